@@ -1,6 +1,6 @@
 /*
- * What one pod holds: computes its charges from its shares and checks them.  Called by the ledger,
- * nodes and the store.  An allocation is immutable and counted.
+ * What one pod holds: computes its charges from its shares and checks them. Called by the ledger,
+ * the nodes and the store. An allocation is immutable and reference-counted.
  */
 #include "milligpu/allocation.h"
 
@@ -8,14 +8,14 @@
 
 #include "milligpu/alloc.h"
 
-/* What one GPU gives to one pod, as the pod's life goes by. */
+/* What one GPU gives to one pod over the pod's life. */
 struct life {
-    uint32_t sidecars; /* started so far: they stay */
+    uint32_t sidecars; /* sidecars started so far: they keep running */
     uint32_t apps;
-    uint32_t peak; /* so far, while init containers run one by one */
+    uint32_t peak; /* peak so far, while init containers run one by one */
 };
 
-/* What the cluster imposes may be absurd; it must not wrap around to little. */
+/* Adopted amounts may be absurdly large; the sum must saturate, not wrap around. */
 static uint32_t allocation_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
@@ -49,7 +49,7 @@ static uint32_t life_peak(const struct life *life)
     return running > life->peak ? running : life->peak;
 }
 
-/* The peak of one GPU, by the formula of request_peak(); shares stand in the order of life. */
+/* The peak of one GPU, by the formula of request_peak(). Shares are in order of life. */
 static struct charge charge_of(const struct allocation_facts *facts, const struct atom *gpu)
 {
     struct life milli = {0};
@@ -77,7 +77,7 @@ static bool is_charged(const struct charge *charge, uint32_t charges, const stru
     return false;
 }
 
-/* One charge per GPU, in the order in which the pod first meets them. */
+/* One charge per GPU, in the order in which the pod first names them. */
 static uint32_t allocation_charges(const struct allocation_facts *facts, struct charge *charge)
 {
     uint32_t charges = 0;
@@ -90,7 +90,7 @@ static uint32_t allocation_charges(const struct allocation_facts *facts, struct 
     return charges;
 }
 
-/* Stable: shares of one container keep their order.  They nearly always arrive sorted. */
+/* Stable: the shares of one container keep their order. They are nearly always sorted already. */
 static void sort_by_life(struct share *share, uint32_t shares)
 {
     for (uint32_t i = 1; i < shares; i++) {
@@ -173,7 +173,7 @@ static const char *lay_down(char **at, const char *text)
     return here;
 }
 
-/* One block: the allocation, its shares, room for as many charges, the texts. */
+/* One block: the allocation, its shares, room for as many charges, the strings. */
 struct allocation *allocation_new(const struct allocation_facts *facts)
 {
     must(facts->uid != NULL && facts->node != NULL);
@@ -205,7 +205,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     return made;
 }
 
-/* The count is the one thing that changes in an allocation. */
+/* The reference count is the only part of an allocation that changes. */
 static atomic_uint *allocation_refs_of(const struct allocation *allocation)
 {
     must(allocation != NULL);
@@ -259,7 +259,7 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
     must(b->is.node != NULL);
     if (a->is.node != b->is.node || a->is.shares != b->is.shares)
         return false;
-    /* No share stands twice, so as many and each of them found means equal. */
+    /* No share occurs twice, so equal counts and every share found mean equal sets. */
     for (uint32_t i = 0; i < a->is.shares; i++)
         if (!has_share(&b->is, &a->is.share[i]))
             return false;

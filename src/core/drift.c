@@ -3,7 +3,7 @@
 #include "milligpu/reconcile.h"
 #include "milligpu/strbuf.h"
 
-/* Where the drift of one node goes, and the sentence that is being made. */
+/* The list that one node's drift is added to, and the sentence being written. */
 struct report {
     const struct node *node;
     void *user;
@@ -25,7 +25,7 @@ static bool is_kind(const char *word)
     return false;
 }
 
-/* The sentence is in report->text; a long problem's text is clipped. */
+/* The sentence is in report->text; the text of a long problem is truncated. */
 static void drift_say(struct report *report, const char *kind, struct drift drift)
 {
     must(is_kind(kind));
@@ -115,8 +115,10 @@ static void of_allocation(struct report *report, const struct allocation *alloca
     struct strbuf *text = &report->text;
 
     must(is->node == report->node->name);
-    /* One whose annotation was believed is where it says: no disagreement, and after the loss of a
-       ledger that is every pod. */
+    /*
+     * A pod whose annotation was believed is where the annotation says. That is no disagreement:
+     * after the loss of a ledger it is true of every pod.
+     */
     if (is->presumed) {
         must(is->origin == ORIGIN_OBSERVED && shares_gpus(is));
         strbuf_str(text, "bound without us, with no annotation that can be believed: which GPUs "
@@ -135,7 +137,7 @@ static void of_allocation(struct report *report, const struct allocation *alloca
     must(text->len == 0);
 }
 
-/* Whole GPUs that no source names, beside shares: the pods may use the same GPU. */
+/* Whole GPUs that no source names, on a node with shares: the pods may use the same GPU. */
 static void of_mixture(struct report *report)
 {
     const struct node *node = report->node;
@@ -148,7 +150,7 @@ static void of_mixture(struct report *report)
         if (shares_gpus(is))
             sharing++;
         if (since > drift.since_ms)
-            drift.since_ms = since; /* since the last of them came, at the latest */
+            drift.since_ms = since; /* no later than the time when the last of them came */
     }
     must(sharing <= node->allocations);
     if (node->held_gpus == 0 || sharing == 0)

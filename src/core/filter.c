@@ -1,7 +1,6 @@
 /*
- * Which nodes fit a request and in what order, for filter, prioritize, preempt and the view of one
- * pod.  Called by webhooks.c and api_pods.c on a snapshot.  Hints never change whether a node
- * fits.
+ * Which nodes fit a request and in what order: for filter, prioritize, preempt and the view of one
+ * pod. Called by webhooks.c and api_pods.c on a snapshot. Hints never change whether a node fits.
  */
 #include "milligpu/filter.h"
 
@@ -12,14 +11,14 @@
 
 const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
-/* Tentative placements by node: chains that start in a table of hashes. */
+/* Tentative placements by node: a hash table with chaining. */
 struct tentative_index {
-    uint32_t mask;  /* of the table, whose length is a power of two; 0: no tentative placements */
-    uint32_t *head; /* index of a tentative placement + 1; 0: nobody */
+    uint32_t mask;  /* length of the table, a power of two; 0: no tentative placements */
+    uint32_t *head; /* index of a tentative placement + 1; 0: end of the chain */
     uint32_t *next;
 };
 
-/* What is the same for every name of one question. */
+/* What is the same for every node name of one question. */
 struct asking {
     const struct filter_question *question;
     struct tentative_index index;
@@ -50,7 +49,7 @@ static void index_tentatives(const struct filter_question *question, struct aren
     }
 }
 
-/* Set the node's tentative placements against its room; false if there are none. */
+/* Subtract the node's tentative placements from its room; false if there are none. */
 static bool subtract_tentatives(const struct asking *asking, const struct node *node,
                                 struct room *room)
 {
@@ -74,10 +73,7 @@ static bool subtract_tentatives(const struct asking *asking, const struct node *
     return touched;
 }
 
-/*
- * Whether it fits is asked of the node as it is; the tentative placements have a say in the rank
- * only.
- */
+/* Whether a request fits is decided without the tentative placements; they only affect the rank. */
 static enum reason filter_judge(struct asking *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
@@ -98,7 +94,7 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
     return REASON_NONE;
 }
 
-/* The best candidate's place: where filter_judge() found that it fits. */
+/* The placement on the best candidate, which filter_judge() found to fit. */
 static void filter_place(struct asking *asking, struct candidate *best, struct placement *out)
 {
     UNSET struct room room;
@@ -134,12 +130,13 @@ static int candidate_cmp(const struct candidate *a, const struct candidate *b)
     const int names = atom_cmp(a->node->name, b->node->name); /* rule 4 */
     if (names != 0)
         return names;
-    must(a->name != b->name); /* rule 5 is for one node; here a name came twice */
+    must(a->name !=
+         b->name); /* rule 5 decides within one node, so here the same name was given twice */
     return filter_compare(a->name, b->name);
 }
 
 /*
- * The best so many: a heap whose root is the worst of them
+ * The best candidates so far: a heap with the worst of them at the root.
  */
 
 static void filter_swap(struct candidate *a, struct candidate *b)
@@ -151,7 +148,7 @@ static void filter_swap(struct candidate *a, struct candidate *b)
     *b = was;
 }
 
-/* The root, to where it belongs. */
+/* Sift the root down. */
 static void filter_sink(struct candidate *heap, uint32_t count)
 {
     uint32_t at = 0;
@@ -202,7 +199,7 @@ static void sort_best_first(struct filter_answer *out)
 
 enum { AT_ONCE = 16 };
 
-/* The nodes of the names from first on, at most AT_ONCE; returns how many. */
+/* Judge the names from first on, at most AT_ONCE of them; returns how many. */
 static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
                            const struct node *node[AT_ONCE])
 {
@@ -244,7 +241,7 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
     sort_best_first(out);
 }
 
-/* A pod that holds a reservation has no choice: there, or nowhere (design 4). */
+/* A pod that holds a reservation can go to that node only (design 4). */
 static void ask_held(const struct filter_question *question, struct placement *placement,
                      struct filter_answer *out)
 {
@@ -264,7 +261,8 @@ static void ask_held(const struct filter_question *question, struct placement *p
             .node = snapshot_node(question->snapshot, question->name[i]),
             .placement = placement,
         };
-        must(out->candidate[0].node != NULL); /* the snapshot shows the nodes of what is open */
+        must(out->candidate[0].node !=
+             NULL); /* a snapshot always contains the nodes of open reservations */
     }
     *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
     must(placement->charge_milli > 0 || out->held->is.held_gpus > 0);
@@ -336,12 +334,12 @@ enum reason preempt_ask(const struct node *node, const struct request *request,
     return place_judge(&plan, &room, &rank);
 }
 
-/* The numbers of the moment, of the GPUs that are of a model asked for. */
+/* Current totals over the GPUs of a requested model. */
 struct moment {
     uint32_t gpus;
-    uint32_t open; /* with milli left */
+    uint32_t open; /* GPUs with free milli */
     uint32_t free_milli;
-    uint32_t piece_milli; /* the largest */
+    uint32_t piece_milli; /* the largest free milli of one GPU */
     uint32_t piece_mib;
     uint32_t closed[REASONS];
 };
@@ -370,7 +368,7 @@ static void filter_sum_up(const struct room *room, const struct request *request
     must(out->piece_milli <= out->free_milli);
 }
 
-/* What room there is; where a node's kind stands in the way, room is not the question. */
+/* Describe the room; a node whose kind can never fit is not described by its room. */
 static void filter_add_moment(struct strbuf *text, const struct moment *moment)
 {
     must(moment->open <= moment->gpus);
@@ -409,7 +407,7 @@ void filter_explain(const struct node *node, const struct request *request, char
     text_clip((struct text){text.data, text.len}, out, bytes);
 }
 
-/* The texts of one answer: one look-up per reason, whatever the number of names. */
+/* The texts of one answer: one look-up per reason, however many names there are. */
 struct texts {
     bool made[REASONS];
     bool spoken[REASONS];
@@ -428,7 +426,7 @@ static const char *text_for(struct texts *texts, const struct request *request, 
     return texts->refusal[why].text;
 }
 
-/* True the first time that a text is met, by whatever reason. */
+/* True the first time that this text appears, for whatever reason. */
 static bool first_to_say(struct texts *texts, const struct request *request, enum reason why)
 {
     must(why > REASON_NONE);

@@ -1,6 +1,6 @@
 /*
- * Reads the GPUs of a Node object from annotation, label or allocatable.  Called for each node
- * that the informer shows.  What cannot be read becomes a problem, never a node without GPUs.
+ * Reads the GPUs of a Node object from its annotation, labels or allocatable. Called for each node
+ * that the informer delivers. Whatever cannot be read becomes a problem, never a node without GPUs.
  */
 #include "milligpu/inventory.h"
 
@@ -9,10 +9,10 @@
 #include "milligpu/quantity.h"
 #include "milligpu/strbuf.h"
 
-/* So much of a text that somebody wrote is repeated to them. */
+/* How many bytes of foreign text an error message repeats. */
 enum { QUOTE_MAX = 48 };
 
-/* node.h keeps both in 16 bits. */
+/* node.h stores both in 16 bits. */
 enum { INDEX_MAX = UINT16_MAX, NUMA_MAX = INT16_MAX };
 static_assert((int)GPUS_PER_NODE_MAX <= (int)INDEX_MAX, "made-up indexes fit too");
 
@@ -23,11 +23,11 @@ struct judge {
     struct inventory *out;
 };
 
-/* Leave all GPUs out, with the text in buf, which ends here. */
+/* Leave out all GPUs, with the text in buf, which is completed here. */
 static void leave_out(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
 {
     must(problem != PROBLEM_NONE);
-    must(judge->out->problem == PROBLEM_NONE); /* the first one ends it */
+    must(judge->out->problem == PROBLEM_NONE); /* the first error ends the parse */
     must(judge->out->gpus == 0 && judge->out->gpu == NULL);
     must(buf->len > 0);
 
@@ -49,7 +49,7 @@ static void add_quoted(struct strbuf *buf, const char *text)
     must(buf->len >= 2);
 }
 
-/* Feature discovery also writes labels that say no. */
+/* Feature discovery also writes labels whose value is "false". */
 static bool says_yes(const char *label)
 {
     const struct text text = text_of(label);
@@ -89,7 +89,7 @@ static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpu
     return true;
 }
 
-/* A whole number that is not negative, of what somebody wrote. */
+/* Parse a non-negative whole number from foreign text. */
 static bool parse_whole(const char *text, uint64_t *out)
 {
     int64_t value = 0;
@@ -101,7 +101,7 @@ static bool parse_whole(const char *text, uint64_t *out)
     return true;
 }
 
-/* Names of models as the labels write them: blanks as '-'. */
+/* Model names as the labels spell them: blanks become '-'. */
 static const char *inventory_model_of(struct arena *arena, const char *given)
 {
     const struct text text = text_trim(text_of(given));
@@ -123,7 +123,7 @@ static const char *made_up_id(const struct judge *judge, uint32_t index)
     return arena_printf(judge->arena, "%s/gpu-%u", judge->facts->name, index);
 }
 
-/* GPUs that only a number tells of: all alike, but for a last one that is not whole. */
+/* GPUs known only by a number: all equal, except that the last one may be a part of one. */
 static void inventory_make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
 {
     struct inventory *out = judge->out;
@@ -158,7 +158,7 @@ static bool leave_out_entry(struct judge *judge, uint32_t entry, const char *wha
     return false;
 }
 
-/* Ids stand in lists with commas, in logs and in NVIDIA_VISIBLE_DEVICES. */
+/* Ids appear in comma-separated lists, in logs and in NVIDIA_VISIBLE_DEVICES. */
 static bool is_id(struct text id)
 {
     must(id.at != NULL || id.len == 0);
@@ -171,7 +171,7 @@ static bool is_id(struct text id)
     return true;
 }
 
-/* A made-up id of this very node may be written down too, but only at its own index. */
+/* An entry may spell out this node's own made-up id, but only at the matching index. */
 static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gpu)
 {
     const struct text node = text_of(judge->facts->name);
@@ -184,7 +184,7 @@ static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gp
     return text_is(id, made_up_id(judge, gpu->index));
 }
 
-/* One entry of the annotation by itself.  False: all is left out. */
+/* Read one entry of the annotation. False: all GPUs are left out. */
 static bool check_entry(struct judge *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = &judge->facts->gpu[entry];
@@ -210,7 +210,7 @@ static bool check_entry(struct judge *judge, uint32_t entry)
     return true;
 }
 
-/* No two entries are the same GPU. */
+/* No two entries name the same GPU. */
 static bool inventory_check_distinct(struct judge *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = judge->facts->gpu;
@@ -276,7 +276,7 @@ static void take_label(struct judge *judge, uint64_t count)
         inventory_make_up(judge, (uint32_t)count, 0);
 }
 
-/* More than the GPUs have, or so little of it: somebody counts in other units. */
+/* More memory than any GPU has, or implausibly little: the author used another unit. */
 static bool leave_out_foreign(struct judge *judge, uint64_t milli)
 {
     static const uint64_t least_milli = 100;
@@ -285,7 +285,7 @@ static bool leave_out_foreign(struct judge *judge, uint64_t milli)
         return false;
     must(count <= INT64_MAX);
     must(milli <= INT64_MAX);
-    /* Divided, not multiplied: labels may hold any number. */
+    /* Divide, do not multiply: labels may hold any number. */
     const bool too_much = milli / GPU_MILLI + (milli % GPU_MILLI != 0) > count;
     const bool too_little = milli > 0 && milli / least_milli < count;
     if (!too_much && !too_little)
@@ -322,7 +322,7 @@ static void take_allocatable(struct judge *judge)
     inventory_make_up(judge, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
 }
 
-/* A label that should have been the source and cannot be read. */
+/* Report a label that should have been the source and cannot be read. */
 static void leave_out_label(struct judge *judge)
 {
     struct strbuf buf;
@@ -350,7 +350,7 @@ static void leave_out_unreadable(struct judge *judge, enum inventory_source sour
     leave_out(judge, PROBLEM_ANNOTATION, &buf);
 }
 
-/* The best source there is. */
+/* Choose the best source there is. */
 static void take_source(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
@@ -391,7 +391,7 @@ static bool inventory_is_cordoned(const struct gpu_facts *gpu, struct text list)
     return false;
 }
 
-/* Where a plugin does not: what the node has, by the sources that are not its own status. */
+/* Without a device plugin: the node's GPUs from the sources other than its status. */
 static uint32_t milli_to_advertise(const struct inventory *inventory)
 {
     uint32_t milli = 0;

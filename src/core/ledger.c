@@ -1,7 +1,7 @@
 /*
- * The state of the ledger: look-ups, apply, undo, publish.  Changed by the writer alone; a
- * verification of a file builds a ledger of its own.  apply cannot fail, and undo restores what
- * was there, newest change first.
+ * The state of the ledger: look up, apply, undo, publish. Only the writer changes it; verifying a
+ * file builds a separate ledger. apply cannot fail, and undo restores the former state, newest
+ * change first.
  */
 #include "milligpu/ledger.h"
 
@@ -88,7 +88,7 @@ void ledger_free(struct ledger *ledger)
     xfree(ledger->free_slot);
     xfree(ledger->undecided_ids);
     xfree(ledger->kept);
-    names_free(ledger->names); /* last: everything else points into it */
+    names_free(ledger->names); /* last, because everything else points into it */
     xfree(ledger);
 }
 
@@ -161,7 +161,7 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
     return NULL;
 }
 
-/* Does this GPU keep other nodes from granting it? */
+/* Does this GPU keep other nodes from granting the same id? */
 static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
@@ -194,7 +194,7 @@ static void look_again(struct ledger *ledger, const struct atom *id)
     must(ledger->undecided_count <= ledger->undecided_capacity);
 }
 
-/* Of an id that one node shows there is nothing to settle. */
+/* An id that only one node shows has no rivals. */
 static void mark_undecided(struct ledger *ledger, const struct atom *id)
 {
     must(ledger != NULL);
@@ -202,7 +202,7 @@ static void mark_undecided(struct ledger *ledger, const struct atom *id)
         look_again(ledger, id);
 }
 
-/* Who owns what stays; but what an owner says of its rivals may be wrong now: it was undone. */
+/* The owner stays the same, but what it says about its rivals may be outdated: it was undone. */
 static void mark_words_undecided(struct ledger *ledger, const struct node *from,
                                  const struct node *to)
 {
@@ -241,7 +241,7 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
         return;
     struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
     size_t at = 0;
-    mark_undecided(ledger, gpu->id); /* the owner may be alone now */
+    mark_undecided(ledger, gpu->id); /* the owner may have no rivals any more */
     must(rivals != NULL && rivals->count > 0);
     while (rivals->slot[at] != slot) {
         at++;
@@ -306,7 +306,7 @@ static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     take_owned_ids(ledger, slot, to);
 }
 
-/* The place of a slot, fit to be written to. */
+/* The place of a slot, made writable. */
 static const struct node **own_place(struct ledger *ledger, uint32_t slot)
 {
     must(slot <= ledger->places);
@@ -346,7 +346,7 @@ static void room_in_index(struct ledger *ledger, uint32_t more)
     }
 }
 
-/* Once a reservation is in the map. */
+/* Called once the reservation is in the map. */
 static void index_open(struct ledger *ledger, const struct allocation *open, uint32_t slot)
 {
     const struct allocation *each;
@@ -378,7 +378,7 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
         must(ledger->frees <= ledger->places);
         return;
     }
-    /* What is undone is undone backwards, so that also then it is the last that was freed. */
+    /* Undo runs backwards, so the slot is the last freed one then, too. */
     must(slot == ledger_free_slot(ledger));
     if (ledger->frees > 0)
         ledger->frees--;
@@ -411,7 +411,7 @@ static bool ledger_lives(const struct allocation *allocation)
     return allocation != NULL && allocation->is.state != STATE_RELEASED;
 }
 
-/* Its node is there already, or still. */
+/* Its node has a slot already, or still has one. */
 static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct allocation *from,
                             const struct allocation *to)
 {
@@ -424,7 +424,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
         must((map_take(&ledger->open, uid) == from) == (from->is.state == STATE_RESERVED));
     }
     if (ledger_lives(to)) {
-        /* The map hands back what it was given, and nobody writes through it. */
+        /* The map returns the pointer that it was given, and nobody writes through it. */
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
         const struct text uid = text_of(to->is.uid);
         must(map_put(&ledger->live, uid, value) == NULL);
@@ -461,7 +461,7 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
         swap_node(ledger, change->slot, change->node_after, change->node_before);
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->after, change->before);
-    /* A grant that is taken back gives room as much as a release does. */
+    /* Taking back a grant frees capacity just as a release does. */
     if (gives_room(change->node_after, change->node_before))
         ledger->room_came = true;
 }
@@ -478,14 +478,14 @@ void change_done(struct change *change)
     *change = (struct change){.kind = change->kind, .verdict = change->verdict};
 }
 
-/* from: NULL if it was not there. */
+/* before: NULL if the pod was not there. */
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
     must(to != NULL);
 
     const enum reason was = from != NULL ? gpu_closed(from) : REASON_ABSENT;
     const enum reason is = gpu_closed(to);
-    /* One that takes no shares may still be the whole GPU that shares elsewhere go with. */
+    /* An allocation without shares may still be the whole GPU next to shares of another pod. */
     if (was == REASON_ABSENT || is != REASON_NONE)
         return was == REASON_ABSENT && is != REASON_ABSENT;
     if (was != REASON_NONE)
@@ -500,7 +500,7 @@ static bool gives_room(const struct node *from, const struct node *to)
 {
     if (to == NULL || to->gone)
         return false;
-    /* Where no shares are (any more) whole GPUs have a place, whatever else is there. */
+    /* Without shares, or after the last of them, whole GPUs fit whatever else is there. */
     if ((from == NULL || from->gone || node_has_shares(from)) && !node_has_shares(to))
         return true;
     if (node_closed(to) != REASON_NONE)
@@ -538,12 +538,12 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
     must(snapshot->nodes <= snapshot->slots);
 }
 
-/* Put the nodes back that the held changes change. */
+/* Publish the nodes that held changes touch in their state before those changes. */
 static void hold_back(struct ledger *ledger, struct snapshot *snapshot,
                       const struct change *const *held, size_t count)
 {
     must(count == 0 || held != NULL);
-    /* Backwards, so that of several changes of one slot the first has the last word. */
+    /* Backwards, so that the first of several changes to one slot wins. */
     for (size_t i = count; i-- > 0;) {
         const struct change *change = held[i];
         must(change->verdict == VERDICT_OK);
@@ -592,7 +592,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     return snapshot;
 }
 
-/* Whose flags are not what they should be; NULL: nobody's. */
+/* The node whose flags are wrong; NULL: none. */
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));

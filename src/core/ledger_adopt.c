@@ -15,7 +15,7 @@ struct places {
     bool presumed;
 };
 
-/* What is no number is an amount all the same, of at least so much. */
+/* An amount that is not a number still counts, with the least that it can mean. */
 static int64_t unjudged_amount(const char *text)
 {
     int64_t amount = 0;
@@ -33,7 +33,7 @@ static int64_t unjudged_amount(const char *text)
     must_not_reach("quantity_ceil has four verdicts");
 }
 
-/* What a pod takes that should never have been bound: 1500, say, by a nodeName of its own. */
+/* What a pod takes that should never have been bound: 1500, say, placed by its own nodeName. */
 static uint32_t unjudged_milli(const struct pod *pod)
 {
     int64_t sum = 0;
@@ -84,7 +84,7 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
     return NULL;
 }
 
-/* Names that turn out to be the same GPU (an id and its alias) make one container hold it twice. */
+/* Two names that turn out to be one GPU (an id and its alias) make one container hold it twice. */
 static bool ledger_adopt_twice(const struct places *places, const struct share *next)
 {
     must(next->gpu != NULL);
@@ -97,8 +97,8 @@ static bool ledger_adopt_twice(const struct places *places, const struct share *
 }
 
 /*
- * A UUID that the node does not show, where it shows counts: the allocation's index says which GPU
- * it is.  The first such name becomes the GPU's alias; under another it is that index.
+ * A UUID that the node does not show because it shows counts: the allocation's index says which GPU
+ * it is. The first such UUID becomes the GPU's alias; any other just means that index.
  */
 static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
                                                const struct pod_share *line)
@@ -133,7 +133,7 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
                                                                                 : gpu->id;
 }
 
-/* Did this Node show it first, though it does not now? */
+/* Did this Node show it first, though it does not show it now? */
 static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id->len > 0);
@@ -144,8 +144,8 @@ static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *i
 }
 
 /*
- * A GPU that the node does not show: kept as the pod's annotation has it, never moved.  It claims
- * no UUID that was not its own before: that would take the GPU away from the node that has it.
+ * A GPU that the node does not show: kept as the pod's annotation names it, never moved. It owns no
+ * UUID that was not its own before: that would take the GPU from the node that has it.
  */
 static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
                                      const struct pod_share *line)
@@ -216,7 +216,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
     return true;
 }
 
-/* What is on a GPU already; an absent one counts as the GPU that it was. */
+/* What is already on a GPU; an absent one counts as the GPU that it was. */
 static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *charge)
 {
     must(charge->milli > 0);
@@ -283,7 +283,10 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
     if (allocation != NULL && ledger_adopt_within(draft, allocation))
         return allocation;
 
-    /* Not to be had: as if it had said nothing.  Names that it brought go; GPUs have no charge. */
+    /*
+     * Not available: treated as if the line were missing. The names that it brought are dropped;
+     * GPUs are not charged.
+     */
     allocation_unref(allocation);
     for (uint32_t i = 0; i < gpus; i++)
         draft->gpu[i] = before[i];
@@ -299,7 +302,7 @@ static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_
     return sum > gpu->milli ? sum - gpu->milli : 0;
 }
 
-/* The GPU that this part overuses least, of those that are there; then the emptier one. */
+/* The present GPU that this part overuses least; of equals, the emptier one. */
 static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
                                     const struct share *part, const struct places *places)
 {
@@ -325,7 +328,7 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
     return best;
 }
 
-/* Of the GPUs that are there. */
+/* counting only GPUs that are present */
 static uint32_t shown_milli(const struct draft *draft)
 {
     uint32_t milli = 0;
@@ -337,8 +340,8 @@ static uint32_t shown_milli(const struct draft *draft)
 }
 
 /*
- * No place fits, but there the pod is: on whatever it overuses least.  It takes at most what the
- * node has: parts for which there is no GPU, where there are others, it cannot have.
+ * No place fits, but the pod runs there: put it on whatever it overuses least. It takes at most
+ * what the node has; parts beyond the number of GPUs have no GPU to lie on.
  */
 static void ledger_adopt_squeeze(const struct draft *draft, const struct request *request,
                                  struct places *places)
@@ -459,7 +462,7 @@ bool adopt_differs(const struct node *node, const struct allocation_facts *is,
     must(is != NULL);
     must(pod != NULL);
 
-    /* Who was adopted without an annotation is drift of another kind already. */
+    /* A pod adopted without an annotation is drift of another kind already. */
     if (pod->annotation == NOTE_NONE)
         return is->origin == ORIGIN_GRANTED && is->shares > 0;
     if (pod->annotation == NOTE_BROKEN || pod->shares != is->shares)

@@ -2,12 +2,12 @@
 
 #include "core/ledger_internal.h"
 
-/* Far beyond any GPU, and a thousand pods of it still fit into 32 bits. */
+/* Far beyond any GPU, and yet a thousand such pods fit into 32 bits. */
 enum { NOTE_MIB_MAX = 1 << 22 };
 
 static_assert((uint64_t)NOTE_MIB_MAX * 1000 <= UINT32_MAX, "used_mib of a GPU does not wrap");
 
-/* "<other node>/gpu-0" is no GPU of this node, and never will be. */
+/* "<other node>/gpu-0" is not a GPU of this node and never will be. */
 static bool could_be_here(const struct pod *pod, const char *gpu)
 {
     must(pod->node != NULL);
@@ -22,7 +22,7 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
     return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
 }
 
-/* As many lines as parts, of the size that is asked for. */
+/* As many lines as parts, of the size that is requested. */
 static bool ledger_believe_answers(const struct pod *pod, const struct want *want)
 {
     uint32_t lines = 0;
@@ -57,5 +57,5 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
             return false;
         parts += request->want[w].parts;
     }
-    return parts == pod->shares; /* nothing for containers that ask for nothing */
+    return parts == pod->shares; /* nothing for containers that request nothing */
 }

@@ -1,6 +1,6 @@
 /*
- * What a command would change.  Called by batch.c in the writer's thread.  Changes nothing itself;
- * a second, equal command is VERDICT_SAME.
+ * Computes what a command would change. Called by batch.c in the writer's thread. Changes nothing
+ * itself; repeating a command gives VERDICT_SAME.
  */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void ledger_decide_replace(struct draft *draft, struct change *out,
     must(before == NULL || before->is.state != STATE_RELEASED);
 }
 
-/* A step in the life of an allocation that has its place. */
+/* A step in the life of an allocation that already has its place. */
 static enum verdict ledger_decide_step(const struct ledger *ledger, const struct command *command,
                                        const struct allocation *held,
                                        const struct allocation_facts *facts, struct change *out)
@@ -55,7 +55,7 @@ static enum verdict ledger_decide_step(const struct ledger *ledger, const struct
     return VERDICT_OK;
 }
 
-/* The allocation that a command means; NULL if there is none, or if it lives on another node. */
+/* The allocation that a command refers to; NULL if there is none, or if it is on another node. */
 static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
                                                     const struct command *command)
 {
@@ -110,7 +110,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
-/* Is what this container holds what it asks for, on GPUs that would be granted now? */
+/* Does this container hold what it requests, on GPUs that would be granted now? */
 static bool want_is_met(const struct node *node, const struct allocation_facts *held,
                         const struct request *request, const struct want *want)
 {
@@ -132,7 +132,7 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
     return parts == want->parts;
 }
 
-/* As if it were asked for now: it would be a right answer. */
+/* If the pod were placed now, this would be a correct answer. */
 static bool request_is_met(const struct node *node, const struct allocation_facts *held,
                            const struct request *request)
 {
@@ -147,7 +147,7 @@ static bool request_is_met(const struct node *node, const struct allocation_fact
             return false;
         parts += request->want[i].parts;
     }
-    return parts == held->shares; /* nothing for containers that ask for nothing now */
+    return parts == held->shares; /* nothing for containers that request nothing now */
 }
 
 static enum verdict decide_version(const struct ledger *ledger, const struct command *command,

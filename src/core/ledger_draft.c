@@ -1,6 +1,6 @@
 /*
- * Drafts the next object of a node: inventory, absent GPUs, which node owns a UUID.  Called by
- * decide, adopt and restore.  A draft that is not applied leaves no trace.
+ * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
+ * decide, adopt and restore. A draft that is not applied leaves no trace.
  */
 #include <string.h>
 
@@ -56,7 +56,7 @@ static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
     draft->gpu[draft->gpus++] = *gpu;
 }
 
-/* Every GPU is missing from now on; which of them stay, their charges decide. */
+/* Every GPU is absent from now on; the charges decide which of them are kept. */
 void draft_forget_gpus(struct draft *draft)
 {
     must(draft->old != NULL);
@@ -91,7 +91,7 @@ static bool ledger_draft_shows(const struct inventory *inventory, struct text id
     return false;
 }
 
-/* Does a pod that lives there hold this GPU, by either of its names? */
+/* Does a pod on the node hold this GPU, by its id or its alias? */
 static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
 {
     must(gpu->id != NULL);
@@ -100,9 +100,9 @@ static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
 }
 
 /*
- * The other way round of an alias: counts have replaced UUIDs (the node side was taken away,
- * say), and pods hold the GPU.  It keeps its UUID, or the same GPU would be given twice: now, or
- * when UUIDs come back at other indexes.
+ * The reverse of an alias: counts have replaced UUIDs (the node side was removed, say), and pods
+ * hold the GPU. It keeps its UUID, or the same GPU could be given twice: now, or when the UUIDs
+ * come back at other indexes.
  */
 static const struct gpu *known_by_uuid(const struct draft *draft, const struct inventory *inventory,
                                        const struct gpu_facts *facts)
@@ -126,7 +126,7 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
     return NULL;
 }
 
-/* A pod holds this GPU by its made-up name; the name stays with the GPU when indexes move. */
+/* A pod holds this GPU by its made-up id; the id stays with the GPU when indexes move. */
 static bool keeps_alias(const struct node *old, const struct inventory *inventory,
                         const struct gpu *gpu)
 {
@@ -136,7 +136,7 @@ static bool keeps_alias(const struct node *old, const struct inventory *inventor
            !ledger_draft_shows(inventory, atom_text(gpu->alias));
 }
 
-/* An index means the GPU that shows it, unless another is known to have been it. */
+/* An index means the GPU that shows it, unless another GPU is known to have had it. */
 static const struct atom *alias_of(const struct draft *draft, const struct inventory *inventory,
                                    const struct atom *id, const struct atom *proposed)
 {
@@ -162,7 +162,7 @@ static bool shows_counts(const struct inventory *inventory)
     return true;
 }
 
-/* Is it another GPU than this that counts count there? */
+/* Does the made-up id at this index refer to another GPU? */
 static bool another_there(const struct node *old, const struct gpu *gpu, uint32_t index)
 {
     must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
@@ -173,7 +173,7 @@ static bool another_there(const struct node *old, const struct gpu *gpu, uint32_
     return gpu->index != index;
 }
 
-/* Does it contradict what is known of this GPU's index, which a pod holds? */
+/* Does it contradict what is known about the index of this GPU, which a pod holds? */
 static bool ledger_draft_contradicts(const struct node *old, const struct inventory *inventory,
                                      const struct gpu *gpu)
 {
@@ -195,7 +195,7 @@ static bool ledger_draft_contradicts(const struct node *old, const struct invent
     return false;
 }
 
-/* Does it go by another index than it shows, or by none? */
+/* Is it known by another index than the one it shows, or by none? */
 static bool out_of_place(const struct gpu *gpu)
 {
     must(gpu->id != gpu->alias);
@@ -203,8 +203,8 @@ static bool out_of_place(const struct gpu *gpu)
 }
 
 /*
- * Have indexes moved (a reboot) where pods hold GPUs by their index?  That they had is remembered
- * while a pod holds an index that no GPU goes by.
+ * Have indexes moved (after a reboot) while pods hold GPUs by index? The node remembers it for as
+ * long as a pod holds an index that no GPU has.
  */
 static bool indexes_moved(const struct node *old, const struct inventory *inventory)
 {
@@ -226,8 +226,8 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
 }
 
 /*
- * Of a GPU by a made-up id: the UUID by which a pod holds it.  Where only annotations tell of a
- * UUID (the ledger was lost, and UUIDs are no longer shown) their index is the GPU's index.
+ * For a GPU with a made-up id: the UUID by which a pod holds it. Where only annotations mention a
+ * UUID (the ledger was lost, and UUIDs are not shown any more) their index is the GPU's index.
  */
 static const struct atom *uuid_of(const struct node *old, const struct inventory *inventory,
                                   const struct atom *id, uint32_t index)
@@ -293,7 +293,7 @@ static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t
     return NULL;
 }
 
-/* Nothing was said of them: they are there as they were, and take no new shares. */
+/* The Node object did not mention them: they stay as they were, and take no new shares. */
 static void keep_closed(struct draft *draft, const struct node *old)
 {
     must(draft->gpus == 0);
@@ -301,13 +301,13 @@ static void keep_closed(struct draft *draft, const struct node *old)
 
     for (uint32_t i = 0; i < old->gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        if ((gpu.flags & GPU_ABSENT) == 0) /* absent ones take nothing as it is */
+        if ((gpu.flags & GPU_ABSENT) == 0) /* absent GPUs take no shares anyway */
             gpu.flags |= GPU_CORDONED;
         ledger_draft_add_gpu(draft, &gpu);
     }
 }
 
-/* What the old node had and the new inventory does not show stays on offer, as absent. */
+/* GPUs of the old node that the new inventory lacks are carried over as absent. */
 static void keep_absent(struct draft *draft, const struct inventory *inventory,
                         const struct node *old, uint32_t shown)
 {
@@ -320,14 +320,14 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
             if (!keeps_alias(old, inventory, &old->gpu[i]) ||
                 ledger_draft_find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
                 continue;
-            /* It is there, but not by the UUID that a pod holds it by. */
+            /* It is present, but not under the UUID that a pod holds it by. */
             gpu.id = gpu.alias;
             gpu.alias = NULL;
             gpu.flags = GPU_DUPLICATE;
         }
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
-        /* A name means one GPU: the one that is there. */
+        /* A name means one GPU: the one that is present. */
         if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
             gpu.alias = NULL;
         ledger_draft_add_gpu(draft, &gpu);
@@ -355,7 +355,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     const bool counts = shows_counts(inventory);
     for (uint32_t i = 0; i < inventory->gpus; i++) {
         const struct gpu_facts *facts = &inventory->gpu[i];
-        /* One more than there was: it may be any of those that are missing. */
+        /* One more than before: it may be any of those that are absent. */
         if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
             continue;
         const struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
@@ -385,7 +385,7 @@ static unsigned ledger_draft_owned_id(const struct draft *draft, const struct le
         (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
         return GPU_DUPLICATE;
     const struct rivals *rivals = map_find(&ledger->rivals, id);
-    /* It may be one itself, until now. */
+    /* until now it may have been absent itself */
     return rivals != NULL && (rivals->count > 1 || rivals->slot[0] != draft->slot) ? GPU_CONTESTED
                                                                                    : 0;
 }
@@ -399,7 +399,7 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
     for (uint32_t i = 0; i < draft->gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
-        /* What a node does not show stays whose it was. */
+        /* What a node does not show keeps its owner. */
         if ((gpu->flags & GPU_ABSENT) == 0)
             gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, elder));
     }
@@ -434,7 +434,7 @@ static uint32_t ledger_draft_merge(const struct node *old, const struct allocati
     return count;
 }
 
-/* To where it sorts; once. */
+/* Insert it where it sorts, once. */
 static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
                              const struct atom *id)
 {
@@ -451,7 +451,7 @@ static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
     return owned_ids + 1;
 }
 
-/* Is it only this pod that kept it, and did the Node before this one show it? */
+/* Did only this pod keep it, and did the former Node show it? */
 static bool left_with(const struct draft *draft, const struct allocation *before,
                       const struct gpu *gpu)
 {
@@ -466,8 +466,9 @@ static bool left_with(const struct draft *draft, const struct allocation *before
 }
 
 /*
- * What this Node showed first stays its own while the Node is there, shown or not: an annotation
- * that cannot be read for a moment gives no GPU away.  What is still charged is a GPU, absent.
+ * A UUID that this Node showed first stays its own while the Node exists, shown or not: an
+ * annotation that cannot be read for a moment gives no GPU away. If it is still charged it becomes
+ * an absent GPU.
  */
 static uint32_t ledger_draft_remember(const struct draft *draft, const struct allocation *before,
                                       const struct atom **out)
@@ -517,7 +518,7 @@ bool node_alike(const struct node *a, const struct node *b)
     return true;
 }
 
-/* since_ms tells for how long problem, gone and the flags that are kept have been as they are. */
+/* since_ms says since when problem, gone and the flags that are kept have had their values. */
 static bool same_trouble(const struct node *a, const struct node *b)
 {
     must(a->name == b->name);

@@ -22,7 +22,7 @@ struct kept_gpu {
     struct gpu gpu;
 };
 
-/* The nodes that show a UUID which is another's, in the order in which they came to show it. */
+/* The nodes that show a UUID owned by another node, in the order in which they came to show it. */
 struct rivals {
     const struct atom *id;
     uint32_t *slot;
@@ -35,26 +35,28 @@ struct ledger {
     struct book **book;
     uint32_t books;
     size_t book_capacity;
-    uint32_t places;     /* slots that were ever taken: all below */
-    uint32_t *free_slot; /* of those, the free ones: the last is taken first */
+    uint32_t places;     /* number of slots ever taken: all below it */
+    uint32_t *free_slot; /* those of them that are free; taken last in, first out */
     size_t frees;
     size_t free_capacity;
     struct map slots;    /* node name: slot + 1 */
     struct map live;     /* pod uid: allocation, counted */
-    struct map open;     /* pod uid: allocation that is reserved, borrowed from live */
+    struct map open;     /* pod uid: reserved allocation, borrowed from live */
     struct map owners;   /* real GPU id: slot + 1 of the one node that may grant it */
-    struct map rivals;   /* real GPU id: struct rivals, owned; none without a slot */
+    struct map rivals;   /* real GPU id: struct rivals, owned; no entry without a slot */
     uint32_t duplicates; /* GPUs with that flag, over all nodes */
-    /* Ids that several nodes show, and whose owner or rivals changed since they were looked at. */
+    /*
+     * Ids that several nodes show, and whose owner or rivals changed since they were last checked.
+     */
     const struct atom **undecided_ids;
     size_t undecided_count;
     size_t undecided_capacity;
     bool room_came; /* since the last publication that held nothing back */
     uint64_t generation;
     uint64_t capacity_generation;
-    struct slot_index *index;      /* of names, and maybe of some that have left */
-    struct slot_index *open_index; /* of the uids of reservations, and maybe of some that ended */
-    uint64_t indexed;              /* entries that were ever made, in all of them */
+    struct slot_index *index;      /* of names, perhaps including some that have left */
+    struct slot_index *open_index; /* of uids of reservations, perhaps including ended ones */
+    uint64_t indexed;              /* entries ever made, in all of them */
     struct kept_gpu *kept;
     uint32_t kepts;
     size_t kept_capacity;
@@ -78,50 +80,51 @@ const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 
 /*
- * The next object of a node, in the making.  gpu[] holds what the node shows and, flagged absent,
- * what it does not: node_new() keeps of those what a charge names.
+ * The next version of a node, under construction. gpu[] holds the GPUs that the node shows and,
+ * flagged absent, those that it does not show: of the latter node_new() keeps the ones that a
+ * charge names.
  */
 struct draft {
     struct node_build build;
     uint32_t slot;
     const struct node *old; /* NULL: the node is new */
-    struct gpu *gpu;        /* room for every GPU that can end up here */
+    struct gpu *gpu;        /* room for every GPU that may be added */
     uint32_t gpus;
     uint32_t capacity;
-    bool moved;   /* indexes say nothing: a GPU whose index a pod holds shows another one now */
-    bool another; /* the Node object is another one than before: what that one claimed lapses */
-    const struct inventory *elder; /* what it shows is claimed here no more; NULL */
+    bool moved;   /* indexes are unreliable: an index that a pod holds means another GPU */
+    bool another; /* the Node object was replaced: what the former one owned lapses */
+    const struct inventory *elder; /* or NULL: what it shows and nobody holds here is given up */
 };
 
-/* All as old is, with room for more GPUs.  Old may be NULL: gone and empty then. */
+/* Copies all of old, with room for more GPUs. If old is NULL: gone and empty. */
 void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more);
 void draft_done(struct draft *draft);
 void draft_forget_gpus(struct draft *draft);
-/* Replace all that a Node object says. */
+/* Replaces everything that a Node object says. */
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory);
-/* A GPU that the node does not show and a pod names; whose it is its flags say. */
+/* A GPU that the node does not show and a pod names; its flags say whose it is. */
 void draft_absent(struct draft *draft, const struct gpu *gpu);
 /*
- * Set or clear GPU_DUPLICATE and GPU_CONTESTED of what is shown, by who owns what now.  What elder
- * shows (NULL: nothing) and nobody holds here is given up.
+ * Sets or clears GPU_DUPLICATE and GPU_CONTESTED of the GPUs shown, by the current owners. What
+ * elder shows (NULL: nothing) and nobody holds here is given up.
  */
 void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
                         const struct inventory *elder);
-/* With before replaced by after (NULL: added, removed); count 1.  NULL: gone and empty. */
+/* With before replaced by after (NULL: added, removed); count 1. NULL: gone and empty. */
 struct node *draft_node(struct draft *draft, const struct allocation *before,
                         const struct allocation *after, int64_t at_ms) MUST_USE;
 
-/* Alike in all that a Node object decides; since_ms and what is charged are left out. */
+/* Equal in all that a Node object decides; since_ms and the charges are ignored. */
 bool node_alike(const struct node *a, const struct node *b);
 
-/* Where an observed pod goes.  Nothing to count: NULL.  Fills *draft's absent GPUs. */
+/* Where an observed pod goes. NULL if there is nothing to count. Fills *draft's absent GPUs. */
 struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
                                const struct command *command) MUST_USE;
-/* ledger_believe.c: is the annotation well-formed and equal to what the spec asks? */
+/* ledger_believe.c: is the annotation well-formed, and does it match the spec? */
 bool adopt_believes(const struct pod *pod, const struct request *request);
 /* Would ADOPT count anything? */
 bool adopt_counts(const struct pod *pod, const struct request *request);
-/* Is what the pod's annotation says something else than what the allocation has? */
+/* Does the pod's annotation differ from the allocation? */
 bool adopt_differs(const struct node *node, const struct allocation_facts *is,
                    const struct pod *pod);
 

@@ -81,7 +81,7 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
     return 0;
 }
 
-/* Put something back as if it had always been there: no room came, no time passed. */
+/* Put something back as if it had always been there: no capacity was freed, no time passed. */
 static void ledger_restore_put_back(struct ledger *ledger, const struct change *change)
 {
     const bool room_came = ledger->room_came;
@@ -184,7 +184,7 @@ static bool ledger_restore_drafted(const struct draft *draft, const struct atom 
     return false;
 }
 
-/* Every GPU that a share names is one that the node has, or had. */
+/* Every GPU that a share names is one that the node has or had. */
 static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
                       struct draft *draft, struct err *err)
 {

@@ -5,17 +5,17 @@
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
 
-/* Open addressing.  An atom knows its hash, so a slot needs to be no more than where it is. */
+/* Open addressing. An atom contains its hash, so a slot only needs a pointer. */
 struct names {
     const struct atom **slot; /* NULL: free */
-    size_t slots;             /* a power of two, at most two thirds of them taken */
-    const struct atom **old;  /* of half as many slots, until all have moved; else NULL */
-    size_t moved;             /* of its slots */
+    size_t slots;             /* a power of two; at most two thirds of the slots are taken */
+    const struct atom **old;  /* the former table of half the size until all have moved, or NULL */
+    size_t moved;             /* slots of the former table that have moved */
     size_t count;
     struct arena arena; /* never reset: atoms live as long as the table */
 };
 
-enum { SLOTS_MIN = 64, MOVES = 8 }; /* slots that one new name looks at */
+enum { SLOTS_MIN = 64, MOVES = 8 }; /* slots of the former table that each new name moves */
 
 struct names *names_new(void)
 {
@@ -37,7 +37,7 @@ void names_free(struct names *names)
     xfree(names);
 }
 
-/* Where the text stands, or the free slot where it would. */
+/* The slot of the text, or the free slot where it would go. */
 static const struct atom **names_slot_of(const struct atom **table, size_t slots, struct text text,
                                          uint32_t hash)
 {
@@ -63,7 +63,7 @@ const struct atom *names_find(const struct names *names, struct text text)
     return atom;
 }
 
-/* No name ever goes, so those that have moved may stand in both tables. */
+/* Names are never removed, so a name that has moved may be in both tables. */
 static void names_move_some(struct names *names)
 {
     const size_t old_slots = names->slots / 2;
@@ -82,13 +82,13 @@ static void names_move_some(struct names *names)
     names->old = NULL;
 }
 
-/* Twice as large, and those that are there move a few with each that comes. */
+/* Double the table; each new name then moves a few of the old ones. */
 static void names_make_room(struct names *names)
 {
     names_move_some(names);
     if (3 * (names->count + 1) <= 2 * names->slots)
         return;
-    must(names->old == NULL); /* it takes fewer names to move them than to fill it */
+    must(names->old == NULL); /* moving takes fewer new names than filling */
     names->old = names->slot;
     names->moved = 0;
     names->slots *= 2;

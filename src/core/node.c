@@ -1,6 +1,6 @@
 /*
  * Recomputes a node from its inventory and its allocations, and says why a GPU or a node takes no
- * shares.  Called by the ledger and by placement.  A node object never changes.
+ * shares. Called by the ledger and by placement. A node object never changes.
  */
 #include "milligpu/node.h"
 
@@ -12,7 +12,7 @@ enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE |
 
 static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
 
-/* The model of a GPU that only a charge tells of. */
+/* The model of a GPU that only a charge mentions. */
 static const struct atom no_model = {0, 0, {0}};
 
 int atom_cmp(const struct atom *a, const struct atom *b)
@@ -26,7 +26,7 @@ int atom_cmp(const struct atom *a, const struct atom *b)
     return differs != 0 ? differs : (a->len > b->len) - (a->len < b->len);
 }
 
-/* What the cluster imposes may be absurd; it must not wrap around to little. */
+/* Adopted amounts may be absurdly large; the sum must saturate, not wrap around. */
 static uint32_t node_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
@@ -66,7 +66,7 @@ static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const str
     return NULL;
 }
 
-/* The GPU that a charge means: an id means more than an alias. */
+/* The GPU that a charge refers to: an id takes precedence over an alias. */
 static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
                                        const struct atom *name)
 {
@@ -86,7 +86,7 @@ static struct gpu *charged_gpu(struct node *node, const struct atom *name)
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
 
-/* At most so many GPUs of this allocation are in no inventory. */
+/* How many GPUs of this allocation may be missing from the inventory, at most. */
 static uint32_t count_strangers(const struct node_build *build, const struct allocation *allocation)
 {
     uint32_t count = 0;
@@ -96,7 +96,7 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
     return count;
 }
 
-/* One block: the node, its allocations, its claims, its GPUs; room for the worst case. */
+/* One block: the node, its allocations, its owned UUIDs, its GPUs, with room for the worst case. */
 static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
     must(build->allocations == 0 || build->allocation != NULL);
@@ -125,7 +125,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     return node;
 }
 
-/* To where its uid sorts. */
+/* Insert it where its uid sorts. */
 static void node_add_allocation(struct node *node, const struct allocation *allocation)
 {
     must(allocation->is.state != STATE_RELEASED);
@@ -172,7 +172,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
     }
     must(node->gpus <= GPUS_PER_NODE_MAX);
 
-    /* What is there comes first, so that it is what an id or an alias means. */
+    /* GPUs that are present come first, so an id or an alias refers to them first. */
     for (uint32_t i = 0; i < build->gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         const unsigned flags = given_flags(build, gpu);
@@ -182,7 +182,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
     must(node->gpus <= build->gpus);
 }
 
-/* The count stays at its largest number: the GPU is crowded long before. */
+/* The counter saturates: the GPU takes no more shares long before. */
 static void count_charge(struct gpu *gpu)
 {
     if (gpu->charges < UINT16_MAX)
@@ -258,7 +258,7 @@ static int gpu_order(const struct gpu *a, const struct gpu *b)
     return atom_cmp(a->id, b->id);
 }
 
-/* They nearly always arrive sorted. */
+/* They are nearly always sorted already. */
 static void sort_gpus(struct node *node)
 {
     for (uint32_t i = 1; i < node->gpus; i++) {
@@ -271,7 +271,7 @@ static void sort_gpus(struct node *node)
     }
 }
 
-/* A size that is not known, 0, cannot be passed. */
+/* An unknown size, 0, cannot be exceeded. */
 static bool is_over(const struct gpu *gpu)
 {
     const uint32_t taken = node_sum(gpu->used_milli, gpu->reserved_milli);
@@ -280,7 +280,7 @@ static bool is_over(const struct gpu *gpu)
     return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
 }
 
-/* A made-up name that no GPU that is shown goes by; pods hold it, or it would not be here. */
+/* A made-up id that no GPU shown here goes by; pods hold it, or it would not be listed. */
 static bool is_stray(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
@@ -288,7 +288,7 @@ static bool is_stray(const struct node *node, const struct gpu *gpu)
     return is_absent(gpu) && !gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
-/* It has no index of its own: then it may be the one behind such a name. */
+/* It has no index of its own, so it may be the GPU behind such an id. */
 static bool is_unsure(const struct node *node, const struct gpu *gpu)
 {
     must(node->gpus > 0);
@@ -300,7 +300,7 @@ static bool is_unsure(const struct node *node, const struct gpu *gpu)
     return false;
 }
 
-/* Of the GPUs that take new shares; none does where the whole node is closed. */
+/* Counts the GPUs that take new shares; if the whole node is closed, none does. */
 static uint32_t count_free(const struct node *node)
 {
     uint32_t milli = 0;
@@ -370,7 +370,7 @@ struct node *node_with(const struct node *node, const struct allocation *before,
     return node_assemble(&build, before, after);
 }
 
-/* The count is the one thing that changes in a node. */
+/* The reference count is the only part of a node that changes. */
 static atomic_uint *node_refs_of(const struct node *node)
 {
     must(node != NULL);
@@ -470,7 +470,7 @@ uint64_t node_held_milli(const struct node *node)
     return milli;
 }
 
-/* What must hold, and what to say where it does not. */
+/* An invariant, and the message if it does not hold. */
 struct rule {
     bool holds;
     const char *text;
@@ -486,7 +486,7 @@ static const char *first_broken(const struct rule *rule, size_t count)
     return NULL;
 }
 
-/* What the charges on this GPU come to. */
+/* The sum of the charges on this GPU. */
 static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 {
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};

@@ -1,6 +1,6 @@
 /*
- * Which GPUs of a node a request gets: rooms, reasons, one container, the order.  Called by
- * filter, ledger and hints.  The same room and request give the same answer, whoever asks.
+ * Which GPUs of a node a request gets: room, reasons, one container, the order. Called by filter,
+ * the ledger and hints. The same room and request give the same answer, whoever asks.
  */
 #include <string.h>
 
@@ -9,8 +9,9 @@
 #include "core/place_internal.h"
 
 /*
- * By hand: the compiler's own becomes a call into its library, and core has none.  Pairs of bits
- * hold their sums, then fours, then bytes, which the product adds up in the highest one.
+ * Written out, because the compiler's builtin becomes a call into its library, which core may not
+ * use. Pairs of bits are summed first, then groups of four, then bytes, which the product adds up
+ * in the highest byte.
  */
 static uint32_t place_count_of(gpu_set set)
 {
@@ -28,7 +29,7 @@ static uint32_t place_count_of(gpu_set set)
 
 void room_of(const struct node *node, struct room *out)
 {
-    /* The absent come last: those beyond the bound take no shares and need not be seen. */
+    /* The absent ones come last: those beyond the bound take no shares and can be ignored. */
     const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
 
     must(out != NULL);
@@ -78,7 +79,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
     for (uint32_t i = 0; i < node->allocations; i++)
         if (!is_among(node->allocation[i]->is.uid, uids, count))
             staying[build.allocations++] = node->allocation[i];
-    must(build.allocations + count >= node->allocations); /* a uid is there once */
+    must(build.allocations + count >= node->allocations); /* a uid occurs once */
 
     struct node *without = node_new(&build);
     room_of(without, out);
@@ -100,13 +101,12 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
 }
 
 /*
- * What each want could take if it came alone
+ * What each want could take if it were the only one
  */
 
 /*
- * The first thing that keeps one part from one GPU, in the order of reason.h.  The products
- * compare what inventory_share_mib() would give, without its division:
- * floor(a / b) < c where a < b x c.
+ * The first rule that keeps one part from one GPU, in the order of reason.h. The products compare
+ * what inventory_share_mib() would give, without its division: floor(a / b) < c where a < b x c.
  */
 static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t milli,
                                 uint32_t floor)
@@ -115,7 +115,7 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
     must(milli > 0 && milli <= GPU_MILLI);
     if (gpu->milli == 0)
-        return REASON_ABSENT; /* of its size nothing is known */
+        return REASON_ABSENT; /* its memory size is not known */
     if (!model)
         return REASON_MODEL;
     if (milli > gpu->milli)
@@ -183,7 +183,7 @@ static enum reason find_fits(const struct room *room, const struct request *requ
     return place_count_of(*out) < want->parts ? nearest : REASON_NONE;
 }
 
-/* A want that this kind of node can never serve speaks for all wants. */
+/* If this kind of node can never serve one want, that is the reason for the whole request. */
 static enum reason place_weigh(enum reason a, enum reason b)
 {
     must(a <= REASON_ROOM);
@@ -228,7 +228,7 @@ static gpu_set choose_one(const struct room *room, const struct want *want, gpu_
     return chosen;
 }
 
-/* Whole GPUs: beside those that the shares lie on there is one for each.  A sick one counts. */
+/* Whole GPUs: one free GPU each, apart from the GPUs that hold shares. An unhealthy one counts. */
 static bool leaves_whole(const struct room *room, const struct request *request, uint32_t touched)
 {
     uint32_t there = 0;
@@ -240,7 +240,7 @@ static bool leaves_whole(const struct room *room, const struct request *request,
     return request->whole <= there - touched;
 }
 
-/* Shares fit, on so many GPUs at least. */
+/* Shares fit, and need at least this many GPUs. */
 static enum reason weigh_whole(const struct room *room, const struct request *request,
                                uint32_t touched)
 {
@@ -274,7 +274,7 @@ static enum reason judge_one(struct plan *plan, const struct room *room, struct 
  * Several wants
  */
 
-/* Why some want does not fit, though it came alone; REASON_NONE if each does. */
+/* Why some want does not fit, although it would on its own; REASON_NONE if each does. */
 static enum reason weigh_each(struct plan *plan, const struct room *room)
 {
     const struct request *request = plan->request;
@@ -292,7 +292,7 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
     return why;
 }
 
-/* The same as far as it fits, without a reason: most rooms of a large question end here. */
+/* The same for "it fits" only, without a reason: most rooms of a large question end here. */
 static bool fits_each(const struct plan *plan, const struct room *room, const struct shape *shape)
 {
     if (room->closed != REASON_NONE)
@@ -329,7 +329,7 @@ static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *
     must(out->steps > 0);
 }
 
-/* cell NULL: where is not asked. */
+/* cell NULL: the caller does not ask where. */
 static enum reason judge_many(struct plan *plan, const struct room *room, struct shape *shape,
                               uint8_t *cell, struct result *out)
 {
@@ -346,7 +346,7 @@ static enum reason judge_many(struct plan *plan, const struct room *room, struct
     search_shape(plan, shape, cell, out);
     const enum reason why =
         out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
-    /* Fewer GPUs, or any, might have been found. */
+    /* With more steps fewer GPUs, or any at all, might have been found. */
     return why == REASON_ROOM && !out->exact ? REASON_UNSEARCHED : why;
 }
 
@@ -384,7 +384,7 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
  * Where
  */
 
-/* Not the whole struct: parts are many and seldom used. */
+/* Not the whole struct: it has many parts, and few are used. */
 static void start_placement(struct placement *out, const struct rank *rank)
 {
     must(out != NULL && rank != NULL);
@@ -403,8 +403,8 @@ static bool place_stop(struct walk *walk)
 }
 
 /*
- * Rule 5: the first of all ways that cost no more.  Want by want and GPU by GPU, parts first, is
- * its order.  False where the steps end before.
+ * Rule 5: the first of all layouts that cost no more, compared want by want and GPU by GPU with
+ * parts first. False if the steps run out before it is found.
  */
 static bool find_first(struct plan *plan, const struct room *room, uint64_t cost,
                        struct placement *out)

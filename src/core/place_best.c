@@ -3,7 +3,7 @@
 #include "core/place_internal.h"
 
 /*
- * The greedy way: one want after the other, each part where it costs least
+ * The greedy layout: one want after the other, each part where it costs least
  */
 
 struct greedy {
@@ -13,7 +13,7 @@ struct greedy {
     uint32_t steps;
 };
 
-/* Rules 1 and 2 for one part: what it adds to the charge, then to what is left. */
+/* Rules 1 and 2 for one part: first what it adds to the charge, then what it leaves free. */
 static int32_t added_cost(const struct slot *slot, const struct load *load,
                           const struct plan_row *one)
 {
@@ -35,7 +35,7 @@ struct cheapest {
     int32_t cost[GPUS_PER_NODE_MAX];
 };
 
-/* Of equally cheap ones the first stays first. */
+/* Of equally cheap slots the first stays first. */
 static void place_best_consider(struct cheapest *cheapest, uint32_t most, uint32_t slot,
                                 int32_t cost)
 {
@@ -57,7 +57,7 @@ static void place_best_consider(struct cheapest *cheapest, uint32_t most, uint32
     cheapest->cost[at] = cost;
 }
 
-/* The parts of one want lie on different GPUs, so what each costs does not depend on the others. */
+/* The parts of one want lie on different GPUs, so the cost of one does not depend on the others. */
 static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t *line)
 {
     const struct plan_row one = {row->kind, row->milli, row->parts, 1};
@@ -66,7 +66,8 @@ static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t 
 
     must(row->parts > 0);
     cheapest.count = 0;
-    memset(cheapest.slot, 0, sizeof cheapest.slot); /* what is read was offered: for analysers */
+    memset(cheapest.slot, 0,
+           sizeof cheapest.slot); /* tells static analysers that what is read was written */
     for (uint32_t i = 0; i < shape->slots; i++)
         if (load_takes(&greedy->load[i], &shape->slot[i], &one) > 0)
             place_best_consider(&cheapest, row->parts, i,
@@ -120,10 +121,10 @@ static void go_greedily(const struct plan *plan, const struct shape *shape, uint
 }
 
 /*
- * Bounds: what no way can undercut
+ * Lower bounds on the cost of any layout
  */
 
-/* So many of the largest slots have room for all that runs at once, or for the widest want. */
+/* The fewest of the largest slots with room for all that runs at once, or for the widest want. */
 static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
 {
     uint32_t count = 0;
@@ -149,8 +150,8 @@ static uint64_t least_cost(const struct plan *plan, const struct shape *shape)
 }
 
 /*
- * Large parts are counted against the GPUs: of those of m milli and more a GPU takes free / m, and
- * one of each want.  (What runs together, sorted by size, does.)
+ * Count large parts against the GPUs: of the parts of m milli and more a GPU takes free / m, and
+ * one per want. (This holds for what runs together, sorted by size.)
  */
 static bool too_many(const struct plan *plan, const struct shape *shape, struct result *out)
 {
@@ -178,7 +179,7 @@ static bool too_many(const struct plan *plan, const struct shape *shape, struct 
 }
 
 /*
- * The walk that looks for the cheapest
+ * The walk that looks for the cheapest layout
  */
 
 struct search {

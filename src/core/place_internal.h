@@ -18,7 +18,7 @@
 #include "milligpu/place.h"
 
 /*
- * A set of GPUs is a word whose highest bit is GPU 0.  Of two sets of one size, the larger word is
+ * A set of GPUs is a word whose highest bit is GPU 0. Of two sets of one size, the larger word is
  * then the one that rule 5 puts first: where they first differ, it has the earlier GPU.
  */
 typedef uint64_t gpu_set;
@@ -37,15 +37,17 @@ static inline uint32_t first_of(gpu_set set)
     return (uint32_t)__builtin_clzll(set);
 }
 
-/* A GPU that takes shares, as a search sees it: what makes no difference to the request is 0. */
+/*
+ * A GPU that takes shares, as a search sees it: properties that do not matter to the request are 0.
+ */
 struct slot {
     uint32_t free_milli;
-    uint32_t least_milli; /* a smaller share comes with less memory than asked */
-    uint32_t most_milli;  /* a larger share does not fit, be it for its memory */
-    uint32_t milli;       /* these three only where most_milli < free_milli: there MiB run out */
-    uint32_t mib;         /* before milli do; and where all that a GPU is tells it apart */
+    uint32_t least_milli; /* a smaller share comes with less memory than requested */
+    uint32_t most_milli;  /* a larger share does not fit, perhaps for lack of memory */
+    uint32_t milli; /* these three only where most_milli < free_milli, that is, where MiB run out */
+    uint32_t mib;   /* before milli do, and where the search tells GPUs apart by all properties */
     uint32_t free_mib;
-    const struct atom *model; /* only there */
+    const struct atom *model; /* in that case only */
 };
 
 struct shape {
@@ -58,15 +60,15 @@ struct shape {
 
 /* place_plan.c */
 bool plan_takes(struct plan *plan, const struct atom *model);
-/* Each want a row of its own, in the pod's order: the order of rule 5. */
+/* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
 
 /* place_shape.c */
-/* Slots in the order of the GPUs.  apart: equal are only those that are so in room and model. */
+/* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */
 void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out);
 /* The tightest slot first: rooms with equal GPUs in any order get the same shape. */
 void shape_sort(struct shape *shape);
-/* Equal slots find each other. */
+/* Link equal slots to each other. */
 void shape_pair(struct shape *shape);
 
 static inline bool slot_takes(const struct slot *slot, uint32_t milli)
@@ -77,8 +79,8 @@ static inline bool slot_takes(const struct slot *slot, uint32_t milli)
 }
 
 /*
- * The cost of a way orders by touched slots (where whole GPUs are asked, too), then rule 1, then
- * rule 2: touched | charge | free milli of the touched slots, charges not taken off.
+ * The cost of a layout orders by touched slots (where whole GPUs are requested, too), then rule 1,
+ * then rule 2: touched | charge | free milli of the touched slots, before the charges.
  */
 enum { COST_BITS = 24 };
 static_assert(GPUS_PER_NODE_MAX * GPU_MILLI < 1 << COST_BITS, "sums over a node stay apart");
@@ -102,12 +104,12 @@ static inline uint32_t cost_left(uint64_t cost)
     return (uint32_t)(cost & COST_MASK) - cost_charge(cost);
 }
 
-/* What a search came to. */
+/* The result of a search. */
 struct result {
     bool any;
-    bool exact; /* nothing better, or nothing at all, is left unseen */
+    bool exact; /* nothing better, or nothing at all, was left unvisited */
     uint64_t cost;
-    uint32_t steps; /* taken */
+    uint32_t steps; /* steps taken */
 };
 
 enum { CELLS_ALL = CONTAINERS_MAX * GPUS_PER_NODE_MAX };
@@ -117,12 +119,13 @@ const struct result *shapes_find(const struct shapes *shapes, const struct shape
 void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct result *result);
 
 /*
- * What parts on one slot take of milli or MiB, as request_peak() counts it, part by part: where
- * sidecars run beside init containers rows come in the order of life, so no sum has to be mended.
+ * What the parts on one slot take of milli or MiB, counted part by part as request_peak() does.
+ * Where sidecars run beside init containers the rows are in order of life, so no sum has to be
+ * corrected.
  */
 struct sums {
-    uint32_t running;  /* app containers and sidecars, all at once */
-    uint32_t sidecars; /* of them */
+    uint32_t running;  /* app containers and sidecars, which run all at once */
+    uint32_t sidecars; /* sidecars among them */
     uint32_t starting; /* the most while init containers run */
 };
 
@@ -146,7 +149,7 @@ static inline void sums_add(struct sums *sums, enum container_kind kind, uint32_
     sums->sidecars += kind == CONTAINER_SIDECAR ? copies * amount : 0;
 }
 
-/* How many of copies parts fit beside what is there, each alone being no question. */
+/* How many of copies parts fit beside the load, each fitting by itself. */
 static inline uint32_t sums_take(const struct sums *sums, enum container_kind kind, uint32_t amount,
                                  uint32_t copies, uint32_t free)
 {
@@ -161,10 +164,10 @@ static inline uint32_t sums_take(const struct sums *sums, enum container_kind ki
 
 struct load {
     struct sums milli;
-    struct sums mib; /* of slots that have MiB */
+    struct sums mib; /* of the slots that have MiB */
 };
 
-/* How many parts of the row the slot takes beside its load. */
+/* How many parts of the row fit on the slot beside its load. */
 static inline uint32_t load_takes(const struct load *load, const struct slot *slot,
                                   const struct plan_row *row)
 {
@@ -191,7 +194,7 @@ static inline void load_add(struct load *load, const struct slot *slot, const st
     must_debug(sums_peak(&load->milli) <= slot->free_milli);
 }
 
-/* What a slot with this load adds to the cost.  touch: of being touched, 0 or one. */
+/* What a slot with this load adds to the cost. touch: the cost of touching it, 0 or 1. */
 static inline uint64_t load_cost(const struct load *load, const struct slot *slot, uint64_t touch)
 {
     const uint32_t peak = sums_peak(&load->milli);
@@ -206,49 +209,49 @@ static inline uint64_t touch_of(const struct plan *plan)
 }
 
 /* place_walk.c */
-/* A leaf: the way is complete.  Returns false to end the walk. */
+/* Visits a leaf: a complete layout. Returns false to end the walk. */
 struct walk;
 typedef bool walk_visit(struct walk *walk);
 
 enum {
-    CELLS_MAX = PLACE_STEPS_MAX,          /* more rows x slots than that are not walked over */
-    FIRST_STEPS_MAX = 8 * PLACE_STEPS_MAX /* to rule 5: asked of one node only */
+    CELLS_MAX = PLACE_STEPS_MAX,          /* more rows x slots than this are not walked */
+    FIRST_STEPS_MAX = 8 * PLACE_STEPS_MAX /* steps for rule 5, which is only asked of one node */
 };
 
 /*
- * Depth first, row by row and slot by slot, most parts first.  Ways that cost bound or more are
- * left out; the visitor may lower it.
+ * Depth first, row by row and slot by slot, most parts first. Skips layouts that cost bound or
+ * more; the visitor may lower it.
  */
 struct walk {
     const struct plan_rows *rows;
     const struct shape *shape;
     uint64_t touch;
     uint64_t bound;
-    uint32_t steps; /* left */
+    uint32_t steps; /* steps left */
     void *user;
     walk_visit *visit;
-    uint32_t cells;   /* from here on it is the walk's own */
+    uint32_t cells;   /* from here on private to the walk */
     uint32_t running; /* milli of all that runs at once */
-    uint64_t another; /* a slot more costs no less */
+    uint64_t another; /* adding a slot does not lower the cost */
     uint8_t cell[CELLS_MAX];
     uint8_t low[CELLS_MAX];
     uint8_t cap[CELLS_MAX];
-    uint16_t rest[CELLS_MAX]; /* caps of the slots behind in the row */
+    uint16_t rest[CELLS_MAX]; /* capacities of the later slots of the row */
     uint16_t left[CELLS_MAX]; /* parts of the row that are not laid yet */
     uint64_t cost[CELLS_MAX + 1];
     uint64_t alike[CONTAINERS_MAX]; /* slots that carry what their twin carries, before the row */
-    struct load load[CELLS_MAX + GPUS_PER_NODE_MAX]; /* before the cell's row */
+    struct load load[CELLS_MAX + GPUS_PER_NODE_MAX]; /* load before the cell's row */
 };
 
 enum place_end walk_all(struct walk *walk) MUST_USE;
-uint64_t walk_cost(const struct walk *walk); /* of a leaf */
+uint64_t walk_cost(const struct walk *walk); /* cost of a leaf */
 
-/* Write a way down, each row as rule 5 would have it. */
+/* Write a layout down, each row as rule 5 would have it. */
 void way_write(const struct plan_rows *rows, const struct shape *shape, const uint8_t *cell,
                struct placement *out);
 
 /* place_best.c */
-/* The cheapest way; cell NULL: only its cost is asked for. */
+/* The cheapest layout; cell NULL: only its cost is asked for. */
 void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[CELLS_ALL],
               struct result *out);
 

@@ -13,7 +13,7 @@ static uint32_t count_kind(const struct request *request, enum container_kind ki
     return count;
 }
 
-/* Without init containers a sidecar is charged as any other container that runs. */
+/* Without init containers a sidecar is charged like any other running container. */
 static enum container_kind kind_of(const struct want *want, bool inits)
 {
     must(inits || want->kind != CONTAINER_INIT);
@@ -33,8 +33,8 @@ static struct plan_row place_plan_row_of(const struct want *want, bool inits)
 }
 
 /*
- * The largest parts first: what is hardest to place comes while there is room.  Where lives are
- * mixed those that start the pod come first, in their order.
+ * The largest parts first: place what is hardest while there is room. Where lives are mixed, the
+ * containers that start the pod come first, in their order.
  */
 static bool comes_before(const struct plan *plan, const struct plan_row *a,
                          const struct plan_row *b)
@@ -56,7 +56,7 @@ static bool place_plan_are_equal(const struct plan_row *a, const struct plan_row
     return a->kind == b->kind && a->milli == b->milli && a->parts == b->parts;
 }
 
-/* A row for each want, in order; of equals the pod's first first. */
+/* One row per want, in order; of equals the pod's first comes first. */
 static void sort_rows(const struct plan *plan, struct plan_rows *rows)
 {
     for (uint32_t i = 1; i < rows->count; i++) {
@@ -75,7 +75,7 @@ static void sort_rows(const struct plan *plan, struct plan_rows *rows)
         must(!comes_before(plan, &rows->row[i], &rows->row[i - 1]));
 }
 
-/* Equal neighbours become one row. */
+/* Merge equal neighbours into one row. */
 static void merge_rows(struct plan_rows *rows)
 {
     uint32_t count = 1;
@@ -131,7 +131,7 @@ void plan_init(struct plan *out, const struct request *request)
     must(out->running_milli <= PARTS_MAX * GPU_MILLI);
 }
 
-/* Globs are dear and models few: each model is held against them once. */
+/* Globs are expensive and models few: each model is matched once. */
 bool plan_takes(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
@@ -147,6 +147,6 @@ bool plan_takes(struct plan *plan, const struct atom *model)
         plan->model[at].takes = request_takes_model(plan->request, atom_text(model));
         return plan->model[at].takes;
     }
-    must(plan->model[0].model != NULL); /* more models than are remembered */
+    must(plan->model[0].model != NULL); /* more models than are cached */
     return request_takes_model(plan->request, atom_text(model));
 }

@@ -45,7 +45,7 @@ static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib,
     must(out->most_milli < out->free_milli);
 }
 
-/* By all that the GPU is, not only by what the request makes of it. */
+/* By all properties of the GPU, not only those that matter to the request. */
 static void tell_apart(const struct gpu_room *gpu, struct slot *slot)
 {
     must(gpu->model != NULL);
@@ -75,7 +75,7 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
     must(out->slots <= room->gpus);
 }
 
-/* Any total order in which equals meet; the free milli first. */
+/* Any total order that makes equals neighbours; the free milli first. */
 static int slot_cmp(const struct slot *a, const struct slot *b)
 {
     must(a != NULL);
@@ -106,7 +106,7 @@ void shape_sort(struct shape *shape)
             continue;
         const struct slot slot = shape->slot[i];
         const uint8_t gpu = shape->gpu[i];
-        must(slot.model == NULL); /* else models were an order, too */
+        must(slot.model == NULL); /* otherwise models would impose an order, too */
         for (; at > 0 && slot_cmp(&slot, &shape->slot[at - 1]) < 0; at--) {
             shape->slot[at] = shape->slot[at - 1];
             shape->gpu[at] = shape->gpu[at - 1];
@@ -129,7 +129,7 @@ void shape_pair(struct shape *shape)
 }
 
 /*
- * What was found in equal shapes: open addressing; full, it takes no more.
+ * Results for equal shapes: open addressing; a full table takes no more.
  */
 
 enum { SHAPES_MAX = 1024, SHAPES_TABLE = 2 * SHAPES_MAX };
@@ -161,7 +161,7 @@ void plan_remember(struct plan *plan, struct arena *arena)
 {
     must(plan->shapes == NULL);
     must(arena != NULL);
-    if (plan->request->wants > 1) /* one is searched faster than looked up */
+    if (plan->request->wants > 1) /* one slot is searched faster than looked up */
         plan->shapes = shapes_new(arena);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Goes through all different ways to lay the parts of a request on the slots of a room.  Called by
- * place.c and place_best.c.  Takes no more steps than its caller has left.
+ * Enumerates all distinct ways to lay the parts of a request on the slots of a room. Called by
+ * place.c and place_best.c. Takes no more steps than its caller has left.
  */
 #include "core/place_internal.h"
 
@@ -8,7 +8,7 @@
  * The walk
  */
 
-/* Where it stands. */
+/* The position of the walk. */
 struct place_at {
     uint32_t cell;
     uint32_t row;
@@ -39,7 +39,7 @@ static void step_back(const struct walk *walk, struct place_at *at)
     at->slot--;
 }
 
-/* Which slots carry the same as their twin, now that the row before is laid. */
+/* Which slots carry the same as their twin, now that the previous row is laid. */
 static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
 {
     const uint32_t slots = walk->shape->slots;
@@ -91,7 +91,7 @@ static void open_cell(struct walk *walk, const struct place_at *at)
     const uint32_t rest = walk->rest[cell];
     const uint32_t twin = walk->shape->twin[at->slot];
     uint32_t most = walk->cap[cell] < left ? walk->cap[cell] : left;
-    /* Of equal slots that carry the same the first takes no less than the others. */
+    /* Of equal slots with equal loads the first takes no less than the others. */
     if (twin > 0 && (walk->alike[at->row] & one_gpu(at->slot)) != 0) {
         const uint32_t its = walk->cell[cell - at->slot + twin - 1];
         most = its < most ? its : most;
@@ -103,7 +103,10 @@ static void open_cell(struct walk *walk, const struct place_at *at)
     walk->cell[cell] = (uint8_t)(most + 1);
 }
 
-/* What a way that begins like this costs at least: all that runs is charged, and needs room. */
+/*
+ * A lower bound on the cost of a layout that begins like this: all that runs is charged and needs
+ * room.
+ */
 static uint64_t least_end(const struct walk *walk, uint64_t cost)
 {
     const uint32_t charge = cost_charge(cost);
@@ -114,7 +117,7 @@ static uint64_t least_end(const struct walk *walk, uint64_t cost)
     return (cost & COST_MASK) < walk->running ? cost + walk->another : cost;
 }
 
-/* Lay the next smaller count on the cell, if there is one that is not too dear. */
+/* Try the next smaller count in the cell, if there is one that is not too expensive. */
 static bool lay_next(struct walk *walk, const struct place_at *at)
 {
     const uint32_t cell = at->cell;
@@ -125,7 +128,7 @@ static bool lay_next(struct walk *walk, const struct place_at *at)
     struct load *after = &walk->load[cell + slots];
 
     if (least_end(walk, walk->cost[cell]) >= walk->bound)
-        return false; /* since a cheaper way was found */
+        return false; /* since a cheaper layout was found */
     while (walk->cell[cell] > walk->low[cell]) {
         const uint32_t copies = --walk->cell[cell];
         uint64_t cost = walk->cost[cell];
@@ -202,13 +205,13 @@ enum place_end walk_all(struct walk *walk)
 }
 
 /*
- * Writing a way down
+ * Writing a layout down
  */
 
-/* How many parts of the row each GPU still takes, and which GPUs that are. */
+/* How many parts of the row each GPU still takes, and which GPUs those are. */
 struct column {
     gpu_set some;
-    gpu_set all; /* as many as there are wants left: the next want takes one, too */
+    gpu_set all; /* as many as there are wants left, so the next want has to take one */
 };
 
 static struct column column_of(const struct shape *shape, const uint8_t *line, uint32_t wants)
@@ -224,7 +227,7 @@ static struct column column_of(const struct shape *shape, const uint8_t *line, u
     return column;
 }
 
-/* The first GPUs that leave a place for each part of the wants behind. */
+/* The first GPUs that leave a place for each part of the later wants. */
 static gpu_set take_first(const struct column *column, uint32_t parts)
 {
     gpu_set chosen = column->all;

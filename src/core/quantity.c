@@ -3,9 +3,9 @@
 #include <string.h>
 
 /*
- * A quantity is  digits x 10^exponent x 2^binary,  digits being a decimal number of any length.
- * It is computed exactly without a big number: only what lies before the decimal point
- * has to fit, and what lies behind it is divided digit by digit from the right.
+ * A quantity is digits x 10^exponent x 2^binary, where digits is a decimal number of any length. It
+ * is computed exactly without big numbers: only the part before the decimal point has to fit into a
+ * word, and the part behind it is divided digit by digit from the right.
  */
 struct parsed {
     bool negative;
@@ -40,7 +40,7 @@ static struct text take_digits(struct text *rest)
     return digits;
 }
 
-/* If there is one; else *negative stays as it is. */
+/* If there is a sign; otherwise *negative keeps its value. */
 static void take_sign(struct text *rest, bool *negative)
 {
     must(rest->len > 0);
@@ -138,7 +138,7 @@ static unsigned quantity_digit(const struct parsed *parsed, size_t i)
     return (unsigned)(c - '0');
 }
 
-/* All digits as one number, without zeros in front, then x 10^exponent. */
+/* All digits as one number, without leading zeros, then x 10^exponent. */
 struct significant {
     size_t first;
     size_t end; /* == first: the value is 0 */
@@ -157,7 +157,7 @@ static struct significant significant_of(const struct parsed *parsed, unsigned d
 }
 
 /*
- * The digits at or behind the point, x 2^binary, rounded down; sets *inexact if something is lost.
+ * The digits behind the point, x 2^binary, rounded down; sets *inexact if something is lost.
  * Rounding down at every step loses nothing: floor((a + floor(y)) / 10) = floor((a + y) / 10).
  */
 static uint64_t behind_point(const struct parsed *parsed, struct significant s, size_t from,
@@ -183,7 +183,7 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
     return value;
 }
 
-/* The absolute value, rounded down; *inexact likewise.  False: it is too large. */
+/* The absolute value, rounded down; *inexact likewise. False: it is too large. */
 static bool quantity_magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
                                bool *inexact)
 {
@@ -228,7 +228,7 @@ static enum quantity_verdict quantity_evaluate(struct text text, unsigned decima
     if (inexact && value == INT64_MAX)
         return QUANTITY_RANGE;
     if (inexact)
-        value++; /* away from zero, as Kubernetes does also below it */
+        value++; /* away from zero, as Kubernetes rounds, also below zero */
     must(value <= INT64_MAX);
     *out = parsed.negative ? -(int64_t)value : (int64_t)value;
     return QUANTITY_OK;

@@ -36,7 +36,7 @@ static struct command reconcile_adopt(const struct pod *pod, const struct reques
     return command;
 }
 
-/* The parts for which so many GPUs are enough. */
+/* The parts for which this many GPUs are enough. */
 static uint32_t parts_on(const struct request *request, uint32_t gpus)
 {
     uint32_t parts = 0;
@@ -54,7 +54,7 @@ bool reconcile_lacks(const struct allocation *row, const struct request *request
            parts_on(request, GPUS_PER_NODE_MAX) > row->is.shares;
 }
 
-/* The node has GPUs now for parts that found none. */
+/* The node now has GPUs for parts that had none. */
 static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
@@ -68,7 +68,7 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
     return parts_on(request, gpus) > row->is.shares;
 }
 
-/* The row stays; what it says about the pod follows the pod. */
+/* The row stays; its facts about the pod follow the pod. */
 static size_t reconcile_follow(const struct node *node, const struct allocation *row,
                                const struct pod *pod, int64_t now_ms,
                                struct command command[RECONCILE_MAX])
@@ -82,7 +82,7 @@ static size_t reconcile_follow(const struct node *node, const struct allocation 
         command[count] = reconcile_about(COMMAND_CONFIRM, pod, now_ms);
         command[count++].node = pod->node;
     }
-    /* A deletion timestamp is never taken back: an event without one is only old. */
+    /* A deletion timestamp is never taken back: an event without one is just older. */
     if (pod->terminating_ms != 0 && pod->terminating_ms != row->is.terminating_ms) {
         command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
@@ -113,7 +113,7 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
     if (row != NULL) {
         const struct node *node = ledger_node(ledger, atom_text(row->is.node));
         must(node != NULL);
-        /* An unbound pod says nothing: its Binding may be on the way, or the event may be old. */
+        /* An unbound pod proves nothing: its Binding may be on the way, or the event may be old. */
         const bool elsewhere = bound && !text_is(atom_text(row->is.node), pod->node);
         if (!elsewhere && !(bound && can_be_placed(node, row, request)))
             return reconcile_follow(node, row, pod, now_ms, command);
@@ -183,7 +183,7 @@ int reconcile_order(const struct ledger *ledger, const struct pod *a, const stru
     const int rank_b = reconcile_rank(ledger, b);
     if (rank_a != rank_b)
         return rank_a < rank_b ? -1 : 1;
-    /* Who has no time yet comes after all who have. */
+    /* Nodes without a time sort last. */
     const int64_t at_a = a->scheduled_ms > 0 ? a->scheduled_ms : INT64_MAX;
     const int64_t at_b = b->scheduled_ms > 0 ? b->scheduled_ms : INT64_MAX;
     if (at_a != at_b)

@@ -1,6 +1,6 @@
 /*
- * What a pod requests: parses limits and annotations, formats refusals.  Called wherever a pod is
- * read.  A refusal's text depends on the request alone (docs/why/005-constant-texts.md).
+ * What a pod requests: parses limits and annotations, formats refusals. Called wherever a pod is
+ * read. The text of a refusal depends on the request alone (docs/why/005-constant-texts.md).
  */
 #include "milligpu/request.h"
 
@@ -13,16 +13,16 @@
 static_assert(PARTS_MAX >= GPUS_PER_NODE_MAX, "one container may ask for a whole node");
 static_assert(MODEL_BYTES_MAX < REASON_BYTES_MAX, "a refusal can name a model");
 
-/* So much of a text that somebody wrote is repeated to them. */
+/* How many bytes of foreign text a message repeats. */
 enum { QUOTE_MAX = 48 };
 
-/* What is parsed at the moment, and where a refusal is written. */
+/* What is being parsed, and where a refusal is written. */
 struct parser {
     const struct pod *pod;
     const struct request_rules *rules;
     const struct pod_container *container;
-    bool several; /* asking containers: texts have to say which */
-    bool bound;   /* it runs: what cannot be used is passed over, not refused */
+    bool several; /* several containers request GPUs: texts have to say which */
+    bool bound;   /* it is running: what cannot be used is ignored, not refused */
     struct refusal *refusal;
 };
 
@@ -38,7 +38,7 @@ static void request_quote(struct strbuf *buf, const char *text)
     strbuf_char(buf, '"');
 }
 
-/* Refuse with the text in buf, which ends here.  Always false, for return. */
+/* Refuse with the text in buf, which is completed here. Always returns false, for `return`. */
 static bool request_say_refusal(const struct parser *parser, enum reason why, struct strbuf *buf)
 {
     must(reason_class(why) == REASON_CLASS_REQUEST);
@@ -67,7 +67,7 @@ static void begin_amount(const struct parser *parser, struct strbuf *buf)
 
 static const char amount_hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
 
-/* Neither thousandths nor whole GPUs: the whole GPUs on both sides of it would be. */
+/* Neither milli of one GPU nor whole GPUs: suggest the whole numbers of GPUs on both sides. */
 static bool refuse_uneven(const struct parser *parser, int64_t amount)
 {
     must(amount > GPU_MILLI);
@@ -85,7 +85,7 @@ static bool refuse_uneven(const struct parser *parser, int64_t amount)
     return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
-/* "0.5" and "500m" mean half a GPU: that much can be guessed. */
+/* "0.5" and "500m" clearly mean half a GPU, so suggest that. */
 static bool refuse_fraction(const struct parser *parser)
 {
     int64_t milli = 0;
@@ -105,7 +105,7 @@ static bool refuse_fraction(const struct parser *parser)
     return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
-/* Zero is fine here.  False: refused. */
+/* Zero is allowed here. False: refused. */
 static bool parse_amount(const struct parser *parser, int64_t *out)
 {
     must(out != NULL);
@@ -183,7 +183,7 @@ static bool request_parse_count(const struct parser *parser, uint32_t *out)
     return true;
 }
 
-/* amount / count does not work out: say which amounts or counts do. */
+/* amount / count is not possible: say which amounts or counts are. */
 static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t count)
 {
     must(count > 0 && count <= GPUS_PER_NODE_MAX);
@@ -237,7 +237,7 @@ static bool request_split(const struct parser *parser, int64_t amount, uint32_t 
     return true;
 }
 
-/* "on each of 3 GPUs ", where the amount is not what one GPU gives */
+/* "on each of 3 GPUs ", if the amount is not what one GPU gives */
 static void add_each(const struct want *want, struct strbuf *buf)
 {
     must(want->parts > 0);
@@ -262,7 +262,7 @@ static bool check_minimum(const struct parser *parser, const struct want *want)
     return request_say_refusal(parser, REASON_MINIMUM, &buf);
 }
 
-/* A whole GPU is in step with everything. */
+/* A whole GPU is a multiple of every step. */
 static bool check_step(const struct parser *parser, const struct want *want)
 {
     const uint32_t step = parser->rules->step_milli;
@@ -284,7 +284,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
     return request_say_refusal(parser, REASON_STEP, &buf);
 }
 
-/* A function of the pod alone: wire leaves out where in the bytes it stands. */
+/* Depends on the pod alone: wire leaves out the position in the bytes. */
 static bool refuse_unreadable(const struct parser *parser)
 {
     must(parser->pod->unreadable != NULL);
@@ -295,7 +295,7 @@ static bool refuse_unreadable(const struct parser *parser)
     return request_say_refusal(parser, REASON_UNREADABLE, &buf);
 }
 
-/* How many equal parts, on so many GPUs, the allocation makes of the amount; 0: it does not. */
+/* Into how many equal parts, on as many GPUs, the allocation splits the amount; 0: it does not. */
 static uint32_t count_noted(const struct parser *parser, int64_t amount)
 {
     const struct pod *pod = parser->pod;
@@ -319,8 +319,8 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
 }
 
 /*
- * The amount stands in the spec, which nobody can edit.  How it was split, the allocation knows
- * best; the annotations that asked for it may have been edited since.
+ * The amount is in the spec, which nobody can edit. The allocation knows best how it was split: the
+ * annotations that requested the split may have been edited since.
  */
 static bool parse_bound_want(const struct parser *parser, int64_t amount, struct want *want)
 {
@@ -340,7 +340,7 @@ static bool parse_bound_want(const struct parser *parser, int64_t amount, struct
     return request_split(parser, amount, 0, want);
 }
 
-/* One container that asks.  False: refused. */
+/* One container that requests GPUs. False: refused. */
 static bool parse_want(const struct parser *parser, int64_t amount, struct want *want)
 {
     must(amount > 0);
@@ -363,7 +363,7 @@ static bool request_container_asks(const struct pod_container *container)
     int64_t amount = 0;
     if (container->amount == NULL)
         return false;
-    /* What is no number asks too: it has to be refused. */
+    /* An amount that is not a number is a request, too: it has to be refused. */
     return quantity_parse(text_of(container->amount), 0, &amount) != QUANTITY_OK || amount != 0;
 }
 
@@ -415,7 +415,7 @@ static bool is_nvidia(struct text text)
 
 static const size_t NVIDIA_LEN = sizeof "NVIDIA-" - 1;
 
-/* Blanks as '-', without a leading "NVIDIA-". */
+/* Blanks become '-', a leading "NVIDIA-" is removed. */
 static struct text without_maker(struct text text, char *dashed)
 {
     must(text.len <= MODEL_BYTES_MAX);
@@ -523,7 +523,7 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     return true;
 }
 
-/* Where they cannot be used and the pod runs all the same, it is as if they said nothing. */
+/* If they cannot be used and the pod is running anyway, treat them as absent. */
 static bool parse_wishes(const struct parser *parser, struct arena *arena, struct request *out)
 {
     struct refusal passed_over;
@@ -771,10 +771,10 @@ void request_format(const struct request *request, char *out, size_t bytes)
     text_clip((struct text){buf.data, buf.len}, out, bytes);
 }
 
-/* The numbers that texts about a whole node's kind name. */
+/* The numbers named in texts about the kind of a whole node. */
 struct extremes {
-    uint32_t parts;       /* most of one container */
-    uint32_t parts_milli; /* what each of those is */
+    uint32_t parts;       /* the most of one container */
+    uint32_t parts_milli; /* the size of each of those */
     uint32_t most;        /* milli of a part */
     uint32_t least;
 };
@@ -820,7 +820,7 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
     must(buf->len > 0);
 }
 
-/* Whole GPUs have no place where shares live. */
+/* Whole GPUs do not fit on a node with shares. */
 static void add_whole(struct strbuf *buf, const struct request *request)
 {
     if (request->wants == 0)
@@ -884,7 +884,7 @@ void request_refuse(const struct request *request, enum reason why, struct refus
     text_clip((struct text){buf.data, buf.len}, out->text, sizeof out->text);
 }
 
-/* "NVIDIA*" means the maker: only such a glob is held against the name with its maker. */
+/* "NVIDIA*" means the maker: only such a glob is matched against the name including its maker. */
 static bool model_matches(struct text glob, struct text model)
 {
     char full[sizeof "NVIDIA-" + MODEL_BYTES_MAX];
@@ -920,8 +920,8 @@ uint32_t request_peak(const struct request *request, const uint32_t *amount)
     must(request != NULL);
     must(amount != NULL);
 
-    uint64_t running = 0;  /* app containers and sidecars, all at once */
-    uint64_t sidecars = 0; /* started so far */
+    uint64_t running = 0;  /* app containers and sidecars, which run all at once */
+    uint64_t sidecars = 0; /* sidecars started so far */
     uint64_t starting = 0; /* the most while init containers run */
     for (uint32_t i = 0; i < request->wants; i++) {
         const enum container_kind kind = request->want[i].kind;

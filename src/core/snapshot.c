@@ -1,6 +1,6 @@
 /*
- * Books and pages of nodes that snapshots share, and the indexes by name and uid.  Written by the
- * ledger in the writer's thread, read by all others.  What a snapshot shows never changes.
+ * Books and pages of nodes that snapshots share, and the indexes by name and uid. Written by the
+ * ledger in the writer's thread, read by all others. What a snapshot shows never changes.
  */
 #include "milligpu/snapshot.h"
 
@@ -8,23 +8,23 @@
 
 #include "core/snapshot_internal.h"
 
-/* Hash and slot + 1 in one word, so that a reader sees both or nothing; 0: free. */
+/* Hash and slot + 1 in one word, so that a reader sees both or neither; 0: free. */
 struct slot_index {
     atomic_uint refs;
     uint32_t entries; /* a power of two */
-    uint32_t taken;   /* the writer's; at most three quarters */
+    uint32_t taken;   /* written by the writer only; at most three quarters */
     atomic_uint_least64_t entry[];
 };
 
 enum { ENTRIES_MIN = 1024 };
 
-/* A count is the one thing of a shared object that its readers write. */
+/* The reference count is the only part of a shared object that its readers write. */
 static struct snapshot *snapshot_counted(const struct snapshot *snapshot)
 {
     return (struct snapshot *)(uintptr_t)snapshot;
 }
 
-/* True if this was the last. */
+/* True if this was the last reference. */
 static bool snapshot_drop(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel);
@@ -192,7 +192,7 @@ struct slot_index *slot_index_ref(struct slot_index *index)
 void slot_index_unref(struct slot_index *index)
 {
     must(index != NULL);
-    must(index->entries >= ENTRIES_MIN); /* taken is the writer's */
+    must(index->entries >= ENTRIES_MIN); /* taken belongs to the writer */
     if (snapshot_drop(&index->refs))
         xfree(index);
 }
@@ -245,8 +245,9 @@ void snapshot_unref(const struct snapshot *snapshot)
 }
 
 /*
- * The next node that an entry of this hash leads to; *at starts at the hash.  NULL at the end.  It
- * need not be the one that is looked for, nor has the node of an entry to be there still, or yet.
+ * The next node that an entry of this hash leads to; *at starts at the hash. NULL at the end. It
+ * need not be the node that is searched for, and the node of an entry may have left or not have
+ * come yet.
  */
 static const struct node *next_hashed(const struct snapshot *snapshot,
                                       const struct slot_index *index, uint32_t hash, uint32_t *at)
@@ -287,7 +288,9 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 
 enum { CACHE_LINE = 64, AHEAD = 16 };
 
-/* Where the first node of this hash is, or was; NULL if there is none. */
+/*
+ * The place that the first entry of this hash leads to, or led to; NULL if there is no such entry.
+ */
 static const struct node *const *snapshot_place_of(const struct snapshot *snapshot, uint32_t hash)
 {
     uint64_t entry;
@@ -302,7 +305,7 @@ static const struct node *const *snapshot_place_of(const struct snapshot *snapsh
     return &slot_page(snapshot->book, slot)->node[slot % PAGE_NODES];
 }
 
-/* Each step needs what the one before it sent for: entry, place in the page, node, the rest. */
+/* Each step needs what the one before it prefetched: entry, place in the page, node, the rest. */
 static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
 {
     const struct slot_index *index = snapshot->index;
@@ -383,7 +386,7 @@ const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
     return NULL;
 }
 
-/* How much of what begins there both have in common: a book, a page, or 0: that is to be seen. */
+/* How many slots from here both have in common: a book, a page, or 0: compare one by one. */
 static uint32_t shared_from(const struct snapshot *before, const struct snapshot *after,
                             uint32_t slot)
 {
@@ -392,7 +395,7 @@ static uint32_t shared_from(const struct snapshot *before, const struct snapshot
     if (before == NULL || slot >= before->slots)
         return 0;
     if (before->book[slot / BOOK_NODES] == after->book[slot / BOOK_NODES]) {
-        must(slot % BOOK_NODES == 0); /* or we would have passed it */
+        must(slot % BOOK_NODES == 0); /* or we would have skipped it */
         return BOOK_NODES;
     }
     if (slot_page(before->book, slot) == slot_page(after->book, slot)) {
@@ -405,7 +408,7 @@ static uint32_t shared_from(const struct snapshot *before, const struct snapshot
 bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
                           const struct node **out_before, const struct node **out_after)
 {
-    must(before == NULL || before->slots <= after->slots); /* places never go */
+    must(before == NULL || before->slots <= after->slots); /* places are never removed */
     must(before == NULL || before->generation <= after->generation);
     must(at != NULL);
 

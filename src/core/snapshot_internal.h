@@ -14,7 +14,7 @@ struct book *book_new(void) MUST_USE;
 struct book *book_ref(struct book *book);
 void book_unref(struct book *book);
 
-/* The place of a slot, fit to be written to: what is shared on the way there is copied first. */
+/* The place of a slot, made writable: whatever is shared on the way there is copied first. */
 const struct node **books_place(struct book **book, uint32_t slot);
 
 static inline const struct page *slot_page(struct book *const *book, uint32_t slot)
@@ -29,13 +29,13 @@ static inline const struct node *slot_node(struct book *const *book, uint32_t sl
 }
 
 /*
- * Hash to slot.  One for all snapshots that are alive: the writer adds while others read, nothing
- * is ever taken out, and whoever finds a slot looks at what stands there in *his* snapshot.  What
- * came later or has left is then another node, or none, and the search goes on.  Full, it is made
- * anew from what is there: that is the one thing here that grows with the cluster, once in as many
- * additions as it has entries to spare (bench/README.md).
+ * Hash to slot. One index for all living snapshots: the writer adds while others read, nothing is
+ * ever removed, and whoever finds a slot checks what is there in *its own* snapshot. A node that
+ * came later or has left is then another node, or none, and the search goes on. A full index is
+ * rebuilt; this is the only cost here that grows with the cluster, paid once per as many additions
+ * as the index has spare entries (bench/README.md).
  */
-struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* with room for so many; count 1 */
+struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* with room for that many; count 1 */
 struct slot_index *slot_index_ref(struct slot_index *index);
 void slot_index_unref(struct slot_index *index);
 bool slot_index_has_room(const struct slot_index *index, uint32_t more);

@@ -135,8 +135,8 @@ BUGS: List[Bug] = [
         "new_node",
         "a node that comes wakes nobody",
         "src/core/ledger.c",
-        "    if (to == NULL || to->gone)\n        return false;\n    /* Where no shares",
-        "    if (from == NULL || to == NULL || to->gone)\n        return false;\n    /* Where no shares",
+        "    if (to == NULL || to->gone)\n        return false;\n    /* Without shares",
+        "    if (from == NULL || to == NULL || to->gone)\n        return false;\n    /* Without shares",
         "sim 1-300",
     ),
     Bug(
