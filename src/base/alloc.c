@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Beyond this an amount is a bug of ours, not a wish: no input may ask for it. */
+/* A larger amount is a bug of ours: no input may cause a request for it. */
 static const size_t BYTES_MAX = SIZE_MAX / 4;
 
 static void *alloc_got(void *memory)

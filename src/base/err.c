@@ -25,7 +25,7 @@ static const struct err_row *err_row_of(enum err_code code)
     return &row[code];
 }
 
-/* Longer than any text, so that what does not fit is seen to be cut. */
+/* Longer than any text, so that a truncation is detected. */
 enum { ROOM = 2 * ERR_TEXT_MAX };
 
 __attribute__((format(printf, 2, 0))) static size_t format(char *out, const char *fmt, va_list args)

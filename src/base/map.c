@@ -18,7 +18,7 @@ void map_done(struct map *map)
     map_init(map);
 }
 
-/* The slot that holds key, or the free one where it belongs. */
+/* The slot that holds key, or the free slot where it belongs. */
 static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
                                      uint32_t hash)
 {
@@ -35,7 +35,7 @@ static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, stru
     return &table[at];
 }
 
-/* Close the gap, so that no search stops short of what was pushed past it. */
+/* Close the gap, so that no search ends before a key that was pushed past it. */
 static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 {
     const size_t mask = slots - 1;
@@ -43,7 +43,7 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 
     for (size_t at = (gap + 1) & mask; table[at].value != NULL; at = (at + 1) & mask) {
         const size_t home = table[at].hash & mask;
-        /* It may move only if its home is not between the gap and where it is. */
+        /* It may move only if its home is not between the gap and its slot. */
         if (((at - home) & mask) < ((at - gap) & mask))
             continue;
         table[gap] = table[at];
@@ -52,7 +52,7 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
     table[gap] = (struct map_entry){0};
 }
 
-/* A few go over from the old table, in its order: what closes a gap there comes from behind. */
+/* Move a few over from the old table, in its order: closing a gap there pulls from behind. */
 static void map_move_some(struct map *map)
 {
     if (map->old == NULL)
@@ -84,7 +84,7 @@ static void map_grow(struct map *map)
 {
     must(map->slots <= SIZE_MAX / 4);
 
-    move_all(map); /* they have long since: it takes an eighth of the changes that fill it */
+    move_all(map); /* all moved long ago: it takes an eighth of the changes that fill the table */
     map->old = map->entry;
     map->old_slots = map->slots;
     map->slots = map->slots > 0 ? map->slots * 2 : SLOTS_MIN;
@@ -92,7 +92,7 @@ static void map_grow(struct map *map)
     must(map->slots > map->count);
 }
 
-/* What is still in the old table leaves it; NULL if it is not there. */
+/* Remove the key from the old table if it is still there; NULL if it is not. */
 static void *take_old(struct map *map, struct text key, uint32_t hash)
 {
     if (map->old == NULL)
@@ -129,7 +129,7 @@ void *map_put(struct map *map, struct text key, void *value)
     void *before = entry->value != NULL ? entry->value : take_old(map, key, hash);
     if (before == NULL)
         map->count++;
-    /* The key too: the old one may be a member of the value that goes. */
+    /* The key, too: the old one may be a member of the value that is removed. */
     must(map->count < map->slots);
     *entry = (struct map_entry){key, hash, value};
     return before;
@@ -162,7 +162,7 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     if (map->count == 0)
         return 0;
     move_all(map);
-    /* From behind a free slot no gap that is closed pulls anything over where we were. */
+    /* Closing a gap behind a free slot never pulls anything over the position reached. */
     while (map->entry[free_slot].value != NULL)
         free_slot++;
     for (size_t i = 1; i < map->slots; i++) {

@@ -134,8 +134,10 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
     buf->data[buf->len] = '\0';
 }
 
-/* As text_show() has it, but for the characters that JSON alone has a letter for; how many bytes of
-   text that was. */
+/*
+ * Like text_show(), except for the characters that only JSON has a letter for; returns how many
+ * bytes of text were used.
+ */
 static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
 {
     static const char named[] = "\"\"\\\\\bb\ff"; /* the character, then its letter */
@@ -152,8 +154,10 @@ static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
     return bytes;
 }
 
-/* Does the character have to be written in another way?  Of the odd ones all are: whoever reads
-   our JSON on a terminal must not have it obeyed. */
+/*
+ * Does the character have to be written in another way? All the odd ones do: a terminal that shows
+ * our JSON must not obey it.
+ */
 static bool is_escaped(struct text text, size_t at, size_t bytes)
 {
     const unsigned char c = (unsigned char)text.at[at];
@@ -166,7 +170,7 @@ void strbuf_json(struct strbuf *buf, struct text text)
     must(text.at != NULL || text.len == 0);
 
     strbuf_char(buf, '"');
-    size_t plain = 0; /* where the run of bytes that need no change starts */
+    size_t plain = 0; /* start of the run of bytes that need no change */
     size_t at = 0;
     while (at < text.len) {
         const size_t bytes = text_sequence(text, at);
@@ -198,7 +202,7 @@ void strbuf_roff(struct strbuf *buf, const char *text)
     must(strchr(text, '\n') == NULL);
 
     if (text[0] == '.' || text[0] == '\'')
-        strbuf_str(buf, "\\&"); /* else it would be a request */
+        strbuf_str(buf, "\\&"); /* otherwise it would be a request */
     for (; *text != '\0'; text++)
         if (*text == '\\')
             strbuf_str(buf, "\\e");

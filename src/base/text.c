@@ -1,6 +1,6 @@
 /*
- * Borrowed bytes: comparing, cutting, hashing, showing to people.  Called everywhere.  A text may
- * hold any bytes; what text_show() writes holds nothing that a terminal would obey.
+ * Borrowed bytes: compare, cut, hash, show to people. Called everywhere. A text may hold any bytes;
+ * the output of text_show() holds nothing that a terminal would obey.
  */
 #include "milligpu/text.h"
 
@@ -93,8 +93,9 @@ static bool text_continues(struct text text, size_t at, unsigned char least, uns
     return c >= least && c <= most;
 }
 
-/* The bounds of the second byte keep out overlong forms, surrogates and what lies beyond
-   U+10FFFF. */
+/*
+ * The bounds of the second byte exclude overlong forms, surrogates and everything beyond U+10FFFF.
+ */
 size_t text_sequence(struct text text, size_t at)
 {
     must(at < text.len);
@@ -122,7 +123,7 @@ size_t text_sequence(struct text text, size_t at)
     return 0;
 }
 
-/* Of two and three bytes: no odd one is longer. */
+/* Of two and three bytes: no odd character is longer. */
 static int32_t text_code_of(struct text text, size_t at, size_t bytes)
 {
     const unsigned char *c = (const unsigned char *)text.at + at;
@@ -142,7 +143,7 @@ int32_t text_odd(struct text text, size_t at, size_t bytes)
         int32_t last;
     } odd[] = {
         {0x0000, 0x001F}, /* control characters */
-        {0x007F, 0x009F}, /* and the further ones: U+009B begins an escape sequence */
+        {0x007F, 0x009F}, /* and the C1 ones: U+009B begins an escape sequence */
         {0x061C, 0x061C}, /* the Arabic letter mark */
         {0x200B, 0x200F}, /* no width; marks of direction */
         {0x2028, 0x202E}, /* ends of lines and paragraphs; embeddings and overrides */
@@ -198,7 +199,7 @@ void text_clip(struct text text, char *out, size_t bytes)
     static const char mark[] = "...";
     char shown[TEXT_SHOWN_MAX];
     size_t len = 0;
-    size_t kept = 0; /* so far the mark still fits behind it */
+    size_t kept = 0; /* up to here the mark still fits after it */
 
     must(text.at != NULL || text.len == 0);
     must(bytes >= sizeof mark);
@@ -217,7 +218,7 @@ void text_clip(struct text text, char *out, size_t bytes)
     out[len] = '\0';
 }
 
-/* Multiply to twice the width and fold: every bit of either side reaches every bit. */
+/* Multiply to twice the width and fold: every bit of either side affects every bit. */
 static uint64_t text_fold(uint64_t a, uint64_t b)
 {
     const unsigned __int128 wide = (unsigned __int128)a * b;
@@ -256,7 +257,7 @@ bool text_glob(struct text glob, struct text text)
     must(glob.at != NULL || glob.len == 0);
     must(text.at != NULL || text.len == 0);
 
-    /* Only the last '*' can need a second try: what an earlier one took is never too much. */
+    /* Only the last '*' may need a second try: what an earlier one matched is never too long. */
     size_t g = 0;
     size_t t = 0;
     size_t star = SIZE_MAX;

@@ -1,6 +1,6 @@
 /*
- * Documents as trees: JSON in and out, merge, search.  Called by the fake API server, the
- * kubeconfig reader and the credential plugin's.  A tree lives in one arena.
+ * Documents as trees: JSON in and out, merge, search. Called by the fake API server and by the
+ * readers of kubeconfigs and of credential plugins. A tree lives in one arena.
  */
 #include "milligpu/doc.h"
 
@@ -11,7 +11,7 @@
 #include "milligpu/limits.h"
 #include "milligpu/map.h"
 
-/* Below this many keys comparing each with each is cheaper than hashing. */
+/* For fewer keys it is cheaper to compare each with each than to hash. */
 enum { KEYS_FEW = 16 };
 
 const char *doc_kind_name(enum doc_kind kind)
@@ -34,7 +34,7 @@ struct doc *doc_new(struct arena *arena, enum doc_kind kind)
     return doc;
 }
 
-/* What comes from elsewhere may hold anything, and a terminal would obey it. */
+/* Foreign text may hold anything, and a terminal would obey it. */
 static const char *doc_show(struct arena *arena, struct text kept)
 {
     CLEANUP(strbuf_done) struct strbuf shown;
@@ -119,7 +119,7 @@ static bool key_is_new(const struct doc *object, struct text key, struct map *se
     return true;
 }
 
-/* In a map once there are many: add what came since. */
+/* Once there are many keys they go into a map: add those that came since. */
 static void key_seen(struct doc *value, struct map *seen)
 {
     if (seen->count > 0)
@@ -348,7 +348,7 @@ void doc_set(struct arena *arena, struct doc *object, struct text key, struct do
         doc_append(object, value);
         return;
     }
-    /* In its place, so that the order of keys stays. */
+    /* In its place, to keep the order of keys. */
     struct doc *next = old->next;
     const struct text kept = old->key;
     *old = *value;
@@ -392,7 +392,7 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
             doc_set(arena, target, at->key, doc_copy(arena, at));
             continue;
         }
-        /* Also into nothing: nulls inside the patch must not be kept. */
+        /* Even into nothing: nulls inside the patch must not be kept. */
         struct doc *old = doc_find(target, at->key);
         if (old == NULL || old->kind != DOC_OBJECT) {
             doc_set(arena, target, at->key, doc_new(arena, DOC_OBJECT));
@@ -408,7 +408,7 @@ bool doc_equal(const struct doc *a, const struct doc *b)
     must(a != NULL && b != NULL);
     if (a->kind != b->kind || a->count != b->count)
         return false;
-    /* YAML has several words for nothing. */
+    /* YAML has several words for null. */
     if (a->kind != DOC_NULL && !text_eq(a->text, b->text))
         return false;
     const struct doc *other = b->first;

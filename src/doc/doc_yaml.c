@@ -1,5 +1,5 @@
 /*
- * YAML to documents, by libyaml's events.  Called by the readers of kubeconfigs and cluster files.
+ * YAML to documents, from libyaml's events. Called by the readers of kubeconfigs and cluster files.
  * Depth is bounded, and aliases are refused.
  */
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "milligpu/map.h"
 
 /*
- * libyaml's events, by hand: its documents resolve aliases, and ten lines of those can
- * describe more memory than there is.
+ * From libyaml's events: its documents resolve aliases, and ten lines of those can describe more
+ * memory than there is.
  */
 struct loading {
     yaml_parser_t parser;
@@ -61,7 +61,7 @@ static size_t doc_yaml_digits(const char *at)
     return strspn(at, "0123456789");
 }
 
-/* A JSON number as it stands; all else that YAML calls a number stays text. */
+/* A JSON number stays a number; whatever else YAML calls a number stays text. */
 static bool is_number(struct text text)
 {
     must(text.at != NULL);
@@ -90,8 +90,8 @@ static bool is_number(struct text text)
 }
 
 /*
- * Words are what they are to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
- * sigs.k8s.io/yaml: null and the bools of YAML 1.1.  For a bool *out is its word in JSON.
+ * Words mean what they mean to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
+ * sigs.k8s.io/yaml: null and the bools of YAML 1.1. For a bool *out is its word in JSON.
  */
 static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
 {
@@ -118,7 +118,10 @@ static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
     return is_number(text) ? DOC_NUMBER : DOC_STRING;
 }
 
-/* A tag that names a kind decides it, but the word must be of that kind; with others it is text. */
+/*
+ * A tag that names a kind decides it, but the word must be of that kind; with any other tag it is
+ * text.
+ */
 static int load_tagged(struct loading *in, const yaml_event_t *event, struct doc *doc)
 {
     static const struct {
@@ -274,7 +277,7 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
     return 0;
 }
 
-/* Start and end of stream and documents carry nothing. */
+/* Start and end of stream and documents carry no data. */
 static int load_stream(struct loading *in, struct doc *documents)
 {
     must(in->depth <= JSON_DEPTH_MAX);
@@ -324,7 +327,7 @@ static int append_bytes(void *user, unsigned char *bytes, size_t count)
     return 1;
 }
 
-/* An emitter fails on what is no UTF-8 and without memory. */
+/* An emitter fails on invalid UTF-8 and if memory runs out. */
 static void doc_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
 {
     must(made);
@@ -335,7 +338,7 @@ static bool needs_quotes(struct text text)
 {
     struct text ignored;
 
-    /* To other readers 0x1f and 12:30 are numbers, 2026-01-02 is a time. */
+    /* Other readers take 0x1f and 12:30 for numbers and 2026-01-02 for a time. */
     must(text.at != NULL);
     return doc_yaml_resolve(text, &ignored) != DOC_STRING ||
            strchr("0123456789.+-", text.at[0]) != NULL;
@@ -346,7 +349,7 @@ static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_s
     yaml_char_t *bytes;
 
     must(text.len <= INT32_MAX);
-    memcpy(&bytes, &text.at, sizeof bytes); /* libyaml copies, but wants it without const */
+    memcpy(&bytes, &text.at, sizeof bytes); /* libyaml copies it, but wants it without const */
     return yaml_scalar_event_initialize(event, NULL, NULL, bytes, (int)text.len, 1, 1, style) != 0;
 }
 
@@ -356,7 +359,7 @@ static void emit_string(yaml_emitter_t *emitter, struct text text, const char *s
         needs_quotes(text) ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;
     yaml_event_t event;
 
-    /* No UTF-8 is what a caller put in: the name of a file, say. */
+    /* Invalid UTF-8 comes from the caller: the name of a file, say. */
     const bool made =
         doc_yaml_scalar(&event, text, style) || doc_yaml_scalar(&event, text_of(shown), style);
     doc_yaml_emit(emitter, &event, made);
@@ -405,7 +408,7 @@ static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, b
     yaml_event_t event;
 
     must(doc != NULL);
-    must(yaml_emitter_initialize(&emitter) != 0); /* fails without memory only */
+    must(yaml_emitter_initialize(&emitter) != 0); /* fails only if memory runs out */
     yaml_emitter_set_output(&emitter, append_bytes, out);
     yaml_emitter_set_unicode(&emitter, unicode);
     yaml_emitter_set_width(&emitter, -1);
@@ -418,7 +421,7 @@ static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, b
     yaml_emitter_delete(&emitter);
 }
 
-/* Is anything in it that a terminal would obey, but for the ends of lines? */
+/* Does it contain anything that a terminal would obey, apart from line ends? */
 static bool is_odd(struct text text)
 {
     for (size_t at = 0; at < text.len;) {
@@ -431,7 +434,10 @@ static bool is_odd(struct text text)
     return false;
 }
 
-/* libyaml takes what turns text around for printable: then all that is not ASCII is escaped. */
+/*
+ * libyaml takes characters that change the text's direction for printable, so all but ASCII is
+ * escaped then.
+ */
 void doc_write_yaml(struct strbuf *out, const struct doc *doc)
 {
     CLEANUP(strbuf_done) struct strbuf text;

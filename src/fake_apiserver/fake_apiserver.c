@@ -1,6 +1,6 @@
 /*
- * The fake API server as a whole: its lock, its clock, its kube_ops.  Created by daemon.c for
- * --standalone, and by tests.  One lock guards everything; each ops handle belongs to one thread.
+ * The fake API server as a whole: its lock, its clock, its kube_ops. Created by daemon.c for
+ * --standalone, and by tests. One lock guards everything; each ops handle belongs to one thread.
  */
 #include "milligpu/fake_apiserver.h"
 
@@ -13,7 +13,7 @@
 
 enum {
     BOOKMARK_MS = 60 * 1000,
-    WATCH_MS = 30 * 60 * 1000, /* where timeoutSeconds is not said */
+    WATCH_MS = 30 * 60 * 1000, /* if the request has no timeoutSeconds */
     WAIT_MAX_MS = 60 * 60 * 1000,
 };
 
@@ -30,7 +30,7 @@ static int64_t apiserver_real_wall_ms(void *ctx)
     return clock_ms(CLOCK_REALTIME);
 }
 
-/* FNV-1a: the same for the same name in every run, unlike text_hash(). */
+/* FNV-1a: unlike text_hash() it is the same for the same name in every run. */
 static uint64_t seed_of(const char *name)
 {
     must(name != NULL);
@@ -115,7 +115,7 @@ void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
     pthread_mutex_unlock(&fake->lock);
 }
 
-/* Also the later pages of lists, as etcd's compaction does. */
+/* Also invalidates the later pages of lists, as etcd's compaction does. */
 void fake_apiserver_compact(struct fake_apiserver *fake)
 {
     pthread_mutex_lock(&fake->lock);
@@ -168,7 +168,7 @@ struct handle {
     struct fake_apiserver *fake;
     struct call *calls;
     bool woken;       /* under the lock of the fake API server */
-    uint64_t seen_rv; /* all watches were served up to here */
+    uint64_t seen_rv; /* all watches were served up to this version */
     uint64_t delivered;
     void *user;
     void (*deliver)(void *user, const struct kube_answer *answer);
@@ -181,7 +181,7 @@ static void apiserver_give(struct handle *handle, struct call *call, enum kube_p
         .id = call->id, .piece = piece, .status = status, .data = data};
 
     if (call->ended)
-        return; /* cancelled by what was given before */
+        return; /* cancelled by an earlier callback */
     must(handle->deliver != NULL);
     if (piece == KUBE_DONE)
         call->ended = true;
@@ -189,7 +189,7 @@ static void apiserver_give(struct handle *handle, struct call *call, enum kube_p
     handle->deliver(handle->user, &answer);
 }
 
-/* Not a watch, or one that is refused: the answer is complete. */
+/* Not a watch, or a refused one: the answer is complete. */
 static void answer_whole(struct handle *handle, struct call *call)
 {
     must(handle->fake != NULL);
@@ -278,7 +278,7 @@ static void free_ended(struct handle *handle)
     }
 }
 
-/* Calls that answers start come to the end of the list, and are served in the same turn. */
+/* Calls made from callbacks are appended to the list and served in the same turn. */
 static void apiserver_serve(struct handle *handle)
 {
     must(handle->fake != NULL);
@@ -308,7 +308,10 @@ static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
     return deadline_ms;
 }
 
-/* Until something was written, somebody woke us, or it is time.  Returns whether it was wake(). */
+/*
+ * Waits until something was written, wake() was called, or the time is over. Returns whether it was
+ * wake().
+ */
 static bool wait_for_news(struct handle *handle, int64_t until_ms)
 {
     struct fake_apiserver *fake = handle->fake;
@@ -350,7 +353,7 @@ static int ops_start(void *ctx, const struct kube_request *request, struct err *
     struct handle *handle = ctx;
     struct call **end = &handle->calls;
 
-    (void)err; /* nothing can go wrong */
+    (void)err; /* cannot fail */
     must(request->id != 0 && request->path[0] == '/');
     for (; *end != NULL; end = &(*end)->next)
         must((*end)->id != request->id || (*end)->ended);
@@ -373,7 +376,7 @@ static void ops_cancel(void *ctx, uint64_t id)
     for (struct call *call = handle->calls; call != NULL; call = call->next)
         if (call->id == id)
             call->ended = true;
-    if (handle->deliver == NULL) /* else poll() walks the list */
+    if (handle->deliver == NULL) /* otherwise poll() walks the list */
         free_ended(handle);
 }
 

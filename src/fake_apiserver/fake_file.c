@@ -1,5 +1,5 @@
 /*
- * Loads a cluster file into the fake API server.  Called at the start, before anybody asks.  The
+ * Loads a cluster file into the fake API server. Called at the start, before the first request. The
  * file is never written.
  */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "fake_apiserver/fake_internal.h"
 
-/* Of a cluster file: 120,000 pods of 4 KB. */
+/* Largest cluster file: 120,000 pods of 4 KB. */
 enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
 
 struct docs {
@@ -19,7 +19,7 @@ struct docs {
     size_t capacity;
 };
 
-/* All is checked before anything is stored: a bad file changes nothing. */
+/* Everything is checked before anything is stored: a bad file changes nothing. */
 struct loading {
     struct fake_apiserver *fake;
     const char *file;
@@ -45,7 +45,7 @@ static int wrong_type(struct loading *in, const struct doc *at, const char *fiel
     must(expected[0] != '\0');
     (void)snprintf(text, sizeof text, "%s%sexpected %s, found %s", field,
                    field[0] != '\0' ? ": " : "", expected,
-                   doc_kind_name(at->kind)); /* cut is fine */
+                   doc_kind_name(at->kind)); /* truncation is fine */
     return file_wrong(in, at, text);
 }
 
@@ -66,13 +66,13 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
         return 0;
     if (found->kind != kind)
         return wrong_type(in, found, path, doc_kind_name(kind));
-    /* Where it sits and whether it ends the API server checks; a scheduler may have any name. */
+    /* The API server checks the node and the phase; a scheduler may have any name. */
     if (kind == DOC_STRING && doc_has_nul(found) && strcmp(path, "spec.schedulerName") != 0)
         return file_wrong(in, found, "a NUL where a node or a phase should be");
     return 0;
 }
 
-/* What the fake API server itself reads; the rest is judged by those who use it. */
+/* What the fake API server itself reads; everything else is checked by its clients. */
 static int check_item(struct loading *in, const struct doc *item)
 {
     must(in->fake != NULL && in->file != NULL);
@@ -125,7 +125,7 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
         struct doc *status = doc_object(&in->arena, item, "status");
         if (doc_str(status, "phase")[0] == '\0')
             doc_set_str(&in->arena, status, "phase", "Pending");
-        /* Amounts that are no quantities are for the decoders to report. */
+        /* Amounts that are not quantities are left to the decoders to report. */
         (void)fake_pod_fill_requests(&in->arena, item, false, &ignored);
     } else {
         struct doc *status = doc_object(&in->arena, item, "status");
@@ -135,7 +135,7 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
     }
 }
 
-/* kind may be left out in the items of a NodeList. */
+/* kind may be omitted in the items of a NodeList. */
 static int load_item(struct loading *in, struct doc *item, const char *list_of)
 {
     must(in->fake != NULL && in->file != NULL);
@@ -174,7 +174,7 @@ static int load_list(struct loading *in, struct doc *list, const char *kind)
         return wrong_type(in, items, "items", "an array");
     /* "PodList" is a list of "Pod". */
     const size_t len = strlen(kind) - strlen("List");
-    (void)snprintf(of, sizeof of, "%.*s", (int)len, kind); /* a longer one is not ours */
+    (void)snprintf(of, sizeof of, "%.*s", (int)len, kind); /* a longer one is not one of ours */
     memcpy(prefix, in->where, sizeof prefix);
     for (struct doc *at = items->first; at != NULL; at = at->next) {
         (void)snprintf(in->where, sizeof in->where, "%.20s%sitems[%zu]", prefix,
@@ -199,7 +199,7 @@ static int load_document(struct loading *in, struct doc *document)
     const char *kind = doc_str(document, "kind");
 
     if (document->kind == DOC_NULL)
-        return 0; /* nothing between two dashes */
+        return 0; /* no "--" with nothing between */
     if (document->kind != DOC_OBJECT || kind[0] == '\0') {
         char text[192];
         (void)snprintf(text, sizeof text,
@@ -233,7 +233,7 @@ static int load_documents(struct loading *in, struct doc *documents)
     return 0;
 }
 
-/* ---- twice the same ---- */
+/* ---- duplicates ---- */
 
 static int compare_docs(const void *a, const void *b)
 {
@@ -294,7 +294,7 @@ static bool file_looks_like_json(struct text text)
     return i < text.len && (text.at[i] == '{' || text.at[i] == '[');
 }
 
-/* JSON is YAML too, but its own reader is ten times faster and stricter. */
+/* JSON is YAML, too, but its own reader is ten times faster and stricter. */
 static int file_parse(struct loading *in, struct text text, struct doc **out)
 {
     if (!file_looks_like_json(text))

@@ -29,9 +29,9 @@ struct resource {
     const char *plural;
     const char *kind;
     bool namespaced;
-    bool status;     /* has /status */
+    bool status;     /* has a /status subresource */
     bool watched;    /* its writes are logged */
-    size_t kept_max; /* the oldest go; 0: all are kept */
+    size_t kept_max; /* the oldest are dropped; 0: all are kept */
 };
 
 struct object {
@@ -57,8 +57,8 @@ struct shelf {
 struct log_entry {
     enum resource_id resource;
     bool deleted;
-    struct object *before; /* NULL: it is new */
-    struct object *after;  /* of a deletion: the last state, with the version of the deletion */
+    struct object *before; /* NULL: it was created */
+    struct object *after;  /* for a deletion: the last state, with the version of the deletion */
 };
 
 enum { SNAPSHOTS_MAX = 8 };
@@ -71,13 +71,13 @@ struct snapshot {
 };
 
 struct fake_apiserver {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t news;
     char *name;
     uint64_t seed;
     uint64_t uids;
     uint64_t rv;
-    uint64_t compacted; /* watches from before get 410 */
+    uint64_t compacted; /* watches from earlier versions get 410 */
     uint64_t snapshots;
     struct shelf shelf[RESOURCES];
     struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
@@ -104,7 +104,7 @@ struct selector {
 
 enum verb { VERB_GET, VERB_POST, VERB_PATCH, VERB_DELETE, VERB_OTHER };
 
-/* A request, taken apart; strings live in the arena. */
+/* A parsed request; its strings live in the arena. */
 struct ask {
     struct fake_apiserver *fake;
     struct arena *arena;
@@ -112,8 +112,8 @@ struct ask {
     struct text body;
     enum verb verb;
     const struct resource *resource;
-    const char *path;      /* without query */
-    const char *namespace; /* "": all, or it has none */
+    const char *path;      /* without the query */
+    const char *namespace; /* "": all, or the resource has none */
     const char *name;      /* "": the collection */
     const char *sub;       /* "", "status", "binding" */
     struct selector selector;
@@ -121,7 +121,7 @@ struct ask {
     bool bookmarks;
     int64_t limit;
     int64_t timeout_s;
-    int64_t grace_s; /* -1: not said */
+    int64_t grace_s; /* -1: not given */
     const char *rv;
     const char *continue_token;
 };
@@ -130,10 +130,10 @@ struct ask {
 const struct resource *fake_resource(enum resource_id id);
 struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
                                const char *namespace, const char *name);
-/* Gives doc its version, stores it in the place of the old one. */
+/* Gives doc its version and stores it in place of the old object. */
 struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
                               struct arena *arena);
-/* The same for many at once, in any order. */
+/* The same for many objects at once, in any order. */
 void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
                      size_t count, struct arena *arena);
 /* Returns the last state; valid until the next write. */
@@ -150,27 +150,27 @@ void fake_snapshot_drop(struct snapshot *snapshot);
 int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* fake_rest.c: both return an HTTP status; 0 from fake_ask_parse: go on. */
+/* fake_rest.c: both return an HTTP status; 0 from fake_ask_parse means: continue. */
 int fake_ask_parse(struct ask *in, const char *method, const char *path);
 int fake_ask_answer(struct ask *in);
 
 /* fake_watch.c */
 struct watching {
-    uint64_t rv; /* what was given last */
+    uint64_t rv; /* version of the last event delivered */
     bool begun;
 };
 int fake_answer_list(struct ask *in);
-/* Appends what came since; false if the watch ends with an ERROR that was appended. */
+/* Appends new events; false if the watch ends with an ERROR, which was appended. */
 bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out);
 void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out);
 
 /* fake_pod.c */
 /*
- * What the API server does to a new pod, or why it refuses: an HTTP status and the reason in err;
- * else 0.
+ * What the API server does to a new pod, or why it refuses it: an HTTP status with the reason in
+ * err; otherwise 0.
  */
 int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
-/* limits become requests; also for pods of a file. */
+/* Limits become requests; also for the pods of a file. */
 int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);
 void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now);
 int fake_answer_binding(struct ask *in);

@@ -1,5 +1,5 @@
 /*
- * What an API server does to a pod: checks it, fills its requests, binds it.  Called by
+ * What an API server does to a pod: checks it, fills in its requests, binds it. Called by
  * fake_rest.c and fake_file.c under the lock.
  */
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char 
 
     must(status >= 400);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
     va_end(args);
     (void)err_set(err, ERR_INVALID, "%s", text);
     return status;
@@ -79,7 +79,7 @@ static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char 
 
 /* ---- quantities ---- */
 
-/* "nvidia.com/vgpu": whole numbers only, limits and requests alike. */
+/* "nvidia.com/vgpu": whole numbers only, and the limit equals the request. */
 static bool is_extended(struct text resource)
 {
     must(resource.at != NULL);
@@ -143,7 +143,7 @@ static int pod_check_amounts(struct arena *arena, const char *where, struct doc 
     return status;
 }
 
-/* Extended resources cannot be overcommitted: what is asked is what is the limit. */
+/* Extended resources cannot be overcommitted: the request equals the limit. */
 static int check_overcommit(const char *where, const struct doc *limits, const struct doc *requests,
                             struct err *err)
 {
@@ -237,7 +237,7 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
         return status;
     if (doc_str(spec, "schedulerName")[0] == '\0')
         doc_set_str(arena, spec, "schedulerName", "default-scheduler");
-    /* What a client writes there is not believed. */
+    /* What a client writes there is ignored. */
     doc_set(arena, pod, TEXT("status"), doc_new(arena, DOC_OBJECT));
     doc_set_str(arena, doc_object(arena, pod, "status"), "phase", "Pending");
     return 0;
@@ -375,6 +375,6 @@ int fake_answer_binding(struct ask *in)
     merge_map(in, pod, binding, "labels");
     doc_remove(doc_object(in->arena, pod, "status"), "nominatedNodeName");
     fake_pod_set_scheduled(in->arena, pod, fake_time(in->fake, in->arena));
-    (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena); /* nobody asks for the object */
+    (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena); /* the object is not requested */
     return fake_answer_status(in, 201, "", "%s", "");
 }

@@ -1,6 +1,6 @@
 /*
- * The requests of the fake API server: get, list, create, patch, delete, binding.  Called by
- * fake_apiserver.c under the lock.  Every write has a resourceVersion of its own.
+ * The requests of the fake API server: get, list, create, patch, delete, binding. Called by
+ * fake_apiserver.c under the lock. Every write has a resourceVersion of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 enum {
     PATH_BYTES_MAX = 128 * 1024,
     GRACE_DEFAULT_S = 30,
-    SUFFIX_LETTERS = 5, /* of generateName */
+    SUFFIX_LETTERS = 5, /* from generateName */
 };
 
 /* ---- Status ---- */
@@ -51,7 +51,7 @@ static int hex_of(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* NULL if it is not what a URL may hold. */
+/* NULL if a URL cannot contain it. */
 static const char *rest_unescape(struct arena *arena, struct text text, bool plus)
 {
     char *out = arena_alloc(arena, text.len + 1);
@@ -110,7 +110,7 @@ static bool rest_is_empty(struct text text)
     return text.len == 0;
 }
 
-/* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], the same under /apis/GROUP/VERSION. */
+/* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION. */
 static bool parse_resource(struct ask *in, struct text path)
 {
     must(in->arena != NULL && in->out != NULL);
@@ -118,7 +118,7 @@ static bool parse_resource(struct ask *in, struct text path)
     const struct text top = next_segment(&rest);
     (void)next_segment(&rest); /* the version, or the group */
     if (text_is(top, "apis"))
-        (void)next_segment(&rest); /* then comes the version */
+        (void)next_segment(&rest); /* followed by the version */
     const struct text group = {path.at, path.len - rest.len};
     struct text plural = next_segment(&rest);
     struct text namespace = TEXT("");
@@ -136,7 +136,7 @@ static bool parse_resource(struct ask *in, struct text path)
     in->sub = rest_unescape(in->arena, sub, false);
     if (in->namespace == NULL || in->name == NULL || in->sub == NULL)
         return false;
-    /* A cluster's object has no namespace; a single one of the others has. */
+    /* A cluster-scoped object has no namespace; every other single object has one. */
     if (in->resource->namespaced)
         return in->name[0] == '\0' || in->namespace[0] != '\0';
     return in->namespace[0] == '\0';
@@ -166,7 +166,7 @@ static bool field_by_name(const struct ask *in, struct text name, enum field *ou
     static const struct {
         const char *name;
         enum field field;
-        int only; /* one resource, or -1 */
+        int only; /* index of a resource, or -1 */
     } known[] = {
         {"metadata.name", FIELD_NAME, -1},
         {"metadata.namespace", FIELD_NAMESPACE, -1},
@@ -363,7 +363,7 @@ static const char *generate_name(struct ask *in, const char *prefix)
     return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
 }
 
-/* name, namespace and kind, as the URL wants them. */
+/* Name, namespace and kind as the URL has them. */
 static int fit_metadata(struct ask *in, struct doc *doc)
 {
     must(in->arena != NULL && in->out != NULL);
@@ -394,7 +394,7 @@ static int fit_metadata(struct ask *in, struct doc *doc)
     return 0;
 }
 
-/* As a kubelet does that has nothing to keep for itself. */
+/* What a kubelet with no reservations of its own would report. */
 static void fill_allocatable(struct ask *in, struct doc *node)
 {
     must(in->arena != NULL && in->out != NULL);
@@ -436,7 +436,7 @@ static int rest_create(struct ask *in)
     return answer_object(in, 201, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
-/* What the patch changed of capacity shows in allocatable, unless the patch says that itself. */
+/* A patch of capacity shows in allocatable, too, unless the patch sets that itself. */
 static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *patch)
 {
     must(in->arena != NULL && in->out != NULL);
@@ -450,7 +450,7 @@ static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *
     doc_merge(in->arena, allocatable, capacity);
 }
 
-/* A part of the object that this path may not change is put back. */
+/* Restores the part of the object that this path must not change. */
 static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
 {
     must(in->arena != NULL && in->out != NULL);
@@ -526,7 +526,7 @@ static int rest_patch(struct ask *in)
     put_identity_back(in, doc, old);
     if (fake_check_metadata(doc, &err) < 0)
         return bad_request(in, err.text);
-    if (doc_equal(doc, old)) /* no write, no event, as the real one has it */
+    if (doc_equal(doc, old)) /* no write and no event, like the real one */
         return answer_object(in, 200, object);
     return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
@@ -539,7 +539,7 @@ static int64_t grace_of(const struct ask *in, const struct doc *options, const s
     int64_t seconds = GRACE_DEFAULT_S;
 
     if (doc_str(pod, "spec.nodeName")[0] == '\0')
-        return 0; /* no kubelet has seen it */
+        return 0; /* no kubelet has ever seen it */
     if (in->grace_s >= 0)
         return in->grace_s;
     if (asked == NULL)
@@ -595,7 +595,7 @@ static int watch_once(struct ask *in)
 {
     must(in->arena != NULL && in->out != NULL);
     struct watching at = {0, false};
-    /* An ERROR is an event like others here: the answer is complete in any case. */
+    /* An ERROR is an event like any other here: the answer is complete either way. */
     (void)fake_watch_collect(in, &at, in->out);
     return 200;
 }
@@ -628,11 +628,11 @@ static int on_object(struct ask *in)
     return not_allowed(in);
 }
 
-/* ---- the few paths that are no resource of ours ---- */
+/* ---- the few other paths ---- */
 
 static int answer_namespace(struct ask *in, const char *name)
 {
-    /* Of the cluster's name alone, so that it is the same in every run. */
+    /* Derived from the cluster's name, so that it is the same in every run. */
     const uint64_t seed = in->fake->seed;
 
     must(name[0] != '\0');

@@ -10,7 +10,7 @@ int fake_answer_status(struct ask *in, int code, const char *reason, const char 
 
     must(code >= 200 && code < 600);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* cut is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
     va_end(args);
     strbuf_reset(in->out);
     strbuf_printf(in->out,

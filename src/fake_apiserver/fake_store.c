@@ -1,6 +1,6 @@
 /*
- * The objects of the fake API server: shelves sorted by name, the log of events, compaction.
- * Called by the other fake_ files under the lock.  An object is immutable and counted.
+ * The objects of the fake API server: shelves sorted by name, the log of events, compaction. Called
+ * by the other fake_ files under the lock. An object is immutable and reference-counted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,7 @@ const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
                         (unsigned long long)(low & 0xffffffffffffU));
 }
 
-/* Whole seconds, as metav1.Time has it. */
+/* Whole seconds, like metav1.Time. */
 const char *fake_time(struct fake_apiserver *fake, struct arena *arena)
 {
     char text[TIME_TEXT_BYTES];
@@ -155,7 +155,7 @@ static int compare_items(const void *a, const void *b)
     return store_compare((*left)->namespace, (*left)->name, *right);
 }
 
-/* Where it is, or belongs. */
+/* The index where it is or belongs. */
 static size_t store_seek(const struct shelf *shelf, const char *namespace, const char *name)
 {
     size_t low = 0;
@@ -311,7 +311,7 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     must(doc_parse_json(object->text, "object", arena, &doc, &err) == 0);
     struct object *last = store_versioned(fake, doc, arena);
     shelf_remove(shelf, at);
-    if (!fake_resource(id)->watched) { /* else the log keeps it */
+    if (!fake_resource(id)->watched) { /* otherwise the log keeps it */
         fake_object_unref(object);
         fake_object_unref(last);
         return NULL;

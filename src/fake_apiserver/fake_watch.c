@@ -36,7 +36,7 @@ static void list_head(struct ask *in, uint64_t rv, const char *token)
     strbuf_str(in->out, "},\"items\":[");
 }
 
-/* The rest of a list, as it was when its first page was asked for. */
+/* The rest of a list, as it was when its first page was requested. */
 static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
 {
     struct fake_apiserver *fake = in->fake;
@@ -128,7 +128,7 @@ static void add_event(struct strbuf *out, const char *type, struct text object)
     strbuf_str(out, "}\n");
 }
 
-/* An object that enters the selection is new to the informer, one that leaves it is gone. */
+/* To the informer an object that enters the selection is new, and one that leaves it is deleted. */
 static void add_entry(const struct ask *in, const struct log_entry *entry, struct strbuf *out)
 {
     const bool before = entry->before != NULL && watch_wants(in, entry->before);
@@ -151,7 +151,7 @@ static void add_error(struct strbuf *out, int code, const char *reason, const ch
                   message, reason, code);
 }
 
-/* Version 0 or none: everything there is, as if it came now. */
+/* Version 0 or none: everything that exists, as if it were created now. */
 static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     must(in->fake->compacted <= in->fake->rv);

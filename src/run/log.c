@@ -12,12 +12,12 @@
 
 enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
 
-/* The lines of one message; what finds no place shares the last. */
+/* The lines of one message; messages without a place of their own share the last. */
 struct tally {
     const char *msg;
     int64_t began_ms;
     uint32_t lines;
-    int64_t left_out; /* since the last one that was written */
+    int64_t left_out; /* since the last line that was written */
 };
 
 static atomic_int least_level = LOG_INFO;
@@ -58,7 +58,7 @@ static struct tally *tally_of(const char *msg)
     return &tallies[at];
 }
 
-/* May one more line of this message be written?  How many were left out before it? */
+/* May another line of this message be written? How many were suppressed before it? */
 static bool may_write(const char *msg, int64_t *out_left_out)
 {
     const int64_t now_ms = clock_ns() / 1000000;
@@ -116,7 +116,7 @@ static struct text field_text(const struct log_field *field)
     return field->kind == LOG_FIELD_TEXT ? field->text : text_of(field->str);
 }
 
-/* Text that needs no quotes stays bare; everything else is written as in JSON. */
+/* Text that needs no quotes is left bare; everything else is written as in JSON. */
 static bool log_is_bare(struct text text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -172,7 +172,7 @@ static void write_line(enum log_level level, const char *msg, const struct log_f
     else
         add_plain(&line, level, msg, field, count);
     strbuf_char(&line, '\n');
-    /* A log that cannot be written has nobody to complain to. */
+    /* If the log cannot be written there is nowhere to report it. */
     const ssize_t written = write(STDERR_FILENO, line.data, line.len);
     (void)written;
     strbuf_done(&line);

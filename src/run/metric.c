@@ -1,6 +1,7 @@
 /*
- * Counters, gauges and histograms by metrics.def.  Called by every part that counts, from any
- * thread.  A metric has at most METRIC_SERIES_MAX series; what has no place counts as other.
+ * Counters, gauges and histograms by metrics.def. Called by every part that counts, from any
+ * thread. A metric has at most METRIC_SERIES_MAX series; label values without a place count as
+ * other.
  */
 #include "milligpu/metric.h"
 
@@ -18,8 +19,8 @@ static const struct metric_info infos[] = {
 };
 
 /*
- * Upper bounds.  Seconds: 50 us, the cost of a good filter, to 10 s, past every time-out; counts:
- * powers of two up to the largest batch.
+ * Upper bounds. Seconds: from 50 us, the cost of a good filter, to 10 s, longer than any timeout;
+ * counts: powers of two up to the largest batch.
  */
 static const int64_t seconds_ns[] = {50000,      100000,     250000,    500000,     1000000,
                                      2500000,    5000000,    10000000,  25000000,   50000000,
@@ -45,7 +46,7 @@ struct family {
 };
 
 static struct family families[METRICS];
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* guards the birth of a series */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* guards the creation of a series */
 
 const struct metric_info *metric_info(enum metric_id id)
 {
@@ -100,7 +101,7 @@ static struct series *series_of(enum metric_id id, const char *labels)
     const char *text = labels != NULL ? labels : "";
 
     must((size_t)id < METRICS);
-    /* One series stands for one without labels, the others for the labels that the table names. */
+    /* One series for a metric without labels, otherwise one for each label that the table names. */
     must((text[0] == '\0') == (infos[id].labels[0] == '\0'));
     struct family *family = &families[id];
     struct series *series = metric_find(family, text);
@@ -192,8 +193,11 @@ void metric_sample(struct strbuf *out, enum metric_id id, const char *label, str
     CLEANUP(strbuf_done) struct strbuf clean;
 
     must(label != NULL && label[0] != '\0');
-    /* JSON and Prometheus escape quote, backslash and line feed alike; Prometheus knows no other
-       escape, and one would spoil the whole page: what is odd goes in as it is shown. */
+    /*
+     * JSON and Prometheus both escape quote, backslash and line feed. Prometheus knows no other
+     * escape, and one would spoil the whole page, so odd characters are written as text_show()
+     * does.
+     */
     strbuf_init(&clean);
     strbuf_shown(&clean, value);
     strbuf_printf(out, "%s{%s=", metric_info(id)->name, label);
@@ -228,7 +232,7 @@ static void expose_histogram(struct strbuf *out, enum metric_id id, struct serie
         below += atomic_load(&series->bucket[i]);
         expose_bucket(out, id, series, bound, below);
     }
-    /* Who observes just now has filled his bucket and not yet counted himself. */
+    /* A concurrent observer may have filled its bucket and not yet counted itself. */
     uint64_t total = atomic_load(&series->count);
     if (total < below)
         total = below;

@@ -14,7 +14,7 @@ struct queue {
         void *item;
         size_t bytes;
     } * ring;
-    size_t bytes; /* of all that is in it */
+    size_t bytes; /* of all messages in it */
     size_t capacity;
     size_t first;
     size_t count;
@@ -150,7 +150,7 @@ void queue_close(struct queue *queue)
 {
     queue_lock(queue);
     queue->closed = true;
-    queue->woken = true; /* once: who takes what is left may wait for it, not spin */
+    queue->woken = true; /* reported once: whoever takes what is left may wait for it, not spin */
     must(pthread_cond_broadcast(&queue->drained) == 0);
     must(pthread_cond_broadcast(&queue->filled) == 0);
     queue_unlock(queue);
@@ -158,7 +158,7 @@ void queue_close(struct queue *queue)
 
 size_t queue_bytes(const struct queue *queue)
 {
-    struct queue *open = (struct queue *)(uintptr_t)queue; /* as below */
+    struct queue *open = (struct queue *)(uintptr_t)queue; /* see above */
 
     queue_lock(open);
     const size_t bytes = open->bytes;
@@ -169,7 +169,7 @@ size_t queue_bytes(const struct queue *queue)
 
 size_t queue_depth(const struct queue *queue)
 {
-    /* The lock is not part of what the caller sees as state. */
+    /* The lock is not part of the state that a caller sees. */
     struct queue *open = (struct queue *)(uintptr_t)queue;
 
     queue_lock(open);

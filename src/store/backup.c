@@ -15,7 +15,7 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
     if (backup == NULL)
         return db_fail(to, sqlite3_errcode(to), err, "backup");
-    /* In one go: a reader of a write-ahead log keeps nobody from writing. */
+    /* In one step: a reader of a write-ahead log does not block writers. */
     const int stepped = sqlite3_backup_step(backup, -1);
     const int rc = sqlite3_backup_finish(backup);
     if (rc != SQLITE_OK)
@@ -32,7 +32,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     int failed = backup_pages(from, to, err);
     if (failed != 0)
         return failed;
-    /* One file, whole by itself. */
+    /* One file, complete by itself. */
     failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
     if (failed == 0 && strcmp(mode, "delete") != 0)
         failed = err_set(err, ERR_IO, "backup: SQLite keeps a log beside the copy (%s)", mode);
@@ -46,7 +46,7 @@ static int sync_file(const char *file, struct err *err)
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", file);
     const int failed = fsync(fd) < 0 ? err_set(err, ERR_IO, "%s: %m", file) : 0;
-    (void)close(fd); /* synced, so a close has nothing to tell */
+    (void)close(fd); /* synced already, so closing has nothing to report */
     return failed;
 }
 
@@ -62,7 +62,7 @@ static int sync_folder_of(const char *file, struct err *err)
     return sync_file(folder, err);
 }
 
-/* Never over a file that is there, be it made while we copied. */
+/* Never replaces an existing file, not even one created while we copied. */
 static int put_in_place(const char *from, const char *to, struct err *err)
 {
     must(strcmp(from, to) != 0);
@@ -85,13 +85,13 @@ static int backup_into(sqlite3 *db, const char *part, struct err *err)
     int failed = db_open(part, DB_CREATE, &copy, err);
     if (failed == 0)
         failed = copy_pages(db, copy, err);
-    /* The time to learn that a copy is no good is now. */
+    /* Better to learn now that a copy is unusable than when it is needed. */
     if (failed == 0)
         failed = check_file(copy, false, err);
     return failed;
 }
 
-/* SQLite leaves its side files behind where their end went wrong; an empty one means nothing. */
+/* SQLite leaves its side files behind if closing failed; empty ones have no content to lose. */
 static int drop_side_files(const char *part, struct err *err)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
@@ -106,7 +106,7 @@ static int drop_side_files(const char *part, struct err *err)
         if (i == 0 && stat(name.data, &is) == 0 && is.st_size > 0)
             failed =
                 err_set(err, ERR_IO, "backup: SQLite left a part of the copy in %s", name.data);
-        (void)unlink(name.data); /* it is rarely there */
+        (void)unlink(name.data); /* it rarely exists */
         strbuf_done(&name);
     }
     return failed;
@@ -140,7 +140,7 @@ int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
     int failed = backup_pour(*out_fd, fd, to, err);
     if (failed == 0 && fsync(fd) < 0)
         failed = err_set(err, ERR_IO, "%s: %m", to);
-    (void)close(fd); /* synced, so a close has nothing to tell */
+    (void)close(fd); /* synced already, so closing has nothing to report */
     return failed;
 }
 
@@ -156,7 +156,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
 
     strbuf_init(&part);
     strbuf_printf(&part, "%s.part-XXXXXX", file);
-    const int fd = mkostemp(part.data, O_CLOEXEC); /* ours alone: mode 0600 */
+    const int fd = mkostemp(part.data, O_CLOEXEC); /* created by us: mode 0600 */
     int failed = fd < 0 ? err_set(err, ERR_IO, "%s: %m", part.data) : 0;
     if (fd >= 0)
         (void)close(fd); /* SQLite opens it by name */
@@ -172,7 +172,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
     if (failed == 0)
         failed = put_in_place(part.data, file, err);
     if (failed != 0 && fd >= 0)
-        (void)unlink(part.data); /* it may be in place already */
+        (void)unlink(part.data); /* it may have been renamed already */
     strbuf_done(&part);
     return failed;
 }

@@ -27,7 +27,7 @@ static enum err_code db_code_of(int rc)
     case SQLITE_LOCKED:
         return ERR_BUSY;
     case SQLITE_IOERR:
-        /* A page that ends before it begins is no disk's fault. */
+        /* A page that ends before it begins is not the disk's fault. */
         return rc == SQLITE_IOERR_SHORT_READ ? ERR_CORRUPT : ERR_IO;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
@@ -36,7 +36,7 @@ static enum err_code db_code_of(int rc)
     case SQLITE_PROTOCOL:
         return ERR_IO;
     case SQLITE_INTERRUPT:
-        return ERR_UNAVAILABLE; /* somebody wanted no more of it */
+        return ERR_UNAVAILABLE; /* the caller wanted no more rows */
     default:
         return ERR_INTERNAL;
     }
@@ -50,7 +50,7 @@ int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
     const char *file = sqlite3_db_filename(db, "main");
     if (file == NULL || file[0] == '\0')
         file = "the ledger in memory";
-    /* The connection's message is that of its last failure, which may not be this one. */
+    /* The connection's message belongs to its last failure, which may not be this one. */
     const char *why =
         (sqlite3_errcode(db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
     return err_set(err, db_code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
@@ -71,10 +71,12 @@ static int db_config(sqlite3 *db, struct err *err)
         {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
         {SQLITE_DBCONFIG_DQS_DDL, 0},
         {SQLITE_DBCONFIG_DQS_DML, 0},
-        /* store_close() alone takes the log in: a file that was refused stays as it is. */
+        /* Only store_close() checkpoints the log: a file that was refused is not changed. */
         {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
-        /* A plan never depends on what is bound; else a partial index makes SQLite compile again
-           in every run. */
+        /*
+         * Our plans never depend on bound values. Without this, a partial index would make SQLite
+         * recompile the statement in every run.
+         */
         {SQLITE_DBCONFIG_ENABLE_QPSG, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(switches); i++) {
@@ -124,7 +126,7 @@ static void put_uri(struct strbuf *out, const char *path)
 
 static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 {
-    /* Each connection has one user at a time; store_internal.h says who. */
+    /* Each connection has one user at a time; store_internal.h says which. */
     static const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     CLEANUP(strbuf_done) struct strbuf uri;
 
@@ -146,8 +148,10 @@ static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
     must_not_reach("every mode is listed");
 }
 
-/* SQLite counts its memory under one lock for all connections, twice for every piece; nobody asks.
-   Too late if somebody has used SQLite before us, and then harmless. */
+/*
+ * SQLite counts its memory under one lock for all connections, twice per allocation, and nobody
+ * uses the figure. If SQLite was used before us it is too late, and harmless.
+ */
 static void count_no_memory(void)
 {
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
@@ -160,12 +164,15 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
 
     must(pthread_once(&once, count_no_memory) == 0);
     const int rc = open_by_mode(path, mode, &db);
-    must(db != NULL); /* else out of memory */
+    must(db != NULL); /* otherwise out of memory */
     int failed = rc == SQLITE_OK ? db_config(db, err)
                                  : err_set(err, ERR_IO, "%s: %s", path, sqlite3_errmsg(db));
     db_limits(db);
     (void)sqlite3_busy_timeout(db, BUSY_MS);
-    /* Nobody else is at it, so the index of its log may lie in our own memory: before any look. */
+    /*
+     * No other process uses the file, so the index of its log may be in our own memory. Set this
+     * before any read.
+     */
     if (failed == 0 && mode == DB_LOG)
         failed = db_exec(db, "PRAGMA locking_mode=EXCLUSIVE", err);
     if (failed == 0)
@@ -211,7 +218,7 @@ void db_rollback(sqlite3 *db)
 {
     if (sqlite3_get_autocommit(db) == 0)
         (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL,
-                           NULL); /* it ends, and there is nothing to lose */
+                           NULL); /* it ends here, and there is nothing to lose */
     must(sqlite3_get_autocommit(db) != 0);
 }
 
@@ -340,7 +347,7 @@ const char *row_text_or_null(struct row *row)
     const int type = sqlite3_column_type(row->stmt, row->at);
     if (type == SQLITE_TEXT) {
         text = (const char *)sqlite3_column_text(row->stmt, row->at);
-        /* Bytes behind a NUL would make two names of what we see as one. */
+        /* With bytes behind a NUL, two stored names would read as one. */
         if (text == NULL || strlen(text) != (size_t)sqlite3_column_bytes(row->stmt, row->at))
             db_blame(row);
     } else if (type != SQLITE_NULL) {

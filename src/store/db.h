@@ -1,11 +1,11 @@
 /*
- * db - SQLite, as carefully as a ledger needs it.
+ * db - SQLite, with the care that a ledger needs.
  *
  * Every connection is opened here: defensive, nothing trusted in the file, no extensions, limits
  * lowered, no mmap (an I/O error must be an error, not a signal), synchronous=FULL.
  *
- * Functions return 0, or negative with err.  A constraint that was violated is ERR_CONFLICT: the
- * statement did nothing and the transaction stands.
+ * Functions return 0, or negative with err. A violated constraint is ERR_CONFLICT: the statement
+ * did nothing and the transaction goes on.
  */
 #ifndef MILLIGPU_STORE_DB_H
 #define MILLIGPU_STORE_DB_H
@@ -15,65 +15,65 @@
 #include "milligpu/err.h"
 
 enum db_mode {
-    DB_CREATE, /* the writer: makes the file if need be */
-    DB_READ,   /* a reader beside the writer: query_only */
-    /* Of a file that is not ours to change; verify_file.c says which when. */
+    DB_CREATE, /* the writer: creates the file if it does not exist */
+    DB_READ,   /* a reader next to the writer: query_only */
+    /* A file that we must not change; verify_file.c says which when. */
     DB_BESIDE,
     DB_STILL,
     DB_LOG,
 };
 
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err) MUST_USE;
-void db_close(sqlite3 *db); /* finalises what is left; NULL is fine */
+void db_close(sqlite3 *db); /* finalises the remaining statements; NULL is fine */
 
-/* What rc means, with SQLite's own words; returns -code. */
+/* What rc means, in SQLite's own words; returns -code. */
 int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing);
 
 int db_exec(sqlite3 *db, const char *sql, struct err *err) MUST_USE;
 int db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct err *err) MUST_USE;
 
-/* If a transaction is open it is not afterwards. */
+/* If a transaction is open it is rolled back. */
 void db_rollback(sqlite3 *db);
 
 /* The first column of the first row as a number; no row is ERR_CORRUPT. */
 int db_number(sqlite3 *db, const char *sql, int64_t *out, struct err *err) MUST_USE;
 
-/* The first row's text, or "" if there is no row: for checks that select what is wrong. */
+/* The first row's text, or "" if there is no row: for checks that select violations. */
 int db_sentence(sqlite3 *db, const char *sql, char *out, size_t bytes, struct err *err) MUST_USE;
 
 /* 1: there is a row, 0: the end, negative: failed. */
 int db_step(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 
-/* Run to the end and make it ready for the next time. */
+/* Run to the end and reset for the next run. */
 int db_run(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 
-/* A statement, its parameters bound one after the other.  The texts must outlive the run. */
+/* A statement and its parameters, bound in order. The texts must outlive the run. */
 struct bind {
     sqlite3_stmt *stmt;
     int at;
-    int rc; /* of the first that failed */
+    int rc; /* the first error, if any */
 };
 struct bind bind_start(sqlite3_stmt *stmt);
 void bind_text(struct bind *bind, const char *text); /* NULL is NULL */
 void bind_number(struct bind *bind, int64_t number);
 
-/* db_run() of it, and how many rows it changed. */
+/* db_run(), then the number of rows that it changed. */
 int bind_run(const struct bind *bind, int *out_changed, struct err *err) MUST_USE;
 
 /*
- * A row, its columns taken one after the other.  The file is outside input: what is not as it must
- * be is remembered in fault and reads as empty or 0.
+ * A row whose columns are read in order. The file is outside input: an invalid value sets fault and
+ * reads as empty or 0.
  */
 struct row {
     sqlite3_stmt *stmt;
     int at;
-    const char *fault; /* name of the first column that is wrong */
+    const char *fault; /* name of the first invalid column */
 };
 struct row row_start(sqlite3_stmt *stmt);
 const char *row_text(struct row *row); /* until the next step */
 const char *row_text_or_null(struct row *row);
 int64_t row_number(struct row *row, int64_t least, int64_t most);
-int row_word(struct row *row, const char *const *words, size_t count); /* its place in words */
+int row_word(struct row *row, const char *const *words, size_t count); /* its position in words */
 int row_check(const struct row *row, const char *table, struct err *err) MUST_USE;
 
 UNUSED static inline void stmt_donep(sqlite3_stmt **at)

@@ -20,11 +20,11 @@ static const char sqlite_magic[16] = "SQLite format 3";
 static void file_close_fd(const int *fd)
 {
     if (*fd >= 0)
-        (void)close(*fd); /* nothing was written through it that a close could lose */
+        (void)close(*fd); /* nothing was written through it that closing could lose */
 }
 
 /*
- * Where locks and shared memory do not hold.  FUSE is let through: it may be a local disk
+ * File systems where locks and shared memory do not work. FUSE is allowed: it may be a local disk
  * (containers in virtual machines), and nothing tells the two apart.
  */
 static const char *network_name(long type)
@@ -75,7 +75,10 @@ int file_find(const char *path, char **out_path, struct err *err)
     if (path[0] == '\0')
         return err_set(err, ERR_INVALID, "the ledger's file name is empty");
 
-    /* A link's lock would lie beside the link, and another way in would find none. */
+    /*
+     * For a link the lock would lie beside the link, and whoever opened the file by another path
+     * would not see it.
+     */
     char *real = realpath(path, NULL);
     if (real == NULL && errno != ENOENT)
         return err_set(err, ERR_IO, "%s: %m", path);
@@ -113,7 +116,7 @@ static void read_holder(int fd, char *out, size_t bytes)
     out[strspn(out, "0123456789")] = '\0';
 }
 
-/* The file stays when we go: who removes it takes the lock away from under the next one. */
+/* The file stays when we exit: removing it would take the lock from the next daemon. */
 int file_lock(const char *path, int *out_fd, struct err *err)
 {
     char text[128];
@@ -138,7 +141,7 @@ int file_lock(const char *path, int *out_fd, struct err *err)
     }
     const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     must(length > 0 && (size_t)length < sizeof text);
-    /* For people only; the lock holds without. */
+    /* For people only; the lock works without it. */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)length, 0);
     *out_fd = fd;
@@ -153,7 +156,7 @@ static bool all_zero(const char *bytes, size_t count)
     return true;
 }
 
-/* What begins as no database of ours can is somebody else's file, and stays untouched. */
+/* A file whose first bytes no ledger can have belongs to somebody else, and is not changed. */
 static int judge_head(const char *path, const char *head, size_t got, struct err *err)
 {
     must(got <= sizeof sqlite_magic);
@@ -183,7 +186,7 @@ int file_prepare(const char *path, struct err *err)
 {
     struct stat is;
 
-    /* Before SQLite has it open: closing a file drops all of a process's locks on it. */
+    /* Before SQLite opens it: closing a file drops all of a process's locks on it. */
     CLEANUP(file_close_fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EISDIR)
         return err_set(err, ERR_INVALID, "%s: a folder; the ledger is a file", path);
@@ -229,7 +232,7 @@ char *file_free_name(const char *path, const char *word)
     strbuf_init(&name);
     strbuf_printf(&name, "%s.%s-%s", path, word, stamp);
     const size_t bare = name.len;
-    /* We hold the ledger's lock, so nobody else makes such names. */
+    /* We hold the ledger's lock, so nobody else creates such names. */
     for (unsigned n = 2; access(name.data, F_OK) == 0; n++) {
         strbuf_cut(&name, bare, name.len - bare);
         strbuf_printf(&name, ".%u", n);
@@ -260,7 +263,7 @@ int file_move_aside(const char *path, const char *word, char **out_name, struct 
     CLEANUP(xfreep) char *name = file_free_name(path, word);
 
     must(path[0] == '/');
-    /* The file last: a log without its file is harmless, a new file beside an old log is not. */
+    /* The file last: a log without its file is harmless, a new file next to an old log is not. */
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         const int failed = rename_one(path, name, suffixes[i], err);
         if (failed != 0)

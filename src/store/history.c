@@ -1,6 +1,6 @@
 #include "store/store_internal.h"
 
-/* A row's number: its allocation's, and its charge's place in it. */
+/* The number of a row: its allocation's, and the position of its charge. */
 enum { ROW_BITS = 10 };
 static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
 
@@ -18,7 +18,7 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
                         ? " FROM charge AS c JOIN allocation AS a ON a.id = c.allocation"
                         : " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id");
     strbuf_str(sql, " WHERE a.id <= ?1 >> 10 AND ((a.id << 10) | coalesce(c.at, 0)) < ?1");
-    /* A GPU has an id and an alias; its rows have the name by which it was known then. */
+    /* A GPU has an id and an alias; a row has the name that was known at the time. */
     if (query->gpu != NULL)
         strbuf_str(sql, " AND c.gpu IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
                         " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL)");
@@ -49,7 +49,7 @@ static int history_ask(sqlite3_stmt *stmt, const struct store_history_query *que
         sqlite3_bind_int64(stmt, 6, query->at_ms),
         sqlite3_bind_int64(stmt, 7, limit),
     };
-    /* Parameters between those that are used exist too. */
+    /* SQLite also counts the parameters between those that are used. */
     for (size_t i = 0; i < ARRAY_LEN(rcs); i++)
         if (rcs[i] == SQLITE_TOOBIG)
             return err_set(err, ERR_INVALID, "history: a name that is too long for any");

@@ -9,14 +9,14 @@ static int maintain_run_checkpoint(struct store *store, int mode, struct err *er
     int copied = 0;
 
     const int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, mode, &pages, &copied);
-    /* A reader or another process is in the way: next time. */
+    /* A reader or another process is in the way: try again next time. */
     if (rc == SQLITE_BUSY)
         return 0;
     if (rc != SQLITE_OK)
         return db_fail(store->db, rc, err, "checkpoint");
     must(copied <= pages);
     if (copied == pages)
-        store->wal_pages = 0; /* the next batch begins the log anew */
+        store->wal_pages = 0; /* the next batch starts the log from the beginning */
     return 0;
 }
 
@@ -31,7 +31,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
         (since >= 0 && since < HARD_PAUSE_MS))
         return failed;
 
-    /* The log has grown far behind a reader's back: wait for it, though not for long. */
+    /* A slow reader has let the log grow large: wait for that reader, though not for long. */
     store->hard_ms = now_ms;
     (void)sqlite3_busy_timeout(store->db, CHECKPOINT_WAIT_MS);
     failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);
@@ -51,13 +51,13 @@ static int with_number(struct store *store, enum statement statement, int64_t nu
 /* What one round of retention did. */
 struct round {
     int old;     /* journal entries that are old enough by their own time */
-    int folded;  /* with those between them whose time has not come */
-    int dropped; /* rows of the past */
+    int folded;  /* including entries between them that are not old enough */
+    int dropped; /* rows of the history */
 };
 
 /*
- * By seq: an entry that looks younger (the clock was set back) keeps those behind it.  One of a
- * time that has not come yet (the clock was ahead) tells nothing: those behind it decide.
+ * In order of seq: an entry that looks younger (the clock was set back) keeps those behind it. An
+ * entry from the future (the clock was ahead) proves nothing: those behind it decide.
  */
 static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int64_t *out_upto,
                     int *out_rows, struct err *err)
@@ -103,7 +103,8 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
 {
     int64_t upto = 0;
 
-    int failed = db_run(store->stmt[ST_BELIEVED], err); /* the clock, or we would not be here */
+    int failed = db_run(store->stmt[ST_BELIEVED],
+                        err); /* the clock ran backwards, or this point would not be reached */
     if (failed == 0)
         failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
     if (failed == 0 && out->old > 0)
@@ -125,7 +126,7 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     struct round round = {0};
 
     must(!store->in_batch);
-    /* A clock that was set back would have us wait for it otherwise. */
+    /* After a clock was set back this would otherwise wait for it. */
     const int64_t wait = store->retain_at_ms - now_ms;
     if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||
         atomic_load(&store->clock_doubted))
@@ -142,6 +143,6 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     }
     atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)round.folded);
     if (round.old == store->limits.fold || round.dropped == store->limits.fold)
-        store->retain_at_ms = now_ms; /* there is more: go on after the next batch */
+        store->retain_at_ms = now_ms; /* there is more: continue after the next batch */
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * Forward only, one version at a time: a copy is made before, the step is one transaction, and its
- * end is a file with exactly the tables of the new version.  Whoever dies in the middle leaves the
- * old version, and whoever comes next begins with a copy again.
+ * Forward only, one version at a time: first a copy is made, the step is one transaction, and its
+ * result is a file with exactly the tables of the new version. A crash in the middle leaves the old
+ * version, and the next start begins with a copy again.
  */
 #include <stdio.h>
 
@@ -32,7 +32,7 @@ static int migrate_inside(const struct store *store, const struct store_migratio
                          store->path, orphan);
     if (failed == 0)
         failed = schema_set_version(store->db, step->from + 1, err);
-    /* The last moment at which a ledger of other tables than ours is still the one that it was. */
+    /* The last moment at which a ledger of an older schema is still unchanged. */
     if (failed == 0 && step->from + 1 == store->schema->version)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)
@@ -40,7 +40,7 @@ static int migrate_inside(const struct store *store, const struct store_migratio
     return failed;
 }
 
-/* In one transaction: whoever dies in the middle finds the old version. */
+/* In one transaction: a crash in the middle leaves the old version. */
 static int migrate_step(const struct store *store, const struct store_migration *step,
                         struct err *err)
 {
@@ -50,7 +50,7 @@ static int migrate_step(const struct store *store, const struct store_migration 
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
     int failed = copy != NULL ? backup_to(store->db, copy, err) : 0;
-    /* Tables that are replaced are dropped, which must not reach those that refer to them. */
+    /* Dropping replaced tables must not affect the tables that refer to them. */
     if (failed == 0)
         failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
     if (failed == 0)

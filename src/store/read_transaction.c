@@ -40,7 +40,7 @@ int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_
     return failed;
 }
 
-/* A ledger in memory has one connection only: there the look is at a copy. */
+/* A ledger in memory has one connection only: there the verification reads a copy. */
 struct store_read {
     struct store *store;
     sqlite3 *db;
@@ -56,7 +56,7 @@ int store_read_open(struct store *store, struct store_read **out, struct err *er
     must(store != NULL);
     int failed = db_open(store->memory ? ":memory:" : store->path,
                          store->memory ? DB_CREATE : DB_READ, &db, err);
-    /* It reads the schema now: the writer shall not wait for that. */
+    /* It reads the schema now, so that the writer need not wait for that. */
     if (failed == 0 && !store->memory)
         failed = db_number(db, "SELECT folded FROM meta", &folded, err);
     if (failed != 0) {
@@ -81,7 +81,7 @@ static int copy_memory(struct store_read *read, struct err *err)
     return failed;
 }
 
-/* SQLite says "interrupted" with the code of any error where it was compiling a statement. */
+/* SQLite says "interrupted" with the code of any error if it was compiling a statement. */
 static int unless_interrupted(struct store_read *read, int failed, struct err *err)
 {
     must(failed <= 0);
@@ -98,7 +98,7 @@ int store_read_pin(struct store_read *read, struct err *err)
     int failed = read->store->memory ? copy_memory(read, err) : 0;
     if (failed == 0)
         failed = db_exec(read->db, "BEGIN", err);
-    /* BEGIN alone looks at nothing yet. */
+    /* BEGIN alone does not start to read. */
     if (failed == 0)
         failed = db_number(read->db, "SELECT coalesce(max(seq), 0) FROM journal", &last, err);
     read->pinned = failed == 0;
@@ -214,7 +214,7 @@ static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *s
                    sqlite3_db_filename(like->db, "main"), kind, name);
 }
 
-/* Every row was met in memory, and yet memory has more. */
+/* Every row was found in memory, and yet memory has more. */
 static int find_missing(const struct likeness *like, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *nodes = NULL;

@@ -4,7 +4,7 @@
 
 #include "store/store_internal.h"
 
-/* Far beyond what a node can show and its pods can hold of GPUs that are gone. */
+/* Far more than a node can show plus what its pods can hold on GPUs that have left. */
 enum { GPU_ROWS_MAX = 4096 };
 
 static const struct atom *rows_intern(struct names *names, const char *text)
@@ -150,7 +150,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           "SELECT name, uid, source, problem, problem_text, gone, since_ms"
                           " FROM node ORDER BY name",
                           &rows.nodes, err);
-    /* In the order of node.h, invariant 3. */
+    /* In the order of invariant 3 of node.h. */
     if (more == 0)
         more = db_prepare(db,
                           "SELECT id, alias, model, milli, mib, idx, numa, flags FROM gpu"

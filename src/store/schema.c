@@ -9,7 +9,7 @@
 extern const char store_schema_sql[];
 extern const char store_from_1_sql[];
 
-/* Of each released version its step forward.  Version 2 is not released yet. */
+/* For each released version the step to the next one. Version 2 is not released yet. */
 static const struct store_migration steps[] = {
     {.from = 1, .sql = store_from_1_sql},
 };
@@ -19,7 +19,7 @@ const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,
                                           .migration = steps,
                                           .migrations = ARRAY_LEN(steps)};
 
-/* A statement without comments and blanks: what it says, not how it looks. */
+/* A statement without comments and blanks: its meaning, not its layout. */
 static void add_bare(struct strbuf *out, const char *sql)
 {
     must(sql != NULL);
@@ -57,7 +57,7 @@ static int schema_describe(sqlite3 *db, struct strbuf *out, struct err *err)
     return more;
 }
 
-/* What a new file of this schema would have. */
+/* What a new file with this schema would contain. */
 static int describe_fresh(const struct store_schema *schema, struct strbuf *out, struct err *err)
 {
     CLEANUP(db_closep) sqlite3 *db = NULL;
@@ -71,7 +71,7 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
     return failed;
 }
 
-/* A table, a trigger, a check more or less, and nothing that this program promises holds. */
+/* One table, trigger or check more or less, and none of this program's promises holds. */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
     must(db != NULL);
@@ -115,7 +115,7 @@ int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_bl
     if (failed != 0)
         return failed;
 
-    /* An end between the first byte and the first COMMIT leaves an empty database. */
+    /* A crash between the first byte and the first COMMIT leaves an empty database. */
     *out_blank = id == 0 && *out_version == 0 && things == 0;
     if (*out_blank)
         return 0;

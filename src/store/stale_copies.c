@@ -9,11 +9,13 @@
 
 #include "store/store_internal.h"
 
-/* After "<ledger>.": a copy before a migration with its side files; the folder of a backup. */
+/*
+ * What follows "<ledger>.": a copy before a migration with its side files; the folder of a backup.
+ */
 static const char copy_before[] = "v[0-9]*-*Z*.part-??????*";
 static const char backup_folder[] = "part-??????";
 
-/* True if it was a folder with nothing but a copy of a ledger in it, and is gone. */
+/* True if it was a folder with only a copy of a ledger in it, and is removed. */
 static bool remove_folder(int above, const char *name)
 {
     struct dirent *entry;
@@ -29,7 +31,8 @@ static bool remove_folder(int above, const char *name)
     }
     while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
         if (fnmatch("ledger.db*", entry->d_name, 0) == 0)
-            (void)unlinkat(fd, entry->d_name, 0); /* if it stays, so does the folder */
+            (void)unlinkat(fd, entry->d_name,
+                           0); /* if it cannot be removed, neither can the folder */
     (void)closedir(folder);
     return unlinkat(above, name, AT_REMOVEDIR) == 0;
 }
@@ -43,8 +46,8 @@ static bool remove_scrap(int folder, const char *name, const char *rest)
 }
 
 /*
- * We hold the ledger's lock, so whoever began these copies is dead.  Best effort: they are in
- * nobody's way, but each is as large as the ledger, and nobody else would ever remove them.
+ * We hold the ledger's lock, so whoever began these copies is dead. Best effort: they do no harm,
+ * but each is as large as the ledger, and nobody else would ever remove them.
  */
 void store_remove_stale_copies(const struct store *store)
 {

@@ -81,7 +81,7 @@ static int open_db(struct store *store, struct err *err)
     if (failed == 0)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {
-        (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former one's user */
+        (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former user data */
         failed = schema_prepare(store, err);
     }
     if (failed == 0)
@@ -134,7 +134,8 @@ static void store_free(struct store *store)
         if (store->raw_fd[i] >= 0)
             (void)close(store->raw_fd[i]); /* only read */
     if (store->lock_fd >= 0)
-        (void)close(store->lock_fd); /* which unlocks; there is nothing else to lose */
+        (void)close(
+            store->lock_fd); /* this releases the lock, too; there is nothing else to lose */
     must(pthread_mutex_destroy(&store->mutex) == 0);
     strbuf_done(&store->command);
     strbuf_done(&store->result);
@@ -225,7 +226,7 @@ static int store_begin(void *ctx, struct err *err)
     return 0;
 }
 
-/* True if the change is gone and the batch stands. */
+/* True if the change is undone and the batch goes on. */
 static bool store_take_back(struct store *store)
 {
     struct err second;
@@ -319,7 +320,7 @@ void store_close(struct store *store)
     if (store == NULL)
         return;
     store_rollback(store);
-    /* Take the log in and leave one file.  Best effort: the log is as safe as the file. */
+    /* Checkpoint the log and leave one file. Best effort: the log is as safe as the file. */
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     store_free(store);
 }
@@ -393,7 +394,7 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
 
 typedef int read_fn(sqlite3 *db, const struct store_schema *schema, struct err *err);
 
-/* One look at one moment, however long it takes. */
+/* One consistent snapshot, however long the reading takes. */
 static int store_read_all(struct store *store, read_fn *read, struct err *err)
 {
     struct reader reader;

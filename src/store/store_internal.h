@@ -42,15 +42,15 @@ struct store_schema {
     size_t migrations;
 };
 
-/* The one that there is; tests bring others. */
+/* the real one; tests use others */
 extern const struct store_schema store_schema;
 
 struct store_limits {
-    int wal_soft;      /* pages of the log from which on a checkpoint is due */
+    int wal_soft;      /* pages in the log from which on a checkpoint is due */
     int wal_hard;      /* from here on the checkpoint waits for readers */
-    int wal_max;       /* no batch begins beyond: somebody holds the log, and the disk would fill */
-    int fold;          /* rows that one round of retention takes at most */
-    int64_t retain_ms; /* between rounds when nothing is left over */
+    int wal_max;       /* no batch begins beyond: a reader holds the log, the disk would fill */
+    int fold;          /* rows that one round of retention deletes at most */
+    int64_t retain_ms; /* between rounds if nothing is left to delete */
 };
 
 #define STATEMENT_TABLE(X)                                                                         \
@@ -128,15 +128,15 @@ struct store {
     char *path; /* absolute, without links; ":memory:" */
     bool memory;
     int lock_fd;
-    int raw_fd[2]; /* what store_copy_raw() opened: closing it would drop SQLite's own locks */
+    int raw_fd[2]; /* opened by store_copy_raw(): closing it would drop SQLite's own locks */
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
-    pthread_mutex_t mutex; /* guards db of a ledger in memory, see above */
+    pthread_mutex_t mutex; /* guards the db of a ledger in memory, see above */
 
     bool in_batch;
-    uint64_t seq;        /* of the newest journal entry of this batch */
-    uint64_t seq_stable; /* of the newest that is committed */
+    uint64_t seq;        /* of this batch's newest journal entry */
+    uint64_t seq_stable; /* of the newest committed entry */
     int wal_pages;
     int64_t hard_ms; /* when the waiting checkpoint was last tried */
     int64_t retain_at_ms;
@@ -156,11 +156,11 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
 void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* reader.c */
-/* For a ledger in memory; nothing to do for others. */
+/* Does something for a ledger in memory only. */
 void store_lock(struct store *store);
 void store_unlock(struct store *store);
 
-/* A connection for reading; in memory the writer's own, locked. */
+/* A connection for reading; in memory it is the writer's own, locked. */
 struct reader {
     struct store *store;
     sqlite3 *db;
@@ -168,47 +168,51 @@ struct reader {
 int reader_open(struct store *store, struct reader *out, struct err *err) MUST_USE;
 void reader_done(struct reader *reader);
 
-/* file.c: the folder is there, ours to write in, and local; then the lock. */
+/* file.c: checks that the folder exists, is writable and local; then takes the lock. */
 int file_find(const char *path, char **out_path, struct err *err) MUST_USE;
 int file_lock(const char *path, int *out_fd, struct err *err) MUST_USE;
-/* Make the file if it is not there; refuse what cannot be SQLite's. */
+/* Creates the file if it does not exist; refuses what cannot be SQLite's. */
 int file_prepare(const char *path, struct err *err) MUST_USE;
-/* Can these first bytes be a ledger's?  CORRUPT, FOREIGN. */
+/* Can these first bytes be a ledger's? CORRUPT, FOREIGN. */
 int file_judge_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
-/* Rename to <path>.<word>-<UTC> with what belongs to it; *out_name is yours to xfree. */
+/* Renames the file with its side files to <path>.<word>-<UTC>; *out_name is yours to xfree. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
-/* "<path>.<word>-<UTC>", a name that is free. */
+/* "<path>.<word>-<UTC>", a name that is not taken. */
 char *file_free_name(const char *path, const char *word) MUST_USE;
 int64_t file_wall_ms(void);
 
 /*
- * wal.c: write the log's bytes once more and sync them.  After a sync that failed the kernel takes
- * its pages as written; a restart would read from memory what no disk has, and build on it.
- * Only of a ledger, which nobody else writes to: under another program's hands it would undo.
+ * wal.c: writes the bytes of the log once more and syncs them. After a failed fsync the kernel
+ * believes that its pages were written: a restart would read from memory what no disk has, and
+ * build on it. Only for a ledger, which nobody else writes to: if another program used the file
+ * this would undo its work.
  */
 int log_rewrite(const char *path, struct err *err) MUST_USE;
 
-/* stale_copies.c: what a copy that was killed half-way left beside the ledger. */
+/* stale_copies.c: what an interrupted copy left next to the ledger. */
 void store_remove_stale_copies(const struct store *store);
 
-/* schema_prepare.c: whose file is it, and is it whole; create or migrate; write-ahead log on. */
+/*
+ * schema_prepare.c: identifies and checks the file; creates or migrates it; turns the write-ahead
+ * log on.
+ */
 int schema_prepare(struct store *store, struct err *err) MUST_USE;
 
 /* schema.c */
-/* Has the file exactly the tables, indexes and triggers of the schema? */
+/* Does the file have exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
-/* Whose file is it, and which version?  FOREIGN, NEWER.  Blank: nobody's yet. */
+/* Whose file is it, and which version? FOREIGN, NEWER. Blank: nobody's yet. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err) MUST_USE;
 
-/* migrate.c: from an older version to the schema's, a copy before each step. */
+/* migrate.c: from an older version to the current schema, with a copy before each step. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
-/* backup.c: db into a new file that is complete and on disk, or not there. */
+/* backup.c: db into a new file, which is complete and on disk or does not exist. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
-/* The bytes of a file; *out_fd is to be closed when SQLite has closed the file. */
+/* The bytes of a file; close *out_fd after SQLite has closed the file. */
 int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err) MUST_USE;
 int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 
@@ -220,7 +224,7 @@ int write_change(struct store *store, const struct command *command, const struc
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 int maintain_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 
-/* state.c: canonical, so that equal states are equal texts.  Defaults are left out. */
+/* state.c: canonical, so that equal states are equal texts. Defaults are omitted. */
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts);
 void state_node(struct strbuf *out, const struct node_build *build);
 void state_node_removed(struct strbuf *out, const struct atom *name);
@@ -228,7 +232,7 @@ void state_command(struct strbuf *out, const struct command *command);
 struct node_build state_build_of(const struct node *node);
 enum { GPU_FLAGS_KEPT = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
 
-/* rows.c: each row is read, judged and handed over; borrowed for the call. */
+/* rows.c: each row is read, checked and handed over; borrowed for the call. */
 typedef int rows_node(void *user, const struct node_build *build, struct err *err);
 typedef int rows_allocation(void *user, int64_t id, const struct allocation_facts *facts,
                             struct err *err);
@@ -244,7 +248,7 @@ int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
 int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
               struct err *err) MUST_USE;
 
-/* read_transaction.c: all that a running daemon checks, at the moment that db looks at. */
+/* read_transaction.c: all checks of a running daemon, on one snapshot of db. */
 int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
                      struct err *err) MUST_USE;
 

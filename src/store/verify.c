@@ -11,7 +11,7 @@ static int verify_corrupt(sqlite3 *db, const char *what, struct err *err)
                    sqlite3_db_filename(db, "main"), what);
 }
 
-/* Each selects what is wrong, as a sentence; none is right. */
+/* Each query selects violations, as sentences; no row means that all is well. */
 static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, struct err *err)
 {
     must(count > 0);
@@ -28,7 +28,7 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
     return 0;
 }
 
-/* SQLite's check puts into its answer what is an error everywhere else: a read that failed. */
+/* SQLite's integrity check reports a failed read, elsewhere an error, as part of its result. */
 static bool could_not_read(const char *answer)
 {
     must(answer != NULL);
@@ -69,7 +69,7 @@ int check_file(sqlite3 *db, bool thorough, struct err *err)
     return failed != 0 ? failed : check_references(db, err);
 }
 
-/* The charges of one allocation, from the table, against those its shares amount to. */
+/* The charges of one allocation: the rows of the table against the sum of its shares. */
 struct charge_check {
     sqlite3 *db;
     sqlite3_stmt *stmt;
@@ -82,7 +82,7 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
     char wrong[256];
 
     must(i < should->charges);
-    /* Each column is taken, whatever the one before it says. */
+    /* Every column is read, whatever the one before it says. */
     bool same = text_is(atom_text(charge->gpu), row_text(row));
     same &= row_number(row, 1, UINT32_MAX) == charge->milli;
     same &= row_number(row, 0, UINT32_MAX) == charge->mib;
@@ -145,7 +145,7 @@ static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
     return failed;
 }
 
-/* Being read is check enough. */
+/* Reading it is check enough. */
 static int read_only(void *user, const struct node_build *build, struct err *err)
 {
     must(user == NULL && err != NULL);
@@ -184,7 +184,7 @@ static int check_present(sqlite3 *db, struct err *err)
         "SELECT 'node ' || node || ' does not have GPU ' || gpu || ', which is charged'"
         " FROM charge WHERE live = 1 AND NOT EXISTS (SELECT 1 FROM gpu AS g"
         " WHERE g.node = charge.node AND (g.id = charge.gpu OR g.alias = charge.gpu))",
-        /* A GPU may shrink below its grants, but there never was one of more than 1000. */
+        /* A GPU may have shrunk below its grants, but none ever had more than 1000. */
         "SELECT 'grants of ' || sum(c.milli) || ' milli on GPU ' || c.gpu FROM charge AS c"
         " JOIN allocation AS a ON a.id = c.allocation WHERE c.live = 1 AND a.origin = 'granted'"
         " GROUP BY c.node, c.gpu HAVING sum(c.milli) > 1000",
@@ -219,10 +219,10 @@ static int check_journal(sqlite3 *db, struct err *err)
     return check_sentences(db, wrong, ARRAY_LEN(wrong), err);
 }
 
-/* One thing as the journal tells it; of its last state only the digest is kept. */
+/* One object according to the journal; of its last state only the digest is kept. */
 struct told {
     uint64_t state;
-    bool seen; /* there is a live row for it, and it is the same */
+    bool seen; /* a live row for it exists and is equal */
     char key[];
 };
 
@@ -233,7 +233,7 @@ struct replay {
     struct strbuf state; /* of a live row */
 };
 
-/* FNV-1a: of two states that differ one in 2^64 pairs would pass for the same. */
+/* FNV-1a: of two different states, one pair in 2^64 would be taken for equal. */
 static uint64_t verify_digest(const char *state)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -439,7 +439,7 @@ int check_load(sqlite3 *db, struct ledger *ledger, struct err *err)
     return failed != 0 ? failed : rows_allocations(db, names, false, ledger, load_allocation, err);
 }
 
-/* As the daemon would have it after a start. */
+/* The state that the daemon would have after a start. */
 static int check_memory(sqlite3 *db, struct err *err)
 {
     struct ledger *ledger = ledger_new();

@@ -11,13 +11,13 @@
 #include "store/store_internal.h"
 
 /*
- * How to read a file without leaving a trace depends on who else is at it:
+ * How to read a file without leaving a trace depends on who else uses it:
  *
- *   a daemon has it     through its log and its shared memory, as any reader
- *   nobody, no log      as a file that does not change (SQLite's immutable)
- *   nobody, but a log   without locks, the index of the log in our own memory
+ *   a daemon         through its log and its shared memory, like any reader
+ *   nobody, no log   as a file that does not change (SQLite's immutable)
+ *   nobody, a log    without locks, with the index of the log in our own memory
  *
- * Without a daemon a plain open would make a log and shared memory, or take the log in.
+ * Without a daemon an ordinary open would create a log and shared memory, or checkpoint the log.
  */
 enum way { WAY_BESIDE, WAY_STILL, WAY_LOG };
 
@@ -40,7 +40,10 @@ static char *verify_file_beside(const char *path, const char *suffix)
     return strbuf_steal(&name);
 }
 
-/* Asked for an instant: who starts in it is told that the ledger is taken, and tries again. */
+/*
+ * Held for an instant only: a daemon that starts just then is told that the ledger is locked, and
+ * tries again.
+ */
 static bool is_held(const char *path)
 {
     CLEANUP(xfreep) char *name = verify_file_beside(path, ".lock");
@@ -50,7 +53,7 @@ static bool is_held(const char *path)
     if (fd < 0)
         return false;
     const bool held = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-    (void)close(fd); /* which unlocks */
+    (void)close(fd); /* releases the lock */
     return held;
 }
 
@@ -88,7 +91,7 @@ static enum way way_of(const struct mark *mark)
     return mark->wal_bytes > 0 ? WAY_LOG : WAY_STILL;
 }
 
-/* There, a file, with something in it that may be ours. */
+/* It exists, is a file, and its content may be ours. */
 static int look_at_file(const char *path, struct err *err)
 {
     struct stat is;
@@ -170,7 +173,7 @@ int store_verify_file(const char *path, void *user, each_check *each, struct err
     const enum way way = way_of(&before);
     if (failed == 0)
         failed = open_quietly(path, way, &db, err);
-    /* So damaged that it cannot even say whose it is. */
+    /* Too damaged to even say whose it is. */
     if (failed == -(int)ERR_CORRUPT) {
         each(user, CHECK_PAGES, err->text);
         return 0;

@@ -1,6 +1,6 @@
 /*
- * The write-ahead log as bytes: written once more, through SQLite's own functions for files, so
- * that its locks stand and a test can put a disk of its own below.
+ * The write-ahead log as bytes: written once more through SQLite's own functions for files, so that
+ * its locks hold and a test can put its own disk underneath.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ static int with_log(const char *path, log_work *work, void *user, const char *do
     strbuf_printf(&log, "%s-wal", path);
     /* SQLite's own functions for files want a name that SQLite made. */
     sqlite3_filename name = sqlite3_create_filename(path, "", log.data, 0, NULL);
-    must(name != NULL); /* else out of memory */
+    must(name != NULL); /* otherwise out of memory */
     const int rc = with_file(sqlite3_vfs_find(NULL), sqlite3_filename_wal(name), work, user);
     sqlite3_free_filename(name);
     const int failed = rc == SQLITE_OK

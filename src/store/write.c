@@ -2,7 +2,7 @@
 
 #include "store/store_internal.h"
 
-/* Core and database see different things: the change is refused, whatever it was. */
+/* Core and database disagree: the change is refused, whatever it was. */
 static int write_disagree(struct err *err, const char *what, const char *name)
 {
     must(what[0] != '\0');
@@ -105,7 +105,7 @@ static bool write_owned_ids(const struct node *node, const struct atom *id)
     return false;
 }
 
-/* Of those that the one node has and the other has not. */
+/* Rows of charges that one node has and the other has not. */
 static int each_owned_id(struct store *store, enum statement statement, const struct node *of,
                          const struct node *but, struct err *err)
 {
@@ -138,7 +138,7 @@ static int put_inventory(struct store *store, const struct node *before, const s
     return failed;
 }
 
-/* After the allocation: a charged GPU cannot go. */
+/* After the allocation: a charged GPU cannot be removed. */
 static int drop_inventory(struct store *store, const struct node *before, const struct node *after,
                           struct err *err)
 {
@@ -309,7 +309,7 @@ static int add_journal(struct store *store, const struct command *command,
     return run_one(&bind, "journal entry", command_name(command->kind), err);
 }
 
-/* A start shall know of it: the hour of doubt begins anew then (wallclock.h). */
+/* The next start must know: the doubtful hour begins again (wallclock.h). */
 static int note_step(struct store *store, const struct command *command, struct err *err)
 {
     const int64_t step = command->at_ms - command->clock_from_ms;

@@ -2,7 +2,7 @@
 
 #include "milligpu/limits.h"
 
-/* Half empty at most; place is 1 + where the name stands, 0: free. */
+/* At most half of it is used; place is 1 + index of the name, 0: free. */
 struct slot {
     uint32_t hash;
     uint32_t place;

@@ -12,8 +12,8 @@
 #include "milligpu/arena.h"
 
 /*
- * True if no two of count names are the same; else *out_second is the later of two.  hash[i]
- * becomes text_hash(name[i]) in either case, as far as was looked.
+ * True if no two of count names are equal; else *out_second is the later of the two. hash[i]
+ * becomes text_hash(name[i]) either way, for the names that were examined.
  */
 bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
                     uint32_t *out_second);

@@ -1,6 +1,6 @@
 /*
- * A strict JSON reader that is pulled.  Called by every decoder.  Trusts nothing in its input; the
- * first error sticks and names the path.
+ * A strict JSON pull reader. Called by every decoder. Trusts nothing in its input; the first error
+ * is kept and names the path.
  */
 #include <string.h>
 
@@ -31,7 +31,7 @@ struct path {
     size_t len;
 };
 
-/* Bytes of a path are shown in logs and answers: no control characters, no half sequences. */
+/* Bytes of a path appear in logs and answers: no control characters, no partial sequences. */
 static void path_add(struct path *path, struct text piece)
 {
     for (size_t i = 0; i < piece.len && path->len + 1 < sizeof path->text; i++) {
@@ -99,7 +99,7 @@ void json_reader_fail_here(struct json_reader *in)
         else if (level->key.at != NULL)
             path_add_key(&path, level->key);
     }
-    (void)err_wrap(in->err, "%s", path.text); /* the reader's flag says it from here on */
+    (void)err_wrap(in->err, "%s", path.text); /* from here on the reader's flag says so */
     in->failed = true;
 }
 
@@ -131,7 +131,7 @@ static size_t json_reader_position(const struct json_reader *in, const char *at)
     return (size_t)(at - in->begin);
 }
 
-/* What stands here is not what the grammar wants. */
+/* Report a byte that the grammar does not allow here. */
 static bool json_reader_wrong(struct json_reader *in, const char *expected)
 {
     must(!in->failed);
@@ -225,7 +225,7 @@ bool json_read_array(struct json_reader *in)
     return json_reader_expect(in, JSON_TYPE_ARRAY, "an array") && json_reader_enter(in, true);
 }
 
-/* To the closing quote.  The reader stands on the opening one.  shape: nobody will read it. */
+/* Read to the closing quote, starting at the opening one. shape: nobody will use the text. */
 static bool json_reader_read_string(struct json_reader *in, bool shape, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
@@ -250,7 +250,7 @@ static struct text json_reader_decode(struct json_reader *in, struct text raw, b
     return (struct text){out, scan_unescape(raw, out)};
 }
 
-/* ',' before all but the first; false at the closing bracket or on failure. */
+/* Read ',' before every element but the first; false at the closing bracket or on failure. */
 static bool json_reader_next(struct json_reader *in, bool array)
 {
     if (in->failed)
@@ -273,7 +273,7 @@ static bool json_reader_next(struct json_reader *in, bool array)
     return true;
 }
 
-/* The key with its colon.  Decoded only where somebody will look at it. */
+/* The key with its colon, decoded only if somebody will look at it. */
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     must(out_key != NULL);
@@ -323,7 +323,7 @@ bool json_read_string(struct json_reader *in, struct text *out)
     return true;
 }
 
-/* Only an escape can make a NUL, and what has escapes is not borrowed. */
+/* Only an escape can produce a NUL, and strings with escapes are not borrowed. */
 static bool no_nul(struct json_reader *in, struct text value)
 {
     must(value.at != NULL);
@@ -341,7 +341,7 @@ bool json_read_cstring(struct json_reader *in, const char **out)
     if (!json_read_string(in, &value) || !no_nul(in, value))
         return false;
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
-    /* What was decoded is ours and has a zero behind it. */
+    /* A decoded string is our own copy, and has a terminator. */
     *out = borrowed ? arena_copy(in->arena, value) : value.at;
     must((*out)[value.len] == '\0');
     return true;
@@ -352,7 +352,7 @@ bool json_read_string_element(struct json_reader *in, struct text *out)
     must(in->failed || in->depth > 0);
     must(out != NULL);
 
-    /* Go writes no space, and names have no escapes: `,"name"` is nearly every element. */
+    /* Go writes no blanks, and names have no escapes: nearly every element looks like `,"name"`. */
     const char *at = in->at;
     if (!in->failed && in->end - at >= 2 && at[0] == ',' && at[1] == '"' &&
         !in->level[in->depth - 1].first) {
@@ -453,7 +453,7 @@ bool json_read_null(struct json_reader *in)
     return json_read_peek(in) == JSON_TYPE_NULL && json_reader_literal(in, "null");
 }
 
-/* A value that has none inside. */
+/* A value that contains no other value. */
 static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
 {
     struct scan_string string;
@@ -479,7 +479,7 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
     }
 }
 
-/* What lies deeper than paths are kept: of each level only which bracket ends it. */
+/* Below the depth that paths cover, only the kind of closing bracket is kept for each level. */
 struct deep {
     uint32_t depth;
     uint64_t arrays[JSON_SKIP_DEPTH_MAX / 64];
@@ -525,7 +525,7 @@ static bool deep_key(struct json_reader *in)
     return true;
 }
 
-/* Behind a value: up and on to where the next one stands.  False: there is none, or a failure. */
+/* After a value: up and on to the next value. False: there is none, or a failure. */
 static bool deep_next(struct json_reader *in, struct deep *deep)
 {
     while (deep->depth > 0) {
@@ -543,7 +543,7 @@ static bool deep_next(struct json_reader *in, struct deep *deep)
     return false;
 }
 
-/* Inside a bracket that was just opened.  True: a value stands here. */
+/* Just inside an opening bracket. True: a value begins here. */
 static bool deep_first(struct json_reader *in, struct deep *deep)
 {
     const bool array = deep_is_array(deep);
@@ -556,7 +556,7 @@ static bool deep_first(struct json_reader *in, struct deep *deep)
     return deep_next(in, deep);
 }
 
-/* An object or an array, without a path to each place in it. */
+/* An object or an array, without recording a path to each value in it. */
 static bool skip_deep(struct json_reader *in)
 {
     struct deep deep;
@@ -588,7 +588,7 @@ bool json_read_skip(struct json_reader *in)
 {
     const uint32_t base = in->depth;
     while (skip_step(in)) {
-        /* Up and on to where the next value stands. */
+        /* Up and on to the next value. */
         for (;;) {
             struct text key;
             must(in->depth >= base);
@@ -662,7 +662,7 @@ static bool same_letters(struct text key, const char *name)
     return true;
 }
 
-/* Which of the fields key is, -1 for none.  Exact first. */
+/* Which of the fields the key is, -1 for none. An exact match wins. */
 static int field_of(const struct json_read_fields *fields, struct text key)
 {
     must(fields->key != NULL);

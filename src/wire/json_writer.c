@@ -8,7 +8,7 @@ void json_writer_init(struct json_writer *json, struct strbuf *out)
     *json = (struct json_writer){.out = out};
 }
 
-/* Before each value: the comma that the one before it left to us. */
+/* Before each value: the comma that the value before it left out. */
 static void json_writer_value(struct json_writer *json)
 {
     must(json->out != NULL);
@@ -17,7 +17,7 @@ static void json_writer_value(struct json_writer *json)
     json->comma = true;
 }
 
-/* Names are short and plain: one step instead of three. */
+/* Names are short and plain, so one step replaces three. */
 static void json_writer_quoted(struct strbuf *out, struct text text)
 {
     char whole[NAME_BYTES_MAX + 2];

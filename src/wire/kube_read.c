@@ -1,6 +1,6 @@
 /*
- * What all decoders of Kubernetes objects read alike.  Called by wire_kube_*.c and
- * wire_extender*.c.  After a failure, each function does nothing and returns false.
+ * What all decoders of Kubernetes objects share. Called by wire_kube_*.c and wire_extender*.c.
+ * After a failure each function does nothing and returns false.
  */
 #include "wire/kube_read.h"
 
@@ -37,11 +37,11 @@ bool read_map(struct json_reader *in, void *user,
     while (json_read_key(in, &key))
         if (!json_read_null(in))
             (void)(member != NULL ? member(user, in, key)
-                                  : json_read_skip(in)); /* a failure sticks */
+                                  : json_read_skip(in)); /* a failure is kept */
     return !in->failed;
 }
 
-/* Where in the bytes it stands is not the same twice: what stands before it changes. */
+/* The position in the bytes is left out: it changes with whatever comes before it. */
 static struct text without_place(struct text text)
 {
     static const char place[] = " at byte ";
@@ -54,7 +54,7 @@ static struct text without_place(struct text text)
     return (struct text){text.at, len > 0 && text.at[len - 1] == ',' ? len - 1 : len};
 }
 
-/* The error's text from the object's own field on: who asks calls the object by many names. */
+/* The error's text from the object's own field on: callers know the object by different paths. */
 static struct text from_field(const char *text)
 {
     static const char *const field[] = {".metadata", ".spec", ".status"};
@@ -76,7 +76,7 @@ void pass_over(struct json_reader *in, struct json_reader_mark mark, const char 
 
     if (*why == NULL)
         *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
-    (void)json_reader_retreat(in, mark); /* a failure sticks */
+    (void)json_reader_retreat(in, mark); /* a failure is kept */
 }
 
 bool read_once(struct json_reader *in, const char **slot)
@@ -160,7 +160,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
 
     const bool full = count == 0 || (count >= FIRST && (count & (count - 1)) == 0);
     if (!full) {
-        /* The arena gave it and it is not full: writing is ours. */
+        /* The arena gave us this memory and it is not full, so we may write to it. */
         void *same;
         memcpy(&same, &items, sizeof same);
         return same;
@@ -224,7 +224,7 @@ enum {
     META_DELETED
 };
 
-/* A map of which each value may fail by itself, or the whole. */
+/* A map in which each value may fail by itself, or only as a whole. */
 static void read_values(struct json_reader *in, struct meta_reading *out,
                         bool (*member)(void *user, struct json_reader *in, struct text key))
 {
@@ -233,7 +233,7 @@ static void read_values(struct json_reader *in, struct meta_reading *out,
 
     must(out->is.name != NULL);
     if (member == NULL) {
-        (void)json_read_skip(in); /* a failure sticks */
+        (void)json_read_skip(in); /* a failure is kept */
         return;
     }
     if (json_read_object(in)) {
@@ -264,7 +264,8 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
 {
     switch (key) {
     case META_NAME:
-        (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick, here and below */
+        (void)read_string(in, NAME_BYTES_MAX,
+                          &out->is.name); /* failures are kept, here and below */
         break;
     case META_NAMESPACE:
         (void)read_string(in, NAME_BYTES_MAX, &out->is.namespace);
@@ -285,7 +286,7 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
         read_moment(in, 0, &out->created_ms);
         break;
     case META_DELETED:
-        /* Whatever stands there instead: it says that there is a time. */
+        /* Whatever the value is, its presence says that there is a time. */
         read_moment(in, TIME_UNKNOWN_MS, &out->deleted_ms);
         break;
     default:

@@ -12,24 +12,25 @@
 #include "milligpu/wire_kube.h"
 
 /*
- * metadata, with the hooks of whoever wants more of it.  Who the object is has to be there; what
- * else cannot be read, a value of an annotation, say, is passed over, and unreadable says why.
+ * metadata, with hooks for callers that want more of it. The object's identity must be present;
+ * anything else that cannot be read (a value of an annotation, say) is skipped, and unreadable says
+ * why.
  */
 struct meta_reading {
     struct object_meta is;
     int64_t created_ms;
-    int64_t deleted_ms; /* 0: not; TIME_UNKNOWN_MS: somebody wrote no time there */
+    int64_t deleted_ms; /* 0: not deleted; TIME_UNKNOWN_MS: the time cannot be read */
     const char *unreadable;
     void *user;
-    /* Read or json_read_skip() the value of this key.  NULL: all are skipped. */
+    /* Read or json_read_skip() the value of this key. NULL: all are skipped. */
     bool (*label)(void *user, struct json_reader *in, struct text key);
     bool (*annotation)(void *user, struct json_reader *in, struct text key);
 };
 void read_meta(struct json_reader *in, struct meta_reading *out);
 
 /*
- * The value behind the mark has failed by itself: go on behind it.  *why, if it is NULL yet, says
- * what is wrong with it, from the object's own field on and the same words for the same object:
+ * The value at the mark has failed by itself: continue after it. If *why is NULL it receives the
+ * reason, from the object's own field on and in the same words for the same object:
  * "metadata.annotations[...]: must not hold a NUL".
  */
 void pass_over(struct json_reader *in, struct json_reader_mark mark, const char **why);
@@ -37,46 +38,46 @@ void pass_over(struct json_reader *in, struct json_reader_mark mark, const char 
 /* The strings of object_meta set to "". */
 void meta_clear(struct object_meta *out);
 
-/* The object must be of this kind, if it says any. */
+/* The object must be of this kind, if it names one. */
 bool read_kind(struct json_reader *in, const char *kind);
 
-/* An object whose keys are data.  Nulls are left out. */
+/* An object whose keys are data. Nulls are omitted. */
 bool read_map(struct json_reader *in, void *user,
               bool (*member)(void *, struct json_reader *, struct text));
 
-/* A string of a map key that may come once: *slot is NULL before. */
+/* A string of a map key that may occur once: *slot is NULL before. */
 bool read_once(struct json_reader *in, const char **slot);
 
 /* A terminated string of at most max bytes; may be empty. */
 bool read_string(struct json_reader *in, size_t max, const char **out);
 
 bool read_time(struct json_reader *in, int64_t *out_ms);
-/* The end of what RFC 3339 can say. */
+/* The latest time that RFC 3339 can express. */
 #define TIME_UNKNOWN_MS INT64_C(253402300799999)
 
-/* A quantity as it is written, a string or a number. */
+/* A quantity as written: a string or a number. */
 bool read_amount(struct json_reader *in, const char **out);
 
 /* Numbers with bounds. */
 bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *out);
 
-/* Room for one more of count elements, at most max of them; the old ones are copied. */
+/* Room for one more than count elements, at most max of them; the old ones are copied. */
 void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max,
                  size_t bytes);
 
-/* pod->note and what belongs to it, from the annotation's text. */
+/* pod->note and its companions, from the annotation's text. */
 void annotation_decode(struct text annotation, struct arena *arena, struct pod *out);
 
-/* out->gpu and what belongs to it, from the text of milligpu.io/gpus. */
+/* out->gpu and its companions, from the text of milligpu.io/gpus. */
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
 
-/* A GPU's id: what may stand in NVIDIA_VISIBLE_DEVICES and in a comma-separated list. */
+/* A GPU's id: what is allowed in NVIDIA_VISIBLE_DEVICES and in a comma-separated list. */
 bool read_gpu_id(struct json_reader *in, const char **out);
 
-/* The Pod of a webhook body: has a name and a uid. */
+/* The Pod of a webhook body: it has a name and a uid. */
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
 
-/* Fails the reader, naming key, when the member that must be there did not come. */
+/* Fails the reader, naming key, if the required member is missing. */
 bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key);
 
 #endif

@@ -1,12 +1,15 @@
 /*
- * Tokens of JSON: strings and numbers, eight bytes at a time.  Called by json_reader.c.  Reads no
+ * Tokens of JSON: strings and numbers, eight bytes at a time. Called by json_reader.c. Reads no
  * byte beyond the end of its input.
  */
 #include "wire/scan.h"
 
 #include <string.h>
 
-/* Bytes of the UTF-8 sequence at, 0 if it is none: cut, overlong, a surrogate, beyond U+10FFFF. */
+/*
+ * Length of the UTF-8 sequence at this byte, 0 if it is invalid: truncated, overlong, a surrogate,
+ * beyond U+10FFFF.
+ */
 static size_t utf8_bytes(const char *at, const char *end)
 {
     must(at < end);
@@ -42,7 +45,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The 16 bits of "\uXXXX" at, -1 if that is not what stands there. */
+/* The 16 bits of the "\uXXXX" at this byte, -1 if there is none. */
 static int32_t unicode_escape(const char *at, const char *end)
 {
     must(at <= end);
@@ -74,7 +77,7 @@ static bool is_trail(int32_t unit)
     return unit >= 0xDC00 && unit <= 0xDFFF;
 }
 
-/* What a \ and one letter stand for, 0 if for nothing. */
+/* The byte that \ and one letter stand for, 0 if none. */
 static char simple_escape(char letter)
 {
     static const char pairs[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
@@ -84,7 +87,7 @@ static char simple_escape(char letter)
     return 0;
 }
 
-/* Bytes of the escape at, 0 if it is none; a pair of surrogates is one escape. */
+/* Length of the escape at this byte, 0 if there is none; a pair of surrogates is one escape. */
 static size_t escape_bytes(const char *at, const char *end)
 {
     must(*at == '\\');
@@ -179,7 +182,7 @@ static size_t put_escape(const char *at, const char *end, char *out)
     return put_utf8(0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(trail - 0xDC00), out);
 }
 
-/* Bytes of the escape at by its grammar alone, 0 if it is none. */
+/* Length of the escape at this byte by its grammar alone, 0 if there is none. */
 static size_t escape_shape(const char *at, const char *end)
 {
     must(*at == '\\');
@@ -269,7 +272,7 @@ const char *scan_number(const char *at, const char *end)
     return at;
 }
 
-/* mantissa x 10^scale; zeros at its end are in scale, so 1e400 and 10...0 look alike. */
+/* mantissa x 10^scale; trailing zeros are in scale, so that 1e400 and 10...0 have the same form. */
 struct decimal {
     uint64_t mantissa;
     int64_t scale;
@@ -281,7 +284,7 @@ static void add_digit(struct decimal *d, char c)
     const uint64_t digit = (uint64_t)(c - '0');
     must(digit <= 9);
 
-    /* One that is beyond 64 bits may have come round to 0: its zeros count. */
+    /* A mantissa beyond 64 bits may have wrapped to 0: its zeros count. */
     if (d->mantissa == 0 && digit == 0 && !d->range)
         return;
     d->scale++;

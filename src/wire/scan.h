@@ -1,8 +1,8 @@
 /*
  * scan - the tokens of JSON: strings and numbers, bytes only.
  *
- * Knows nothing of readers and paths.  Eight bytes at a time where nothing happens, which is
- * nearly everywhere.
+ * Knows nothing of readers and paths. Takes eight bytes at a time where nothing special occurs,
+ * which is nearly everywhere.
  *
  * Pure.
  */
@@ -13,7 +13,7 @@
 
 #include "milligpu/text.h"
 
-/* The high bit of each byte that is not plain; exact up to and with the lowest such byte. */
+/* The high bit of each byte that is not plain; exact up to and including the lowest such byte. */
 static inline uint64_t scan_not_plain(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101U;
@@ -28,7 +28,7 @@ static inline bool scan_is_plain(char c)
     return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
 }
 
-/* The first byte that is not plain: a control character, '"', '\\', or beyond ASCII; or end. */
+/* The first byte that is not plain (a control character, '"', '\\', or beyond ASCII), or end. */
 static inline const char *scan_plain(const char *at, const char *end)
 {
     must(at <= end);
@@ -50,8 +50,8 @@ static inline const char *scan_plain(const char *at, const char *end)
 }
 
 /*
- * From behind the opening quote to the closing one, everything between checked.  NULL if the
- * string is broken: *out_fault says how and *out_at where.
+ * From after the opening quote to the closing one, with everything between checked. NULL if the
+ * string is invalid: *out_fault says how and *out_at where.
  */
 struct scan_string {
     const char *close;
@@ -62,16 +62,16 @@ struct scan_string {
 struct scan_string scan_string(const char *at, const char *end);
 
 /*
- * The same of a string that nobody will read: its grammar only.  What is no UTF-8 and half a
- * surrogate pair are no faults then, as to Go, which reads U+FFFD for them; the API server writes
+ * The same for a string whose value nobody uses: its grammar only. Invalid UTF-8 and half a
+ * surrogate pair are accepted then, as in Go, which reads U+FFFD for them; the API server writes
  * both in managedFields.
  */
 struct scan_string scan_shape(const char *at, const char *end);
 
-/* Write a checked string without its escapes; out has room for raw.len.  Returns the length. */
+/* Writes a checked string without its escapes; out has room for raw.len. Returns the length. */
 size_t scan_unescape(struct text raw, char *out);
 
-/* The end of the number that starts at, NULL if there is none. */
+/* The end of the number at this byte, NULL if there is none. */
 const char *scan_number(const char *at, const char *end);
 
 enum scan_whole { SCAN_WHOLE, SCAN_FRACTION, SCAN_RANGE };

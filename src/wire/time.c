@@ -2,7 +2,7 @@
 
 enum { SECOND_MS = 1000, DAY_S = 86400 };
 
-/* Days since 1970-01-01 in the proleptic Gregorian calendar; years count from March. */
+/* Days since 1970-01-01 in the proleptic Gregorian calendar; years start in March. */
 static int64_t days_of(int64_t year, int64_t month, int64_t day)
 {
     must(month >= 1 && month <= 12);
@@ -68,7 +68,7 @@ static bool time_date(struct cursor *c, int64_t *out_days)
     return true;
 }
 
-/* A leap second is the first of the next minute: nobody here counts them. */
+/* A leap second is taken for the first second of the next minute: Unix time has none. */
 static bool clock_time(struct cursor *c, int64_t *out_s)
 {
     must(out_s != NULL);
@@ -85,7 +85,7 @@ static bool clock_time(struct cursor *c, int64_t *out_s)
     return true;
 }
 
-/* Digits beyond the third are cut, not rounded. */
+/* Digits beyond the third are truncated, not rounded. */
 static bool time_fraction(struct cursor *c, int64_t *out_ms)
 {
     must(out_ms != NULL);
@@ -160,7 +160,7 @@ static struct civil civil_of(int64_t days)
     };
 }
 
-/* value in count digits, and what comes after them. */
+/* Writes value in count digits, and what follows them. */
 static char *time_put(char *at, int64_t value, int count, char after)
 {
     must(value >= 0);
@@ -173,7 +173,7 @@ static char *time_put(char *at, int64_t value, int count, char after)
 
 void time_format(int64_t ms, char out[TIME_TEXT_BYTES])
 {
-    /* Four digits of year are all the format has. */
+    /* The format has four digits for the year. */
     static const int64_t first_ms = INT64_C(-62167219200000);
     static const int64_t last_ms = INT64_C(253402300799999);
     ms = ms < first_ms ? first_ms : ms > last_ms ? last_ms : ms;

@@ -1,6 +1,6 @@
 /*
- * Facts to JSON, one encoder for each shape of schemas.json.  Called by the handlers of REST, the
- * metrics page and the diagnostics.
+ * Facts to JSON, with one encoder per shape of schemas.json. Called by the handlers of the REST
+ * API, the metrics page and the diagnostics.
  */
 #include "milligpu/wire_admin.h"
 
@@ -42,7 +42,7 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
 
     must(key != NULL);
     if (ms <= 0)
-        return; /* not known; a timestamp before 1970 is nobody's */
+        return; /* unknown: no timestamp of ours is before 1970 */
     time_format(ms, text);
     put_str(json, key, text);
 }
@@ -92,7 +92,7 @@ const char *admin_gpu_state(const struct gpu *gpu)
         unsigned flag;
         const char *word;
     } states[] = {
-        /* What keeps shares away most surely comes first. */
+        /* The strongest reason to keep shares away comes first. */
         {GPU_ABSENT, "absent"}, {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
         {GPU_OVER, "over"},     {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
     };
@@ -143,7 +143,7 @@ static bool is_first_of_model(const struct node *node, uint32_t gpu)
     return node->gpu[gpu].model->len > 0;
 }
 
-/* One model in nearly every node there is; several are listed. */
+/* Nearly every node has one model; several are listed. */
 static void admin_put_models(struct json_writer *json, const struct node *node)
 {
     CLEANUP(strbuf_done) struct strbuf models;
@@ -217,10 +217,7 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
     struct admin_amounts amounts = {0};
 
     must(node->name != NULL);
-    /*
-     * Whether it adds up is the verification's question; in safe mode the wrong sum is what one
-     * reads.
-     */
+    /* Whether the sum is right is for the verification to say; safe mode shows even a wrong one. */
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i]);
     json_write_object(json);
@@ -243,7 +240,9 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
 
 /* --- allocations --- */
 
-/* The id that the GPU has now: an allocation may know it by the one from before its UUID. */
+/*
+ * The id that the GPU has now: an allocation may hold it by the id from before its UUID was known.
+ */
 static void admin_put_place(struct json_writer *json, const struct node *node,
                             const struct atom *id)
 {
@@ -336,7 +335,7 @@ void admin_released(struct json_writer *json, const struct history_row *row, siz
     for (size_t i = 0; i < rows; i++) {
         must(strcmp(row[i].uid, row->uid) == 0);
         if (row[i].gpu[0] == '\0')
-            continue; /* it held no GPU that had a name */
+            continue; /* it held no GPU with a name */
         json_write_object(json);
         put_str(json, "gpu", row[i].gpu);
         put_amount(json, row[i].milli, row[i].mib);

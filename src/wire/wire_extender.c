@@ -1,6 +1,6 @@
 /*
- * Bodies of filter, prioritize and bind: bytes to facts and back.  Called by webhooks.c.  What is
- * taken is bounded by limits.h.
+ * Bodies of filter, prioritize and bind: bytes to facts and back. Called by webhooks.c. All input
+ * is bounded by limits.h.
  */
 #include "milligpu/wire_extender.h"
 

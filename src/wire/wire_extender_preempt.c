@@ -25,7 +25,7 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
         *out = text_of(reading.is.uid);
     } else {
         while (json_read_field(in, &meta, &key))
-            (void)json_read_name(in, UID_BYTES_MAX, out); /* a failure sticks */
+            (void)json_read_name(in, UID_BYTES_MAX, out); /* a failure is kept */
     }
     if (out->len == 0)
         json_reader_fail(in, "has no %s", whole ? "metadata.uid" : "\"UID\"");
@@ -66,7 +66,7 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
         if (key == 0)
             read_uids(in, whole, out);
         else
-            (void)json_read_i64(in, &out->pdb_violations); /* a failure sticks */
+            (void)json_read_i64(in, &out->pdb_violations); /* a failure is kept */
     }
 }
 

@@ -1,4 +1,4 @@
-/* The annotations that hold JSON in a string: broken ones are facts, not errors. */
+/* The annotations that hold JSON in a string: invalid ones are facts, not errors. */
 #include <string.h>
 
 #include "wire/kube_read.h"
@@ -13,7 +13,7 @@ static void share_member(struct json_reader *in, struct pod_share *share, int ke
     int64_t number = 0;
     switch (key) {
     case SHARE_GPU:
-        (void)read_gpu_id(in, &share->gpu); /* failures stick to the reader, here and below */
+        (void)read_gpu_id(in, &share->gpu); /* failures are kept in the reader, here and below */
         break;
     case SHARE_INDEX:
         (void)read_number(in, 0, INDEX_MAX, &number);
@@ -47,7 +47,7 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
     for (int i = 0; i < (int)ARRAY_LEN(share_keys); i++)
         if (!need_field(in, &fields, i))
             return false;
-    /* A null counts as seen, but it is no id. */
+    /* A null counts as present, but it is not an id. */
     if (out->gpu == NULL || out->milli == 0)
         json_reader_fail(in, "has a null where gpu or milli should be");
     return !in->failed;
@@ -115,7 +115,7 @@ static void annotation_read_annotation(struct json_reader *in, struct pod *out)
         if (key == 0 && json_read_i64(in, &version) && version != NOTE_VERSION)
             json_reader_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
         if (key == 1)
-            (void)read_map(in, out, annotation_read_shares); /* a failure sticks */
+            (void)read_map(in, out, annotation_read_shares); /* a failure is kept */
     }
     if (!in->failed && version == 0)
         json_reader_fail(in, "has no \"v\"");
@@ -165,7 +165,7 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
     int64_t number = 0;
     switch (key) {
     case GPU_UUID:
-        (void)read_gpu_id(in, &gpu->id); /* failures stick to the reader, here and below */
+        (void)read_gpu_id(in, &gpu->id); /* failures are kept in the reader, here and below */
         break;
     case GPU_INDEX:
         (void)read_number(in, 0, INDEX_MAX, &number);
@@ -215,7 +215,7 @@ static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 static void annotation_add_gpu(struct json_reader *in, struct node_facts *facts,
                                const struct gpu_facts *gpu)
 {
-    enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be seen */
+    enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be detected */
     must(facts->gpus <= KEPT_MAX);
     must(gpu->id != NULL);
 

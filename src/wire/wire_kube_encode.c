@@ -19,7 +19,7 @@ struct seen {
     const struct share *share;
     struct text gpu;
     uint32_t index;
-    bool real; /* the id is a device's, not made up by us */
+    bool real; /* the id comes from a device, we did not make it up */
 };
 
 struct annotation {
@@ -40,7 +40,10 @@ static bool is_made_up(const struct node *node, struct text id)
 static struct seen encode_see(const struct share *share, const struct node *node)
 {
     const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
-    /* A UUID that is only an alias was never shown: what a tenant wrote goes to nobody else. */
+    /*
+     * A UUID that is only an alias was never shown by the node: text that a tenant wrote is not
+     * passed on to anybody else.
+     */
     const struct atom *const names[] = {share->gpu, gpu != NULL ? gpu->id : NULL};
     struct seen seen = {.share = share, .gpu = atom_text(share->gpu)};
     must(share->gpu->len > 0);
@@ -53,7 +56,7 @@ static struct seen encode_see(const struct share *share, const struct node *node
     return seen;
 }
 
-/* By index, then by id: the order in which they are written. */
+/* Ordered by index, then by id: the order in which they are written. */
 static bool encode_before(const struct seen *a, const struct seen *b)
 {
     must(a->gpu.len > 0 && b->gpu.len > 0);
@@ -157,7 +160,7 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
         const struct seen *seen = &annotation->seen[i];
         if (container != NULL && strcmp(seen->share->container, container) != 0)
             continue;
-        /* They are in order, so the same GPU stands side by side. */
+        /* They are sorted, so the shares of one GPU are neighbours. */
         if (last != NULL && text_eq(last->gpu, seen->gpu))
             continue;
         if (last != NULL)
@@ -191,7 +194,7 @@ static struct text text_in(const struct strbuf *buf)
     return (struct text){buf->data, buf->len};
 }
 
-/* The annotations object; returns the bytes it counts for. */
+/* The annotations object; returns the number of bytes that count towards the limit. */
 static size_t write_annotations(struct json_writer *json, const struct annotation *annotation)
 {
     must(annotation->count > 0);
@@ -229,7 +232,7 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
     must(allocation->is.shares > 0);
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
-    (void)write_annotations(&json, &annotation); /* the size is binding_encode's question */
+    (void)write_annotations(&json, &annotation); /* binding_encode checks the size */
 }
 
 static bool is_alphanumeric(char c)
@@ -237,7 +240,7 @@ static bool is_alphanumeric(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* What may stand behind the slash of an annotation's key. */
+/* What may follow the slash in an annotation's key. */
 static bool is_key_name(const char *name)
 {
     must(name != NULL);
@@ -347,7 +350,7 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     return 0;
 }
 
-/* Of at most so many bytes; kubectl writes to a terminal what is in an Event. */
+/* At most this many bytes, and no control characters: kubectl prints Events to a terminal. */
 static void write_clipped(struct json_writer *json, const char *string, size_t limit)
 {
     char shown[EVENT_NOTE_MAX + 1];
@@ -361,7 +364,7 @@ static void write_regarding(struct json_writer *json, const struct kube_event_fa
 {
     must(facts->kind[0] != '\0');
 
-    /* A Node lies in no namespace, although its events lie in one. */
+    /* A Node has no namespace, although its events have one. */
     const bool namespaced = strcmp(facts->kind, "Node") != 0;
     must(facts->regarding != NULL);
     json_write_key(json, "regarding");
@@ -383,7 +386,7 @@ static void write_regarding(struct json_writer *json, const struct kube_event_fa
     json_write_object_end(json);
 }
 
-/* MicroTime has six digits, always. */
+/* MicroTime always has six digits. */
 static void write_micro_time(struct json_writer *json, int64_t at_ms)
 {
     char text[TIME_TEXT_BYTES + 4];
@@ -437,13 +440,13 @@ void wake_object_encode(struct strbuf *out, const char *namespace)
     json_writer_init(&json, out);
     open_object(&json, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, WAKE_OBJECT_NAME);
     json_write_object_end(&json);
-    /* No such class exists, so no volume is ever placed by this object. */
+    /* No such class exists, so this object never affects where a volume is placed. */
     json_write_key(&json, "storageClassName");
     json_write_str(&json, "milligpu.io-bell");
     json_write_object_end(&json);
 }
 
-/* {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: a new value each time wakes. */
+/* {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: every new value wakes. */
 static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
     struct json_writer json;

@@ -1,5 +1,5 @@
 /*
- * Lists, watch events, Status and metadata: bytes to facts.  Called by the reflector and whoever
+ * Lists, watch events, Status and metadata: bytes to facts. Called by the reflector and by whoever
  * reads an answer of the API server.
  */
 #include <string.h>
@@ -21,7 +21,7 @@ static void list_read_object(struct json_reader *in, struct object_meta *out)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &kind); /* a failure sticks */
+            (void)read_string(in, NAME_BYTES_MAX, &kind); /* a failure is kept */
         else
             read_meta(in, &meta);
     }
@@ -131,7 +131,7 @@ static void read_details(struct json_reader *in, struct status *out)
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key))
-        (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* a failure sticks */
+        (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* a failure is kept */
 }
 
 static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
@@ -149,7 +149,7 @@ static bool list_read_status(struct json_reader *in, struct status *out)
         return false;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_string(in, &kind); /* failures stick */
+            (void)json_read_string(in, &kind); /* failures are kept */
         if (key == 1)
             (void)read_number(in, 0, 999, &code);
         if (key == 2 || key == 3)
@@ -161,7 +161,7 @@ static bool list_read_status(struct json_reader *in, struct status *out)
     return !in->failed && text_is(kind, "Status");
 }
 
-/* The first bytes as one line that can be shown. */
+/* The first bytes as one printable line. */
 static const char *first_bytes(struct text bytes, struct arena *arena)
 {
     must(bytes.at != NULL || bytes.len == 0);
@@ -216,7 +216,7 @@ static bool read_watch_type(struct json_reader *in, enum watch_type *out)
     return false;
 }
 
-/* The object was checked already; what stands behind its metadata is not looked at again. */
+/* The object was checked already; what follows its metadata is not examined again. */
 static const char *list_version_of(struct text object, struct arena *arena, struct json_reader *in)
 {
     must(object.len > 0);
@@ -233,7 +233,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
             read_meta(in, &meta);
             break;
         }
-        (void)json_read_skip(in); /* a failure sticks */
+        (void)json_read_skip(in); /* a failure is kept */
     }
     return meta.is.resource_version;
 }
@@ -253,7 +253,7 @@ static void read_watch(struct json_reader *in, struct watch_event *out)
         if (key == 0)
             typed = read_watch_type(in, &out->type);
         else
-            (void)json_read_raw(in, &out->object); /* a failure sticks */
+            (void)json_read_raw(in, &out->object); /* a failure is kept */
     }
     if (!typed)
         json_reader_fail(in, "has no \"type\"");

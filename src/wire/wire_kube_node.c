@@ -1,6 +1,6 @@
 /*
- * A Node object to the facts of its inventory.  Called by the informer and by extender bodies that
- * carry whole Nodes.  What cannot be read is named, and says nothing about the GPUs.
+ * A Node object to the facts of its inventory. Called by the informer and by extender bodies that
+ * contain whole Nodes. Whatever cannot be read is named, and says nothing about the GPUs.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct node_reading {
     const char *mig_strategy;
     const char *mig_capable;
     const char *mig_config;
-    const char *mig_profile; /* a label nvidia.com/mig-<profile>.count that is not 0 */
+    const char *mig_profile; /* a label nvidia.com/mig-<profile>.count other than 0 */
     const char *sharing;
     const char *replicas;
 };
@@ -66,7 +66,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
     return json_read_skip(in);
 }
 
-/* Whatever it should have named: it takes GPUs away, so what cannot be read takes them all. */
+/* Whatever it was meant to name: it takes GPUs away, so if it cannot be read it takes them all. */
 static bool read_cordon(struct json_reader *in, struct node_facts *node)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -111,8 +111,8 @@ static bool node_holds(const char *text, const char *word)
 }
 
 /*
- * NVIDIA's operator writes mig.strategy on every node, also where no GPU is cut up; then another
- * label says so, or, with "single", a product without -MIG- in its name.
+ * NVIDIA's operator writes mig.strategy on every node, even where no GPU is partitioned. On a
+ * partitioned one another label says so or, with "single", a product name with -MIG- in it.
  */
 static const char *mig_label(const struct node_reading *reading)
 {
@@ -155,7 +155,7 @@ static const char *read_ours(struct json_reader *in, const char *resource)
         return NULL;
     while (json_read_key(in, &key)) {
         if (!text_is(key, resource)) {
-            (void)json_read_skip(in); /* failures stick */
+            (void)json_read_skip(in); /* failures are kept */
             continue;
         }
         if (amount != NULL)
@@ -177,7 +177,7 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key))
-        (void)json_read_bool(in, &out->unschedulable); /* a failure sticks */
+        (void)json_read_bool(in, &out->unschedulable); /* a failure is kept */
 }
 
 static const char *const status_keys[] = {"capacity", "allocatable"};
@@ -199,7 +199,7 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
 enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
 
-/* All but who it is may fail by itself. */
+/* Everything but the identity may fail by itself. */
 static void node_member(struct json_reader *in, struct meta_reading *meta,
                         struct node_reading *reading, int key)
 {
@@ -208,7 +208,7 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
     must(reading->node != NULL);
     switch (key) {
     case NODE_KIND:
-        (void)read_kind(in, "Node"); /* a failure sticks */
+        (void)read_kind(in, "Node"); /* a failure is kept */
         return;
     case NODE_META:
         read_meta(in, meta);

@@ -9,7 +9,7 @@
 /* What we count per container. */
 enum counted { CPU, MEMORY, WHOLE, COUNTED, RESIZABLE = WHOLE };
 
-/* A ResourceList: the three that we count, and ours as it is written. */
+/* A ResourceList: the three resources that we count, and ours as it is written. */
 struct amounts {
     int64_t value[COUNTED];
     bool given[COUNTED];
@@ -26,7 +26,7 @@ struct containers {
     struct container *item;
 };
 
-/* One entry of status.containerStatuses that tells what a resize has made of a container. */
+/* One entry of status.containerStatuses that says what a resize has made of a container. */
 struct container_status {
     struct text name;
     struct amounts allocated;
@@ -71,7 +71,7 @@ static int64_t pod_max(int64_t a, int64_t b)
 
 /* Annotations. */
 
-/* What was granted: broken, it is a fact about the pod, and what the pod asks can be read. */
+/* What was granted: if invalid, that is a fact about the pod, and its request can still be read. */
 static void read_allocation_annotation(struct json_reader *in, struct pod_reading *reading)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -152,7 +152,7 @@ static void pod_read_resource(struct json_reader *in, const struct wire_rules *r
     if (text_is(name, rules->resource)) {
         if (out->ours != NULL)
             json_reader_fail(in, "comes twice; a key may come once");
-        (void)read_amount(in, &out->ours); /* failures stick, here and below */
+        (void)read_amount(in, &out->ours); /* failures are kept, here and below */
     } else if (text_is(name, "cpu")) {
         read_counted(in, out, CPU);
     } else if (text_is(name, "memory")) {
@@ -173,7 +173,7 @@ static void read_amounts(struct json_reader *in, const struct wire_rules *rules,
     if (!json_read_object(in))
         return;
     while (json_read_key(in, &key)) {
-        /* To Go a null is the quantity 0, and the key is there: the pod is ours. */
+        /* To Go a null is the quantity 0 and the key is present: the pod is ours. */
         const bool ours = text_is(key, rules->resource);
         if (!json_read_null(in))
             pod_read_resource(in, rules, key, out);
@@ -228,7 +228,7 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures stick */
+            (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures are kept */
         else if (key == 1)
             read_resources(in, reading->rules, &limits, &requests);
         else
@@ -253,7 +253,7 @@ static void keep_container(struct json_reader *in, struct pod_reading *reading, 
     list->item[list->count++] = *container;
 }
 
-/* One that cannot be read asks for what nobody knows: an amount that is no number. */
+/* A container that cannot be read requests an unknown amount: one that is not a number. */
 static const char unreadable_amount[] = "";
 
 static void pass_over_container(struct json_reader *in, struct json_reader_mark mark,
@@ -301,7 +301,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     int64_t priority = 0;
     switch (key) {
     case SPEC_NODE:
-        (void)read_string(in, NAME_BYTES_MAX, &reading->pod->node); /* failures stick */
+        (void)read_string(in, NAME_BYTES_MAX, &reading->pod->node); /* failures are kept */
         break;
     case SPEC_PRIORITY:
         (void)read_number(in, INT32_MIN, INT32_MAX, &priority);
@@ -335,7 +335,7 @@ static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
     while (json_read_field(in, &fields, &key)) {
         const struct json_reader_mark mark = json_reader_mark(in);
         spec_member(in, reading, key);
-        /* Where the pod sits belongs to who it is: a pod without that is none. */
+        /* Which node the pod is on is part of its identity: without it there is no pod. */
         if (in->failed && key != SPEC_NODE)
             pass_over(in, mark, &reading->pod->unreadable);
     }
@@ -357,7 +357,7 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key < (int)ARRAY_LEN(word))
-            (void)json_read_string(in, &word[key]); /* failures stick */
+            (void)json_read_string(in, &word[key]); /* failures are kept */
         else
             (void)read_time(in, &since_ms);
     }
@@ -384,7 +384,7 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_string(in, &status.name); /* failures stick */
+            (void)json_read_string(in, &status.name); /* failures are kept */
         if (key == 1)
             read_amounts(in, reading->rules, &status.allocated);
         if (key == 2) {
@@ -399,7 +399,7 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
     reading->status[reading->statuses++] = status;
 }
 
-/* What kubelet tells decides no share: an entry that cannot be read is left out. */
+/* No status entry decides about a share, so an unreadable one is skipped. */
 static void pod_each(struct json_reader *in, struct pod_reading *reading,
                      void (*read)(struct json_reader *, struct pod_reading *))
 {
@@ -465,7 +465,7 @@ static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
     }
 }
 
-/* The whole, once everything is read. */
+/* The whole, once everything has been read. */
 
 static int text_order(struct text a, struct text b)
 {
@@ -492,7 +492,7 @@ static const struct container_status *status_of(const struct pod_reading *readin
     return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, pod_by_name);
 }
 
-/* A resize in place counts with the largest of what is asked, granted and in force. */
+/* A resize in place counts with the largest of the requested, allocated and actual amounts. */
 static void apply_resize(const struct pod_reading *reading, struct container *container)
 {
     must(container->is.name != NULL);
@@ -582,7 +582,7 @@ static void sort_counts(struct pod_reading *reading)
                 "metadata.annotations: a key with gpu-count.milligpu.io/ comes twice";
 }
 
-/* In the order of life: init containers and sidecars as in the spec, then the others. */
+/* In order of life: init containers and sidecars as in the spec, then the others. */
 static void join_containers(struct json_reader *in, struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
@@ -644,7 +644,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
         return false;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_kind(in, "Pod"); /* a failure sticks */
+            (void)read_kind(in, "Pod"); /* a failure is kept */
         if (key == 1)
             read_meta(in, &meta);
         if (key == 2)
