@@ -19,7 +19,7 @@ enum {
     RETRY_AFTER_MAX_S = 3,
 };
 
-/* ---- what a path says ---- */
+/* ---- reading a path ---- */
 
 const char *sim_parameter(const char *path, const char *name)
 {
@@ -90,8 +90,10 @@ static int no_item(void *user, struct text bytes, struct err *err)
     must_not_reach("a head has no items");
 }
 
-/* The last page of a list says that everything up to its version was told; the ones before say
-   nothing yet, because an object may stand on a page that is still to come. */
+/*
+ * The last page of a list proves that everything up to its version was delivered. Earlier pages
+ * prove nothing yet, because an object may be on a page that is still to come.
+ */
 static void note_list(struct sim_api *api, const struct call *call, struct text body,
                       struct parcel *last)
 {
@@ -104,7 +106,7 @@ static void note_list(struct sim_api *api, const struct call *call, struct text 
     arena_reset(&api->arena);
     const char *items = memmem(body.at, body.len, "\"items\":[", 9);
     must(items != NULL);
-    /* The head alone: the items are of no interest, and many. */
+    /* The head alone: the items do not matter, and there are many. */
     strbuf_reset(&api->path);
     strbuf_add(&api->path, body.at, (size_t)(items - body.at));
     strbuf_str(&api->path, "\"items\":[]}");
@@ -188,7 +190,7 @@ static bool is_prevented(struct sim_api *api, struct call *call)
         return true;
     case SIM_THROTTLED:
         sim_meet(api, call, SIM_THROTTLED);
-        call->retry_after_s = sim_below(api, RETRY_AFTER_MAX_S + 1); /* 0: not said */
+        call->retry_after_s = sim_below(api, RETRY_AFTER_MAX_S + 1); /* 0: not given */
         reply_error(api, call, 429);
         return true;
     case SIM_UNAUTHORIZED:
@@ -220,7 +222,7 @@ static void reply_broken(struct sim_api *api, struct call *call, struct text bod
     sim_send_failure(call, ERR_IO, "connection reset in the body", due_ms);
 }
 
-/* The effect is done; what will be heard of it? */
+/* The effect is done; what will the client hear of it? */
 static void answer(struct sim_api *api, struct call *call, int status)
 {
     const struct text body = {api->answer.data, api->answer.len};
@@ -362,7 +364,7 @@ static enum sim_fault choose_fault(struct sim_api *api, const struct call *call)
     static const enum sim_fault of_read[] = {SIM_SLOW,          SIM_LOST_REQUEST, SIM_LOST_ANSWER,
                                              SIM_BROKEN_ANSWER, SIM_REFUSED,      SIM_ERROR_BEFORE,
                                              SIM_THROTTLED,     SIM_UNAUTHORIZED, SIM_CHUNKS,
-                                             SIM_GONE_CONTINUE /* last: only of a later page */};
+                                             SIM_GONE_CONTINUE /* last: only for a later page */};
     static const enum sim_fault of_write[] = {SIM_SLOW,         SIM_LATE_EFFECT, SIM_LOST_REQUEST,
                                               SIM_LOST_ANSWER,  SIM_REFUSED,     SIM_BROKEN_ANSWER,
                                               SIM_ERROR_BEFORE, SIM_ERROR_AFTER, SIM_THROTTLED,
@@ -469,7 +471,7 @@ static void give(struct handle *handle, const struct parcel *parcel, void *user,
         answer.err = &err;
     }
     deliver(user, &answer);
-    /* It may have been the last word of a process that is gone now: then nobody was told. */
+    /* It may have been the last answer to a process that is gone now: then nobody was told. */
     if (parcel->told != NULL && !handle->gone && handle->api->rules.told != NULL)
         handle->api->rules.told(handle->api->rules.user, parcel->told->plural, parcel->version);
 }
@@ -499,7 +501,7 @@ static const char *ops_name(void *ctx)
     return "simulated";
 }
 
-/* Its requests are nobody's now; some of them never left the machine. */
+/* Its requests have no listener now; some of them never left the machine. */
 static void abandon(struct handle *handle)
 {
     struct sim_api *api = handle->api;
@@ -605,7 +607,7 @@ void sim_api_free(struct sim_api *api)
 
 /* ---- what the driver does to the network ---- */
 
-/* A request that is lost already stays lost: its client waits until its time is up. */
+/* A request that is lost already stays lost: its client waits until it times out. */
 static void release(struct sim_api *api, struct call *call)
 {
     const int64_t soon_ms = api->now_ms + 1;
@@ -668,7 +670,7 @@ void sim_api_outage(struct sim_api *api, int64_t until_ms)
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         for (struct call *call = lists[i], *next; call != NULL; call = next) {
             next = call->next;
-            /* What has not arrived may have, just before; a late one is inside already. */
+            /* What has not arrived may have arrived just before; a late one is inside already. */
             if (call->fault != SIM_LATE_EFFECT && sim_chance(api, 500))
                 call->arrive_ms = SIM_NEVER;
             sim_meet(api, call, SIM_OUTAGE);

@@ -7,14 +7,14 @@
 
 enum {
     WAY_MS_MAX = 5,
-    PIECES_MIN = 16,  /* of a torn answer, at least about that many */
-    PIECE_BYTES = 16, /* small ones are torn into pieces of at most this */
+    PIECES_MIN = 16,  /* bytes of a truncated answer, at least approximately */
+    PIECE_BYTES = 16, /* small answers are split into pieces of at most this */
     PIECE_GAP_MS = 3,
 };
 
 /* ---- chance ---- */
 
-/* splitmix64: any seed will do, also 0. */
+/* splitmix64: any seed works, even 0. */
 static uint64_t random_next(struct sim_api *api)
 {
     uint64_t z = api->random += 0x9E3779B97F4A7C15U;
@@ -48,7 +48,7 @@ void sim_meet(struct sim_api *api, const struct call *call, enum sim_fault fault
 
 /* ---- the agenda ---- */
 
-/* A total order, so that every run looks at calls in the same one. */
+/* A total order, so that every run visits calls in the same one. */
 static bool comes_before(const struct call *a, const struct call *b)
 {
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->serial < b->serial;
@@ -60,7 +60,7 @@ static void agenda_set(struct sim_api *api, size_t at, struct call *call)
     call->agenda_at = at;
 }
 
-/* The call at this place was given another time: up or down with it. */
+/* The time of the call at this place has changed: sift it up or down. */
 static void agenda_sort(struct sim_api *api, size_t at)
 {
     struct call *call = api->agenda[at];
@@ -261,7 +261,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When there is something to do for it. */
+/* The time of its next event. */
 static int64_t next_look(const struct call *call)
 {
     int64_t at = call->arrive_ms;
@@ -278,7 +278,7 @@ static int64_t next_look(const struct call *call)
 
 void sim_call_finish(struct sim_api *api, struct call *call)
 {
-    /* A watch changes nothing: without a listener it is nothing. */
+    /* A watch changes nothing: without a listener it can be dropped. */
     if (call->handle == NULL && (call->arrive_ms == SIM_NEVER || call->watch)) {
         sim_call_free(api, call);
         return;

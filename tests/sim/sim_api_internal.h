@@ -6,12 +6,12 @@
  *   a parcel whose time has come --> ready list of its handle --> poll()
  *
  * sim_api.c: requests and what goes wrong with them; sim_api_stream.c: watches; sim_api_calls.c:
- * calls, parcels, and the agenda, a heap of all calls by the time at which they are next to be
- * looked at.  Times are virtual; SIM_NEVER is none.
+ * calls, parcels, and the agenda, a heap of all calls by the time of their next event. Times are
+ * virtual; SIM_NEVER is none.
  *
  * Invariants:
- *   1. A call that nobody listens to (handle NULL) has no parcels: it lives only for an effect that
- *      is still to come.
+ *   1. A call without a listener (handle NULL) has no parcels: it exists only for an effect that is
+ *      still to come.
  *   2. The parcels of a call are due in their order.
  *   3. An open watch has been given everything up to the fake API server's version, as parcels.
  */
@@ -25,7 +25,7 @@
 
 #define SIM_NEVER INT64_MAX
 
-/* What can be listed and watched. */
+/* The resources that can be listed and watched. */
 struct sim_resource {
     const char *plural;
     const char *kind;
@@ -45,7 +45,7 @@ struct parcel {
     bool unsent;
     enum err_code trouble; /* of a FAILED */
     const char *why;
-    const struct sim_resource *told; /* by this parcel it is told up to version; NULL: none */
+    const struct sim_resource *told; /* its news is complete up to version; or NULL */
     uint64_t version;
     size_t len;
     char bytes[];
@@ -61,21 +61,21 @@ struct handle {
     struct sim_api *api;
     bool gone; /* the process that had it */
     struct parcels ready;
-    struct parcel *given; /* in deliver just now */
-    unsigned watched;     /* bits of the resources of which a watch was ever asked for */
+    struct parcel *given; /* inside deliver now */
+    unsigned watched;     /* bits of the resources for which a watch was ever requested */
 };
 
 struct stream {
     const struct sim_resource *resource;
     bool open;
-    bool whole;       /* of all namespaces: what it says, it says of the resource */
+    bool whole;       /* of all namespaces: what it delivers is the whole resource */
     bool bookmarks;   /* are wanted */
     bool silent;      /* half open */
     bool cut;         /* the next line is */
     bool torn;        /* lines come in pieces */
-    uint64_t asked;   /* resourceVersion that it was to begin after */
-    uint64_t version; /* everything up to this was put on its way */
-    int64_t held_ms;  /* no line arrives before */
+    uint64_t asked;   /* resourceVersion after which it was to begin */
+    uint64_t version; /* everything up to this version was put on its way */
+    int64_t held_ms;  /* no line arrives earlier */
     int64_t bookmark_ms;
     int64_t end_ms;
     int64_t fault_ms;
@@ -91,8 +91,8 @@ struct call {
     const char *path;
     struct text body;
     enum sim_fault fault; /* SIM_FAULTS: none */
-    int64_t arrive_ms;    /* SIM_NEVER: it has */
-    bool later;           /* an effect that is later than a minute, however calm it gets */
+    int64_t arrive_ms;    /* SIM_NEVER: it has taken effect */
+    bool later;           /* an effect more than a minute late, even after faults end */
     int64_t deadline_ms;
     int64_t silence_ms; /* 0: does not matter */
     int64_t heard_ms;
@@ -100,11 +100,11 @@ struct call {
     int status;
     int64_t retry_after_s;
     struct parcels way;
-    bool over; /* its last parcel is on the way */
+    bool over; /* its last parcel is on its way */
     bool watch;
     struct stream stream;
     size_t agenda_at;
-    int64_t due_ms; /* by this the agenda is sorted */
+    int64_t due_ms; /* the agenda's sort key */
     char bytes[];   /* method, path, body */
 };
 
@@ -114,11 +114,11 @@ struct sim_api {
     int64_t now_ms;
     int64_t away_ms; /* an outage until then */
     uint64_t serial;
-    uint64_t version; /* of the fake API server, when the watches were looked at */
+    uint64_t version; /* the fake API server's version when the watches were last served */
     bool stepping;
     bool woken;
     struct handle *handles;
-    struct call *requests; /* oldest first, as are the watches */
+    struct call *requests; /* oldest first, like the watches */
     struct call *requests_end;
     struct call *watches;
     struct call *watches_end;
@@ -126,11 +126,11 @@ struct sim_api {
     size_t agenda_count;
     size_t agenda_capacity;
     struct arena arena;
-    struct strbuf answer; /* of the request at hand */
-    struct strbuf lines;  /* of the watch at hand */
+    struct strbuf answer; /* of the current request */
+    struct strbuf lines;  /* of the current watch */
     struct strbuf path;
     uint64_t met[SIM_FAULTS];
-    int64_t felt_ms; /* when a caller last gave up */
+    int64_t felt_ms; /* when a caller last timed out */
 };
 
 /* ---- sim_api_calls.c ---- */
@@ -140,27 +140,29 @@ int64_t sim_below(struct sim_api *api, int64_t bound);
 bool sim_chance(struct sim_api *api, uint32_t per_mille);
 /* The way there or back, in a good network. */
 int64_t sim_way_ms(struct sim_api *api);
-/* If somebody is there to meet it. */
+/* Does nothing if nobody is there to receive it. */
 void sim_meet(struct sim_api *api, const struct call *call, enum sim_fault fault);
 
 struct call *sim_call_new(struct sim_api *api, struct handle *handle,
                           const struct kube_request *request);
-/* After any change: it goes when nothing more will come of it, else it gets its place in the
-   agenda. */
+/*
+ * After any change: it is freed if nothing more will come of it, otherwise it gets its place in the
+ * agenda.
+ */
 void sim_call_finish(struct sim_api *api, struct call *call);
-/* Nobody listens any more.  Does not settle it. */
+/* Nobody listens any more. Does not update the agenda. */
 void sim_call_deafen(struct call *call);
 void sim_call_free(struct sim_api *api, struct call *call);
-/* What is due goes to the handle; a last parcel ends the call for its client. */
+/* Delivers due parcels to the handle; a last parcel ends the call for its client. */
 void sim_call_hand_over(struct sim_api *api, struct call *call);
 
-/* Put on the way; due at due_ms, or right after what is on the way before it. */
+/* Put on its way; due at due_ms, or right after the parcel before it. */
 struct parcel *sim_send(struct call *call, enum kube_piece piece, struct text data, int64_t due_ms);
 /* DATA in one piece or in many; returns the last one. */
 struct parcel *sim_send_bytes(struct sim_api *api, struct call *call, struct text data,
                               int64_t due_ms, bool torn);
 void sim_send_failure(struct call *call, enum err_code code, const char *why, int64_t due_ms);
-/* Due now, in place of all that is still on the way. */
+/* Due now, in place of everything still on its way. */
 void sim_fail(struct sim_api *api, struct call *call, enum err_code code, const char *why,
               bool unsent);
 void sim_parcels_add(struct parcels *list, struct parcel *parcel);
@@ -169,7 +171,7 @@ void sim_parcels_drop(struct parcels *list);
 
 /* ---- sim_api.c ---- */
 
-/* The value of a query parameter, up to the '&' behind it; NULL: not there. */
+/* The value of a query parameter, up to the '&' behind it; NULL: there is none. */
 const char *sim_parameter(const char *path, const char *name);
 /* NULL: none of them. */
 const struct sim_resource *sim_resource_of(const char *path);
@@ -181,13 +183,13 @@ void sim_reply(struct sim_api *api, struct call *call, int status, struct text b
 
 void sim_stream_begin(struct sim_api *api, struct call *call);
 void sim_stream_step(struct sim_api *api, struct call *call);
-/* Somebody wrote below path: the watches learn it. */
+/* An object below path was written: tell the watches. */
 void sim_stream_spread(struct sim_api *api, const char *path);
-/* Let go what faults hold back. */
+/* Releases what faults hold back. */
 void sim_stream_release(struct sim_api *api, struct call *call);
-/* When its next fault comes, as often as faults now are. */
+/* When its next fault comes, at the current rate of faults. */
 void sim_stream_plan_fault(struct sim_api *api, struct call *call);
-/* Everything was told, and it goes on. */
+/* Everything was delivered, and it goes on. */
 bool sim_stream_is_idle(const struct call *call);
 int64_t sim_stream_due(const struct call *call);
 

@@ -11,7 +11,7 @@
 enum {
     BOOKMARK_MS = 55 * 1000, /* at least; and up to a fifth more */
     BOOKMARK_MORE_MS = 10 * 1000,
-    WATCH_S = 30 * 60, /* where timeoutSeconds is not said; and up to twice that */
+    WATCH_S = 30 * 60, /* if the request has no timeoutSeconds; and up to twice that */
     HELD_MS = 500,     /* at least; under faults */
     HELD_MORE_MS = 8 * 1000,
     EARLY_MAX = 24, /* versions that a watch may begin too early */
@@ -26,7 +26,7 @@ static void end_cleanly(struct sim_api *api, struct call *call)
     (void)sim_send(call, KUBE_DONE, TEXT(""), api->now_ms + sim_way_ms(api));
 }
 
-/* The connection breaks inside the line; some proxies make a clean end of that. */
+/* The connection breaks inside the line; some proxies turn that into a clean end. */
 static void send_cut(struct sim_api *api, struct call *call, struct text line, int64_t due_ms)
 {
     must(line.len > 2);
@@ -71,7 +71,7 @@ static void send_gone(struct sim_api *api, struct call *call)
 
     send_line(api, call, TEXT(line), 0);
     if (call->over)
-        return; /* cut */
+        return; /* truncation is fine */
     sim_meet(api, call, SIM_GONE_EVENT);
     end_cleanly(api, call);
 }
@@ -97,7 +97,7 @@ static uint64_t number(const char *text)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* An event the fake API server made; false if it is its last word. */
+/* An event of the fake API server; false if it is its last. */
 static bool send_event(struct sim_api *api, struct call *call, struct text line)
 {
     struct watch_event event;
@@ -137,7 +137,7 @@ static void send_events(struct sim_api *api, struct call *call)
     }
 }
 
-/* ---- beginning ---- */
+/* ---- opening a watch ---- */
 
 /* The last resourceVersion in a query is the one that counts. */
 static int ask_since(struct sim_api *api, const struct call *call, uint64_t version)
@@ -147,7 +147,7 @@ static int ask_since(struct sim_api *api, const struct call *call, uint64_t vers
     return fake_apiserver_request(api->rules.fake, "GET", api->path.data, TEXT(""), &api->lines);
 }
 
-/* A server whose memory goes back that far may begin a little early. */
+/* A server whose cache goes back that far may begin a little early. */
 static bool ask_early(struct sim_api *api, const struct call *call)
 {
     const uint64_t asked = call->stream.asked;
@@ -202,7 +202,7 @@ void sim_stream_begin(struct sim_api *api, struct call *call)
     send_events(api, call);
 }
 
-/* ---- while it lasts ---- */
+/* ---- while it is open ---- */
 
 static bool goes_on(const struct call *call)
 {
@@ -279,7 +279,7 @@ void sim_stream_spread(struct sim_api *api, const char *path)
         if (call->stream.resource == resource) {
             must(ask_since(api, call, call->stream.version) == 200);
             send_events(api, call);
-            sim_call_finish(api, call); /* somebody listens: it stays */
+            sim_call_finish(api, call); /* it has a listener, so it stays */
         }
         call->stream.version = version;
     }

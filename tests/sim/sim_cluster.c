@@ -1,5 +1,5 @@
 /*
- * world - what the cluster does by itself: users, kubelets, operators, a hostile tenant, and
+ * cluster - what the cluster does by itself: users, kubelets, operators, a hostile tenant, and
  * everything that breaks.
  */
 #include <stdio.h>
@@ -139,7 +139,7 @@ static void create_node(struct sim *sim, struct model_node *node, bool oddly)
     sim_say(sim, "node %s comes%s", node->name, node->odd ? ", and its GPUs cannot be read" : "");
 }
 
-/* One request that tells of one change. */
+/* One request that reports one change. */
 void core_patch_node(struct sim *sim, struct model_node *node, const char *what)
 {
     char path[64];
@@ -193,7 +193,7 @@ static void delete_node(struct sim *sim, struct model_node *node)
     sim_say(sim, "node %s is deleted", node->name);
 }
 
-/* The first ones are there, the others are not: what a count can say. */
+/* The first ones are present, the others are not: all that a count can express. */
 static void keep_first(struct model_node *node, uint32_t count)
 {
     for (uint32_t i = 0; i < node->is.gpus; i++)
@@ -245,7 +245,7 @@ static void change_annotated(struct sim *sim, struct model_node *node, struct dr
         core_patch_node(sim, node, gpu->milli == 1000 ? "grows" : "shrinks");
         break;
     case 3:
-        if (!has_aliases(node)) { /* an alias is of an index */
+        if (!has_aliases(node)) { /* an alias belongs to an index */
             rotate_indexes(node);
             core_patch_node(sim, node, "other_indexes");
         }
@@ -347,7 +347,7 @@ static json_t *container_object(const struct model_want *want)
     return container;
 }
 
-/* The first app asks for them, or one that asks nothing else. */
+/* The first app container requests them, or one that requests nothing else. */
 static void ask_whole(const struct shape *shape, json_t *apps)
 {
     static const char *const kinds[] = {"limits", "requests"};
@@ -434,7 +434,7 @@ static struct model_pod *begin_pod(struct sim *sim, struct draw *draw, const str
     return pod;
 }
 
-/* note: somebody's own text in our annotation, "" for none. */
+/* note: foreign text in our annotation, "" for none. */
 static void create_pod(struct sim *sim, struct draw *draw, const struct shape *shape,
                        const char *node, const char *note)
 {
@@ -572,13 +572,13 @@ static const char *forged(struct sim *sim, struct draw *draw, const struct shape
     const uint32_t milli = shape->wants > 0 ? shape->want[0].milli : 100;
 
     switch (draw_below(draw, 6)) {
-    case 0: /* what it would be, if it were ours */
+    case 0: /* what it would be if it were ours */
         (void)snprintf(out, 256,
                        "{\"v\":1,\"containers\":{\"%s\":[{\"gpu\":\"%s\",\"index\":0,\"milli\":%u,"
                        "\"mib\":0}]}}",
                        container, gpu, milli);
         break;
-    case 1: /* less than is asked */
+    case 1: /* less than is requested */
         (void)snprintf(out, 256,
                        "{\"v\":1,\"containers\":{\"%s\":[{\"gpu\":\"%s\",\"index\":0,\"milli\":1,"
                        "\"mib\":0}]}}",
@@ -602,7 +602,7 @@ static const char *forged(struct sim *sim, struct draw *draw, const struct shape
     return out;
 }
 
-/* Nothing of ours; but the pod has another version. */
+/* Nothing of ours, but it gives the pod another version. */
 static void write_something(struct sim *sim, struct draw *draw, const struct model_pod *pod)
 {
     char path[160];
@@ -623,7 +623,7 @@ static bool is_shape(const struct model_pod *pod, const char *word)
     return strcmp(pod->shape->word, word) == 0;
 }
 
-/* The youngest that waits and asks for one GPU or two halves; NULL: none. */
+/* The youngest that waits and requests one GPU or two halves; NULL: none. */
 static struct model_pod *who_may_ask_otherwise(struct sim *sim)
 {
     for (uint32_t i = sim->model.pods; i > 0; i--) {
@@ -635,7 +635,7 @@ static struct model_pod *who_may_ask_otherwise(struct sim *sim)
     return NULL;
 }
 
-/* One GPU, or two halves: what it gets is what it asks for in the version that is bound. */
+/* One GPU, or two halves: it gets what it requests in the version that is bound. */
 static void ask_otherwise(struct sim *sim)
 {
     struct model_pod *pod = who_may_ask_otherwise(sim);
@@ -655,9 +655,9 @@ static void ask_otherwise(struct sim *sim)
     sim_met("tenant/asks_otherwise");
 }
 
-/* --- what the API server takes and a careless reader does not --- */
+/* --- what the API server accepts and a careless reader does not --- */
 
-/* Bound by hand, and as odd as it may be: it counts like a plain one. */
+/* Bound by hand, and as odd as possible: it counts like a plain one. */
 static void hostile_stranger(struct sim *sim, struct draw *draw, const char *node)
 {
     const struct shape *shape = draw_chance(draw, 300)
@@ -692,7 +692,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
     sim_say(sim, "p%u (%s) comes as odd as it can be, bound to %s", pod->name, shape->word, node);
 }
 
-/* Of a pod that is bound: what it holds it holds. */
+/* The pod is bound: it keeps what it holds. */
 static void hostile_edit(struct sim *sim, struct draw *draw, struct model_pod *pod)
 {
     char path[160];
@@ -711,7 +711,7 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct model_pod *p
     sim_say(sim, "p%u says something odd", pod->name);
 }
 
-/* They name their node themselves, nobody is asked: more than it has, or as much as they may. */
+/* They name their node themselves, without a scheduler: more than it has, or as much as allowed. */
 static void squat(struct sim *sim, struct draw *draw, const char *node)
 {
     const uint32_t pods = draw_chance(draw, 300) ? 2 + draw_below(draw, 3) : 1;

@@ -1,16 +1,16 @@
 /*
  * copies - nodes that show UUIDs of another: a cloned image, for a while or for ever.
  *
- * A UUID is granted on one node at a time.  Where milligpud knew whose it was before anybody copied
- * it, that node goes on for as long as its Node is there, whatever it shows meanwhile; the copier
- * gets nothing.  In all other cases it is milligpud's choice, so the judge does not know who fits.
+ * A UUID is granted on one node at a time. If milligpud knew its owner before anybody copied it,
+ * the owner keeps it for as long as its Node exists, whatever it shows meanwhile; the copying node
+ * gets nothing. In all other cases milligpud may choose, so the oracle does not know which fits.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "sim_run.h"
 
-/* --- whose it is --- */
+/* --- the owner --- */
 
 static struct model_copied *copied_of(const struct sim *sim, const char *id)
 {
@@ -22,7 +22,7 @@ static struct model_copied *copied_of(const struct sim *sim, const char *id)
     return NULL;
 }
 
-/* Else a new ledger may have begun while it did not. */
+/* Otherwise a new ledger may have begun in the meantime. */
 static bool has_always_shown(const struct model_node *node, const char *id)
 {
     for (uint32_t v = 0; v < node->versions; v++) {
@@ -36,7 +36,9 @@ static bool has_always_shown(const struct model_node *node, const char *id)
     return true;
 }
 
-/* Then pods of its former life may hold what it shows, and take that with them: TRUST.md, Known. */
+/*
+ * Then pods from its former life may hold what it shows, and take that with them: TRUST.md, Known.
+ */
 static bool came_again(const struct model_node *node)
 {
     bool came = false;
@@ -71,7 +73,7 @@ bool copies_at(const struct sim *sim, const struct model_node *node)
     return false;
 }
 
-/* The Node is gone, and whoever comes next may take over. */
+/* The Node is gone, and the next one that shows the UUID may own it. */
 void copies_node_gone(struct sim *sim, const struct model_node *node)
 {
     for (uint32_t i = 0; i < sim->model.copies; i++)
@@ -79,7 +81,7 @@ void copies_node_gone(struct sim *sim, const struct model_node *node)
             sim->model.copied[i].known = false;
 }
 
-/* Has milligpud written down that the UUIDs are that node's? */
+/* Has milligpud stored that the UUIDs are that node's? */
 static bool is_known(const struct sim *sim, const struct model_node *node)
 {
     return sim->rules.loses || sim->daemon.applied_nodes >= node->is.version;
@@ -115,7 +117,7 @@ static bool has(const struct model_node *node, const char *id)
     return false;
 }
 
-/* One UUID of that node, or as many as there is place for. */
+/* One UUID of that node, or as many as fit. */
 static bool copy_from(struct sim *sim, struct model_node *node, const struct model_node *from,
                       bool all)
 {
@@ -147,7 +149,7 @@ static void come_and_go(struct sim *sim, struct model_node *node)
         core_patch_node(sim, node, shows ? "is_itself_again" : "is_a_copy_again");
 }
 
-/* Whoever is copied shows nothing for a moment, or all again. */
+/* A copied node shows nothing for a moment, or everything again. */
 static void blink(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->model.copies; i++) {
@@ -183,7 +185,9 @@ bool copies_step(struct sim *sim, struct model_node *node, struct draw *draw)
     return true;
 }
 
-/* Where ledgers are lost nodes do not change: of two that show the same the older goes on. */
+/*
+ * In runs that lose ledgers nodes do not change: of two that show the same the older one continues.
+ */
 void copies_begin(struct sim *sim)
 {
     if (!sim->rules.copies || !sim->rules.loses)
@@ -207,7 +211,7 @@ void oracle_copies(const struct sim *sim, const struct model_pod *pod,
     for (uint32_t n = 0; n < sim->model.nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const uint32_t sum = node != here ? oracle_granted(sim, node, share->gpu, NULL) : 0;
-        /* Where a ledger is lost while its owner cannot be read: TRUST.md, Known. */
+        /* If a ledger is lost while its owner cannot be read: TRUST.md, Known. */
         if (sum > 0 && !(sim->rules.loses && (node->was_odd || here->was_odd)))
             sim_violation(sim, "GPU %s is granted on %s to p%u, and %u milli of it on %s",
                           share->gpu, pod->node, pod->name, sum, node->name);

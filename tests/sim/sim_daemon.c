@@ -1,9 +1,9 @@
 /*
  * daemon - milligpud's own parts in one thread: writer, informer, outbox, webhooks, store.
  *
- * What daemon.c does with threads is done here by taking turns in an order that is drawn.  The
- * process can end between any two turns, and in the middle of a write: then nothing that it says
- * afterwards is heard.
+ * Where daemon.c has threads, this takes turns in an order that is drawn. The process can end
+ * between any two turns, and in the middle of a write: then nothing that it says afterwards is
+ * heard.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS_MAX = 12 };
 static void others(struct sim *sim, const char *where)
 {
     if (disk_is_cut())
-        return; /* a process that is dead already */
+        return; /* a process that is already dead */
     sim_met("between/%s", where);
     sim_interleave(sim);
 }
@@ -141,7 +141,7 @@ static void open_parts(struct sim *sim)
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
 }
 
-/* Checkpoints and folds as often as they fit into minutes. */
+/* Checkpoints and retention as often as fits into minutes. */
 static void small_limits(struct store *store)
 {
     store->limits = (struct store_limits){
@@ -248,7 +248,7 @@ void daemon_kill(struct sim *sim)
 void daemon_lose_ledger(struct sim *sim)
 {
     daemon_kill(sim);
-    /* The new one knows no versions: there alone a late Binding is bounded (docs/TRUST.md). */
+    /* The new one knows no versions: only there is a late Binding bounded (docs/TRUST.md). */
     sim_api_late_within(sim->api, 60000);
     disk_clear();
     sim->daemon.rebuilds = true;
@@ -398,7 +398,7 @@ static void hear(struct http_call *http)
     call->given = false;
     if (!disk_is_cut())
         return;
-    call->lost = true; /* said by a process that was dead already */
+    call->lost = true; /* sent by a process that was already dead */
     http->status = 0;
     strbuf_reset(&http->answer);
 }

@@ -1,15 +1,16 @@
 /*
- * history - who held what is known for as long as it is to be kept, whatever the clock said.
+ * history - who held what is known for as long as retention says, whatever the clock said.
  *
- * A wall clock that is more than a day ahead for a moment drops nothing.  Smaller steps are
- * believed; so it is judged what was bound less than a day ago even if they were right.
+ * A wall clock that is more than a day ahead for a moment deletes nothing. Smaller steps are
+ * believed; so the test covers what was bound less than a day ago even if they were right.
  */
 #include <sqlite3.h>
 
 #include "sim_run.h"
 #include "store/store_internal.h"
 
-static const int64_t KEPT_MS = INT64_C(23) * 3600 * 1000; /* of a day; the clock goes back, too */
+static const int64_t KEPT_MS =
+    INT64_C(23) * 3600 * 1000; /* part of a day; the clock goes back, too */
 
 static bool is_young(const struct sim *sim, const struct model_pod *pod)
 {

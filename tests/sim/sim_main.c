@@ -32,12 +32,12 @@
 
 enum { JOBS_MAX = 16, TRIALS_MAX = 300, TRIALS_S = 90, VIOLATION = 3 };
 
-/* What a worker says, in memory that its parent sees. */
+/* What a worker reports, in memory that its parent sees. */
 struct board {
-    uint64_t seed; /* that it is at */
+    uint64_t seed; /* the seed in progress */
     uint64_t runs;
     uint64_t operations;
-    uint64_t digest; /* of everything that was said */
+    uint64_t digest; /* of all reports */
     uint32_t words;
     struct {
         char word[SIM_WORD];
@@ -57,14 +57,14 @@ struct options {
     bool trace;
     bool strict;
     bool twice;
-    bool quick; /* say that it fails, and leave it as long as it is */
+    bool quick; /* report the failure and do not shorten it */
     bool skip[SIM_STEPS_MAX];
 };
 
 static struct board *board; /* of this process */
 static char folder[256];
 
-/* Everything that a fixed set of seeds has to meet; what is met beyond is printed, too. */
+/* Everything that a fixed set of seeds has to meet; anything else that is met is printed, too. */
 static const char *const required[] = {
 #include "sim_required.inc"
 };
@@ -130,7 +130,7 @@ static void make_folder(uint32_t job)
 
     (void)snprintf(folder, sizeof folder, "%s/simulate-%d-%u", base != NULL ? base : "/tmp",
                    (int)getpid(), job);
-    /* A run that failed leaves its folder, and numbers of processes come again. */
+    /* A failed run leaves its folder, and process ids are reused. */
     if (mkdir(folder, 0700) < 0 && errno != EEXIST) {
         perror(folder);
         exit(2);
@@ -169,7 +169,7 @@ static void show_log(void)
     FILE *file = fopen(path, "r");
     if (file == NULL)
         return;
-    /* Only what the end was about: a broken disk says so at every turn. */
+    /* Only the end matters: a broken disk reports at every turn. */
     if (fseek(file, -6000, SEEK_END) == 0)
         (void)fgets(line, sizeof line, file);
     else
@@ -224,7 +224,7 @@ static void work(const struct options *options, struct board *boards, uint32_t j
     exit(0); /* not _exit: the leak check is part of it */
 }
 
-/* True if a run with these steps left out still fails. */
+/* True if a run without these steps still fails. */
 static bool fails(const struct options *options, uint64_t seed, bool trace)
 {
     (void)fflush(NULL);
@@ -241,7 +241,7 @@ static bool fails(const struct options *options, uint64_t seed, bool trace)
     return status != 0;
 }
 
-/* --- a failing run, shortened --- */
+/* --- shortening a failing run --- */
 
 static void print_skips(const struct options *options)
 {
@@ -369,7 +369,7 @@ static int many(struct options *options)
         worker[j] = fork();
         if (worker[j] != 0)
             continue;
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody works for nobody */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no worker without a parent */
         board = &boards[j];
         make_folder(j);
         (void)atexit(drop_folder);

@@ -223,7 +223,7 @@ static bool phase_is_end(const json_t *pod)
     return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
 
-/* What our Binding says; others may have written on the pod before. */
+/* What our Binding says; others may have written to the pod before. */
 static void read_binding(struct sim *sim, struct model_pod *pod, struct text body)
 {
     json_t *binding = json_loadb(body.at, body.len, 0, NULL);
@@ -241,7 +241,7 @@ static void became_bound(struct sim *sim, struct model_pod *pod, const json_t *o
     pod->bound_ms = sim->now_ms;
     pod->bound_forward_ms = sim->forward_ms;
     pod->bound_version = pod->version;
-    if (!sim->settling) /* at the end who runs goes on running */
+    if (!sim->settling) /* at the end running pods go on running */
         pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 50, 60000);
     pod->ours = effect->ours;
     if (pod->ours)
@@ -261,7 +261,7 @@ static void refresh(struct sim *sim, const char *path, uint32_t name,
     if (pod != NULL && pod->there && (object == NULL || strcmp(pod->uid, uid) != 0))
         pod->there = false;
     if (object != NULL && (pod == NULL || strcmp(pod->uid, uid) != 0)) {
-        /* Whoever created it put its shape there and counted it. */
+        /* The creator put its shape there and counted it. */
         pod = &model->pod[model->pods - 1];
         (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
         pod->there = true;

@@ -1,8 +1,8 @@
 /*
- * truth - what the cluster is: Nodes and Pods as the API server has them, and what was granted.
+ * model - what the cluster is: Nodes and Pods as the API server has them, and what was granted.
  *
- * Filled from the effects of requests alone.  Of a pod that our Binding bound it keeps what the
- * annotation said at that moment, for good: later edits change nothing.
+ * Filled from the effects of requests alone. For a pod bound by our Binding it keeps the annotation
+ * of that moment for good: later edits change nothing.
  */
 #ifndef MILLIGPU_TESTS_SIM_MODEL_H
 #define MILLIGPU_TESTS_SIM_MODEL_H
@@ -17,7 +17,7 @@ enum {
     MODEL_NODES = 8,
     MODEL_GPUS = 8,
     MODEL_PODS = 512, /* over the whole run */
-    MODEL_NAMES = 64, /* pod names; they come again with other uids */
+    MODEL_NAMES = 64, /* pod names; they are reused with other uids */
     MODEL_WANTS = 4,
     MODEL_SHARES = 16,
     MODEL_VERSIONS = 512,
@@ -26,13 +26,13 @@ enum {
 
 #define MODEL_ANY UINT32_MAX /* of nodes, as bits */
 
-/* --- what pods ask --- */
+/* --- what pods request --- */
 
 struct model_want {
     const char *container;
     enum { WANT_APP, WANT_INIT, WANT_SIDECAR } kind;
     uint32_t milli;
-    uint32_t count; /* of GPUs to spread it over; 0: not said */
+    uint32_t count; /* GPUs to spread it over; 0: not given */
 };
 
 struct shape {
@@ -45,12 +45,12 @@ struct shape {
     const char *memory;  /* gpu-memory */
     uint32_t memory_mib; /* the same as a number */
     uint32_t whole;      /* GPUs of the other resource */
-    bool apart;          /* asked by a container that asks nothing else */
+    bool apart;          /* requested by a container that requests nothing else */
 };
 
 extern const struct shape model_shape[];
 extern const uint32_t model_shapes;
-/* What no node of ours has: for who names its node itself. */
+/* More than any node has: for pods that name their node themselves. */
 extern const struct shape model_squatter[];
 extern const uint32_t model_squatters;
 
@@ -65,7 +65,7 @@ struct model_gpu {
     uint32_t mib;
     bool ill;
     bool missing; /* not in the inventory at the moment */
-    bool copy;    /* the UUID is of another node */
+    bool copy;    /* the UUID belongs to another node */
 };
 
 enum model_source { MODEL_ANNOTATED, MODEL_COUNTED, MODEL_LABELLED };
@@ -83,11 +83,11 @@ struct model_node {
     char name[MODEL_NAME];
     enum model_source source;
     struct model_version is;
-    bool odd;                /* what it says of its GPUs cannot be read: all are missing */
+    bool odd;                /* what it says of its GPUs cannot be read: all count as missing */
     bool was_odd;            /* at some time */
     bool hidden[MODEL_GPUS]; /* which of them would be missing otherwise */
     uint32_t versions;
-    struct model_version *was; /* ascending, the last one is what is */
+    struct model_version *was; /* ascending; the last one is the current state */
 };
 
 /* --- pods --- */
@@ -99,9 +99,9 @@ struct model_share {
     uint32_t mib;
 };
 
-/* What the daemon's settings say of requests. */
+/* What the daemon's settings say about requests. */
 struct sim_policy {
-    uint32_t min_milli; /* 0: nobody said */
+    uint32_t min_milli; /* 0: not given */
     uint32_t step_milli;
     uint32_t refusal_names;
 };
@@ -111,25 +111,25 @@ struct model_pod {
     uint32_t name;
     char uid[MODEL_ID];
     char node[MODEL_NAME]; /* "" while unbound */
-    uint64_t version;      /* of the object as it is */
-    uint32_t condition;    /* hash of what a scheduler wrote into it last; 0: nothing */
+    uint64_t version;      /* of the current object */
+    uint32_t condition;    /* hash of what a scheduler last wrote into it; 0: nothing */
     bool there;
     bool ended;
     bool terminating;
     bool ours;                /* our Binding bound it */
     bool answered;            /* a bind of it was answered with success */
     bool strange;             /* somebody else wrote our annotation on it */
-    bool asked;               /* a bind was asked for */
-    uint64_t asked_version;   /* what the writer knew of nodes then; of a stranger, when it came */
-    uint64_t asked_pods;      /* and of pods */
+    bool asked;               /* a bind was requested */
+    uint64_t asked_version;   /* the writer's of nodes then; of a foreign pod: when it came */
+    uint64_t asked_pods;      /* and its version of pods */
     uint64_t bound_version;   /* of the object, when it was bound */
-    struct sim_policy policy; /* when a bind of it was asked for that held nothing */
+    struct sim_policy policy; /* when a bind was requested while it held nothing */
     int64_t created_ms;
     int64_t bound_ms;
     int64_t bound_forward_ms; /* steps of the clock until then */
-    int64_t kubelet_ms;       /* when something happens to it next; 0: nothing */
+    int64_t kubelet_ms;       /* time of its next event; 0: none */
     uint32_t accepts;         /* bits: nodes that another extender agrees to */
-    uint32_t schedulers;      /* bits: who takes care of it */
+    uint32_t schedulers;      /* bits: schedulers that are responsible for it */
     uint32_t shares;
     struct model_share share[MODEL_SHARES]; /* ours: as granted */
 };
@@ -137,8 +137,8 @@ struct model_pod {
 /* A UUID that another node has shown, too. */
 struct model_copied {
     char id[MODEL_ID];
-    uint32_t owner; /* which node it was copied from */
-    bool known;     /* milligpud knew it as that node's, which has been there ever since */
+    uint32_t owner; /* the node it was copied from */
+    bool known;     /* milligpud knew it as that node's, which has existed ever since */
 };
 
 struct model {
@@ -157,10 +157,10 @@ struct sim_effect;
 void model_done(struct model *model);
 /* The observer of sim_api. */
 void model_effect(struct sim *sim, const struct sim_effect *effect);
-/* A node's new state, which the API server has taken as of version. */
+/* A node's new state, which the API server has accepted as of version. */
 void model_node_is(struct sim *sim, struct model_node *node, uint64_t version);
 
-/* The object as it is now; NULL if it is gone. Owned. */
+/* The current object; NULL if it is gone. Owned. */
 json_t *model_fetch(const struct sim *sim, const char *path);
 
 struct model_pod *model_find(struct model *model, const char *uid);
@@ -174,11 +174,11 @@ static inline bool model_alive(const struct model_pod *pod)
 /* The first version of the node, as an index, that the writer may have decided by. */
 uint32_t model_first_known(const struct model_node *node, uint64_t version);
 
-/* In how many equal parts it is asked. */
+/* The number of equal parts of the request. */
 uint32_t model_parts(const struct model_want *want);
 /* What the pod takes on one GPU over its life: the peak (design 2). */
 uint32_t model_charge(const struct model_pod *pod, const char *gpu);
-/* What it asks altogether, as if everything were on one GPU. */
+/* What it requests altogether, as if everything were on one GPU. */
 uint32_t model_peak(const struct shape *shape);
 
 #endif

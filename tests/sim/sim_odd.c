@@ -1,9 +1,9 @@
 /*
- * odd - Nodes at the edges of what an API server takes.
+ * odd - Nodes at the edges of what an API server accepts.
  *
- * Somebody writes into a Node what cannot be read, or no GPU can be: then it shows none of its
- * GPUs, and that is all.  Nothing of what lives there is released, nothing is granted there, and
- * when it can be read again it is as before.
+ * Somebody writes into a Node what cannot be read or cannot be a GPU: then it shows none of its
+ * GPUs, and nothing else happens. No pod there loses its share, nothing is granted there, and once
+ * it can be read again everything is as before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void odd_forget(struct model_node *node)
         node->is.gpu[i].missing = node->hidden[i];
 }
 
-/* What cannot be read cordons all, and so does "all" in the list. */
+/* What cannot be read cordons all GPUs, and so does "all" in the list. */
 static bool cordons(const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -55,7 +55,7 @@ static bool cordons(const json_t *value)
     }
 }
 
-/* proper: what milligpu.io/gpus says where nothing is odd; NULL: it is not there. */
+/* proper: the milligpu.io/gpus of a plain node; NULL: none. */
 static void read_notes(struct model_node *node, const json_t *object, const char *proper,
                        bool created)
 {
@@ -151,7 +151,7 @@ static void odd_amount(struct sim *sim, struct model_node *node, struct draw *dr
                     "allocatable", "nvidia.com/vgpu", value));
 }
 
-/* Nothing that it has to read. */
+/* Nothing that milligpud has to read. */
 static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const key[] = {"example.com/whatever", "node.alpha.kubernetes.io/ttl",
@@ -169,7 +169,7 @@ static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw 
                     key[draw_below(draw, ARRAY_LEN(key))], value));
 }
 
-/* It comes as odd as it may be: true; false: what its source shows is not for that. */
+/* Created as odd as possible: true; false: what its source shows does not allow it. */
 bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     const bool annotated = node->source == MODEL_ANNOTATED;
@@ -234,7 +234,7 @@ static void odd_change(struct sim *sim, struct model_node *node, struct draw *dr
         odd_annotations, odd_labels, odd_count, odd_amount, odd_elsewhere};
     uint32_t which = draw_below(draw, ARRAY_LEN(way));
 
-    /* What is not its source may be anything and changes nothing. */
+    /* Anything that is not its source may hold any text and changes nothing. */
     if ((which == 2 && node->source != MODEL_LABELLED) ||
         (which == 3 && node->source != MODEL_COUNTED))
         which = 0;

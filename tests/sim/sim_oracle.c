@@ -1,15 +1,16 @@
 /*
- * judge - what must hold, said of API objects, answers and snapshots alone.
+ * oracle - what must hold, judged from API objects, answers and snapshots alone.
  *
- *   a grant       gives each container what it asked, of GPUs that the node has, and takes none
- *                 over its milli, whatever else was granted there to pods that live
+ *   a grant       gives each container what it requested, on GPUs that the node has, and
+ * overcommits
+ *                 none of them, whatever else was granted there to living pods
  *   an answer     of success means that the pod is on that node at the API server; one to preempt
- *                 keeps proposals as they are, those that help
- *   a snapshot    holds every living pod that was granted something, with exactly that; counts
- *                 each GPU as the sum of what its pods hold; knows each uid once
- *   quiet         ledger and cluster say the same, the file says the same as memory, its journal
- *                 replays, and a new list changes nothing
- *   the end       nobody waits who would fit; when all pods are gone nothing is held
+ *                 keeps proposals unchanged, namely those that help
+ *   a snapshot    holds every living pod with a grant, with exactly that grant; counts each GPU as
+ *                 the sum of what its pods hold; contains each uid once
+ *   quiet         ledger and cluster agree, the file agrees with memory, its journal replays, and a
+ *                 new list changes nothing
+ *   the end       no pod waits that would fit; once all pods are gone nothing is held
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static uint32_t mib_of(const struct model_gpu *gpu, uint32_t milli)
     return (uint32_t)((uint64_t)gpu->mib * milli / gpu->milli);
 }
 
-/* May this GPU serve the pod so much, if it has room? */
+/* May this GPU serve this much to the pod, if it has room? */
 static bool suits(const struct shape *shape, const struct model_gpu *gpu, uint32_t milli)
 {
     if (gpu->missing || gpu->ill)
@@ -124,7 +125,7 @@ static bool suits(const struct shape *shape, const struct model_gpu *gpu, uint32
     return shape->memory == NULL || mib_of(gpu, milli) >= shape->memory_mib;
 }
 
-/* Does any version that the writer may have had in mind allow this share? */
+/* Does any version that the writer may have used allow this share? */
 static bool allowed(const struct model_pod *pod, const struct model_share *share,
                     const struct model_version *version)
 {
@@ -145,7 +146,7 @@ static bool same_gpu(const struct model_node *node, const char *a, const char *b
     return false;
 }
 
-/* What living pods that we bound there hold of this GPU; victims (NULL: nobody) are gone. */
+/* What living pods bound by us hold of this GPU; victims (NULL: none) are gone. */
 uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
                         const bool *victim)
 {
@@ -194,7 +195,7 @@ static void oracle_share(const struct sim *sim, const struct model_pod *pod,
                       pod->node, sum, room);
 }
 
-/* Different GPUs of the version that these shares lie on; UINT32_MAX: it does not show them all. */
+/* How many GPUs of that version these shares lie on; UINT32_MAX: it does not show them all. */
 static uint32_t touched(const struct model_pod *pod, const struct model_version *version)
 {
     const struct model_gpu *seen[MODEL_SHARES];
@@ -213,8 +214,10 @@ static uint32_t touched(const struct model_pod *pod, const struct model_version 
     return count;
 }
 
-/* Whole GPUs beside shares of the same pod: each is one more than those that the shares lie on.
-   An ill one is there; who hands it out is not ours to ask. */
+/*
+ * Whole GPUs next to shares of the same pod: each is one more than those that the shares lie on. An
+ * unhealthy one counts; who hands it out is not decided here.
+ */
 static bool leaves_whole(const struct model_pod *pod, const struct model_version *version)
 {
     const uint32_t shares = touched(pod, version);
@@ -231,7 +234,7 @@ static void oracle_whole(const struct sim *sim, const struct model_pod *pod)
     bool ok = false;
 
     if (pod->shape->whole == 0 || pod->shares == 0)
-        return; /* of whole GPUs alone kube-scheduler says how many there are */
+        return; /* for whole GPUs alone kube-scheduler counts how many there are */
     for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++)
         ok = ok || leaves_whole(pod, &node->was[v]);
     if (!ok)
@@ -239,7 +242,7 @@ static void oracle_whole(const struct sim *sim, const struct model_pod *pod)
                       pod->name, pod->shape->word, pod->node, pod->shape->whole);
 }
 
-/* Whole GPUs and other pods' shares: we bind no pod to where the other kind is that we bound. */
+/* Whole GPUs and other pods' shares: we bind no pod where the other kind is that we bound. */
 static void oracle_company(const struct sim *sim, const struct model_pod *pod)
 {
     for (uint32_t i = 0; i < sim->model.pods; i++) {
@@ -283,18 +286,18 @@ static bool should_hold(const struct model_pod *pod)
     return model_alive(pod) && pod->node[0] != '\0' && (asks(pod) || pod->shape->whole > 0);
 }
 
-/* A pod that is placed on a node for once; victims (NULL: nobody) are gone. */
+/* A pod placed on a node as a trial; victims (NULL: none) are gone. */
 struct trial {
     const struct sim *sim;
     const struct model_node *node;
     const bool *victim;
-    bool bold; /* of a UUID of which it is not known whose it is, it is this node's */
+    bool bold; /* if it is unknown whose the UUID is, it counts as this node's */
     struct model_pod pod;
 };
 
 static bool place(struct trial *trial, uint32_t want, uint32_t part);
 
-/* One more part of the want on this GPU, and all the others somewhere. */
+/* Place one more part of the want on this GPU, and all the others somewhere. */
 static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct model_gpu *gpu)
 {
     struct model_pod *pod = &trial->pod;
@@ -340,10 +343,10 @@ static uint32_t choices(uint32_t gpus, uint32_t parts)
 }
 
 /*
- * The daemon looks for places in so many steps; here it is done before they end, whatever the GPUs
- * hold.  Each beginning of a way opens one line of the table of counts, which is looked at once
- * and laid cell by cell, forth and back, for each choice of GPUs.  Before that every container has
- * been tried greedily, and counted.  One container needs no search.
+ * The daemon searches for a limited number of steps; here the search always ends before, whatever
+ * the GPUs hold. Each beginning of a layout opens one line of the table of counts, which is visited
+ * once and laid cell by cell, back and forth, for each choice of GPUs. Before that every container
+ * has been tried greedily, and counted. One container needs no search.
  */
 static bool is_searched(const struct shape *shape, uint32_t gpus)
 {
@@ -364,7 +367,7 @@ static bool is_searched(const struct shape *shape, uint32_t gpus)
 
 enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 
-/* Is there room for the pod on this node as it is, without the victims (NULL: nobody)? */
+/* Is there room for the pod on this node as it is, without the victims (NULL: none)? */
 static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
                        const struct model_node *node, const bool *victim)
 {
@@ -383,13 +386,13 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
             (victim != NULL && victim[i]))
             continue;
         if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && asks(other)))
-            return FIT_NO; /* whole GPUs and shares of others have no place together */
+            return FIT_NO; /* whole GPUs do not fit where other pods have shares */
         if (shares && squat_fills(other, node))
             return FIT_NO;
-        sure = sure && other->ours; /* where others lie is the ledger's choice */
+        sure = sure && other->ours; /* where other pods lie is the ledger's choice */
     }
     if (!shares)
-        return FIT_YES; /* how many whole GPUs there are, kube-scheduler counts */
+        return FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
     if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
     if (place(&trial, 0, 0))
@@ -435,7 +438,7 @@ static void oracle_victims(const struct sim *sim, const struct model_node *node,
         sim_violation(sim, "preempt changed NumPDBViolations of %s", node->name);
 }
 
-/* When all is quiet the answer is exact; else the ledger may know better, or not yet. */
+/* When all is quiet the answer is exact; otherwise the ledger may know more, or less. */
 static void oracle_kept(const struct sim *sim, const struct model_pod *pod,
                         const struct model_node *node, const struct proposal *proposal, bool kept)
 {
@@ -453,7 +456,7 @@ static void oracle_kept(const struct sim *sim, const struct model_pod *pod,
     sim_met(kept ? "preempt/exactly_yes" : "preempt/exactly_no");
 }
 
-/* A doubt holds room of which the API server knows nothing. */
+/* A doubt holds room that the API server does not know of. */
 static bool is_reserved_on(const struct snapshot *snapshot, const struct model_node *node)
 {
     const struct node *shown = snapshot_node(snapshot, text_of(node->name));
@@ -470,7 +473,8 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
     const json_t *map = json_object_get(answer, "NodeNameToMetaVictims");
     const struct snapshot *snapshot = daemon_view(sim);
     const struct allocation *held = snapshot_open(snapshot, text_of(pod->uid));
-    const bool allowed = policy_allows(&sim->policy, pod->shape); /* else it is refused unseen */
+    const bool allowed =
+        policy_allows(&sim->policy, pod->shape); /* otherwise it is refused unseen */
     size_t known = 0;
 
     if (!json_is_object(map))
@@ -493,7 +497,7 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
                           held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
     }
     if (json_object_get(map, "stranger") != NULL && proposal->stranger && !asks(pod))
-        known++; /* what asks nothing is not ours to judge */
+        known++; /* requests without our resource are not judged here */
     if (known != json_object_size(map))
         sim_violation(sim, "preempt kept a node that was not proposed, or that nobody knows");
     sim_met(held != NULL ? "preempt/reserved" : known > 0 ? "preempt/kept" : "preempt/nothing");
@@ -524,7 +528,7 @@ static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
     return sum;
 }
 
-/* Did the cluster impose anything on this node since the last snapshot, or on other GPUs? */
+/* Did others change anything on this node since the last snapshot, or its GPUs? */
 static bool imposed(const struct node *before, const struct node *after)
 {
     for (uint32_t i = 0; i < after->allocations; i++) {
@@ -643,7 +647,7 @@ void oracle_snapshot(struct sim *sim)
     sim->daemon.seen = snapshot;
 }
 
-/* What a new share may find on this GPU. */
+/* What is available to a new share on this GPU. */
 static uint32_t room_on(const struct node *node, const struct gpu *gpu)
 {
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
@@ -680,7 +684,7 @@ void oracle_uncommitted(struct sim *sim)
 
 /* --- quiet --- */
 
-/* Which of its containers asks; NULL: none. */
+/* Which of its containers requests it; NULL: none. */
 static const char *asking(const json_t *object)
 {
     const json_t *containers = json_object_get(json_object_get(object, "spec"), "containers");
@@ -695,7 +699,7 @@ static const char *asking(const json_t *object)
     return NULL;
 }
 
-/* Somebody may have written a count where its shape has none: what it says, where it works out. */
+/* Somebody may have written a count although its shape has none: the count, if it is possible. */
 static uint32_t parts_written(const struct sim *sim, const struct model_pod *pod,
                               const struct model_want *want)
 {
@@ -732,8 +736,9 @@ static uint32_t countable(const struct sim *sim, const struct model_pod *pod,
     for (uint32_t i = 0; i < node->gpus; i++)
         gpus += (node->gpu[i].flags & GPU_ABSENT) == 0 ? 1 : 0;
     if (!pod->shape->grantable)
-        return 1;                      /* it closes the node, whatever the number */
-    if (held->is.unplaced_milli > 0) { /* one that cannot be judged is no more than its node has */
+        return 1; /* it closes the node, whatever the number */
+    if (held->is.unplaced_milli >
+        0) { /* an amount that cannot be judged is at most what its node has */
         const uint32_t least = squat_least(sim, pod);
         return least < model_peak(pod->shape) ? least : model_peak(pod->shape);
     }
@@ -742,7 +747,7 @@ static uint32_t countable(const struct sim *sim, const struct model_pod *pod,
     return want->milli / parts * gpus;
 }
 
-/* A pod that somebody else bound counts with what it asks, of what its node has. */
+/* A pod bound by somebody else counts with what it requests, of what its node has. */
 static void oracle_adopted(const struct sim *sim, const struct model_pod *pod,
                            const struct node *node, const struct allocation *held)
 {
@@ -795,8 +800,8 @@ static void met_drift(void *user, const struct drift *drift)
 }
 
 /*
- * A reservation of which nobody knows what became of its Binding stays, as long as there is no
- * evidence: its pod is unbound in that very version.
+ * A reservation whose Binding has an unknown outcome stays as long as there is no evidence: its pod
+ * is unbound in that very version.
  */
 static bool is_honest_doubt(const struct sim *sim, const struct allocation_facts *is)
 {
@@ -806,7 +811,7 @@ static bool is_honest_doubt(const struct sim *sim, const struct allocation_facts
            is->version == pod->version;
 }
 
-/* How many doubts there are; everything else that no pod holds is a leak. */
+/* The number of doubts; everything else that no pod holds is a leak. */
 static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
 {
     const struct node *node;
@@ -829,7 +834,7 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
     return doubts;
 }
 
-/* Whoever waits, asked about pods that could make room. */
+/* A waiting pod asks for pods that could make room. */
 static void oracle_proposals(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->model.pods; i++) {
@@ -841,7 +846,7 @@ static void oracle_proposals(struct sim *sim)
 
 /* --- the file --- */
 
-/* Their atoms are of two tables, so names are compared as text. */
+/* Their atoms belong to two tables, so names are compared as text. */
 static bool same_shares(const struct allocation *a, const struct allocation *b)
 {
     bool same = a->is.shares == b->is.shares && strcmp(a->is.node->text, b->is.node->text) == 0;
@@ -895,7 +900,7 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
     ledger_free(ledger);
 }
 
-/* I7: the same cluster told once more changes nothing. */
+/* I7: the same cluster delivered once more changes nothing. */
 static void oracle_told_twice(struct sim *sim)
 {
     const uint64_t rows = sim->daemon.writes;

@@ -1,9 +1,9 @@
 /*
- * policy - settings that are other ones after a restart.
+ * policy - settings that differ after a restart.
  *
- * What is the least that may be asked, and in which steps, decides new grants: those of pods that
- * held nothing when the bind was asked for.  What runs, and what is on its way, goes on; that it is
- * still held is judged at every snapshot, whatever the settings are.
+ * The smallest request allowed, and the steps of requests, decide about new grants: those of pods
+ * that held nothing when the bind was requested. What runs, and what is on its way, goes on; every
+ * snapshot is judged to still hold it, whatever the settings are.
  */
 #include "sim_run.h"
 
@@ -45,7 +45,7 @@ bool policy_allows(const struct sim_policy *policy, const struct shape *shape)
     return true;
 }
 
-/* Who holds something already asks for what it has. */
+/* A pod that already holds something requests what it has. */
 void policy_asked(const struct sim *sim, struct model_pod *pod)
 {
     const struct snapshot *snapshot = daemon_ready(sim) ? daemon_view(sim) : NULL;

@@ -59,7 +59,7 @@ uint32_t draw_any(void *draw, uint32_t below)
 
 /* --- words --- */
 
-/* The folder's name is another one in each process; nothing else is. */
+/* Only the folder's name differs from process to process. */
 static void forget_folder(const struct sim *sim, char *line)
 {
     char *at;
@@ -185,7 +185,7 @@ static void wait_within(struct sim *sim, int64_t ms)
         core_kubelets(sim);
 }
 
-/* Somebody stands in the middle of something; the processor was taken from it for a while. */
+/* A thread is in the middle of something; it was preempted for a while. */
 void sim_interleave(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
@@ -234,7 +234,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->crowd = draw_chance(draw, 40) ? 700 : 0;
     rules->picky = draw_chance(draw, 250);
     rules->odd_per_mille = draw_chance(draw, 400) ? 10 + draw_below(draw, 50) : 0;
-    /* The present is made anew of annotations and nodes, so it is as good as they are. */
+    /* The current state is rebuilt from annotations and nodes, so it is as good as they are. */
     rules->loses =
         rules->tenant_per_mille == 0 && rules->node_per_mille == 0 && draw_chance(draw, 700);
     if (rules->loses) {
@@ -325,7 +325,7 @@ static void sim_free(struct sim *sim)
     xfree(sim);
 }
 
-/* Nobody moves until everything that was on its way has arrived, or run out of time. */
+/* Nothing acts until everything on its way has arrived or timed out. */
 static void be_quiet(struct sim *sim)
 {
     sim->frozen = true;
@@ -343,7 +343,7 @@ static void step(struct sim *sim, uint32_t i)
     sim->step = i;
     sim->operations++;
     core_step(sim, &draw);
-    /* Short pauses are frequent, long ones are not. */
+    /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
     sim_pass(sim, pauses[a < b ? a : b] + draw_below(&draw, 5));
@@ -369,7 +369,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     sim->settling = true;
     odd_mend_all(sim);
     for (uint32_t i = 0; i < sim->model.pods; i++)
-        sim->model.pod[i].kubelet_ms = 0; /* who runs goes on running */
+        sim->model.pod[i].kubelet_ms = 0; /* a running pod goes on running */
     sim_pass(sim, WAIT_MS);
     oracle_nobody_waits(sim);
     core_end_all(sim);

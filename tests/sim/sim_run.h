@@ -1,17 +1,20 @@
 /*
  * sim - a cluster in one thread, from one number.
  *
- *   world (operators, kubelets, a hostile tenant) --> sim_api (the API server, and a network that
- *   schedulers --filter, prioritize, bind-->            lies) <--watch, calls-- daemon (milligpud's
- *        \------------------------------------------------------------------->  own parts)
- *   truth: API objects, as effects and answers told of them       judge: what must hold of them
+ *   cluster (operators, kubelets, a hostile tenant) --\
+ *   schedulers ----------------------------------------> sim_api (the API server, and a network
+ *        |                                                 |      that lies)
+ *        | filter, prioritize, bind                        | watches, answers
+ *        \--> daemon (milligpud's own parts) <-------------/
  *
- * Everything happens at a virtual time and is drawn from the seed, so the same seed and the same
+ *   model: API objects, from effects and answers           oracle: what must hold of them
+ *
+ * Everything happens in virtual time and is drawn from the seed, so the same seed and the same
  * skipped steps give the same run, to the byte.  A run is a list of steps; each draws from a
  * generator of its own, so that steps can be left out to shorten a failing run.
  *
- * truth and judge share no code with the core: they read JSON with jansson and count by
- * themselves.  From the daemon they see what anybody could see: its answers, its Bindings, and its
+ * Model and oracle share no code with the core: they read JSON with jansson and count by
+ * themselves. Of the daemon they see what anybody could see: its answers, its Bindings, and its
  * snapshot.
  */
 #ifndef MILLIGPU_TESTS_SIM_RUN_H
@@ -44,29 +47,32 @@ int64_t draw_between(struct draw *draw, int64_t least, int64_t most);
 bool draw_chance(struct draw *draw, uint32_t per_mille);
 uint32_t draw_any(void *draw, uint32_t below); /* the same as draw_below */
 
-/* How this run is: drawn first, so that runs differ in what they try hardest ("swarm testing"). */
+/*
+ * The character of this run: drawn first, so that runs differ in what they stress ("swarm
+ * testing").
+ */
 struct sim_rules {
     uint32_t steps;
     uint32_t nodes;
     uint32_t schedulers;
     uint32_t faults_per_mille;
     uint32_t crash_per_mille;  /* of steps */
-    uint32_t disk_per_mille;   /* of steps: full or broken for a while */
+    uint32_t disk_per_mille;   /* of steps: disk full or broken for a while */
     uint32_t node_per_mille;   /* of steps: something about a node changes */
-    uint32_t odd_per_mille;    /* of steps: a Node says what cannot be read */
+    uint32_t odd_per_mille;    /* of steps: a Node becomes unreadable */
     uint32_t tenant_per_mille; /* of steps: somebody writes our annotations, or binds by hand */
     uint32_t shortlist;
     bool full_nodes; /* schedulers send Node objects */
     bool both;       /* two schedulers may take the same pod */
     bool power;      /* crashes lose what was not synced */
     bool loses;      /* the ledger is lost now and then, and a new one begins */
-    bool resets;     /* settings are other ones after a restart */
+    bool resets;     /* settings differ after a restart */
     bool copies;     /* nodes show UUIDs of others */
     bool picky;      /* another extender agrees to one node only, for many pods */
-    uint32_t crowd;  /* pods that nobody looks at: lists of several pages */
+    uint32_t crowd;  /* pods that no step touches: lists of several pages */
 };
 
-/* The daemon's threads, but for those that answer calls. */
+/* The daemon's threads, except those that answer calls. */
 enum turn { TURN_WATCHER, TURN_WRITER, TURN_OUTBOX, TURNS };
 
 /* A webhook call; binds wait for their answer. */
@@ -74,7 +80,7 @@ struct sim_call {
     struct http_call http;
     struct strbuf body;
     struct strbuf seen; /* of filter and prioritize: the pod, when the cycle began */
-    bool lost;          /* whoever asked hears nothing any more */
+    bool lost;          /* the caller has given up */
     bool busy;          /* SIM_CALLS: in use */
     bool sent;
     bool given; /* the daemon has it and owes an answer */
@@ -89,52 +95,52 @@ struct sim_daemon {
     struct app_parts parts;
     bool up;
     bool turning[TURNS]; /* a thread that waits in the middle of its turn */
-    uint32_t between;    /* how deep others stand in the middle of something */
+    uint32_t between;    /* how deep threads are nested in the middle of something */
     bool rebuilds;       /* on a new ledger, which has not seen a list yet */
     struct app app;
     struct settings settings;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
-    struct store_ops store; /* the real one, which ours counts around */
-    int64_t next_ms;        /* when it wants to be stepped again */
+    struct store_ops store; /* the real one, which ours wraps and counts */
+    int64_t next_ms;        /* when it is to be stepped next */
     int64_t boot_ms;        /* when it is started again, while it is down */
     bool doomed;            /* it is killed before its next turn */
-    uint64_t told_nodes;    /* resourceVersion up to which it was told of nodes */
+    uint64_t told_nodes;    /* resourceVersion up to which news of nodes was delivered */
     uint64_t applied_nodes; /* and up to which the writer knows */
-    uint64_t told_pods;     /* the same of pods */
+    uint64_t told_pods;     /* the same for pods */
     uint64_t applied_pods;
     int64_t disk_heals_ms;       /* 0: the disk is well */
-    uint64_t writes;             /* changes that the store took */
-    const struct snapshot *seen; /* the one that was judged last */
+    uint64_t writes;             /* changes that the store accepted */
+    const struct snapshot *seen; /* the last one judged */
 };
 
-/* Whom kube-scheduler would end, so that a pod fits. */
+/* The pods that kube-scheduler would evict so that a pod fits. */
 struct proposal {
-    bool stranger; /* and a node that nobody knows */
+    bool stranger; /* and an unknown node */
     bool node[MODEL_NODES];
-    bool victim[MODEL_PODS]; /* of these nodes */
+    bool victim[MODEL_PODS]; /* only these nodes */
 };
 
 enum view_state { VIEW_UNSEEN, VIEW_QUEUED, VIEW_BACKOFF, VIEW_REFUSED, VIEW_BINDING, VIEW_DONE };
 
-/* What a scheduler thinks of a pod. */
+/* What a scheduler knows of a pod. */
 struct view_of_pod {
     enum view_state state;
     int64_t due_ms;
     uint32_t tries;
-    uint64_t events;   /* of the cluster, when it was refused */
+    uint64_t events;   /* version of the cluster when it was refused */
     bool ours;         /* milligpud refused it */
-    uint32_t withheld; /* nodes that it was not asked about then, as bits */
-    bool fits;         /* on another one */
+    uint32_t withheld; /* bits: nodes that milligpud was not asked about then */
+    bool fits;         /* bound to another one */
     uint64_t looked;   /* when that was found out */
     int64_t owed_ms;   /* since when it is owed a wake-up; 0: it is not */
 };
 
 struct scheduler {
     uint32_t id;
-    bool stepping;          /* it waits for an answer: it does nothing else meanwhile */
+    bool stepping;          /* it waits for an answer and does nothing else meanwhile */
     struct sim_call asking; /* filter and prioritize: answered at once */
-    int64_t lag_ms;         /* its informers are so far behind */
+    int64_t lag_ms;         /* how far its informers are behind */
     int64_t cycle_ms;       /* when its serial loop is free again */
     struct view_of_pod view[MODEL_PODS];
 };
@@ -142,16 +148,16 @@ struct scheduler {
 struct sim {
     uint64_t seed;
     bool trace;
-    bool settling; /* no more faults, other plugins agree with everything */
+    bool settling; /* no more faults, and other plugins agree to everything */
     bool frozen;   /* schedulers and kubelets do nothing */
-    bool pressing; /* what a scheduler asks now has another answer in a moment */
+    bool pressing; /* a scheduler's question will have another answer in a moment */
     struct sim_rules rules;
     int64_t now_ms;
     int64_t wall_ms;
     int64_t clock_ahead_ms; /* so far, by somebody's mistake */
-    int64_t forward_ms;     /* all smaller steps ahead, that are believed */
+    int64_t forward_ms;     /* all smaller steps ahead, which are believed */
     bool years;             /* it was ahead that far once */
-    int64_t clock_heals_ms; /* until then; 0: it is not */
+    int64_t clock_heals_ms; /* ahead until then; 0: it is not */
     struct draw draw;       /* for everything that is not a step */
     struct fake_apiserver *fake;
     struct sim_api *api;
@@ -159,32 +165,34 @@ struct sim {
     struct sim_daemon daemon;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];
-    uint64_t events; /* that wake refused pods */
+    uint64_t events; /* events that wake refused pods */
     int64_t events_ms;
-    char woken[64];         /* what the wake-up object says */
-    uint64_t changes;       /* of the cluster, each of them */
-    int64_t look_ms;        /* for who waits for nothing */
-    int64_t breath_ms;      /* until then the cluster holds its breath; 0: it does not */
+    char woken[64];         /* the wake-up object's current value */
+    uint64_t changes;       /* version of the cluster, for each of them */
+    int64_t look_ms;        /* for pods that wait for nothing */
+    int64_t breath_ms;      /* until then the cluster is stopped; 0: it is not */
     uint64_t breath_events; /* when that began */
-    uint64_t faults;        /* that were met at the last look */
-    int64_t faults_ms;      /* when there were new ones */
+    uint64_t faults;        /* met at the last look */
+    int64_t faults_ms;      /* when new ones were last met */
     uint64_t operations;
     struct sim_policy policy;
     uint32_t step;
     char ledger[256];
 };
 
-/* A run, from seed to the end; never returns when something does not hold: sim_violation() ends the
-   process.  skip: [rules.steps] flags of steps to leave out, NULL: none. */
+/*
+ * A run, from seed to the end; if something does not hold it does not return: sim_violation() ends
+ * the process. skip: [rules.steps] flags of steps to leave out, NULL: none.
+ */
 struct sim_plan {
     uint64_t seed;
-    uint32_t steps; /* 0: as the seed wants */
+    uint32_t steps; /* 0: as the seed decides */
     const bool *skip;
     const char *folder; /* for the lock file */
     bool trace;
 };
 void sim_run(const struct sim_plan *plan, uint64_t *out_operations);
-uint32_t sim_steps(uint64_t seed); /* how many it wants */
+uint32_t sim_steps(uint64_t seed); /* how many are due */
 
 /* Schedulers and kubelets do nothing. */
 static inline bool sim_is_still(const struct sim *sim)
@@ -201,13 +209,12 @@ static inline bool proposes(const struct proposal *proposal, const struct sim *s
 
 /* Let virtual time pass; everybody does what is due. */
 void sim_pass(struct sim *sim, int64_t ms);
-/* The same while a thread of the daemon stands in the middle of something: whoever does not stand
-   there too goes on. */
+/* The same while a thread of the daemon is in the middle of something: all others go on. */
 void sim_interleave(struct sim *sim);
 
 /* Words that were met, counted over all runs; main.c owns the table. */
 void sim_met(const char *format, ...) PRINTF_LIKE(1, 2);
-void sim_digest(const char *text); /* part of what makes a run this run */
+void sim_digest(const char *text); /* part of the run's identity */
 void sim_met_many(uint64_t times, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* A violation: says so and ends the process. */
@@ -219,41 +226,43 @@ void sim_say(const struct sim *sim, const char *format, ...) PRINTF_LIKE(2, 3);
 void daemon_boot(struct sim *sim);
 void daemon_kill(struct sim *sim);
 void daemon_lose_ledger(struct sim *sim); /* it is killed, and its disk is empty */
-void daemon_stop(struct sim *sim);        /* in good order */
-/* What is due, in an order that is drawn; kills it when the disk was cut under it. */
+void daemon_stop(struct sim *sim);        /* shut down in good order */
+/* What is due, in an order that is drawn; kills it if its disk was cut. */
 void daemon_step(struct sim *sim);
-/* One of its threads that stands at the beginning of its turn, if there is one. */
+/* One of its threads at the beginning of its turn, if there is one. */
 void daemon_turn(struct sim *sim);
-/* Each of them in the order in which news go through. */
+/* Each of them, in the order in which news passes through. */
 void daemon_hears(struct sim *sim);
-/* An answered call at once (filter, prioritize), or one that waits (bind). False: nobody there. */
+/*
+ * A call that is answered at once (filter, prioritize), or one that waits (bind). False: no daemon.
+ */
 bool daemon_call(struct sim *sim, struct sim_call *call);
 const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
 bool daemon_ready(const struct sim *sim);
 
 /* schedulers */
-void schedulers_hear(struct sim *sim); /* something changed: whoever idles looks again */
+void schedulers_hear(struct sim *sim); /* something changed: idle ones look again */
 void scheduler_step(struct sim *sim, struct scheduler *scheduler);
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler);
 size_t scheduler_binding(const struct sim *sim);
-/* A proposal for this pod, drawn and asked; what comes back is judged, and carried out. */
+/* A proposal for this pod, drawn and sent; the answer is judged and carried out. */
 void scheduler_preempt(struct sim *sim, const struct model_pod *pod);
 
-/* world */
+/* cluster */
 void core_crowd(struct sim *sim); /* before the API server is watched */
 void core_begin(struct sim *sim);
 void core_step(struct sim *sim, struct draw *draw);
 void core_kubelets(struct sim *sim); /* pods whose time has come */
 int64_t core_next(const struct sim *sim);
-/* For a pod that fits nowhere some others end, now: schedulers know it, milligpud not yet. */
+/* For a pod that fits nowhere some others end now: schedulers know it, milligpud not yet. */
 bool core_makes_room(struct sim *sim, const struct model_pod *pod);
 void core_evict(struct sim *sim, struct model_pod *pod);
-void core_calm(struct sim *sim);    /* end every trouble */
-void core_end_all(struct sim *sim); /* every pod goes */
+void core_calm(struct sim *sim);    /* end all trouble */
+void core_end_all(struct sim *sim); /* delete every pod */
 
 int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
-uint64_t core_version(struct sim *sim); /* resourceVersion now */
+uint64_t core_version(struct sim *sim); /* current resourceVersion */
 uint32_t core_milli(const struct model_node *node);
 json_t *core_gpus(const struct model_node *node); /* as its source shows them; owned */
 json_t *core_labels(const struct model_node *node);
@@ -288,7 +297,7 @@ void copies_node_gone(struct sim *sim, const struct model_node *node);
 void oracle_copies(const struct sim *sim, const struct model_pod *pod,
                    const struct model_share *share);
 
-/* judge */
+/* oracle */
 void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation);
 void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod);
 void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);
@@ -296,17 +305,17 @@ void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char
 void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct proposal *proposal,
                     const json_t *answer, bool kept[MODEL_NODES]);
 void oracle_snapshot(struct sim *sim);    /* every one that is published */
-void oracle_uncommitted(struct sim *sim); /* what is shown before the COMMIT takes room only */
-void oracle_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster are one */
+void oracle_uncommitted(struct sim *sim); /* what is shown before the COMMIT only takes room */
+void oracle_quiet(struct sim *sim);       /* nothing on its way: ledger and cluster agree */
 void oracle_nobody_waits(struct sim *sim);
-void oracle_waiting(struct sim *sim); /* at every moment: nobody waits for nothing */
-/* A living stranger, all is quiet. */
+void oracle_waiting(struct sim *sim); /* at every moment: no pod waits for nothing */
+/* A living pod bound by somebody else; all is quiet. */
 void oracle_squatter(struct sim *sim, const struct model_pod *pod, const struct node *shown,
                      const struct allocation *held);
-/* It lives there and leaves room for no share. */
+/* It runs there and leaves room for no share. */
 /* The least that its node ever showed when it showed any GPU. */
 uint32_t squat_least(const struct sim *sim, const struct model_pod *pod);
-/* Where only pods of ours live nothing is closed. */
+/* Where only pods of ours run nothing is closed. */
 void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot);
 uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
                         const bool *victim);

@@ -1,11 +1,10 @@
 /*
- * scheduler - kube-scheduler as far as an extender sees it (reference: what real ones do).
+ * scheduler - kube-scheduler as far as an extender sees it (modelled on real ones).
  *
- * One serial cycle: take a pod, filter, prioritize, choose, assume; where no node fits, preempt.
- * The bind goes out beside it, often after the next pod's filter.  A bind that is not answered in
- * httpTimeout has failed; a failed pod is tried again after a while that grows.  A refused pod is
- * woken by any event of the cluster, else after 330 s.  What it knows of the cluster is old by its
- * lag.
+ * One serial cycle: take a pod, filter, prioritize, choose, assume; if no node fits, preempt. The
+ * bind runs beside it, often after the next pod's filter. A bind that is not answered within
+ * httpTimeout has failed; a failed pod is tried again after a growing pause. A refused pod is woken
+ * by any event of the cluster, else after 330 s. Its knowledge of the cluster is behind by its lag.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@ enum {
 
 struct answer {
     uint32_t asked; /* so many nodes */
-    bool left;      /* one that would have done was not on the list */
+    bool left;      /* a node that would have done was not on the list */
     uint32_t names;
     char name[NAMES][MODEL_NAME];
 };
@@ -69,7 +68,7 @@ static uint32_t hash_of(const char *text)
     return hash != 0 ? hash : 1;
 }
 
-/* A status of its own: the pod has another version then. */
+/* A status of its own, which gives the pod another version. */
 static void write_status(struct sim *sim, const struct model_pod *pod, json_t *take_status)
 {
     char path[96];
@@ -85,7 +84,7 @@ static void write_status(struct sim *sim, const struct model_pod *pod, json_t *t
     json_decref(patch);
 }
 
-/* Why it is not bound: written where it is not what stands there already. */
+/* Why it is not bound: written if it differs from what is there. */
 static void write_condition(struct sim *sim, struct model_pod *pod, const char *why)
 {
     const uint32_t hash = hash_of(why);
@@ -115,7 +114,7 @@ void scheduler_restart(struct sim *sim, struct scheduler *scheduler)
     scheduler->cycle_ms = sim->now_ms + draw_between(&sim->draw, 500, 5000);
     for (size_t i = 0; i < SIM_CALLS; i++)
         if (sim->call[i].busy && sim->call[i].scheduler == scheduler->id)
-            sim->call[i].deadline_ms = sim->now_ms; /* nobody waits for it any more */
+            sim->call[i].deadline_ms = sim->now_ms; /* nobody waits for the answer any more */
     sim_met("scheduler/restart");
 }
 
@@ -170,7 +169,7 @@ static void put_names(struct strbuf *out, uint32_t count, const char name[NAMES]
     strbuf_str(out, "]}");
 }
 
-/* kube-scheduler sends what it saw when its cycle began, whatever became of the pod since. */
+/* kube-scheduler sends what it saw when its cycle began, whatever happened to the pod since. */
 static void put_args(struct sim *sim, struct sim_call *call, uint32_t count,
                      const char name[NAMES][MODEL_NAME])
 {
@@ -261,7 +260,7 @@ static uint32_t node_at(const struct sim *sim, const char *name)
     return n;
 }
 
-/* Another extender, asked after us, has its own mind. */
+/* Another extender, asked after us, decides for itself. */
 static void second_extender(struct sim *sim, const struct model_pod *pod, struct answer *answer)
 {
     uint32_t left = 0;
@@ -281,7 +280,7 @@ static void second_extender(struct sim *sim, const struct model_pod *pod, struct
     sim_met(left > 0 ? "second/agrees" : answer->left ? "second/wants_more" : "second/refuses");
 }
 
-/* False: nobody there, or it says Error. */
+/* False: no daemon, or it answers Error. */
 static bool filter(struct sim *sim, struct scheduler *scheduler, const struct model_pod *pod,
                    struct answer *out)
 {
@@ -291,7 +290,7 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
     const uint32_t count = offered(sim, name, withheld);
 
     *out = (struct answer){.asked = count};
-    if (count == 0) { /* then nobody is asked */
+    if (count == 0) { /* then no extender is asked */
         sim_met("filter/no_node");
         return true;
     }
@@ -368,7 +367,7 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct a
         json_decref(scores);
     }
     if (!sim->settling && draw_chance(&sim->draw, 150))
-        best = draw_below(&sim->draw, fits->names); /* other plugins have their say */
+        best = draw_below(&sim->draw, fits->names); /* other plugins have their say, too */
     return fits->name[best];
 }
 
@@ -389,7 +388,7 @@ static void propose(struct sim *sim, struct proposal *out)
                 continue;
             out->victim[i] = any = true;
         }
-        out->node[n] = any || (offered && sim->frozen); /* it never proposes nobody */
+        out->node[n] = any || (offered && sim->frozen); /* it never proposes an empty list */
     }
 }
 
@@ -456,7 +455,7 @@ static bool ask_preempt(struct sim *sim, const struct model_pod *pod,
     return answered;
 }
 
-/* The victims of one of the nodes that were kept have to go, unless nobody may move. */
+/* The victims on one of the nodes that were kept must end, unless nothing may move. */
 void scheduler_preempt(struct sim *sim, const struct model_pod *pod)
 {
     struct proposal proposal;
@@ -521,7 +520,7 @@ static void send_bind(struct sim *sim, struct sim_call *call)
         sim_met("bind/nobody");
     }
     if (!sim->settling && draw_chance(&sim->draw, 10))
-        call->lost = true; /* the connection goes; the bind does not */
+        call->lost = true; /* the connection ends; the bind does not */
 }
 
 static const char *error_of(struct sim *sim, const struct sim_call *call, json_t **out)
@@ -555,7 +554,7 @@ static void bind_is_over(struct sim *sim, struct sim_call *call)
         call->busy = false;
         return;
     }
-    /* Timed out or cut off.  The daemon may still answer; nobody reads it. */
+    /* Timed out or disconnected. The daemon may still answer; nobody reads it. */
     sim_met(call->lost ? "bind/lost" : "bind/timeout");
     write_condition(sim, &sim->model.pod[call->pod], "the extender did not answer");
     if (view->state == VIEW_BINDING)
@@ -572,7 +571,7 @@ static void step_calls(struct sim *sim, const struct scheduler *scheduler)
             continue;
         if (!call->sent && sim->now_ms >= call->start_ms)
             send_bind(sim, call);
-        if (call->deadline_ms == INT64_MAX) { /* nobody reads what it says */
+        if (call->deadline_ms == INT64_MAX) { /* nobody reads the answer */
             call->busy = call->given;
         } else if (call->sent &&
                    (call->http.status != 0 || call->lost || sim->now_ms >= call->deadline_ms)) {
@@ -606,7 +605,7 @@ static bool is_due(const struct sim *sim, const struct scheduler *scheduler, uin
     return false;
 }
 
-/* A pod that names nothing we manage: kube-scheduler binds it, and mostly does not ask us. */
+/* A pod that requests nothing we manage: kube-scheduler binds it, mostly without asking us. */
 static bool binds_itself(struct sim *sim, const struct model_pod *pod)
 {
     char path[96];
@@ -622,12 +621,13 @@ static bool binds_itself(struct sim *sim, const struct model_pod *pod)
                    "\"target\":{\"kind\":\"Node\",\"name\":\"%s\"}}",
                    pod->name, node->name);
     strbuf_init(&out);
-    (void)sim_api_request(sim->api, "POST", path, body, &out); /* somebody may have been faster */
+    (void)sim_api_request(sim->api, "POST", path, body,
+                          &out); /* somebody else may have been faster */
     strbuf_done(&out);
     return true;
 }
 
-/* Why, as REST would tell a person. */
+/* Why, as the REST API would tell a person. */
 static void met_reason(struct sim *sim, const struct model_pod *pod)
 {
     struct arena arena;
@@ -688,7 +688,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     sim->pressing = false;
 }
 
-/* When the next of its pods may be due, for what it knows now. */
+/* When the next of its pods may be due, as far as it knows now. */
 static int64_t idle_until(const struct sim *sim, const struct scheduler *scheduler)
 {
     int64_t until = sim->now_ms + IDLE_MS;
@@ -721,7 +721,7 @@ static void step_alone(struct sim *sim, struct scheduler *scheduler)
     step_calls(sim, scheduler);
     if (sim->now_ms < scheduler->cycle_ms || sim_is_still(sim))
         return;
-    /* Whoever waits longest; where it began last time does not matter. */
+    /* The pod that waits longest; where the search began last time does not matter. */
     const uint32_t from = draw_below(&sim->draw, sim->model.pods);
     for (uint32_t k = 0; k < sim->model.pods; k++) {
         const uint32_t i = (from + k) % sim->model.pods;

@@ -1,8 +1,8 @@
 /*
- * squat - pods that name their node themselves and ask for more than it has.
+ * squat - pods that name their node themselves and request more than it has.
  *
- * The API server takes them, and no scheduler is asked.  What of them cannot be had is not counted;
- * what can be is closed to others from the moment that milligpud was told, until they are gone.
+ * The API server accepts them, and no scheduler is asked. What does not exist is not counted; what
+ * exists is closed to others from the moment that milligpud was told until they are gone.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static bool was_known(const struct model_pod *squatter, const struct model_pod *
            squatter->bound_version <= pod->asked_pods && strcmp(squatter->node, pod->node) == 0;
 }
 
-/* It asks for each GPU that any node has, and for all of it. */
+/* It requests each GPU that any node has, and all of it. */
 static bool fills(const struct model_pod *pod)
 {
     const struct shape *shape = pod->shape;
@@ -42,7 +42,7 @@ static bool fills(const struct model_pod *pod)
             shape->want[0].milli / shape->want[0].count == GPU_MILLI_MAX);
 }
 
-/* Was the GPU there all the time, from the first state that milligpud may have counted it by? */
+/* Did the GPU exist all the time, from the first state by which milligpud may have counted it? */
 static bool was_there(const struct model_node *node, uint32_t gpu, const struct model_pod *squatter)
 {
     for (uint32_t v = model_first_known(node, squatter->asked_version); v < node->versions; v++)
@@ -92,7 +92,7 @@ void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod)
 
 /* --- all is quiet --- */
 
-/* What the node showed at most since then; 0: it was without GPUs for a while. */
+/* The most that the node showed since then; 0: it was without GPUs for a while. */
 static uint32_t most_gpus(const struct model_node *node, const struct model_pod *squatter)
 {
     uint32_t most = 0;
@@ -137,7 +137,7 @@ void oracle_squatter(struct sim *sim, const struct model_pod *pod, const struct 
     const struct model_node *node = model_node(&sim->model, pod->node);
 
     if (node == NULL)
-        return; /* bound to a node that never was */
+        return; /* bound to a node that never existed */
     oracle_most(sim, pod, node, held);
     if (pod->shape->whole > 0 && shown->held_gpus == 0)
         sim_violation(sim, "%s is open to shares beside p%u (%s)", pod->node, pod->name,
@@ -156,7 +156,7 @@ uint32_t squat_least(const struct sim *sim, const struct model_pod *pod)
     const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
     uint32_t least = UINT32_MAX;
 
-    /* What it showed before it could not be read is what it has. */
+    /* Until it could not be read it had what it showed. */
     for (uint32_t v = 0; v < node->versions; v++) {
         uint32_t milli = 0;
         for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
@@ -167,7 +167,7 @@ uint32_t squat_least(const struct sim *sim, const struct model_pod *pod)
     return least;
 }
 
-/* Somebody else's pod, one with whole GPUs, or a doubt: then it is not to be said. */
+/* Somebody else's pod, one with whole GPUs, or a doubt: then nothing can be said. */
 static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
                           const struct node *shown)
 {

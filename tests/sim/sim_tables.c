@@ -1,6 +1,6 @@
 /*
- * tables - how long everything is that the daemon keeps: nothing grows with what is gone, and what
- * tenants can fill has its bound in bytes.
+ * tables - the length of everything that the daemon keeps: nothing grows with what is gone, and
+ * what tenants can fill has a bound in bytes.
  */
 #include <sqlite3.h>
 
@@ -15,7 +15,7 @@
 
 enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
 
-/* Whom it remembers to have asked. */
+/* The pods that it remembers to have been asked about. */
 static void oracle_hints(const struct sim *sim)
 {
     struct arena arena;
@@ -44,7 +44,7 @@ static void oracle_pods(const struct sim *sim)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
 }
 
-/* Whatever was asked: of what tenants can fill. */
+/* Whatever was requested: the tables that tenants can fill. */
 static void oracle_bytes(const struct sim *sim)
 {
     const struct hints_bytes hints = hints_bytes(sim->daemon.app.hints);
@@ -89,7 +89,7 @@ static size_t drift_in(const struct snapshot *snapshot)
     return count;
 }
 
-/* What healed is forgotten, once. */
+/* What was repaired is forgotten, once. */
 static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
 {
     const struct snapshot *snapshot = daemon_view(sim);
@@ -100,7 +100,7 @@ static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
         sim_violation(sim, "%zu drifts are told of, there are %zu", is->drifts, drifts);
 }
 
-/* No statement is left over, and none stands in the middle: it would hold up each checkpoint. */
+/* No statement is left over, and none is in the middle: it would block every checkpoint. */
 static void oracle_store(const struct sim *sim)
 {
     const struct store *store = sim->daemon.app.store;

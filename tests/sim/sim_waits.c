@@ -1,29 +1,28 @@
 /*
- * waits - who waits, and whom nobody wakes.
+ * waits - who waits, and who would never be woken.
  *
- * A scheduler asks about a refused pod again when anything happens in the cluster, else after
- * 330 s.  What happened there often reaches it before it reaches milligpud: then it asks, is
- * refused by what milligpud knows, and milligpud owes it a wake-up.  So when all is told and
- * nothing on its way, a pod that fits and was refused and has not been woken since will wait for
- * nothing.
+ * A scheduler asks about a refused pod again when anything happens in the cluster, else after 330
+ * s. Its news is often ahead of milligpud's: then it asks, is refused by what milligpud knows, and
+ * milligpud owes it a wake-up. So when all news has arrived and nothing is on its way, a pod that
+ * fits, was refused and has not been woken since would wait for nothing.
  *
- * In a busy cluster something happens every other second and wakes everybody, owed or not.  So now
- * and then, when somebody who fits was refused, the cluster holds its breath: nobody moves but
- * milligpud and the API server, until somebody is woken or it has been looked at for long enough.
- * Sometimes milligpud is killed at that very moment; the next one owes what it did not say.
+ * In a busy cluster something happens every other second and wakes everybody, owed or not. So now
+ * and then, when a pod that fits was refused, the cluster stops: nothing acts but milligpud and the
+ * API server, until a pod is woken or enough time has passed. Sometimes milligpud is killed at that
+ * very moment; the next one owes what the former did not say.
  */
 #include <string.h>
 
 #include "sim_run.h"
 
 enum {
-    OWED_MS = 3000, /* a wake-up may come so late: there is a pause between two of them */
+    OWED_MS = 3000, /* a wake-up may be this late: there is a pause between two of them */
     LOOK_MS = 250,
-    FAULTY_MS = 3500, /* after a fault: Retry-After holds all up for so long */
+    FAULTY_MS = 3500, /* after a fault: Retry-After delays everything for this long */
     BREATH_MS = 25000,
 };
 
-/* Something went wrong a moment ago: what is owed is late with reason. */
+/* A fault just happened, so what is owed may be late. */
 static bool is_faulty(struct sim *sim)
 {
     const uint64_t *met = sim_api_met(sim->api);
@@ -40,7 +39,7 @@ static bool is_faulty(struct sim *sim)
     return sim->now_ms - sim->faults_ms < FAULTY_MS;
 }
 
-/* Everything is told, nothing on its way. */
+/* All news has arrived, nothing is on its way. */
 static bool is_quiet(struct sim *sim)
 {
     if (is_faulty(sim) || !daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
@@ -52,7 +51,7 @@ static bool is_quiet(struct sim *sim)
     return open == 0;
 }
 
-/* On a node that the scheduler did not leave out by itself. */
+/* On a node that the scheduler did not exclude by itself. */
 static bool fits(const struct sim *sim, struct view_of_pod *view, const struct model_pod *pod)
 {
     if (view->looked == sim->changes)
@@ -64,7 +63,7 @@ static bool fits(const struct sim *sim, struct view_of_pod *view, const struct m
     return view->fits;
 }
 
-/* One of two schedulers that both have the pod will ask about it by itself. */
+/* If two schedulers have the pod, one of them will ask about it by itself. */
 static bool is_asked_about(const struct sim *sim, const struct model_pod *pod)
 {
     for (uint32_t s = 0; s < sim->rules.schedulers; s++) {

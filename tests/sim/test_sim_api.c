@@ -14,13 +14,13 @@
 #include "sim_api.h"
 
 enum {
-    TRIES = 3000, /* of one request, until its fault was met */
+    TRIES = 3000, /* runs of one request until its fault was met */
     TIMEOUT_MS = 5000,
     SILENCE_MS = 100 * 1000,
     MINUTE = 60 * 1000,
 };
 
-/* A process that asks one thing at a time and remembers what it heard. */
+/* A process that sends one request at a time and remembers what it heard. */
 struct fixture {
     struct fake_apiserver *fake;
     struct sim_api *api;
@@ -29,7 +29,7 @@ struct fixture {
     int64_t now_ms;
     uint64_t id; /* of the last request */
 
-    unsigned heads; /* of the request at hand, as all below */
+    unsigned heads; /* of the current request, like everything below */
     unsigned pieces;
     bool ended;
     bool failed;
@@ -47,11 +47,11 @@ struct fixture {
     char effect_path[256];
     uint64_t told_pods;
     unsigned tellings;
-    struct strbuf diary; /* everything that anybody saw */
+    struct strbuf diary; /* everything that was delivered */
     struct strbuf out;
 };
 
-/* ---- what sim_api calls ---- */
+/* ---- callbacks of sim_api ---- */
 
 static int64_t fixed_wall(void *ctx)
 {
@@ -105,7 +105,7 @@ static void deliver(void *user, const struct kube_answer *answer)
     strbuf_text(&fixture->heard, answer->data);
 }
 
-/* ---- the bench ---- */
+/* ---- the fixture ---- */
 
 static struct fixture *fixture_new(uint64_t seed, uint32_t per_mille)
 {
@@ -160,7 +160,7 @@ static uint64_t met(const struct fixture *fixture, enum sim_fault fault)
     return sim_api_met(fixture->api)[fault];
 }
 
-/* Time goes on to what is due next, but not past until_ms. */
+/* Advance time to the next event, but not past until_ms. */
 static bool turn(struct fixture *fixture, int64_t until_ms)
 {
     const int64_t next_ms = sim_api_next(fixture->api);
@@ -211,7 +211,7 @@ static void ask(struct fixture *fixture, const char *method, const char *path, c
                                  .timeout_ms = TIMEOUT_MS});
 }
 
-/* The request at hand, to its end. */
+/* Run the current request to its end. */
 static void finish(struct fixture *fixture)
 {
     for (unsigned i = 0; i < 1000 && !fixture->ended; i++)
@@ -406,7 +406,7 @@ static void a_compacted_version_is_gone_for_watches_and_for_pages(void **state)
     finish(fixture);
     assert_int_equal(fixture->status, 410);
     assert_int_equal(met(fixture, SIM_GONE_CONTINUE), 1);
-    /* What was told already is not compacted away. */
+    /* What was already delivered is not compacted away. */
     watch_from_now(fixture);
     pass(fixture, 100);
     add_pods(fixture, 40, 1);
@@ -531,7 +531,7 @@ static void a_process_may_jump_out_of_its_answer(void **state)
 
 /* ---- what goes wrong with requests ---- */
 
-/* Asks until that fault was met; what was heard of that request is then in the bench. */
+/* Repeat until that fault was met; what was heard of that request is then in the fixture. */
 static void until_met(struct fixture *fixture, enum sim_fault fault, const char *method)
 {
     static unsigned number;
@@ -775,7 +775,7 @@ static void a_request_that_waits_for_ever_is_never_lost(void **state)
 
 /* ---- what goes wrong with watches ---- */
 
-/* Watches while pods come, until that fault was met; false: this watch ended without it. */
+/* Watch while pods come until that fault was met; false: this watch ended without it. */
 static bool watch_meets(struct fixture *fixture, enum sim_fault fault, unsigned *pods)
 {
     const uint64_t before = met(fixture, fault);
@@ -832,7 +832,7 @@ static void a_watch_may_end_cleanly(void **state)
     finish(fixture);
     assert_false(fixture->failed);
     assert_int_equal(fixture->status, 200);
-    /* What comes now is told to nobody, until there is a watch again. */
+    /* What comes now is delivered to nobody until there is a watch again. */
     sim_api_faults(fixture->api, 0);
     pass(fixture, MINUTE);
     assert_false(sim_api_quiet(fixture->api));
@@ -875,7 +875,7 @@ static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
 
     until_watch_met(fixture, SIM_WATCH_DELAY);
     assert_false(sim_api_quiet(fixture->api));
-    /* No fault any more: they are let go. */
+    /* Faults have ended: they are released. */
     sim_api_faults(fixture->api, 0);
     pass(fixture, 2);
     assert_true(sim_api_quiet(fixture->api));
@@ -980,7 +980,7 @@ static void in_an_outage_streams_end_and_connections_are_refused(void **state)
     assert_int_equal(fixture->status, 201);
 }
 
-/* Between a list and the first watch that opens, whoever listed is told nothing. */
+/* Between a list and the first watch that opens, the client is told nothing. */
 static void all_is_not_quiet_while_a_first_watch_finds_nobody(void **state)
 {
     struct fixture *fixture = *state;
@@ -1033,7 +1033,7 @@ static void without_faults_a_late_effect_comes_at_once(void **state)
     fail_msg("no effect was late");
 }
 
-/* ---- all of it, for long ---- */
+/* ---- everything together, for a long time ---- */
 
 enum { NAMES = 40, BASE_NODES = 1, BASE_PODS = 2 };
 
@@ -1043,9 +1043,9 @@ struct mirror {
     struct reflector *reflector;
     const char *plural;
     const char *prefix;
-    uint64_t known[NAMES]; /* resourceVersion; 0: not there */
+    uint64_t known[NAMES]; /* resourceVersion; 0: does not exist */
     uint64_t listed[NAMES];
-    uint64_t written[NAMES]; /* the last write, a deletion too */
+    uint64_t written[NAMES]; /* the last write, or the deletion */
     uint64_t alive[NAMES];   /* what the cluster has; 0: nothing */
     unsigned lists;
 };
@@ -1126,7 +1126,7 @@ static int deleted(void *user, struct text object, struct err *err)
     return 0;
 }
 
-/* "Told up to version" is the truth: no write before it is unknown. */
+/* "Delivered up to version" is true: no earlier write is unknown. */
 static void core_told(void *user, const char *resource, uint64_t version)
 {
     struct core_fixture *core = user;
@@ -1146,7 +1146,7 @@ static void core_deliver(void *user, const struct kube_answer *answer)
         (void)reflector_answer(core->mirror[i].reflector, core->fixture->now_ms, answer);
 }
 
-/* An actor makes, changes or removes one object. */
+/* An actor creates, changes or removes one object. */
 static void write_one(struct core_fixture *core)
 {
     struct fixture *fixture = core->fixture;
@@ -1270,7 +1270,7 @@ static void after_a_long_bad_time_a_reflector_agrees_with_the_cluster(void **sta
         reflector_free(core.mirror[i].reflector);
 }
 
-/* Everything that anybody saw in a short bad life. */
+/* Everything that was delivered in a short, bad life. */
 static char *life(uint64_t seed)
 {
     struct fixture *fixture = fixture_new(seed, 300);

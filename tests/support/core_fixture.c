@@ -217,7 +217,7 @@ enum verdict core_reserve(struct core_fixture *core, const char *uid, const char
     return core_reserve_for(core, uid, node, core_request(core, words));
 }
 
-/* The containers of a pod that asks this; and what it asks, as the daemon reads it. */
+/* The containers of a pod with this request; and the request as the daemon reads it. */
 static const struct request *request_of_bound(struct core_fixture *core, struct pod *pod,
                                               const char *words)
 {
@@ -277,7 +277,7 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
                   gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
                   gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
     strbuf_printf(out, " index %d charges %d numa %d flags %d\n", gpu->index, gpu->charges,
-                  gpu->numa, gpu->flags & ~GPU_CONTESTED); /* which nobody keeps */
+                  gpu->numa, gpu->flags & ~GPU_CONTESTED); /* nobody keeps it */
 }
 
 static void dump_allocation(struct strbuf *out, const struct allocation *allocation)

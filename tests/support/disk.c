@@ -10,12 +10,12 @@
 
 enum { PATH_BYTES = 512, SECTOR_BYTES = 4096 };
 
-/* One opening of a file. */
+/* One open handle of a file. */
 struct handle {
     sqlite3_file base;
     struct plate_file *file;
     int level;
-    bool sync_folder; /* with the next sync: its name is new */
+    bool sync_folder; /* with the next sync, because its name is new */
     bool shm;
     unsigned shm_shared; /* slots, as bits */
     unsigned shm_exclusive;
@@ -23,7 +23,7 @@ struct handle {
 
 static bool installed;
 static uint64_t changes;
-static uint64_t cut_in; /* 0: no cut ahead */
+static uint64_t cut_in; /* 0: no cut planned */
 static bool cut;
 static unsigned fail_kinds;
 static uint64_t fail_in; /* 0: nothing fails */
@@ -176,7 +176,7 @@ static int lock_reserved(struct handle *handle)
     return SQLITE_OK;
 }
 
-/* Who waits for readers to end keeps PENDING, so that no new ones come. */
+/* A writer that waits for readers keeps PENDING, so that no new ones come. */
 static int lock_exclusive(struct handle *handle)
 {
     struct plate_file *file = handle->file;
@@ -240,7 +240,7 @@ static int file_control(sqlite3_file *base, int what, void *with)
     return SQLITE_NOTFOUND;
 }
 
-/* Both as SQLite's own VFS says on Linux. */
+/* Both as SQLite's own VFS reports on Linux. */
 static int file_sector(sqlite3_file *base)
 {
     (void)base;
@@ -448,7 +448,7 @@ static int disk_random(sqlite3_vfs *vfs, int bytes, char *out)
     return bytes;
 }
 
-/* Who waits here waits in vain: there is one thread. */
+/* Waiting is pointless: there is one thread. */
 static int disk_sleep(sqlite3_vfs *vfs, int us)
 {
     (void)vfs;
@@ -516,7 +516,7 @@ void disk_clear(void)
     plate_clear();
     changes = 0;
     random_state = 1;
-    sqlite3_randomness(0, NULL); /* SQLite's own generator asks for a seed again */
+    sqlite3_randomness(0, NULL); /* makes SQLite's own generator ask for a seed again */
 }
 
 void disk_fail(unsigned kinds, uint64_t n, int rc, bool lasting)

@@ -1,24 +1,24 @@
 /*
- * disk - a disk in memory under SQLite, that forgets what was not synced and fails when told to.
+ * disk - a disk in memory under SQLite that forgets what was not synced and fails on command.
  *
- * disk_install() makes it SQLite's default VFS for the rest of the process.  Files live under the
- * names that SQLite gives them; the same name is the same file, for every connection.  The store
- * also looks at the real folder (lock, header), so a ledger's path has to be in a folder that is
- * there; its bytes are only here.
+ * disk_install() makes it SQLite's default VFS for the rest of the process. Files have the names
+ * that SQLite gives them; the same name is the same file, for every connection. The store also
+ * looks at the real folder (lock, header), so a ledger's path must be in an existing folder; its
+ * bytes are only here.
  *
- * What a disk keeps is what was synced, and of the rest what chance wants: a cut is the moment at
- * which the process or the power goes, between two operations that change something or in the
- * middle of one.  After it everything fails with an I/O error and changes nothing, so that what is
- * still open can be closed; disk_restart() then says what the disk kept.
+ * A disk keeps what was synced, and a random part of the rest. A cut is the moment at which the
+ * process or the power ends, between two operations that change something or in the middle of one.
+ * After it everything fails with an I/O error and changes nothing, so that open files can be
+ * closed; disk_restart() then decides what the disk kept.
  *
- * Names are synced apart from bytes.  That a file is there, is gone or has another name is kept
- * once its folder is synced: by the first sync of a new log or journal, by a deletion that asks
- * for it (as SQLite's own VFS does both), and by fsync() of a folder.  There is one folder.  What
- * a failed sync was for is not kept by the next one either, as the kernel takes it for written.
- * Shared memory is gone with its last connection.
+ * Names are synced apart from bytes. That a file exists, is deleted or has another name is kept
+ * once its folder is synced: by the first sync of a new log or journal, by a deletion that asks for
+ * it (as SQLite's own VFS does both), and by fsync() of a folder. There is one folder. What a
+ * failed sync should have written is not kept by the next one either, because the kernel takes it
+ * for written. Shared memory ends with its last connection.
  *
  * rename(), renameat2(), unlink() and fsync() are the disk's as well, in programs that use it:
- * what is not on it goes to the kernel as ever.  stat() and open() see the real folder only.
+ * calls for other files go to the kernel. stat() and open() see the real folder only.
  *
  * Time stands still; randomness is the same after each disk_clear().
  *
@@ -34,7 +34,7 @@
 
 void disk_install(void);
 
-/* No files, no faults, nothing cut.  Nothing may be open. */
+/* No files, no faults, no cut. Nothing may be open. */
 void disk_clear(void);
 
 enum disk_kind {
@@ -50,38 +50,40 @@ enum disk_kind {
 
 /*
  * The n-th operation of these kinds from now on gives rc (SQLITE_FULL, SQLITE_IOERR: the extended
- * code of the operation is filled in); lasting: and all after it, until told otherwise.  Half of a
- * failed write got there.  n = 0: nothing fails (any more).
+ * code of the operation is filled in); lasting: and every one after it, until the next call. Half
+ * of a failed write is done. n = 0: nothing fails (any more).
  */
 void disk_fail(unsigned kinds, uint64_t n, int rc, bool lasting);
-uint64_t disk_failed(void); /* how many have, since the last disk_fail() */
+uint64_t disk_failed(void); /* how many have failed since the last disk_fail() */
 
 /* Operations of DISK_CHANGES since disk_clear(). */
 uint64_t disk_changes(void);
 
-/* Cut before the n-th changing operation from now on (1: the next one); 0: no longer. */
+/* Cuts before the n-th changing operation from now on (1: the next one); 0: no cut. */
 void disk_cut_before(uint64_t n);
 void disk_cut(void); /* now */
 bool disk_is_cut(void);
 
 enum disk_loss {
     DISK_KEEPS_ALL,  /* the process died; the kernel still had everything */
-    DISK_KEEPS_NONE, /* the power went, and of what was not synced nothing was written */
-    DISK_KEEPS_SOME, /* of each unsynced write, by the seed: whole, not, or torn at 512 bytes */
+    DISK_KEEPS_NONE, /* the power failed, and nothing was written that was not synced */
+    DISK_KEEPS_SOME, /* of each unsynced write, by the seed: all, nothing, or torn at 512 bytes */
 };
 
-/* Nothing may be open.  Faults are gone as well. */
+/* Nothing may be open. Faults are cleared as well. */
 void disk_restart(enum disk_loss loss, uint64_t seed);
 
-/* The bytes of a file, for a copy outside or for damage by hand; false if there is none.  They
- * are good until the file changes.  What is put is kept. */
+/*
+ * The bytes of a file, to copy or to damage; false if there is none. They are valid until the file
+ * changes. What is put counts as synced.
+ */
 bool disk_file(const char *name, struct text *out);
 void disk_put(const char *name, struct text bytes);
 
 /*
- * For who records what happened: each event as it took effect, also half of a failed write.  A
- * file is known by its number, which a name comes to mean by DISK_NAMED (a new file) or
- * DISK_RENAMED (name to other) and no longer by DISK_UNNAMED.
+ * For a recorder: each event as it took effect, including half of a failed write. A file is
+ * identified by its number, which a name gets by DISK_NAMED (a new file) or DISK_RENAMED (name to
+ * other) and loses by DISK_UNNAMED.
  */
 enum disk_event_kind {
     DISK_WROTE,

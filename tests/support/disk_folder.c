@@ -1,7 +1,8 @@
 /*
- * The folder's part of the disk: what the store does to names by itself, not through SQLite.
+ * The folder's part of the disk: operations on names that the store does itself, not through
+ * SQLite.
  *
- * These stand in for libc's functions in a program that uses the disk.  The real folder follows,
+ * These replace libc's functions in a program that uses the disk. The real folder is changed, too,
  * since the store's lock and its look at the header are there; what fails there fails here.
  */
 #include <errno.h>
@@ -45,7 +46,7 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     if (ours && touch(DISK_RENAME) < 0)
         return -1;
     const long rc = syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
-    /* The log is a file of the disk only. */
+    /* The log exists on the simulated disk only. */
     if (!ours || (rc < 0 && errno != ENOENT))
         return (int)rc;
     must(plate_rename(from, to));

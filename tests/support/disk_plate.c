@@ -8,7 +8,7 @@ enum { SECTOR = 512, NAMES_PER_CHANGE = 2 };
 
 struct name {
     char *name;
-    struct plate_file *file; /* NULL: there is none of this name */
+    struct plate_file *file; /* NULL: no file has this name */
 };
 
 struct meaning {
@@ -22,7 +22,7 @@ struct names {
     size_t room;
 };
 
-/* One change of the folder; a renaming changes two names at once. */
+/* One change of the folder; a rename changes two names at once. */
 struct name_change {
     struct name name[NAMES_PER_CHANGE];
 };
@@ -323,7 +323,7 @@ static uint64_t draw(uint64_t *seed)
     return x ^ (x >> 31);
 }
 
-/* The sectors of one write, each by chance. */
+/* Each sector of one write is kept or not, at random. */
 static void keep_torn(struct plate_file *file, const struct plate_change *change, uint64_t *seed)
 {
     size_t done = 0;

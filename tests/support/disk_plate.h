@@ -1,8 +1,8 @@
 /*
- * disk_plate - the files of the disk in memory: what is there, what is synced, who holds locks.
+ * disk_plate - the files of the disk in memory: what exists, what is synced, who holds locks.
  *
- * A file has its bytes as everybody reads them, its bytes as they were synced, and the changes
- * between the two in their order; so have the names.
+ * A file has its current bytes, its bytes as of the last sync, and the changes between the two in
+ * their order; so have the names.
  */
 #ifndef MILLIGPU_TESTS_DISK_PLATE_H
 #define MILLIGPU_TESTS_DISK_PLATE_H
@@ -37,7 +37,7 @@ struct plate_shm {
 struct plate_file {
     uint32_t number;
     unsigned handles;
-    bool nameless; /* a temporary file: nothing of it is counted, kept or cut */
+    bool nameless; /* a temporary file: not counted, kept or cut */
     struct plate_bytes now;
     struct plate_bytes synced;
     struct plate_bytes written;
@@ -52,7 +52,7 @@ struct plate_file {
 };
 
 struct plate_file *plate_find(const char *name);
-struct plate_file *plate_make(const char *name); /* NULL: nameless */
+struct plate_file *plate_make(const char *name); /* NULL: it has no name */
 void plate_open(struct plate_file *file);
 void plate_close(struct plate_file *file);
 

@@ -1,5 +1,5 @@
 /*
- * document - a file of docs/ that is written from a table, and must equal it.
+ * document - a file of docs/ that is generated from a table and must equal it.
  */
 #ifndef MILLIGPU_TESTS_DOCUMENT_H
 #define MILLIGPU_TESTS_DOCUMENT_H
@@ -8,7 +8,7 @@
 
 /*
  * Fails the test if the file (below MILLIGPU_SOURCE_DIR, else the working folder) is not what write
- * makes.  With UPDATE in the environment, it writes the file instead.
+ * produces. With UPDATE in the environment it writes the file instead.
  */
 void document_equals(const char *file, void (*write)(struct strbuf *out));
 

@@ -24,7 +24,7 @@ struct fake_api {
     char url[64];
     unsigned port;
     bool client_certs;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards everything below */
     struct fault *fault;
     size_t faults;
     size_t fault_capacity;
@@ -164,7 +164,7 @@ static enum MHD_Result respond(struct exchange *exchange, int status, bool sized
     return result;
 }
 
-/* ---- what was asked ---- */
+/* ---- requests received ---- */
 
 static void note(struct fake_api *api, const char *line)
 {
@@ -365,11 +365,11 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     pthread_mutex_unlock(&api->lock);
 }
 
-/* ---- making and ending ---- */
+/* ---- creating and ending ---- */
 
 static void keep_quiet(void *arg, const char *fmt, va_list args)
 {
-    /* Resets and truncations are what the tests ask for. */
+    /* Resets and truncations are what the tests request. */
     (void)arg;
     (void)fmt;
     (void)args;

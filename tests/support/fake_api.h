@@ -1,10 +1,10 @@
 /*
- * fake_api - a fake API server served over HTTP, with faults by script.
+ * fake_api - a fake API server served over HTTP, with scripted faults.
  *
- * Semantics come from fake_apiserver.h; this adds the wire and what can go wrong on it.  A fault is
- * for the next `times` requests whose "METHOD path" contains `match`, or ends with it if its last
- * letter is '$'; a watch shows as "?watch", another query not at all.  Faults are tried in the
- * order they were added.
+ * Semantics come from fake_apiserver.h; this adds the wire and what can go wrong on it. A fault
+ * applies to the next `times` requests whose "METHOD path" contains `match`, or ends with it if its
+ * last letter is '$'; a watch appears as "?watch", any other query not at all. Faults are tried in
+ * the order they were added.
  *
  * A thread per connection; every function may be called at any time.
  */
@@ -14,16 +14,16 @@
 #include "milligpu/fake_apiserver.h"
 
 enum fault_kind {
-    FAULT_STATUS,    /* answers number, with text as body; nothing is done */
-    FAULT_LOSE,      /* does what was asked, then resets the connection without an answer */
-    FAULT_REFUSE,    /* resets the connection before anything was done */
+    FAULT_STATUS,    /* answers number, with text as body; executes nothing */
+    FAULT_LOSE,      /* executes the request, then resets the connection without an answer */
+    FAULT_REFUSE,    /* resets the connection before anything is done */
     FAULT_TRUNCATE,  /* ends the connection after number bytes of the body */
     FAULT_DRIP,      /* one byte of the body every number ms */
     FAULT_HALF_OPEN, /* head, number bytes of the body, then silence */
-    FAULT_SILENT,    /* does what was asked and never answers */
+    FAULT_SILENT,    /* executes the request and never answers */
     FAULT_SLOW,      /* answers after number ms */
-    FAULT_STREAM,    /* 200 and text as a chunked body, whatever was asked */
-    FAULT_LIE,       /* does what was asked, then answers number, with text as body */
+    FAULT_STREAM,    /* 200 and text as a chunked body, whatever was requested */
+    FAULT_LIE,       /* executes the request, then answers number, with text as body */
 };
 
 struct fault {
@@ -43,9 +43,9 @@ struct fake_tls {
 
 struct fake_api;
 
-/* fake API server must outlive it.  tls NULL: plain HTTP.  Listens on 127.0.0.1, on a free port. */
+/* fake API server must outlive it. tls NULL: plain HTTP. Listens on 127.0.0.1, on a free port. */
 struct fake_api *fake_api_new(struct fake_apiserver *fake, const struct fake_tls *tls) MUST_USE;
-/* The same on a port that is said, as a server that comes back: NULL if another has it. */
+/* The same on a given port, like a server that comes back: NULL if the port is taken. */
 struct fake_api *fake_api_new_at(struct fake_apiserver *fake, const struct fake_tls *tls,
                                  unsigned port) MUST_USE;
 void fake_api_free(struct fake_api *api);
@@ -53,9 +53,9 @@ const char *fake_api_url(const struct fake_api *api);
 unsigned fake_api_port(const struct fake_api *api);
 
 void fake_api_fault(struct fake_api *api, const struct fault *fault);
-/* Ends every stream and every silence that is in force. */
+/* Ends every stream and every silence in progress. */
 void fake_api_release(struct fake_api *api);
-/* Other tokens get 401; NULL: any will do. */
+/* Other tokens get 401; NULL: any token is accepted. */
 void fake_api_token(struct fake_api *api, const char *token);
 
 /* How many requests contained this, as "METHOD path" or as "Authorization: ..."; all for "". */

@@ -61,7 +61,7 @@ void http_set_header(struct http_call *call, const char *name, const char *value
     must(call->status == 0 && name[0] != '\0' && value != NULL);
 }
 
-/* "%41+b" as a server reads it; a NUL would end the value there. */
+/* "%41+b" as a server decodes it; a NUL would end the value there. */
 static const char *decoded(struct arena *arena, struct text raw)
 {
     char *out = arena_alloc(arena, raw.len + 1);
@@ -95,7 +95,7 @@ void http_query_each(struct http_call *call, void *user,
     arena_done(&arena);
 }
 
-/* Takes the memory, as the real one does. */
+/* Takes over the memory, like the real one. */
 void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body)
 {
     must(call->status == 0 && status >= 200); /* exactly once */

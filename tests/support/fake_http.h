@@ -1,12 +1,11 @@
 /*
- * fake_http - the HTTP server without sockets: a call is a record, as it was asked and as it was
- * answered.
+ * fake_http - the HTTP server without sockets: a call is a record of the request and its answer.
  *
- * For programs that call handlers by hand: it has the functions of http.h that handlers call, and
- * is linked as an object, so that the library's are not taken.
+ * For programs that call handlers directly: it provides the functions of http.h that handlers call,
+ * and is linked as an object, so that the library's are not used.
  */
-#ifndef MILLIGPU_TESTS_FAKE_WEB_H
-#define MILLIGPU_TESTS_FAKE_WEB_H
+#ifndef MILLIGPU_TESTS_FAKE_HTTP_H
+#define MILLIGPU_TESTS_FAKE_HTTP_H
 
 #include "milligpu/http.h"
 
@@ -16,7 +15,7 @@ struct http_call {
     const char *query;        /* "a=1&b=2", not decoded */
     const char *content_type; /* NULL: no such header */
     struct text body;
-    bool unread; /* a body that its route does not take */
+    bool unread; /* a body that its route does not accept */
     int64_t began_ns;
     int status; /* 0: not answered yet */
     const char *type;
@@ -25,7 +24,7 @@ struct http_call {
     void (*answered)(struct http_call *call); /* by the thread that answered; may be NULL */
 };
 
-/* A POST of JSON, with no body yet.  What is pointed to has to outlive the call. */
+/* A POST of JSON, without a body so far. What it points to must outlive the call. */
 void http_call_init(struct http_call *call, const char *path);
 void http_call_done(struct http_call *call);
 

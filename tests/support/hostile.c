@@ -9,14 +9,14 @@ enum {
     CONTAINERS_MANY = 250,
     CONTAINERS_MOST = 1500,
     NEST_DEEP = 2000,
-    ANNOTATIONS_BYTES = 200 * 1024, /* of the 256 KiB that the API server allows for all */
+    ANNOTATIONS_BYTES = 200 * 1024, /* of the 256 KiB that the API server allows in all */
 };
 
 struct making {
     struct json_writer json;
     struct strbuf *out;
     const struct hostile_draw *draw;
-    bool shown;  /* by the API server, not sent to it */
+    bool shown;  /* added by the API server, not sent to it */
     size_t left; /* bytes of annotations */
 };
 
@@ -27,7 +27,7 @@ static uint32_t below(const struct hostile_draw *draw, uint32_t bound)
     return drawn;
 }
 
-/* One time in so many, and not at the end of the source. */
+/* With a chance of 1 in n, and never once the source is exhausted. */
 static bool rarely(const struct hostile_draw *draw, uint32_t times)
 {
     return below(draw, times) == 1;
@@ -82,7 +82,7 @@ static const char *const odd[] = {
     "'; DROP TABLE charge; --",
 };
 
-/* What is repeated to make a string long. */
+/* The piece that is repeated to make a string long. */
 static const char *const piece[] = {
     "a", "\\u0000", "[", "{\\\"a\\\":", "\xF0\x9F\x98\x80", ",", "9", "\\u0001", "*", "A100,",
 };
@@ -99,7 +99,7 @@ static void add_long(struct strbuf *out, size_t most, const struct hostile_draw 
         strbuf_str(out, what);
 }
 
-/* What the API server stores as bytes and writes as it is: metadata.managedFields. */
+/* What the API server stores as bytes and writes unchanged: metadata.managedFields. */
 static const char *const raw[] = {"\\ud800", "\\udc00\\ud800", "\xFF\xFE", "\xED\xA0\x80", "\xC0"};
 
 void hostile_text(struct strbuf *out, size_t most, const struct hostile_draw *draw)
@@ -114,7 +114,7 @@ void hostile_text(struct strbuf *out, size_t most, const struct hostile_draw *dr
     strbuf_char(out, '"');
 }
 
-/* jw writes what is a value already; here it is made first. */
+/* json_writer writes finished values; here the value is made first. */
 static void odd_value(struct making *making, size_t most)
 {
     struct strbuf text;
@@ -213,7 +213,7 @@ static void managed_fields(struct making *making)
     strbuf_done(&fields);
 }
 
-/* gpus: what a node says of its GPUs where nothing odd takes its place. */
+/* gpus: what a node says of its GPUs unless something odd takes its place. */
 static void annotations(struct making *making, const char *const *key, size_t keys,
                         const char *gpus)
 {
@@ -300,7 +300,7 @@ static void command(struct making *making)
     json_write_array_end(&making->json);
 }
 
-/* An amount of an extended resource stands in limits: the API server copies it to requests. */
+/* An amount of an extended resource is set in limits: the API server copies it to requests. */
 static void container(struct making *making, const char *name, const char *resource,
                       const char *amount)
 {
@@ -331,7 +331,7 @@ static void container(struct making *making, const char *name, const char *resou
     json_write_object_end(&making->json);
 }
 
-/* Containers that ask nothing: they stand before those that do. */
+/* Containers that request nothing come before those that do. */
 static void plain_containers(struct making *making, const char *prefix)
 {
     uint32_t count = below(making->draw, 3);
@@ -375,7 +375,7 @@ static void init_containers(struct making *making)
     json_write_array_end(&making->json);
 }
 
-/* Its attributes have any keys, and so has what managedFields says of them. */
+/* Its attributes have arbitrary keys, and so has what managedFields says of them. */
 static void volumes(struct making *making)
 {
     json_write_key(&making->json, "volumes");
@@ -429,7 +429,7 @@ static void spec(struct making *making, const struct hostile_pod *pod)
     json_write_object_end(&making->json);
 }
 
-/* --- a pod's status: kubelet's, or of whoever may write it --- */
+/* --- a pod's status: written by kubelet or whoever may write it --- */
 
 static void condition(struct making *making)
 {
@@ -584,7 +584,7 @@ void hostile_node(struct strbuf *out, const struct hostile_node *node,
     json_write_object_end(&making.json);
 }
 
-/* --- what is changed later --- */
+/* --- later changes --- */
 
 static void patch(struct strbuf *out, const char *const *key, uint32_t keys,
                   const struct hostile_draw *draw)

@@ -12,7 +12,7 @@ static sqlite3 *open_file(const char *file)
     return db;
 }
 
-/* The first column of every row, each through each(). */
+/* The first column of every row, through each(). */
 static void for_each(sqlite3 *db, const char *sql, void *user,
                      void (*each)(void *user, const char *text))
 {
@@ -27,10 +27,10 @@ static void for_each(sqlite3 *db, const char *sql, void *user,
 }
 
 struct ledger_texts {
-    sqlite3 *of; /* whose columns */
+    sqlite3 *of; /* the table whose columns these are */
     sqlite3 *db;
     struct strbuf out;
-    struct strbuf row; /* what makes one row a text */
+    struct strbuf row; /* the expression that turns a row into text */
     struct strbuf order;
 };
 

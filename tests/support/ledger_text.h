@@ -1,15 +1,17 @@
 /*
  * ledger_text - all rows of a ledger file as text, in one fixed order, by plain SQL.
  *
- * Nothing of the store is in it, so it reads a file of any version as it is: the tables and columns
- * are those of another file, so that a migrated ledger can be held against the one that it was.
+ * It uses nothing of the store, so it reads a file of any version: tables and columns are taken
+ * from another file, so that a migrated ledger can be compared with the original.
  */
 #ifndef MILLIGPU_TESTS_LEDGER_TEXT_H
 #define MILLIGPU_TESTS_LEDGER_TEXT_H
 
 #include "milligpu/base.h"
 
-/* "table column=value column=value", a line each; yours to xfree.  Aborts on anything unusual. */
+/*
+ * "table column=value column=value", one line per row; yours to xfree. Aborts on anything unusual.
+ */
 char *ledger_text(const char *file, const char *columns_of) MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * walk - how far a random walk goes: WALK_PERCENT=1000 ten times as far as usual, WALK_PERCENT=1
- * only as far as it must to meet everything that it has to meet.
+ * walk - how far a random walk goes: with WALK_PERCENT=1000 ten times as far as usual, with
+ * WALK_PERCENT=1 only as far as it needs to meet everything that it has to meet.
  */
 #ifndef MILLIGPU_TESTS_WALK_H
 #define MILLIGPU_TESTS_WALK_H

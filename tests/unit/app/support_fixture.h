@@ -6,8 +6,8 @@
  * told, and a fault that strikes the n-th call of either.  Web calls are records that keep their
  * answer; there are no sockets.
  */
-#ifndef MILLIGPU_TESTS_RIG_H
-#define MILLIGPU_TESTS_RIG_H
+#ifndef MILLIGPU_TESTS_APP_FIXTURE_H
+#define MILLIGPU_TESTS_APP_FIXTURE_H
 
 #include "milligpu/app.h"
 #include "milligpu/assembly.h"
