@@ -51,7 +51,7 @@ void xfree(void *memory)
 
 void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes)
 {
-    must(capacity != NULL && count <= *capacity);
+    must(count <= *capacity);
     must(bytes > 0);
 
     if (count < *capacity)

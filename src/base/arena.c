@@ -16,7 +16,6 @@ struct arena_chunk {
 
 void arena_init(struct arena *arena)
 {
-    must(arena != NULL);
     *arena = (struct arena){0};
 }
 
@@ -68,7 +67,6 @@ size_t arena_bytes(const struct arena *arena)
 {
     size_t bytes = 0;
 
-    must(arena != NULL);
     for (const struct arena_chunk *chunk = arena->chunk; chunk != NULL; chunk = chunk->older)
         bytes += sizeof *chunk + chunk->bytes;
     return bytes;

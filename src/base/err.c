@@ -37,7 +37,6 @@ __attribute__((format(printf, 2, 0))) static size_t format(char *out, const char
 
 int err_set(struct err *err, enum err_code code, const char *fmt, ...)
 {
-    must(err != NULL);
     must(code > ERR_NONE && code < ERR_CODES);
 
     char text[ROOM];
@@ -52,7 +51,6 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...)
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-    must(err != NULL);
     must(err->code > ERR_NONE && err->code < ERR_CODES);
 
     char text[ROOM + 2 + ERR_TEXT_MAX];

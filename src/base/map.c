@@ -6,7 +6,6 @@ enum { SLOTS_MIN = 16 };
 
 void map_init(struct map *map)
 {
-    must(map != NULL);
     *map = (struct map){0};
 }
 
@@ -178,8 +177,6 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
 
 void *map_next(const struct map *map, size_t *at)
 {
-    must(at != NULL);
-
     while (*at < map->slots + map->old_slots) {
         const size_t slot = (*at)++;
         void *value =

@@ -11,7 +11,6 @@ static char nothing[1];
 
 void strbuf_init(struct strbuf *buf)
 {
-    must(buf != NULL);
     *buf = (struct strbuf){.data = nothing};
 }
 

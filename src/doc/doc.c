@@ -26,7 +26,6 @@ const char *doc_kind_name(enum doc_kind kind)
 
 struct doc *doc_new(struct arena *arena, enum doc_kind kind)
 {
-    must(arena != NULL);
     struct doc *doc = arena_alloc(arena, sizeof *doc);
     doc->kind = kind;
     doc->text = TEXT("");
@@ -53,7 +52,6 @@ static const char *doc_show(struct arena *arena, struct text kept)
 
 struct doc *doc_new_str(struct arena *arena, struct text text)
 {
-    must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_STRING);
     doc->text = (struct text){arena_copy(arena, text), text.len};
     doc->shown = doc_show(arena, doc->text);
@@ -62,7 +60,6 @@ struct doc *doc_new_str(struct arena *arena, struct text text)
 
 struct doc *doc_new_int(struct arena *arena, int64_t number)
 {
-    must(arena != NULL);
     struct doc *doc = doc_new(arena, DOC_NUMBER);
     doc->text = text_of(arena_printf(arena, "%" PRId64, number));
     return doc;
@@ -101,7 +98,6 @@ static uint32_t line_now(struct reading *in)
 
 static bool key_is_new_slow(const struct doc *object, struct text key, struct map *seen)
 {
-    must(object != NULL);
     if (seen->count == 0)
         for (struct doc *at = object->first; at != NULL; at = at->next)
             map_put(seen, at->key, at);
@@ -156,7 +152,6 @@ static struct doc *doc_read_object(struct reading *in)
 
 static struct doc *read_array(struct reading *in)
 {
-    must(in->arena != NULL && in->line > 0);
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
     array->line = line_now(in);
@@ -172,7 +167,6 @@ static struct doc *read_array(struct reading *in)
 
 static struct doc *doc_read_string(struct reading *in)
 {
-    must(in->arena != NULL && in->line > 0);
     const uint32_t line = line_now(in);
     struct text text;
     if (!json_read_string(&in->json, &text))
@@ -184,7 +178,6 @@ static struct doc *doc_read_string(struct reading *in)
 
 static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 {
-    must(in->arena != NULL && in->line > 0);
     struct doc *doc = doc_new(in->arena, kind);
     struct text raw;
 
@@ -198,7 +191,6 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 /* The reader bounds the depth. */
 static struct doc *read_value(struct reading *in)
 {
-    must(in->arena != NULL && in->line > 0);
     switch (json_read_peek(&in->json)) {
     case JSON_TYPE_OBJECT:
         return doc_read_object(in);
@@ -226,13 +218,11 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
 {
     struct reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
 
-    must(arena != NULL);
     json_reader_init(&in.json, bytes, root, arena, err);
     struct doc *doc = read_value(&in);
     const int rc = json_reader_finish(&in.json);
     if (rc < 0)
         return rc;
-    must(doc != NULL);
     *out = doc;
     return 0;
 }
@@ -405,7 +395,6 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
 
 bool doc_equal(const struct doc *a, const struct doc *b)
 {
-    must(a != NULL && b != NULL);
     if (a->kind != b->kind || a->count != b->count)
         return false;
     /* YAML has several words for null. */
@@ -483,13 +472,11 @@ static void doc_write_value(struct strbuf *out, const struct doc *doc, int level
 
 void doc_write(struct strbuf *out, const struct doc *doc)
 {
-    must(doc != NULL);
     doc_write_value(out, doc, ON_ONE_LINE);
 }
 
 void doc_write_pretty(struct strbuf *out, const struct doc *doc)
 {
-    must(doc != NULL);
     doc_write_value(out, doc, 0);
     strbuf_char(out, '\n');
 }

@@ -41,7 +41,6 @@ static int doc_yaml_syntax(struct loading *in)
 
 static int next_event(struct loading *in, yaml_event_t *out)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     if (!yaml_parser_parse(&in->parser, out))
         return doc_yaml_syntax(in);
     return 0;
@@ -64,7 +63,6 @@ static size_t doc_yaml_digits(const char *at)
 /* A JSON number stays a number; whatever else YAML calls a number stays text. */
 static bool is_number(struct text text)
 {
-    must(text.at != NULL);
     const char *at = text.at;
 
     if (strlen(at) != text.len)
@@ -101,7 +99,6 @@ static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
     static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
                                      "off",   "Off",   "OFF",   "n",  "N"};
 
-    must(text.at != NULL);
     *out = text;
     if (text.len > strlen("false"))
         return is_number(text) ? DOC_NUMBER : DOC_STRING;
@@ -164,7 +161,6 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
 
 static int load_items(struct loading *in, struct doc *array)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     for (;;) {
         yaml_event_t event;
         const int got = next_event(in, &event);
@@ -186,7 +182,6 @@ static int load_items(struct loading *in, struct doc *array)
 static int load_key(struct loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     const uint32_t line = doc_yaml_line_of(event->start_mark);
 
     if (event->type != YAML_SCALAR_EVENT)
@@ -203,7 +198,6 @@ static int load_key(struct loading *in, const yaml_event_t *event, struct map *s
 static int doc_yaml_load_pair(struct loading *in, const yaml_event_t *key_event, struct map *seen,
                               struct doc *object)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     struct text key;
     struct doc *value = NULL;
     yaml_event_t event;
@@ -225,7 +219,6 @@ static int doc_yaml_load_pair(struct loading *in, const yaml_event_t *key_event,
 
 static int load_pairs(struct loading *in, struct doc *object)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     struct map seen;
     int rc = 0;
 
@@ -246,7 +239,6 @@ static int load_pairs(struct loading *in, struct doc *object)
 
 static int load_value(struct loading *in, const yaml_event_t *event, struct doc **out)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     const uint32_t line = doc_yaml_line_of(event->start_mark);
     struct doc *doc = NULL;
     int rc;
@@ -271,7 +263,6 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
     in->depth--;
     if (rc < 0)
         return rc;
-    must(doc != NULL);
     doc->line = line;
     *out = doc;
     return 0;
@@ -280,7 +271,6 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
 /* Start and end of stream and documents carry no data. */
 static int load_stream(struct loading *in, struct doc *documents)
 {
-    must(in->depth <= JSON_DEPTH_MAX);
     for (bool more = true; more;) {
         yaml_event_t event;
         int rc = next_event(in, &event);
@@ -339,7 +329,6 @@ static bool needs_quotes(struct text text)
     struct text ignored;
 
     /* Other readers take 0x1f and 12:30 for numbers and 2026-01-02 for a time. */
-    must(text.at != NULL);
     return doc_yaml_resolve(text, &ignored) != DOC_STRING ||
            strchr("0123456789.+-", text.at[0]) != NULL;
 }

@@ -33,7 +33,6 @@ static int64_t apiserver_real_wall_ms(void *ctx)
 /* FNV-1a: unlike text_hash() it is the same for the same name in every run. */
 static uint64_t seed_of(const char *name)
 {
-    must(name != NULL);
     uint64_t hash = 0xcbf29ce484222325U;
     for (; *name != '\0'; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3U;
@@ -82,7 +81,6 @@ void fake_apiserver_free(struct fake_apiserver *fake)
 
 void fake_apiserver_counts(struct fake_apiserver *fake, struct fake_apiserver_counts *out)
 {
-    must(fake != NULL);
     pthread_mutex_lock(&fake->lock);
     *out = fake->counts;
     pthread_mutex_unlock(&fake->lock);
@@ -266,7 +264,6 @@ static void apiserver_call_free(struct call *call)
 
 static void free_ended(struct handle *handle)
 {
-    must(handle->fake != NULL);
     for (struct call **at = &handle->calls; *at != NULL;) {
         struct call *call = *at;
         if (!call->ended) {
@@ -281,7 +278,6 @@ static void free_ended(struct handle *handle)
 /* Calls made from callbacks are appended to the list and served in the same turn. */
 static void apiserver_serve(struct handle *handle)
 {
-    must(handle->fake != NULL);
     pthread_mutex_lock(&handle->fake->lock);
     handle->seen_rv = handle->fake->rv;
     pthread_mutex_unlock(&handle->fake->lock);
@@ -411,7 +407,6 @@ void fake_apiserver_ops(struct fake_apiserver *fake, struct kube_ops *out)
 {
     struct handle *handle = xcalloc(1, sizeof *handle);
 
-    must(out != NULL);
     handle->fake = fake;
     *out = (struct kube_ops){.ctx = handle,
                              .start = ops_start,

@@ -59,7 +59,6 @@ static void docs_add(struct docs *docs, struct doc *doc)
 static int check_field(struct loading *in, const struct doc *item, const char *path,
                        enum doc_kind kind)
 {
-    must(in->fake != NULL && in->file != NULL);
     const struct doc *found = doc_at(item, path);
 
     if (found == NULL)
@@ -75,7 +74,6 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
 /* What the fake API server itself reads; everything else is checked by its clients. */
 static int check_item(struct loading *in, const struct doc *item)
 {
-    must(in->fake != NULL && in->file != NULL);
     static const struct {
         const char *path;
         enum doc_kind kind;
@@ -108,7 +106,6 @@ static int check_item(struct loading *in, const struct doc *item)
 
 static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 {
-    must(in->fake != NULL && in->file != NULL);
     const struct resource *resource = fake_resource(id);
     struct doc *meta = doc_object(&in->arena, item, "metadata");
     struct err ignored;
@@ -138,7 +135,6 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 /* kind may be omitted in the items of a NodeList. */
 static int load_item(struct loading *in, struct doc *item, const char *list_of)
 {
-    must(in->fake != NULL && in->file != NULL);
     if (item->kind != DOC_OBJECT)
         return wrong_type(in, item, "", "an object");
     const char *kind = doc_str(item, "kind");
@@ -162,7 +158,6 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
 
 static int load_list(struct loading *in, struct doc *list, const char *kind)
 {
-    must(in->fake != NULL && in->file != NULL);
     struct doc *items = doc_get(list, "items");
     char prefix[sizeof in->where];
     char of[16];
@@ -195,7 +190,6 @@ static bool ends_in_list(const char *kind)
 
 static int load_document(struct loading *in, struct doc *document)
 {
-    must(in->fake != NULL && in->file != NULL);
     const char *kind = doc_str(document, "kind");
 
     if (document->kind == DOC_NULL)
@@ -214,7 +208,6 @@ static int load_document(struct loading *in, struct doc *document)
 
 static int load_documents(struct loading *in, struct doc *documents)
 {
-    must(in->fake != NULL && in->file != NULL);
     unsigned number = 0;
 
     if (documents->count == 0)
@@ -247,7 +240,6 @@ static int compare_docs(const void *a, const void *b)
 
 static int file_check_names(struct loading *in, enum resource_id id)
 {
-    must(in->fake != NULL && in->file != NULL);
     struct docs *docs = &in->docs[id];
 
     if (docs->count == 0)

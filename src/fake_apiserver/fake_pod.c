@@ -13,7 +13,6 @@
 
 bool fake_name_valid(const char *name)
 {
-    must(name != NULL);
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     const size_t len = strlen(name);
 
@@ -272,7 +271,6 @@ void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *no
 
 static int pod_conflict(struct ask *in, const char *message)
 {
-    must(in->resource != NULL);
     return fake_answer_status(in, 409, "Conflict",
                               "Operation cannot be fulfilled on pods/binding \"%s\": %s", in->name,
                               message);
@@ -294,7 +292,6 @@ static int precondition_failed(struct ask *in, const char *what, const char *wan
 /* What does not depend on the pod. */
 static int check_binding(struct ask *in, const struct doc *binding)
 {
-    must(in->resource != NULL);
     const char *namespace = doc_str(binding, "metadata.namespace");
     const char *kind = doc_str(binding, "target.kind");
 
@@ -316,7 +313,6 @@ static int check_binding(struct ask *in, const struct doc *binding)
 
 static int pod_check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
 {
-    must(in->resource != NULL);
     const char *uid = doc_str(binding, "metadata.uid");
     const char *rv = doc_str(binding, "metadata.resourceVersion");
     const char *node = doc_str(pod, "spec.nodeName");
@@ -342,7 +338,6 @@ static int pod_check_unbound(struct ask *in, const struct doc *binding, const st
 
 static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding, const char *key)
 {
-    must(in->resource != NULL);
     struct doc *from = doc_get(doc_get(binding, "metadata"), key);
 
     if (from == NULL || from->kind != DOC_OBJECT || from->count == 0)

@@ -20,7 +20,6 @@ enum {
 
 static int not_found(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL || in->name[0] == '\0')
         return fake_answer_status(in, 404, "NotFound",
                                   "the server could not find the requested resource");
@@ -30,7 +29,6 @@ static int not_found(struct ask *in)
 
 static int not_allowed(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     return fake_answer_status(in, 405, "MethodNotAllowed",
                               "the server does not allow this method on the requested resource");
 }
@@ -94,7 +92,6 @@ static struct text next_segment(struct text *rest)
 
 static bool resource_by_plural(struct ask *in, struct text group, struct text plural)
 {
-    must(in->arena != NULL && in->out != NULL);
     for (int id = 0; id < RESOURCES; id++) {
         const struct resource *resource = fake_resource((enum resource_id)id);
         if (!text_is(group, resource->prefix) || !text_is(plural, resource->plural))
@@ -113,7 +110,6 @@ static bool rest_is_empty(struct text text)
 /* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION. */
 static bool parse_resource(struct ask *in, struct text path)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct text rest = path;
     const struct text top = next_segment(&rest);
     (void)next_segment(&rest); /* the version, or the group */
@@ -152,7 +148,6 @@ static bool is_true(const char *value)
 
 static bool rest_parse_count(const char *value, int64_t *out)
 {
-    must(value != NULL);
     char *end;
 
     if (value[0] < '0' || value[0] > '9' || strlen(value) > 18)
@@ -188,7 +183,6 @@ static bool field_by_name(const struct ask *in, struct text name, enum field *ou
 
 static int parse_term(struct ask *in, struct text term)
 {
-    must(in->arena != NULL && in->out != NULL);
     const char *sign = memchr(term.at, '=', term.len);
     struct term *out = &in->selector.term[in->selector.terms];
 
@@ -217,7 +211,6 @@ static int parse_term(struct ask *in, struct text term)
 
 static int parse_selector(struct ask *in, const char *text)
 {
-    must(in->arena != NULL && in->out != NULL);
     int status = 0;
 
     while (*text != '\0' && status == 0) {
@@ -230,7 +223,6 @@ static int parse_selector(struct ask *in, const char *text)
 
 static int parse_parameter(struct ask *in, const char *key, const char *value)
 {
-    must(in->arena != NULL && in->out != NULL);
     bool good = true;
 
     if (strcmp(key, "fieldSelector") == 0)
@@ -264,7 +256,6 @@ static int parse_parameter(struct ask *in, const char *key, const char *value)
 
 static int parse_query(struct ask *in, const char *query)
 {
-    must(in->arena != NULL && in->out != NULL);
     while (*query != '\0') {
         const size_t len = strcspn(query, "&");
         const char *sign = memchr(query, '=', len);
@@ -323,7 +314,6 @@ static struct object *rest_find_named(struct ask *in)
 
 static int answer_object(struct ask *in, int code, const struct object *object)
 {
-    must(object != NULL);
     strbuf_text(in->out, object->text);
     return code;
 }
@@ -338,7 +328,6 @@ static struct doc *parse_stored(struct ask *in, const struct object *object)
 
 static int parse_body(struct ask *in, struct doc **out)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct err err;
 
     if (doc_parse_json(in->body, "body", in->arena, out, &err) < 0)
@@ -351,14 +340,12 @@ static int parse_body(struct ask *in, struct doc **out)
 
 static int rest_invalid(struct ask *in, const char *name, const char *text)
 {
-    must(in->arena != NULL && in->out != NULL);
     return fake_answer_status(in, 422, "Invalid", "%s \"%s\" is invalid: %s", in->resource->kind,
                               name, text);
 }
 
 static const char *generate_name(struct ask *in, const char *prefix)
 {
-    must(in->arena != NULL && in->out != NULL);
     const char *uid = fake_uid(in->fake, in->arena);
     return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
 }
@@ -366,7 +353,6 @@ static const char *generate_name(struct ask *in, const char *prefix)
 /* Name, namespace and kind as the URL has them. */
 static int fit_metadata(struct ask *in, struct doc *doc)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct doc *meta = doc_object(in->arena, doc, "metadata");
     const char *namespace = doc_str(meta, "namespace");
     const char *kind = doc_str(doc, "kind");
@@ -397,7 +383,6 @@ static int fit_metadata(struct ask *in, struct doc *doc)
 /* What a kubelet with no reservations of its own would report. */
 static void fill_allocatable(struct ask *in, struct doc *node)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct doc *status = doc_object(in->arena, node, "status");
     const struct doc *capacity = doc_get(status, "capacity");
 
@@ -407,7 +392,6 @@ static void fill_allocatable(struct ask *in, struct doc *node)
 
 static int rest_create(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct doc *doc;
     struct err err;
 
@@ -439,7 +423,6 @@ static int rest_create(struct ask *in)
 /* A patch of capacity shows in allocatable, too, unless the patch sets that itself. */
 static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *patch)
 {
-    must(in->arena != NULL && in->out != NULL);
     const struct doc *capacity = doc_at(patch, "status.capacity");
 
     if (in->resource->id != RES_NODES || capacity == NULL || capacity->kind != DOC_OBJECT ||
@@ -453,7 +436,6 @@ static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *
 /* Restores the part of the object that this path must not change. */
 static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
 {
-    must(in->arena != NULL && in->out != NULL);
     const struct doc *part = doc_get(old, key);
 
     if (part != NULL)
@@ -481,7 +463,6 @@ static void put_identity_back(struct ask *in, struct doc *doc, const struct doc 
 
 static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
 {
-    must(in->arena != NULL && in->out != NULL);
     const char *rv = doc_str(patch, "metadata.resourceVersion");
     const char *uid = doc_str(patch, "metadata.uid");
     const char *node = doc_str(patch, "spec.nodeName");
@@ -505,7 +486,6 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
 
 static int rest_patch(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct object *object = rest_find_named(in);
     struct doc *patch_doc;
     struct err err;
@@ -533,7 +513,6 @@ static int rest_patch(struct ask *in)
 
 static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
 {
-    must(in->arena != NULL && in->out != NULL);
     const struct doc *asked = doc_get(options, "gracePeriodSeconds");
     const struct doc *given = doc_at(pod, "spec.terminationGracePeriodSeconds");
     int64_t seconds = GRACE_DEFAULT_S;
@@ -551,7 +530,6 @@ static int64_t grace_of(const struct ask *in, const struct doc *options, const s
 
 static int delete_now(struct ask *in, struct object *object)
 {
-    must(in->arena != NULL && in->out != NULL);
     const char *kind = in->resource->kind;
     const struct object *last = fake_shelf_take(in->fake, in->resource->id, object, in->arena);
 
@@ -562,7 +540,6 @@ static int delete_now(struct ask *in, struct object *object)
 
 static int remove_object(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct object *object = rest_find_named(in);
     struct doc *options = NULL;
 
@@ -593,7 +570,6 @@ static int remove_object(struct ask *in)
 
 static int watch_once(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct watching at = {0, false};
     /* An ERROR is an event like any other here: the answer is complete either way. */
     (void)fake_watch_collect(in, &at, in->out);
@@ -602,7 +578,6 @@ static int watch_once(struct ask *in)
 
 static int on_collection(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     if (in->verb == VERB_GET)
         return in->watch ? watch_once(in) : fake_answer_list(in);
     return in->verb == VERB_POST ? rest_create(in) : not_allowed(in);
@@ -610,7 +585,6 @@ static int on_collection(struct ask *in)
 
 static int on_object(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     const struct object *object;
 
     switch (in->verb) {
@@ -648,7 +622,6 @@ static int answer_namespace(struct ask *in, const char *name)
 
 static int answer_review(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     struct doc *doc;
 
     const int status = parse_body(in, &doc);
@@ -687,7 +660,6 @@ static int answer_other(struct ask *in)
 
 int fake_ask_answer(struct ask *in)
 {
-    must(in->arena != NULL && in->out != NULL);
     if (in->resource == NULL)
         return answer_other(in);
     if (in->name[0] == '\0')

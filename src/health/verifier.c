@@ -92,7 +92,6 @@ void verifier_stop(struct verifier *verifier)
 
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
 {
-    must(verifier != NULL && out != NULL);
     verifier_lock(verifier);
     *out = verifier->facts;
     verifier_unlock(verifier);
@@ -117,7 +116,6 @@ void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *pla
 {
     struct err err;
 
-    must(place != NULL);
     if (atomic_load(&app->settings)->verify_interval_s == 0)
         return;
     if (*place >= ledger_places(ledger))

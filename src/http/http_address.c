@@ -17,7 +17,6 @@ static bool port_parse(const char *text, uint16_t *out)
 {
     uint32_t number = 0;
 
-    must(text != NULL);
     if (*text == '\0' || strlen(text) > 5)
         return false;
     for (; *text != '\0'; text++) {
@@ -73,7 +72,7 @@ int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *
     char host[64];
     uint16_t port;
 
-    must(address != NULL && out != NULL);
+    must(out != NULL);
     const char *colon = address_split(address, host, sizeof host);
     const bool six = address[0] == '[';
     if (colon == NULL)

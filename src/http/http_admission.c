@@ -57,7 +57,6 @@ static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
     uint32_t number;
 
     key[0] = key[1] = 0;
-    must(from != NULL);
     if (from->sa_family == AF_INET) {
         memcpy(&v4, from, sizeof v4);
         key[1] = UINT64_C(1) << 32 | v4.sin_addr.s_addr;

@@ -40,7 +40,6 @@ static bool is_token(const char *name)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
 
-    must(name != NULL);
     if (*name == '\0')
         return false;
     for (; *name != '\0'; name++) {
@@ -53,7 +52,6 @@ static bool is_token(const char *name)
 
 static bool headers_is_printable(const char *value)
 {
-    must(value != NULL);
     for (; *value != '\0'; value++) {
         const unsigned char byte = (unsigned char)*value;
         if ((byte < 0x20 && byte != '\t') || byte == 0x7f)

@@ -166,7 +166,6 @@ static uint64_t tls_mix(uint64_t print, const char *file)
 
 uint64_t tls_files_print(const struct http_rules *rules)
 {
-    must(rules != NULL);
     return tls_mix(tls_mix(tls_mix(14695981039346656037U, rules->cert_file), rules->key_file),
                    rules->client_ca_file);
 }

@@ -20,7 +20,6 @@ static bool is_blank(char c)
 
 char *base64_decode(const char *text, size_t *out_len)
 {
-    must(out_len != NULL);
     CLEANUP(xfreep) char *out = xmalloc(strlen(text) / 4 * 3 + 4);
     size_t len = 0;
     unsigned bits = 0;

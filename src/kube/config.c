@@ -14,7 +14,6 @@ struct kube_config *kube_config_new(void)
 
 static void source_done(struct source *source)
 {
-    must(source != NULL);
     xfree(source->file);
     if (source->data != NULL)
         explicit_bzero(source->data, source->len);
@@ -73,6 +72,5 @@ const char *kube_config_server(const struct kube_config *config)
 
 bool kube_config_executes(const struct kube_config *config)
 {
-    must(config != NULL);
     return config->exec.command != NULL;
 }

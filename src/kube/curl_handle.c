@@ -195,7 +195,6 @@ struct options {
 
 static void set_blob(struct options *set, CURLoption option, const char *pem)
 {
-    must(set->easy != NULL);
     struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
 
     if (pem == NULL || set->code != CURLE_OK)
@@ -236,7 +235,6 @@ static void set_protocol(struct options *set, const struct handles *handles)
 {
     const bool secure = strncmp(handles->base, "https://", 8) == 0;
 
-    must(set->easy != NULL);
     SET(set, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(set, CURLOPT_PIPEWAIT, secure ? 1L : 0L);
@@ -251,7 +249,6 @@ static void set_connection(struct options *set, struct handles *handles)
 {
     const char *proxy = handles->config->proxy;
 
-    must(set->easy != NULL);
     SET(set, CURLOPT_NOSIGNAL, 1L);
     /* "" ignores the environment */
     SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : "");
@@ -302,13 +299,11 @@ static struct handle *curl_handle_pick(struct handles *handles)
     }
     handle = xcalloc(1, sizeof *handle);
     handle->easy = curl_easy_init();
-    must(handle->easy != NULL);
     return handle;
 }
 
 static void handle_free(struct handle *handle)
 {
-    must(handle->easy != NULL);
     curl_easy_cleanup(handle->easy);
     makeup_unref(handle->makeup);
     xfree(handle->first.data);
@@ -371,7 +366,6 @@ bool handle_sent_body(const struct handle *handle)
 {
     curl_off_t bytes = 0;
 
-    must(handle->easy != NULL);
     must(curl_easy_getinfo(handle->easy, CURLINFO_SIZE_UPLOAD_T, &bytes) == CURLE_OK);
     return bytes >= (curl_off_t)handle->body.len;
 }

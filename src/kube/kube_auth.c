@@ -18,7 +18,6 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 static size_t kube_auth_trimmed(char *data, size_t len)
 {
-    must(data != NULL);
     while (len > 0 && strchr(" \r\n\t", data[len - 1]) != NULL)
         len--;
     data[len] = '\0';
@@ -56,7 +55,6 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
 /* While the file is missing the old content stays in use: most likely it is being replaced. */
 static int source_fresh(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
-    must(source != NULL);
     if (source->file == NULL)
         return 0;
     if (source->data != NULL && now_ms - source->read_ms < SOURCE_AGE_MS)
@@ -68,7 +66,6 @@ static int source_fresh(struct source *source, int64_t now_ms, bool *changed, st
 
 static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
-    must(config->namespace != NULL);
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
     bool changed = false;
 
@@ -124,14 +121,12 @@ static void *exec_thread(void *arg)
 
 static bool exec_has_answer(const struct kube_config *config)
 {
-    must(config->namespace != NULL);
     const struct exec_answer *answer = &config->answer;
     return answer->token != NULL || answer->cert != NULL;
 }
 
 static bool exec_is_due(const struct kube_config *config)
 {
-    must(config->namespace != NULL);
     const int64_t expires_ms = config->answer.expires_ms;
 
     return !exec_has_answer(config) || config->exec_stale ||
@@ -152,7 +147,6 @@ static void exec_start(struct kube_config *config)
 /* A credential that is still valid stays in use while the next one is made. */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
-    must(config->namespace != NULL);
     if (config->exec.command == NULL || !exec_is_due(config))
         return AUTH_READY;
     const int64_t failed_ms = config->exec_failed_ms;
@@ -169,7 +163,6 @@ static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, 
 
 static char *make_header(const struct kube_config *config)
 {
-    must(config->namespace != NULL);
     const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
     struct strbuf text;
 
@@ -214,7 +207,6 @@ static void kube_auth_fill(const struct kube_config *config, struct auth *out)
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                                  struct err *err)
 {
-    must(config->namespace != NULL);
     pthread_mutex_lock(&config->lock);
     enum auth_verdict verdict = exec_fresh(config, now_ms, err);
     if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)

@@ -27,7 +27,6 @@ struct reading {
 __attribute__((format(printf, 4, 5))) static void wrong(struct reading *in, const struct doc *at,
                                                         const char *key, const char *fmt, ...)
 {
-    must(in->config != NULL && in->err != NULL);
     struct strbuf text;
     va_list args;
 
@@ -59,7 +58,7 @@ static void set_where(struct reading *in, const char *where)
  */
 static void kube_config_check_keys(struct reading *in, const struct doc *object, const char *known)
 {
-    must(object != NULL && object->kind == DOC_OBJECT);
+    must(object->kind == DOC_OBJECT);
     for (const struct doc *at = object->first; at != NULL && in->rc == 0; at = at->next) {
         char padded[80];
         char key[64];
@@ -85,7 +84,6 @@ static const char exec_keys[] =
 /* NULL if absent or empty; a wrong type is an error. */
 static const char *get_string(struct reading *in, const struct doc *object, const char *key)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL)
@@ -104,14 +102,12 @@ static const char *get_string(struct reading *in, const struct doc *object, cons
 
 static char *copy_string(struct reading *in, const struct doc *object, const char *key)
 {
-    must(in->config != NULL && in->err != NULL);
     const char *text = get_string(in, object, key);
     return text != NULL ? xstrdup(text) : NULL;
 }
 
 static bool get_bool(struct reading *in, const struct doc *object, const char *key)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL)
@@ -124,7 +120,6 @@ static bool get_bool(struct reading *in, const struct doc *object, const char *k
 static const struct doc *get_kind(struct reading *in, const struct doc *object, const char *key,
                                   enum doc_kind kind)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct doc *found = doc_get(object, key);
 
     if (found == NULL || found->kind == kind)
@@ -137,7 +132,6 @@ static const struct doc *get_kind(struct reading *in, const struct doc *object, 
 static const struct doc *get_named(struct reading *in, const struct doc *root, const char *list,
                                    const char *name, const char *key)
 {
-    must(in->config != NULL && in->err != NULL);
     must(name != NULL);
     const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
     unsigned index = 0;
@@ -168,7 +162,6 @@ static const struct doc *get_named(struct reading *in, const struct doc *root, c
 
 static char *resolve_path(const struct reading *in, const char *path)
 {
-    must(in->config != NULL && in->err != NULL);
     struct strbuf text;
     strbuf_init(&text);
     if (path[0] != '/')
@@ -181,7 +174,6 @@ static char *resolve_path(const struct reading *in, const char *path)
 static void kube_config_read_source(struct reading *in, const struct doc *object,
                                     const char *file_key, const char *data_key, struct source *out)
 {
-    must(in->config != NULL && in->err != NULL);
     const char *data = get_string(in, object, data_key);
     const char *file = get_string(in, object, file_key);
 
@@ -224,7 +216,6 @@ static void read_cluster(struct reading *in, const struct doc *cluster)
 
 static void read_exec_args(struct reading *in, const struct doc *exec, struct exec_plugin *out)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct doc *args = get_kind(in, exec, "args", DOC_ARRAY);
 
     for (const struct doc *at = args != NULL ? args->first : NULL; at != NULL; at = at->next) {
@@ -242,7 +233,6 @@ static void read_exec_args(struct reading *in, const struct doc *exec, struct ex
 
 static void read_exec_env(struct reading *in, const struct doc *exec, struct exec_plugin *out)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct doc *env = get_kind(in, exec, "env", DOC_ARRAY);
 
     for (const struct doc *at = env != NULL ? env->first : NULL; at != NULL; at = at->next) {
@@ -264,7 +254,6 @@ static void read_exec_env(struct reading *in, const struct doc *exec, struct exe
 /* The bytes of the CA for the plugin, inline or from a file. */
 static char *ca_for_plugin(struct reading *in, const struct source *ca)
 {
-    must(in->config != NULL && in->err != NULL);
     char *data = NULL;
     size_t len = 0;
 
@@ -284,7 +273,6 @@ static char *ca_for_plugin(struct reading *in, const struct source *ca)
 
 static char *make_info(struct reading *in, bool with_cluster)
 {
-    must(in->config != NULL && in->err != NULL);
     const struct kube_config *config = in->config;
     struct strbuf text;
     struct json_writer json;
@@ -325,7 +313,6 @@ static char *make_info(struct reading *in, bool with_cluster)
 
 static void read_exec(struct reading *in, const struct doc *exec)
 {
-    must(in->config != NULL && in->err != NULL);
     struct exec_plugin *out = &in->config->exec;
     kube_config_check_keys(in, exec, exec_keys);
     const char *hint = get_string(in, exec, "installHint");
@@ -357,7 +344,6 @@ static void read_exec(struct reading *in, const struct doc *exec)
 
 static void read_user(struct reading *in, const struct doc *user)
 {
-    must(in->config != NULL && in->err != NULL);
     struct kube_config *config = in->config;
     const char *token = get_string(in, user, "token");
     const char *token_file = get_string(in, user, "tokenFile");
@@ -400,7 +386,6 @@ static void read_user(struct reading *in, const struct doc *user)
 
 static void read_root(struct reading *in, const struct doc *root, const char *context)
 {
-    must(in->config != NULL && in->err != NULL);
     kube_config_check_keys(in, root, root_keys);
     const char *kind = get_string(in, root, "kind");
     const char *current = context != NULL ? context : get_string(in, root, "current-context");
@@ -457,7 +442,6 @@ int kube_config_parse(struct text text, const char *file, const char *context,
     struct arena arena;
     struct doc *documents;
 
-    must(out != NULL);
     arena_init(&arena);
     in.rc = doc_parse_yaml(text, &arena, &documents, err);
     if (in.rc < 0)

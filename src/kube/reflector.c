@@ -70,7 +70,6 @@ struct reflector {
 
 static uint64_t random_next(struct reflector *r)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     /* splitmix64: any seed will do, also 0 */
     uint64_t z = r->random += 0x9E3779B97F4A7C15U;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
@@ -99,7 +98,6 @@ static void reflector_trouble(struct reflector *r, const struct err *err, const 
 /* One large page must not keep its memory forever. */
 static void drop_body(struct reflector *r)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->body.capacity <= BODY_KEEP_BYTES) {
         strbuf_reset(&r->body);
         return;
@@ -132,7 +130,6 @@ static bool reflector_is_older(const char *a, const char *b)
 
 static void reflector_stop(struct reflector *r)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->in_flight)
         r->ops.cancel(r->ops.ctx, r->id);
     r->in_flight = false;
@@ -163,7 +160,6 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
 /* Starts from the first page again. */
 static void begin_again(struct reflector *r)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     reflector_stop(r);
     r->phase = PHASE_LIST;
     r->page_tries = 0;
@@ -178,7 +174,6 @@ static void begin_again(struct reflector *r)
 
 static void reflector_relist(struct reflector *r, int64_t now_ms, const struct err *err)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     reflector_trouble(r, err, "listing again");
     begin_again(r);
     wait_after_failure(r, now_ms);
@@ -190,7 +185,6 @@ static void reflector_relist(struct reflector *r, int64_t now_ms, const struct e
  */
 static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *err)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (!r->gone)
         r->failures = 0;
     r->gone = true;
@@ -200,7 +194,6 @@ static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *e
 /* The same page again, or a watch from the last version. */
 static void reflector_again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->phase == PHASE_LIST && ++r->page_tries >= PAGE_TRIES && r->list_open) {
         reflector_relist(r, now_ms, err);
         return;
@@ -215,7 +208,6 @@ static void reflector_again(struct reflector *r, int64_t now_ms, const struct er
 
 static void add_encoded(struct strbuf *out, const char *text)
 {
-    must(text != NULL);
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~";
 
@@ -228,7 +220,6 @@ static void add_encoded(struct strbuf *out, const char *text)
 
 static void list_path(struct reflector *r, struct strbuf *out)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     strbuf_printf(out, "%s?limit=%u", r->path, r->page);
     if (r->selector != NULL)
         strbuf_printf(out, "&%s", r->selector);
@@ -250,7 +241,6 @@ static void watch_path(struct reflector *r, int64_t length_ms, struct strbuf *ou
 
 static void request_list(struct reflector *r, struct kube_request *request, struct strbuf *path)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     list_path(r, path);
     request->timeout_ms = r->rules.list_timeout_ms;
     if (r->next.len == 0)
@@ -260,7 +250,6 @@ static void request_list(struct reflector *r, struct kube_request *request, stru
 static void request_watch(struct reflector *r, int64_t now_ms, struct kube_request *request,
                           struct strbuf *path)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     /* Between half of it and all of it, so that watches do not all end together. */
     const int64_t half_ms = r->rules.watch_ms / 2;
     const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
@@ -336,6 +325,7 @@ static void look_at_clock(struct reflector *r, int64_t now_ms)
 
 int64_t reflector_step(struct reflector *r, int64_t now_ms)
 {
+    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->in_flight)
         look_at_clock(r, now_ms);
     if (!r->in_flight && now_ms >= r->due_ms)
@@ -384,7 +374,6 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
 
 static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     r->page_tries = 0;
     r->page = r->page < r->rules.page / 2 ? r->page * 2 : r->rules.page;
     r->due_ms = now_ms;
@@ -446,7 +435,6 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
 
 static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->body.len + data.len > PAGE_BYTES_MAX)
         page_is_too_large(r, now_ms);
     else
@@ -464,7 +452,6 @@ static bool says_gone(const struct status *status)
 
 static void watch_error(struct reflector *r, const struct status *status, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     struct err err;
 
     r->retry_after_s = status->retry_after_s;
@@ -482,7 +469,6 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
  */
 static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     if (r->bad_line) {
         reflector_relist(r, now_ms, err);
         return;
@@ -548,7 +534,6 @@ static bool is_blank_line(struct text line)
 /* Whole lines are read in place; only incomplete ones are copied. */
 static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     const uint64_t id = r->id;
     struct err err;
 
@@ -629,7 +614,6 @@ static void reflector_refused(struct reflector *r, int64_t now_ms)
 
 static void on_data(struct reflector *r, struct text data, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     r->last_byte_ms = now_ms;
     if (r->status != 200) {
         const size_t room = STATUS_BYTES_MAX - r->body.len;
@@ -643,7 +627,6 @@ static void on_data(struct reflector *r, struct text data, int64_t now_ms)
 
 static void on_done(struct reflector *r, int64_t now_ms)
 {
-    must(!r->list_open || r->phase == PHASE_LIST);
     r->in_flight = false;
     if (r->status != 200)
         reflector_refused(r, now_ms);
@@ -734,6 +717,5 @@ void reflector_free(struct reflector *r)
 
 void reflector_stats(const struct reflector *r, struct reflector_stats *out)
 {
-    must(out != NULL);
     *out = r->stats;
 }

@@ -120,7 +120,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
 {
     size_t taken = 0;
 
-    must(items != NULL && max > 0);
+    must(max > 0);
     must(wait_ms >= 0);
     queue_lock(queue);
     if (wait_ms > 0)

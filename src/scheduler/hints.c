@@ -712,8 +712,6 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
 
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
 {
-    must(out != NULL);
-
     hints_lock(hints);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && hints_waits(kept);

@@ -82,8 +82,6 @@ void webhooks_free(struct webhooks *webhooks)
 
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
-    must(webhooks != NULL);
-
     must(pthread_mutex_lock(&webhooks->lock) == 0);
     struct scratch *scratch = webhooks->pile;
     if (scratch != NULL)
@@ -98,7 +96,6 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
 
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
-    must(scratch != NULL);
     arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
     must(pthread_mutex_lock(&webhooks->lock) == 0);
     scratch->next = webhooks->pile;
@@ -156,7 +153,6 @@ static void answer_bind(void *to, const char *error)
     struct http_call *call = to;
     struct strbuf body;
 
-    must(call != NULL);
     webhooks_count(call, "bind", error == NULL ? "ok" : "error");
     if (error != NULL)
         log_write(LOG_INFO, "bind refused", log_i64("request", http_id(call)),
@@ -622,8 +618,6 @@ static void judge_request(struct question *question)
 
 static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
 {
-    must(call != NULL);
-
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
     struct err err;
     const char *why;
@@ -665,8 +659,6 @@ static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
 
 static void open_bind(struct webhooks *webhooks, struct http_call *call)
 {
-    must(call != NULL);
-
     struct app *app = webhooks->app;
     struct message *message = message_new(MESSAGE_BIND);
     struct bind_call *bind = &message->bind;
@@ -718,8 +710,6 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
 
 static void open_preempt(struct webhooks *webhooks, struct http_call *call)
 {
-    must(call != NULL);
-
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
     struct extender_preempt args;
     struct err err;
@@ -786,7 +776,6 @@ void webhooks_handle(struct webhooks *webhooks, struct http_call *call)
 {
     const size_t at = door_at(webhooks, http_path(call));
 
-    must(call != NULL);
     if (at == ARRAY_LEN(doors)) {
         answer_problem(call, 404, "not found",
                        "webhooks are filter, prioritize, bind and preempt below base_path");

@@ -39,7 +39,6 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, en
 
 const struct settings *settings_get(const struct settings_set *set)
 {
-    must(set != NULL);
     return &set->values;
 }
 
@@ -96,7 +95,6 @@ static int unknown_flag(struct flags *in, const char *arg, struct text name)
     char flag[80] = "";
     char shown[80];
 
-    must(arg != NULL);
     text_clip(text_of(arg), shown, sizeof shown);
     if (arg[0] != '-' || name.len == 0)
         return err_set(in->err, ERR_INVALID,
@@ -256,7 +254,6 @@ struct rule {
 
 static bool settings_is_set(const char *text)
 {
-    must(text != NULL);
     return text[0] != '\0';
 }
 
@@ -274,7 +271,6 @@ static int check_tls(const struct rule *rule)
 {
     const struct settings *is = rule->values;
 
-    must(is != NULL);
     if (settings_is_set(is->webhook_cert) && !settings_is_set(is->webhook_key))
         return settings_broken(rule, SETTING_webhook_cert, "needs webhook_key, too");
     if (settings_is_set(is->webhook_key) && !settings_is_set(is->webhook_cert))
@@ -290,7 +286,6 @@ static int check_listeners(const struct rule *rule)
 {
     const struct settings *is = rule->values;
 
-    must(is != NULL);
     if (!settings_is_set(is->webhook_listen))
         return settings_broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
     if (!settings_is_set(is->admin_listen))
@@ -362,7 +357,6 @@ static int check_cluster(const struct rule *rule)
 {
     const struct settings *is = rule->values;
 
-    must(is != NULL);
     if (!settings_is_set(is->standalone))
         return 0;
     if (settings_is_set(is->kubeconfig))
@@ -471,7 +465,6 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
     CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
     struct flags flags = {.argc = argc, .argv = argv, .err = err};
 
-    must(out != NULL && out_action != NULL);
     const int rc = settings_load_all(&flags, envp, set);
     if (rc < 0)
         return rc;

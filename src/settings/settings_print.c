@@ -5,7 +5,6 @@
 
 static bool print_is_bare(const struct setting_info *info)
 {
-    must(info != NULL);
     return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
 }
 
@@ -79,7 +78,6 @@ void settings_help(struct strbuf *out)
 
 void settings_print(struct strbuf *out, const struct settings_set *set)
 {
-    must(set != NULL);
     for (int id = 0; id < SETTINGS; id++) {
         const struct setting_slot *slot = &set->slot[id];
         if (id == SETTING_config)

@@ -6,7 +6,6 @@
 
 const char *app_pods_why(const struct app *app)
 {
-    must(app != NULL);
     return atomic_load(&app->grace_ends_ms) != 0
                ? "the ledger is new, and a milligpud granted here before: a Binding of it may be "
                  "on its way (grace_period_s)"
@@ -15,8 +14,6 @@ const char *app_pods_why(const struct app *app)
 
 bool app_ready(const struct app *app, const char **out_why)
 {
-    must(app != NULL);
-
     const char *why = NULL;
 
     if (!atomic_load(&app->identified))

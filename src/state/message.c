@@ -15,7 +15,6 @@ struct message *message_new(enum message_kind kind)
 
 size_t message_bytes(const struct message *message)
 {
-    must(message != NULL);
     return sizeof *message + arena_bytes(&message->arena);
 }
 

@@ -6,8 +6,6 @@
 
 static struct wish **bucket_of(struct wishes *wishes, uint32_t hash)
 {
-    must(wishes != NULL);
-
     return &wishes->bucket[hash % WISH_BUCKETS];
 }
 

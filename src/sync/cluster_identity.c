@@ -53,8 +53,6 @@ bool cluster_identity_done(const struct cluster_identity *identity)
 
 bool cluster_identity_refused(const struct cluster_identity *identity, struct err *out_err)
 {
-    must(out_err != NULL);
-
     if (identity->refused)
         *out_err = identity->err;
     return identity->refused;

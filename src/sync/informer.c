@@ -186,16 +186,12 @@ static void list_failed(void *user)
 
 static int informer_changed(void *user, struct text object, struct err *err)
 {
-    must(object.at != NULL);
-
     struct stream *stream = user;
     return send_object(stream, stream->changed, object, err);
 }
 
 static int informer_deleted(void *user, struct text object, struct err *err)
 {
-    must(object.at != NULL);
-
     struct stream *stream = user;
     return send_object(stream, stream->deleted, object, err);
 }
@@ -241,7 +237,6 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
     };
 
     stream->reflector = reflector_new(&rules, ops, &sink);
-    must(stream->reflector != NULL);
 }
 
 static void open_pods(struct informer *informer, uint64_t id_base)
@@ -300,8 +295,6 @@ void informer_free(struct informer *informer)
 
 static void note_stats(struct stream *stream)
 {
-    must(stream->reflector != NULL);
-
     struct reflector_stats stats;
     char labels[64];
 

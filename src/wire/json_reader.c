@@ -276,8 +276,6 @@ static bool json_reader_next(struct json_reader *in, bool array)
 /* The key with its colon, decoded only if somebody will look at it. */
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
-    must(out_key != NULL);
-
     struct scan_string string;
     if (!in->failed)
         in->level[in->depth - 1].key = (struct text){NULL, 0};
@@ -311,8 +309,6 @@ bool json_read_element(struct json_reader *in)
 
 bool json_read_string(struct json_reader *in, struct text *out)
 {
-    must(out != NULL);
-
     struct scan_string string;
     if (!json_reader_expect(in, JSON_TYPE_STRING, "a string") ||
         !json_reader_read_string(in, false, &string))
@@ -350,7 +346,6 @@ bool json_read_cstring(struct json_reader *in, const char **out)
 bool json_read_string_element(struct json_reader *in, struct text *out)
 {
     must(in->failed || in->depth > 0);
-    must(out != NULL);
 
     /* Go writes no blanks, and names have no escapes: nearly every element looks like `,"name"`. */
     const char *at = in->at;
@@ -382,14 +377,11 @@ bool json_read_is_name(struct json_reader *in, size_t max, struct text name)
 
 bool json_read_name(struct json_reader *in, size_t max, struct text *out)
 {
-    must(out != NULL);
     return json_read_string(in, out) && json_read_is_name(in, max, *out);
 }
 
 static bool read_number(struct json_reader *in, struct text *out)
 {
-    must(out != NULL);
-
     if (!json_reader_expect(in, JSON_TYPE_NUMBER, "a whole number"))
         return false;
     const char *end = scan_number(in->at, in->end);
@@ -435,8 +427,6 @@ static bool json_reader_literal(struct json_reader *in, const char *word)
 
 bool json_read_bool(struct json_reader *in, bool *out)
 {
-    must(out != NULL);
-
     const enum json_reader_type type = json_read_peek(in);
     if (in->failed)
         return false;
@@ -616,8 +606,6 @@ bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark)
 
 bool json_read_raw(struct json_reader *in, struct text *out)
 {
-    must(out != NULL);
-
     (void)json_read_peek(in); /* moves to the value's first byte */
     const char *begin = in->at;
     if (!json_read_skip(in))

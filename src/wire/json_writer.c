@@ -89,8 +89,6 @@ void json_write_key(struct json_writer *json, const char *key)
 
 void json_write_text(struct json_writer *json, struct text text)
 {
-    must(json != NULL);
-
     json_writer_value(json);
     json_writer_quoted(json->out, text);
 }
@@ -103,16 +101,12 @@ void json_write_str(struct json_writer *json, const char *text)
 
 void json_write_u64(struct json_writer *json, uint64_t number)
 {
-    must(json != NULL);
-
     json_writer_value(json);
     strbuf_u64(json->out, number);
 }
 
 void json_write_i64(struct json_writer *json, int64_t number)
 {
-    must(json != NULL);
-
     json_writer_value(json);
     if (number < 0)
         strbuf_char(json->out, '-');
@@ -121,16 +115,12 @@ void json_write_i64(struct json_writer *json, int64_t number)
 
 void json_write_bool(struct json_writer *json, bool flag)
 {
-    must(json != NULL);
-
     json_writer_value(json);
     strbuf_str(json->out, flag ? "true" : "false");
 }
 
 void json_write_null(struct json_writer *json)
 {
-    must(json != NULL);
-
     json_writer_value(json);
     strbuf_str(json->out, "null");
 }

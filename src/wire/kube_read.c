@@ -8,8 +8,6 @@
 
 void meta_clear(struct object_meta *out)
 {
-    must(out != NULL);
-
     *out = (struct object_meta){
         .kind = "", .name = "", .namespace = "", .uid = "", .resource_version = ""};
 }
@@ -92,8 +90,6 @@ bool read_once(struct json_reader *in, const char **slot)
 
 bool read_string(struct json_reader *in, size_t max, const char **out)
 {
-    must(out != NULL);
-
     const char *value;
     must(max > 0);
 
@@ -120,8 +116,6 @@ bool read_time(struct json_reader *in, int64_t *out_ms)
 
 bool read_amount(struct json_reader *in, const char **out)
 {
-    must(out != NULL);
-
     struct text raw;
     switch (json_read_peek(in)) {
     case JSON_TYPE_STRING:
@@ -194,8 +188,6 @@ static bool is_gpu_id(struct text id)
 
 bool read_gpu_id(struct json_reader *in, const char **out)
 {
-    must(out != NULL);
-
     struct text id;
     if (!json_read_name(in, GPU_ID_BYTES_MAX, &id))
         return false;

@@ -112,7 +112,6 @@ static struct scan_string scan_broken(const char *fault, const char *at)
 struct scan_string scan_string(const char *at, const char *end)
 {
     must(at <= end);
-    must(at != NULL);
 
     bool escaped = false;
     for (;;) {
@@ -195,7 +194,6 @@ static size_t escape_shape(const char *at, const char *end)
 struct scan_string scan_shape(const char *at, const char *end)
 {
     must(at <= end);
-    must(at != NULL);
 
     for (;;) {
         at = scan_plain(at, end);
@@ -329,7 +327,6 @@ static struct decimal decimal_of(const char *at, const char *end)
 
 enum scan_whole scan_i64(struct text number, int64_t *out)
 {
-    must(out != NULL);
     must(number.len > 0);
 
     const bool negative = number.at[0] == '-';

@@ -54,8 +54,6 @@ static bool time_mark(struct cursor *c, char wanted)
 
 static bool time_date(struct cursor *c, int64_t *out_days)
 {
-    must(out_days != NULL);
-
     int64_t year;
     int64_t month;
     int64_t day;
@@ -71,8 +69,6 @@ static bool time_date(struct cursor *c, int64_t *out_days)
 /* A leap second is taken for the first second of the next minute: Unix time has none. */
 static bool clock_time(struct cursor *c, int64_t *out_s)
 {
-    must(out_s != NULL);
-
     int64_t hour;
     int64_t minute;
     int64_t second;
@@ -88,8 +84,6 @@ static bool clock_time(struct cursor *c, int64_t *out_s)
 /* Digits beyond the third are truncated, not rounded. */
 static bool time_fraction(struct cursor *c, int64_t *out_ms)
 {
-    must(out_ms != NULL);
-
     *out_ms = 0;
     if (!time_mark(c, '.'))
         return true;
@@ -102,8 +96,6 @@ static bool time_fraction(struct cursor *c, int64_t *out_ms)
 
 static bool time_offset(struct cursor *c, int64_t *out_s)
 {
-    must(out_s != NULL);
-
     int64_t hour;
     int64_t minute;
     *out_s = 0;
@@ -120,8 +112,6 @@ static bool time_offset(struct cursor *c, int64_t *out_s)
 
 bool time_parse(struct text text, int64_t *out_ms)
 {
-    must(out_ms != NULL);
-
     struct cursor c = {text.at, text.at + text.len};
     int64_t days;
     int64_t seconds;

@@ -106,7 +106,6 @@ const char *admin_gpu_state(const struct gpu *gpu)
 
 const char *admin_node_state(const struct node *node)
 {
-    must(node != NULL);
     if (node->gone)
         return "gone";
     if (node->problem != PROBLEM_NONE)

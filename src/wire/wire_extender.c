@@ -106,8 +106,6 @@ static void extender_read_nodes(struct json_reader *in, struct args_reading *rea
 
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
-    must(out != NULL);
-
     if (!pod_read(in, rules, out))
         return;
     if (out->uid[0] == '\0')

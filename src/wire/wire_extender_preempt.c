@@ -9,8 +9,6 @@ static const char *const pod_keys[] = {"metadata"};
 /* A victim is a whole Pod in one form and {"UID": ...} in the other. */
 static void read_uid(struct json_reader *in, bool whole, struct text *out)
 {
-    must(out != NULL);
-
     struct json_read_fields meta = JSON_TYPE_FIELDS(uid_keys);
     struct json_read_fields pod = JSON_TYPE_FIELDS(pod_keys);
     struct meta_reading reading = {.user = NULL};

@@ -151,8 +151,6 @@ enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH
 
 static bool read_health(struct json_reader *in, bool *out)
 {
-    must(out != NULL);
-
     struct text word;
     if (!json_read_string(in, &word))
         return false;
@@ -196,8 +194,6 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 
 static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
-    must(out != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
     int key;
     *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1, .healthy = true};

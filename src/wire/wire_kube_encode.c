@@ -243,8 +243,6 @@ static bool is_alphanumeric(char c)
 /* What may follow the slash in an annotation's key. */
 static bool is_key_name(const char *name)
 {
-    must(name != NULL);
-
     const size_t len = strlen(name);
     if (len == 0 || len > KEY_NAME_MAX || !is_alphanumeric(name[0]) ||
         !is_alphanumeric(name[len - 1]))

@@ -10,8 +10,6 @@ static const char *const object_keys[] = {"kind", "metadata"};
 
 static void list_read_object(struct json_reader *in, struct object_meta *out)
 {
-    must(out != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     const char *kind = "";
@@ -88,8 +86,6 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
                 int (*item)(void *user, struct text bytes, struct err *err), struct list_page *out,
                 struct err *err)
 {
-    must(out != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(list_keys);
     struct json_reader in;
     int key;
@@ -115,8 +111,6 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
 
 static void status_clear(struct status *out)
 {
-    must(out != NULL);
-
     *out = (struct status){.reason = "", .message = ""};
 }
 
@@ -138,8 +132,6 @@ static const char *const status_keys[] = {"kind", "code", "reason", "message", "
 
 static bool list_read_status(struct json_reader *in, struct status *out)
 {
-    must(out != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
     struct text kind = TEXT("");
     int64_t code = 0;
@@ -183,8 +175,6 @@ static const char *first_bytes(struct text bytes, struct arena *arena)
 
 void status_decode(struct text bytes, struct arena *arena, struct status *out)
 {
-    must(out != NULL);
-
     struct json_reader in;
     struct err err;
     json_reader_init(&in, bytes, "Status", arena, &err);
@@ -202,8 +192,6 @@ static const char *const watch_types[] = {
 
 static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 {
-    must(out != NULL);
-
     struct text word;
     if (!json_read_string(in, &word))
         return false;
@@ -263,8 +251,6 @@ static void read_watch(struct json_reader *in, struct watch_event *out)
 
 int watch_decode(struct text line, struct arena *arena, struct watch_event *out, struct err *err)
 {
-    must(out != NULL);
-
     struct json_reader in;
     *out = (struct watch_event){.resource_version = ""};
     status_clear(&out->status);
@@ -283,8 +269,6 @@ int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
 
 uint64_t version_number(const char *resource_version)
 {
-    must(resource_version != NULL);
-
     uint64_t number = 0;
 
     for (; *resource_version >= '0' && *resource_version <= '9'; resource_version++) {

@@ -116,8 +116,6 @@ static bool node_holds(const char *text, const char *word)
  */
 static const char *mig_label(const struct node_reading *reading)
 {
-    must(reading->node != NULL);
-
     const char *product = reading->node->label_product;
     if (node_holds(product, "-MIG-"))
         return product;
@@ -134,8 +132,6 @@ static const char *mig_label(const struct node_reading *reading)
 
 static const char *sharing_label(const struct node_reading *reading)
 {
-    must(reading->node != NULL);
-
     if (node_is_set(reading->sharing, "none"))
         return reading->sharing;
     if (node_is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
@@ -205,7 +201,6 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
 {
     const struct json_reader_mark mark = json_reader_mark(in);
 
-    must(reading->node != NULL);
     switch (key) {
     case NODE_KIND:
         (void)read_kind(in, "Node"); /* a failure is kept */
@@ -266,8 +261,6 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err)
 {
-    must(out != NULL);
-
     struct json_reader in;
     json_reader_init(&in, bytes, "Node", arena, err);
     if (node_read(&in, rules, out) && out->name[0] == '\0')

@@ -77,7 +77,6 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
     const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
 
-    must(reading->pod != NULL);
     if (read_once(in, &reading->annotation))
         return;
     pass_over(in, mark, &why);
@@ -274,7 +273,6 @@ static void read_containers(struct json_reader *in, struct pod_reading *reading,
     const struct json_reader_mark whole = json_reader_mark(in);
     struct container container;
 
-    must(reading->pod != NULL);
     if (!json_read_array(in)) {
         pass_over_container(in, whole, reading, init);
         return;
@@ -326,8 +324,6 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
 
 static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
-    must(reading->pod != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
     int key;
     if (!json_read_object(in))
@@ -347,8 +343,6 @@ static const char *const condition_keys[] = {"type", "status", "reason", "lastTr
 
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
-    must(reading->pod != NULL);
-
     struct json_read_fields fields = JSON_TYPE_FIELDS(condition_keys);
     struct text word[] = {TEXT(""), TEXT(""), TEXT("")};
     int64_t since_ms = 0;
@@ -572,8 +566,6 @@ static const char *pod_count_of(const struct pod_reading *reading, const char *n
 
 static void sort_counts(struct pod_reading *reading)
 {
-    must(reading->pod != NULL);
-
     if (reading->counts > 1)
         qsort(reading->count, reading->counts, sizeof *reading->count, by_container);
     for (uint32_t i = 1; i < reading->counts; i++)
@@ -664,8 +656,6 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
 int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                struct pod *out, struct err *err)
 {
-    must(out != NULL);
-
     struct json_reader in;
     json_reader_init(&in, bytes, "Pod", arena, err);
     if (pod_read(&in, rules, out)) {

@@ -26,7 +26,6 @@ void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    must(bind->reply.to != NULL);
     bind->reply.answer(bind->reply.to, text);
     bind->reply.to = NULL;
 }
@@ -83,8 +82,6 @@ static bool send_binding(struct writer *writer, struct bind_call *bind,
 
 bool writer_release_void(struct writer *writer, const struct pod_record *record)
 {
-    must(record != NULL);
-
     struct command command[RECONCILE_MAX];
 
     if (record->node[0] != '\0' || map_find(&writer->inflight, text_of(record->uid)) != NULL)
@@ -143,7 +140,6 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                           const struct pod_record *record, const struct request *request)
 {
     must(request_asks(request));
-    must(bind->reply.to != NULL);
 
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .at_ms = writer->wall_ms,
@@ -197,7 +193,6 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
     must(strcmp(record->uid, bind->asks.uid) == 0);
-    must(bind->reply.to != NULL);
 
     const struct extender_bind *asks = &bind->asks;
     const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
@@ -242,7 +237,6 @@ static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fet
 {
     const struct extender_bind *asks = &bind->asks;
 
-    must(bind->reply.to != NULL);
     if (!fetched->found && fetched->reason == REASON_NONE)
         writer_refuse_bind(bind, "not ready: the API server could not be asked for pod %s/%s: %s",
                            asks->namespace, asks->pod, fetched->text);
@@ -264,7 +258,6 @@ static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
                             const struct fetched_pod *fetched, const struct pod_record *record,
                             struct arena *arena)
 {
-    must(bind->reply.to != NULL);
     if (tells_request(fetched, record))
         return binds_reserve(writer, bind, record,
                              writer_request_of(writer, &fetched->pod, record, arena));
@@ -279,8 +272,6 @@ static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
 static bool bind_pod(struct writer *writer, struct bind_call *bind,
                      const struct fetched_pod *fetched, struct arena *arena)
 {
-    must(bind->reply.to != NULL);
-
     const char *why;
 
     if (!app_ready(writer->app, &why)) {
@@ -370,7 +361,6 @@ static bool try_again(struct writer *writer, struct bind_call *bind)
     struct arena arena;
     bool whole = true;
 
-    must(bind->reply.to != NULL);
     arena_init(&arena);
     if (writer->batch.lost)
         whole = false;

@@ -34,7 +34,6 @@ void url_escape(struct strbuf *out, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";
 
-    must(text != NULL);
     for (; *text != '\0'; text++) {
         const unsigned char byte = (unsigned char)*text;
         if ((byte < 0x80 && isalnum(byte)) || strchr("-._~", byte) != NULL) {

@@ -53,7 +53,6 @@ int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct er
     const char *file = ctl->options.given[OPTION_port_file];
     char bytes[PORT_FILE_BYTES_MAX];
 
-    must(out != NULL);
     *out = NULL;
     if (file == NULL)
         return 0;
@@ -89,7 +88,6 @@ int ctl_base(struct ctl *ctl, const char **out, struct err *err)
 {
     int status = 0;
 
-    must(out != NULL);
     if (ctl->base == NULL)
         ctl->base = ctl->options.given[OPTION_server];
     if (ctl->base == NULL)
@@ -137,7 +135,6 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
     const char *namespace = ctl->options.given[OPTION_namespace];
     const char *slash = strchr(argument, '/');
 
-    must(out != NULL);
     if (argument[0] == '\0' || slash == argument || (slash != NULL && slash[1] == '\0') ||
         (slash != NULL && strchr(slash + 1, '/') != NULL))
         return err_set(err, ERR_INVALID, "%.200s is no pod: it is NAMESPACE/NAME, or NAME with -n",

@@ -29,7 +29,6 @@ void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
     const size_t digits = strspn(given, "0123456789");
     int64_t at_ms;
 
-    must(given != NULL);
     out[0] = '\0';
     if (time_parse(text_of(given), &at_ms)) {
         (void)snprintf(out, AGE_BYTES + 32, "%s", given);
@@ -85,7 +84,6 @@ static bool history_is_empty(const struct doc *list)
 
 static bool node_has(const struct doc *node, const char *gpu)
 {
-    must(gpu != NULL);
     doc_each (item, doc_get(node, "gpus")) {
         const char *id = doc_shown(item, "id");
         const char *name = doc_shown(node, "name");

@@ -56,14 +56,12 @@ static void add_state(struct table *table, const struct doc *item)
 
 static void add_pod(struct table *table, const struct doc *item)
 {
-    must(item != NULL);
     table_text(table, doc_shown(item, "namespace"));
     table_text(table, doc_shown(item, "name"));
 }
 
 static void pod_name(struct strbuf *out, const struct doc *item)
 {
-    must(item != NULL);
     strbuf_printf(out, "pod/%s/%s", doc_shown(item, "namespace"), doc_shown(item, "name"));
 }
 
@@ -83,7 +81,6 @@ static const char *since_of(const struct doc *item)
 {
     const char *reserved = doc_shown(item, "reservedAt");
 
-    must(item != NULL);
     return reserved[0] != '\0' ? reserved : doc_shown(item, "boundAt");
 }
 
@@ -204,7 +201,6 @@ int show_allocations(struct ctl *ctl, const struct doc *list)
         pod_name,
         "no allocations: nobody holds a GPU here",
     };
-    must(list != NULL);
     return ctl_show_list(ctl, list, &view);
 }
 
@@ -215,7 +211,6 @@ int command_allocations(struct ctl *ctl)
     const char *state = given[OPTION_state];
     struct err err;
 
-    must(ctl->options.command != NULL);
     strbuf_init(&path);
     if (given[OPTION_namespace] != NULL && given[OPTION_all_namespaces] != NULL) {
         (void)err_set(&err, ERR_INVALID, "--namespace and --all-namespaces contradict each other");
@@ -257,13 +252,11 @@ int show_waiting(struct ctl *ctl, const struct doc *list)
     static const struct list_view view = {
         waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
     };
-    must(list != NULL);
     return ctl_show_list(ctl, list, &view);
 }
 
 int command_waiting(struct ctl *ctl)
 {
-    must(ctl->options.command != NULL);
     return lists_ask_and_show(ctl, "/api/v1/waiting", show_waiting);
 }
 
@@ -291,7 +284,6 @@ static void drift_row(struct table *table, const struct doc *item)
 
 static void drift_name(struct strbuf *out, const struct doc *item)
 {
-    must(item != NULL);
     strbuf_printf(out, "%s/%s", doc_shown(item, "kind"), doc_shown(item, "node"));
 }
 
@@ -304,13 +296,11 @@ int show_drift(struct ctl *ctl, const struct doc *list)
         drift_name,
         "no drift: ledger and cluster agree",
     };
-    must(list != NULL);
     return ctl_show_list(ctl, list, &view);
 }
 
 int command_drift(struct ctl *ctl)
 {
-    must(ctl->options.command != NULL);
     return lists_ask_and_show(ctl, "/api/v1/drift", show_drift);
 }
 
@@ -353,6 +343,5 @@ int show_history(struct ctl *ctl, const struct doc *list)
         history_columns, ARRAY_LEN(history_columns),           history_row,
         pod_name,        "no history: nothing was held there",
     };
-    must(list != NULL);
     return ctl_show_list(ctl, list, &view);
 }

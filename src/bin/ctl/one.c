@@ -30,7 +30,6 @@ static int show_name(const struct ctl *ctl, const char *kind, const char *name)
 
 static const char *or_unknown(const char *text)
 {
-    must(text != NULL);
     return text[0] != '\0' ? text : "unknown";
 }
 

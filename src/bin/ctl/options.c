@@ -66,7 +66,6 @@ static const char *options_nearest(const char *word)
     const char *found = NULL;
     size_t best = NEAR;
 
-    must(word != NULL);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         const bool begins = word[0] != '\0' && text_starts(text_of(commands[i].name), word);
         const size_t far = begins ? 0 : text_distance(text_of(word), text_of(commands[i].name));
@@ -181,7 +180,6 @@ static int take_short(struct line *line, const char *letters)
 
 static int options_take(struct line *line, const char *word)
 {
-    must(word != NULL);
     if (line->words_only || word[0] != '-' || word[1] == '\0')
         return take_word(line, word);
     if (strcmp(word, "--") == 0) {
@@ -267,7 +265,6 @@ int options_choice(const struct options *given, size_t id, size_t *out, struct e
 
 void options_done(struct options *given)
 {
-    must(given != NULL);
     xfree(given->argument);
     *given = (struct options){0};
 }
@@ -354,7 +351,6 @@ static void put_overview(struct strbuf *out)
 
 void options_help(struct strbuf *out, const struct command *command)
 {
-    must(out != NULL);
     if (command == NULL) {
         put_overview(out);
         return;
@@ -373,7 +369,6 @@ void options_help(struct strbuf *out, const struct command *command)
 /* A bar would end the cell of a table. */
 static void put_cell(struct strbuf *out, const char *text)
 {
-    must(text != NULL);
     for (; *text != '\0'; text++) {
         if (*text == '|')
             strbuf_char(out, '\\');
@@ -404,7 +399,6 @@ static void put_option_rows(struct strbuf *out, const char *names)
 
 void options_markdown(struct strbuf *out)
 {
-    must(out != NULL);
     strbuf_str(
         out, "# milligpuctl\n\n"
              "Generated from `src/bin/ctl/commands.def` and `options.def` with UPDATE=1 in the "

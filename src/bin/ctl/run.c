@@ -46,7 +46,6 @@ static int read_screen(struct ctl *ctl, const struct ctl_environment *environmen
     struct clock_ops clock;
 
     clock_real(&clock);
-    must(environment != NULL);
     ctl->screen.terminal = environment->terminal;
     ctl->screen.colors = environment->terminal && !environment->no_color;
     ctl->screen.utf8 = environment->utf8;

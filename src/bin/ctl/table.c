@@ -33,7 +33,6 @@ void table_done(struct table *table)
 
 static struct cell *add_cell(struct table *table, const char *text)
 {
-    must(text != NULL);
     table->cell = xgrow(table->cell, table->cells, &table->capacity, sizeof *table->cell);
     struct cell *cell = &table->cell[table->cells++];
     *cell = (struct cell){.text = text[0] != '\0' ? text : "-"};
@@ -147,7 +146,6 @@ static int table_sort(const struct table *table, struct sorted *row, size_t rows
 {
     struct order order = {0};
 
-    must(row != NULL);
     for (size_t i = 0; i < rows; i++)
         row[i] = (struct sorted){&table->cell[i * table->columns], &order, i};
     if (table->screen->sort_by == NULL)
