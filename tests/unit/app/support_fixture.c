@@ -14,7 +14,7 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
-/* --- where the world can fail --- */
+/* --- fault injection --- */
 
 static bool strikes(struct app_fixture *fixture, enum fixture_point point)
 {
@@ -125,7 +125,7 @@ static int process(struct fixture_wire *wire, const struct kube_request *request
                                   request->body, out);
 }
 
-/* Nothing will be heard of it until its time is up, as a transport promises. */
+/* The request stays unanswered until its timeout, when a transport must report it. */
 static int lose(struct fixture_wire *wire, const struct kube_request *request, bool processed)
 {
     struct fixture_late *late = answer_later(wire, request, request->timeout_ms);
@@ -195,7 +195,10 @@ static void wire_cancel(void *ctx, uint64_t id)
     wire->real.cancel(wire->real.ctx, id);
 }
 
-/* The taker may start and cancel meanwhile, so the place is free before it hears anything. */
+/*
+ * The receiver may start and cancel requests meanwhile, so the slot is free before it hears
+ * anything.
+ */
 static void deliver_late(struct fixture_late *late, void *user,
                          void (*deliver)(void *user, const struct kube_answer *answer))
 {
@@ -307,7 +310,7 @@ static void open_ledger(struct app_fixture *fixture)
                                         .maintain = fixture_maintain};
 }
 
-/* The process: all but the ledger and the cluster. */
+/* The process: everything but the ledger and the cluster. */
 static void start(struct app_fixture *fixture)
 {
     struct app *app = &fixture->app;
@@ -447,7 +450,7 @@ static void to_outbox(void *user, const struct kube_answer *answer)
     outbox_answer(fixture->app.outbox, fixture->now_ms, answer);
 }
 
-/* Each of the threads once; true: the writer had something to do. */
+/* Runs each thread's step once; true: the writer had something to do. */
 static bool turn(struct app_fixture *fixture)
 {
     (void)informer_step(fixture->parts.informer, fixture->now_ms);
@@ -458,7 +461,7 @@ static bool turn(struct app_fixture *fixture)
     return took > 0;
 }
 
-/* Until nothing moves any more, or until the daemon is ready where that is waited for. */
+/* Runs until nothing moves any more, or, if asked to, until the daemon is ready. */
 static void run(struct app_fixture *fixture, bool until_ready)
 {
     int quiet = 0;

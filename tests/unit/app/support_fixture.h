@@ -1,10 +1,10 @@
 /*
  * support_fixture - the whole application in one thread, under a clock that the test moves.
  *
- * Real parts: writer, informer, outbox, webhooks, the fake API server, the store in memory.  In
- * between, where the world can fail: store_ops that fail when told, kube_ops that lose answers when
- * told, and a fault that strikes the n-th call of either.  Web calls are records that keep their
- * answer; there are no sockets.
+ * Real parts: writer, informer, outbox, webhooks, the fake API server, the store in memory. Between
+ * them faults can be injected: store_ops that fail when told, kube_ops that lose answers when told,
+ * and a fault that strikes the n-th call of either. Web calls are records that keep their answer;
+ * there are no sockets.
  */
 #ifndef MILLIGPU_TESTS_APP_FIXTURE_H
 #define MILLIGPU_TESTS_APP_FIXTURE_H
@@ -39,24 +39,27 @@ enum fixture_point {
 enum fixture_trouble {
     POINT_REFUSED, /* start() says no */
     POINT_UNSENT,  /* FAILED, and certainly not processed */
-    POINT_LOST,    /* FAILED; it was not processed, but nobody knows */
-    POINT_UNHEARD, /* FAILED; it was processed, but nobody knows */
+    POINT_LOST,    /* FAILED; not processed, but the caller cannot know */
+    POINT_UNHEARD, /* FAILED; processed, but the caller cannot know */
     POINT_STATUS,  /* answered with a status, not processed */
-    POINT_SHORT,   /* processed; DONE comes in the middle of the answer */
+    POINT_SHORT,   /* processed; the answer ends in the middle */
 };
 
-/* The nth call at a point fails; if it lasts, so does every later one until rig_heal(). */
+/*
+ * The nth call at a point fails; if the fault is lasting, so does every later one until
+ * fixture_heal().
+ */
 struct fixture_fault {
     enum fixture_point point;
     uint32_t nth; /* from 1 */
     bool lasting;
-    enum fixture_trouble trouble; /* of a REQUEST */
+    enum fixture_trouble trouble; /* with POINT_REQUEST */
     int status;                   /* with POINT_STATUS */
 };
 
 enum { POINT_LATE_MAX = 64 };
 
-/* An answer that is ours to give, when its time comes. */
+/* An answer that the fixture gives when it is due. */
 struct fixture_late {
     uint64_t id; /* 0: free */
     int64_t due_ms;
@@ -65,7 +68,7 @@ struct fixture_late {
     struct strbuf body;
 };
 
-/* kube_ops of one thread, around real ones. */
+/* kube_ops of one thread, wrapped around the real ones. */
 struct fixture_wire {
     struct app_fixture *fixture;
     struct kube_ops real;
@@ -83,61 +86,61 @@ struct app_fixture {
     struct fixture_fault fault;
     uint32_t met;    /* calls at the fault's point since it was set */
     uint32_t struck; /* and how many of them failed */
-    uint32_t felt;   /* how many of these in this process */
+    uint32_t felt;   /* how many of those in this process */
     const char *ledger;
     int64_t now_ms;
     int64_t wall_ms;
     bool disk_full;     /* every COMMIT fails */
     bool contradict;    /* the next write is refused by the database */
-    bool lose_answers;  /* Bindings happen, their answers get lost */
-    bool lose_requests; /* Bindings do not happen, and nobody says so */
+    bool lose_answers;  /* Bindings happen, but their answers are lost */
+    bool lose_requests; /* Bindings do not happen, and no answer says so */
     uint32_t commits;
     uint32_t bindings; /* POSTs that were started */
     uint32_t wake_ups;
-    uint32_t pod_lists;    /* that were begun */
-    int64_t list_takes_ms; /* a list of pods tells what is when it begins, so much later */
+    uint32_t pod_lists;    /* that were started */
+    int64_t list_takes_ms; /* a list of pods takes this long and shows the state when it began */
     struct fixture_call *calls[256];
     size_t call_count;
 };
 
 /* nodes: {name, milli} pairs, model A100, ended by NULL. */
 struct app_fixture *fixture_new(const char *const *nodes);
-/* No node, nothing has run yet.  ledger: ":memory:" or a file; borrowed. */
+/* No node yet, and nothing has run. ledger: ":memory:" or a file; borrowed. */
 struct app_fixture *fixture_new_on(const char *ledger);
 void fixture_free(struct app_fixture *fixture);
-/* Before and after a test of cmocka: n1 and n2, of one GPU each. */
+/* Set-up and tear-down of a cmocka test: n1 and n2, with one GPU each. */
 extern const char *const fixture_two_nodes[];
 int fixture_set_up(void **state);
 int fixture_tear_down(void **state);
-/* The process ends, calls in flight with it; another starts on the same ledger. */
+/* The process ends, and its calls in flight with it; another starts on the same ledger. */
 void fixture_restart(struct app_fixture *fixture);
-/* The same, on a new ledger in memory that is nobody's yet. */
+/* The same, on a new ledger in memory that belongs to no cluster yet. */
 void fixture_lose_ledger(struct app_fixture *fixture);
 
 void fixture_break(struct app_fixture *fixture, const struct fixture_fault *fault);
 void fixture_heal(struct app_fixture *fixture);
-/* The disk is what fails, and this process has met that. */
+/* The disk fails for good, and this process has met that. */
 bool fixture_disk_broken(const struct app_fixture *fixture);
 
-/* Until nothing moves any more; bounded. */
+/* Runs until nothing moves any more; bounded. */
 void fixture_run(struct app_fixture *fixture);
 /* The same, but nobody reads what the watch brings. */
 void fixture_run_deaf(struct app_fixture *fixture);
 /* Let time pass, half a second at a time. */
 void fixture_pass(struct app_fixture *fixture, int64_t ms);
-/* No further than to the first moment in which the daemon is ready; false: it did not come. */
+/* Stops at the first moment in which the daemon is ready; false: it never was. */
 bool fixture_pass_until_ready(struct app_fixture *fixture, int64_t ms);
-/* Two minutes: every back-off, deadline and doubt has come to its end. */
+/* Two minutes: every back-off, deadline and doubt has ended. */
 void fixture_run_until_idle(struct app_fixture *fixture);
 
-/* The API server's side.  limits: "300" and so on for one container c. */
+/* The API server's side. limits: "300" and so on for one container c. */
 void fixture_pod(struct app_fixture *fixture, const char *name, const char *limits);
 void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char *limits,
                        const char *node);
 /* limits and annotations as JSON has them inside the braces (NULL: none); node NULL: unbound. */
 void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *limits,
                     const char *annotations, const char *node);
-/* "key":"value" or "key":null, as somebody would patch it in. */
+/* "key":"value" or "key":null, as a client would patch it in. */
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_delete_pod(struct app_fixture *fixture, const char *name); /* gone at once */
@@ -152,9 +155,9 @@ void fixture_delete_node(struct app_fixture *fixture, const char *name);
    call. */
 const char *fixture_where(struct app_fixture *fixture, const char *name);
 
-/* kube-scheduler's side: the answer's text.  names: space separated. */
+/* kube-scheduler's side: the text of the answer. names: separated by spaces. */
 const char *fixture_filter(struct app_fixture *fixture, const char *pod, const char *names);
-/* The same about a pod as it was seen before: rig_object() shows it. */
+/* The same for a pod as it was seen earlier: fixture_object() shows it. */
 void fixture_object(struct app_fixture *fixture, const char *pod, struct strbuf *out);
 const char *fixture_filter_of(struct app_fixture *fixture, const char *object, const char *names);
 struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char *pod,

@@ -84,7 +84,7 @@ static void try_once(struct api_fixture *fixture)
         fixture->ops.poll(fixture->ops.ctx, 0, fixture, deliver);
 }
 
-/* For the uid, and for the wake-up object. */
+/* One step for the uid, one for the wake-up object. */
 static void try_twice(struct api_fixture *fixture)
 {
     try_once(fixture);
@@ -102,7 +102,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
     assert_false(atomic_load(&fixture->app.wake_object_existed));
 }
 
-/* As after a start: nothing but the ledger and the cluster is what it was. */
+/* As after a restart: only the ledger and the cluster are what they were. */
 static void start_again(struct api_fixture *fixture)
 {
     cluster_identity_free(fixture->identity);
@@ -138,7 +138,7 @@ static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
     assert_false(atomic_load(&fixture->app.wake_object_existed));
 }
 
-/* Answer the POST of the wake-up object by this, not by the fake API server. */
+/* Answers the POST of the wake-up object with this status, in place of the fake API server. */
 static void wake_object_answer(struct api_fixture *fixture, int status)
 {
     struct err err = {.code = ERR_IO, .text = "cut"};
@@ -168,7 +168,7 @@ static void who_may_not_create_the_wake_up_object_assumes_one_before(void **stat
     assert_true(atomic_load(&fixture->app.wake_object_existed));
     start_again(fixture);
     try_once(fixture);
-    wake_object_answer(fixture, 404); /* the namespace is not there */
+    wake_object_answer(fixture, 404); /* the namespace does not exist */
     assert_true(cluster_identity_done(fixture->identity));
     assert_true(atomic_load(&fixture->app.wake_object_existed));
 }
@@ -205,7 +205,7 @@ static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
     struct api_fixture *fixture = *state;
     struct err err;
 
-    (void)sqlite3_db_release_memory(fixture->app.store->db); /* what it has read it need not read */
+    (void)sqlite3_db_release_memory(fixture->app.store->db); /* drop its cache: it must read */
     disk_fail(DISK_READ, 1, SQLITE_IOERR, true);
     try_once(fixture);
     assert_false(cluster_identity_refused(fixture->identity, &err));

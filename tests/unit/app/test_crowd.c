@@ -1,6 +1,6 @@
 /*
- * As many pods as anybody likes, each asking as much as a pod can, and no two of them the same:
- * what is remembered of them is bounded in bytes, and who is not remembered is served all the same.
+ * Any number of pods, each asking as much as a pod can, no two of them alike: what is remembered of
+ * them is bounded in bytes, and pods that are not remembered are served all the same.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,9 @@ struct greedy {
     struct pod pod;
 };
 
-/* 128 containers with names of 63, 32 models of 128; the number makes it another one. */
+/*
+ * 128 containers with names of 63 bytes, 32 models of 128; the number makes each request different.
+ */
 static struct greedy *greedy_new(unsigned number)
 {
     struct greedy *greedy = xcalloc(1, sizeof *greedy);
@@ -81,7 +83,7 @@ static void refused(struct hints *hints, const struct pod *pod)
     arena_done(&arena);
 }
 
-/* So many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
+/* This many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
 static void crowd(struct app_fixture *fixture, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -113,7 +115,7 @@ static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(
     assert_true(hints.wishes > 0 && hints.wishes <= WISHES_BYTES_MAX);
     assert_true(hints.askers > 0 && hints.askers <= ASKERS_BYTES_MAX);
     assert_true(pods.requests > 0 && pods.requests <= WISHES_BYTES_MAX);
-    /* A record of the pod cache takes less than 512 bytes beside what it asks. */
+    /* A record of the pod cache takes less than 512 bytes besides its request. */
     assert_true(hints.wishes + hints.askers + pods.requests + WAITING_MAX * (size_t)512 < 32 * MIB);
     disperse(fixture, WAITING_MAX);
     assert_int_equal(hints_bytes(fixture->app.hints).wishes, 0);
@@ -133,7 +135,7 @@ static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
-            greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* whatever they are called */
+            greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* names do not matter */
         refused(fixture->app.hints, &greedy->pod);
         greedy->name[0][0] = 'c';
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
@@ -145,7 +147,7 @@ static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
     xfree(greedy);
 }
 
-/* Whoever binds needs them. */
+/* Binding needs the names of the containers. */
 static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -172,7 +174,7 @@ static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void *
     pod_cache_remove(fixture->app.pod_cache, "u2");
 }
 
-enum { ENOUGH = 1000 }; /* to fill the part of the tables that large requests get */
+enum { ENOUGH = 1000 }; /* enough to fill the part of the tables for large requests */
 
 static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **state)
 {
@@ -227,7 +229,7 @@ static int64_t shown_overflow(struct app_fixture *fixture)
     return value;
 }
 
-/* The crowd's models are nobody's, so nobody of it fits. */
+/* No node has the crowd's models, so none of its pods fits. */
 static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -275,7 +277,7 @@ static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_as
     http_call_done(&call);
 }
 
-/* "*" and others: 32 globs of which the first is anything. */
+/* "*" and others: 32 globs, the first of which matches anything. */
 static void large_pod(struct app_fixture *fixture, const char *name, const char *node)
 {
     char models[1200] = "\"milligpu.io/gpu-model\":\"*";
@@ -324,7 +326,7 @@ static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_la
     crowd(fixture, ENOUGH);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
-    /* The watch has not told of it yet. */
+    /* The watch has not shown this yet. */
     fixture_annotate(fixture, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture_run(fixture);
@@ -368,7 +370,7 @@ static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes
     xfree(text);
 }
 
-/* Pods that found no GPU, told at such length that nothing else can be kept. */
+/* Pods that found no GPU, with texts so long that nothing more can be remembered. */
 static void fill_told(struct app_fixture *fixture)
 {
     size_t told;
@@ -399,7 +401,7 @@ static void who_could_not_be_remembered_gets_its_place_by_another_list(void **st
     assert_false(atomic_load(&fixture->app.list_again));
 }
 
-/* Nobody hears of them before the API server does: no more are made. */
+/* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */
 static void while_bindings_fill_their_memory_no_more_are_made(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -428,7 +430,7 @@ static void while_bindings_fill_their_memory_no_more_are_made(void **state)
     xfree(large);
 }
 
-/* kube-scheduler sends what a tenant wrote. */
+/* kube-scheduler sends whatever a tenant wrote. */
 static void a_large_question_leaves_no_large_memory_behind(void **state)
 {
     struct app_fixture *fixture = *state;

@@ -1,4 +1,6 @@
-/* Drift is told once, and what heals costs what heals: steps are counted, never time. */
+/*
+ * Drift is reported once, and healing costs only as much as heals: steps are counted, never time.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +19,7 @@
 enum {
     NODES = 15000,
     GPUS = 8,
-    DRIFTS = NODES * (GPUS + 1), /* the node is gone, and each of its GPUs is */
+    DRIFTS = NODES * (GPUS + 1), /* the node is gone, and so is each of its GPUs */
     LOOK_MS = 2000,
     STEPS_MAX = 1000,
 };
@@ -105,7 +107,7 @@ static void fill(struct scene *scene)
     }
 }
 
-/* The next look, to its end; returns how many steps of the writer it took. */
+/* Runs the next look to its end; returns how many steps of the writer it took. */
 static uint32_t look(struct scene *scene)
 {
     struct drift_watch_work before;
@@ -118,7 +120,7 @@ static uint32_t look(struct scene *scene)
         drift_watch_work(scene->watch, &before);
         drift_watch_step(scene->watch, scene->now_ms, 1);
         drift_watch_work(scene->watch, &after);
-        assert_in_range(after.nodes - before.nodes, 0, 256); /* of one step */
+        assert_in_range(after.nodes - before.nodes, 0, 256); /* per step */
         assert_true(++steps < STEPS_MAX);
     } while (after.nodes != before.nodes);
     return steps;
@@ -165,7 +167,7 @@ static void drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass(void **
     (void)look(scene);
     drift_watch_work(scene->watch, &work);
     assert_int_equal(work.nodes, 3 * NODES);
-    assert_int_equal(work.drifts, 2 * DRIFTS); /* each once as it came, once as it went */
+    assert_int_equal(work.drifts, 2 * DRIFTS); /* each once when it came and once when it went */
     assert_int_equal(exposed(), 0);
 }
 
@@ -194,7 +196,7 @@ static void a_look_goes_to_the_nodes_that_changed_and_to_no_other(void **state)
     assert_int_equal(after.nodes - before.nodes, 3);
 }
 
-/* A node whose place another took: its drift is gone, the other's is its own. */
+/* A node whose slot another took: its drift is gone, and the other node has only its own. */
 static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
 {
     struct scene *scene = *state;

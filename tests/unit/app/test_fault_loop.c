@@ -1,6 +1,6 @@
 /*
- * One scenario, again and again: in run n the n-th call of one function fails, until no call is
- * left that could.  Whatever fails, the world is right afterwards.
+ * One scenario, repeated: in run n the n-th call of one function fails, until no call is left that
+ * could fail. Whatever fails, the state is right afterwards.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 
 enum { CALLS_MAX = 4000 };
 
-/* For whoever has to find the run that went wrong. */
+/* Names the run, so that one that went wrong can be found. */
 static char which[128];
 
 #define CHECK(condition)                                                                           \
@@ -50,7 +50,7 @@ static void no_gpu_is_given_twice(struct app_fixture *fixture)
     snapshot_unref(snapshot);
 }
 
-/* Bytewise the allocation of a pod as the snapshot has it; state -1 if it has none. */
+/* The state of the pod's allocation on the node in the snapshot; -1 if it has none. */
 static int state_of(struct app_fixture *fixture, const char *pod, const char *node)
 {
     const struct snapshot *snapshot = view_take(fixture->app.view);
@@ -79,7 +79,7 @@ static void an_error_says_what_happened(const char *error)
         fail_msg("%s: what does \"%s\" say?", which, error);
 }
 
-/* A success is true the moment it is answered; it may end later, as pods do. */
+/* A success is true at the moment it is answered; the pod may end later. */
 static void answers_are_true(struct app_fixture *fixture, size_t from)
 {
     for (size_t i = from; i < fixture->call_count; i++) {
@@ -122,7 +122,7 @@ static void two_for_one_gpu(struct app_fixture *fixture)
 
     (void)fixture_bind_begin(fixture, "a", "n1");
     (void)fixture_bind_begin(fixture, "b", "n1"); /* one too many */
-    (void)fixture_bind_begin(fixture, "a", "n1"); /* once more, while it is on its way */
+    (void)fixture_bind_begin(fixture, "a", "n1"); /* once more, while the first is on its way */
     look(fixture, from);
 }
 
@@ -162,18 +162,18 @@ static void after_the_restart(struct app_fixture *fixture)
     look(fixture, fixture->call_count);
     fixture_pod(fixture, "e", "700");
     look(fixture, fixture->call_count);
-    (void)fixture_filter(fixture, "e", "n1"); /* waits for a to go: there is somebody to ring for */
-    fixture_terminate_pod(fixture, "a");      /* an unbound one is gone at once */
+    (void)fixture_filter(fixture, "e", "n1"); /* waits for a to go, so there is somebody to wake */
+    fixture_terminate_pod(fixture, "a");      /* an unbound pod is gone at once */
     look(fixture, fixture->call_count);
     if (fixture_where(fixture, "a") != NULL)
         fixture_delete_pod(fixture, "a");
     look(fixture, fixture->call_count);
-    bind(fixture, "e", "n1"); /* there is room only since a has gone */
+    bind(fixture, "e", "n1"); /* there is room only because a has gone */
     fixture_pass(fixture, 5000);
     look(fixture, fixture->call_count);
 }
 
-/* --- when all has come to rest --- */
+/* --- once everything is idle --- */
 
 static void nobody_waits_for_an_answer(struct app_fixture *fixture)
 {
@@ -214,7 +214,7 @@ static bool is_noted(const struct node *node, const struct allocation *allocatio
     return same || allocation->is.presumed;
 }
 
-/* How many allocations a pod has to have: 0 or 1, and it has them. */
+/* How many allocations the pod must have, 0 or 1; checks that it has it. */
 static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *name)
 {
     char path[128];
@@ -285,7 +285,7 @@ static const char *trouble_name(const struct fixture_fault *fault)
     return fault->point == POINT_REQUEST ? names[fault->trouble] : "fails";
 }
 
-/* kube-scheduler writes into each pod that it has not bound why: the evidence that ends doubts. */
+/* Into each pod that it has not bound, kube-scheduler writes why: the evidence that ends doubts. */
 static void conditions_are_written(struct app_fixture *fixture)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
@@ -322,8 +322,8 @@ static bool run(const struct fixture_fault *fault, const char *ledger)
 }
 
 /*
- * once: between two calls that fail alone; lasting: between two from which on all fail.
- * least: with fewer calls the scenario would be worth nothing.
+ * once: the distance between calls that fail alone; lasting: between calls from which on all fail.
+ * least: with fewer calls the scenario would prove nothing.
  */
 static void every(struct fixture_fault fault, uint32_t once, uint32_t lasting, uint32_t least)
 {
@@ -419,7 +419,7 @@ static void remove_ledger(const char *path)
     }
 }
 
-/* The same with a file, which is closed and opened again in the middle. */
+/* The same with a ledger file, which is closed and opened again in the middle. */
 static void a_ledger_on_disk_is_no_different(void **state)
 {
     char folder[] = "/tmp/milligpu-loop-XXXXXX";

@@ -268,7 +268,7 @@ static void whom_the_server_told_to_come_again_takes_nothing_from_the_budget(voi
     assert_int_equal(go(fixture, NOW + 1000), FLOW_WINDOW_FIRST);
 }
 
-/* Whatever happens in whatever order: nobody is lost, nobody goes twice, the bounds hold. */
+/* In any order of events nothing is lost, nothing is sent twice, and the bounds hold. */
 static void nobody_is_lost(void **state)
 {
     struct flow_fixture *fixture = *state;

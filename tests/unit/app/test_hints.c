@@ -65,7 +65,7 @@ static struct asker who(const char *uid, const struct request *request, int64_t 
                           .wall_ms = now_ms};
 }
 
-/* A list goes out that names so many of those that fit; the best is the scene's node. */
+/* Offers a list that names listed of the fitting nodes; the best is the scene's node. */
 static void offer_of(struct scene *scene, const char *uid, int64_t now_ms, uint32_t listed,
                      uint32_t fitting)
 {
@@ -153,7 +153,7 @@ static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 256);
 }
 
-/* Whoever only looks at how long a list would be has not been given one. */
+/* Merely looking up how long a list would be does not count as giving one. */
 static void asking_for_the_length_makes_no_list_longer(void **state)
 {
     struct scene *scene = *state;
@@ -203,14 +203,14 @@ static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **sta
     assert_int_equal(hints_waiting(scene->hints), 0);
     assert_true(late(scene, 2000, 0));
     assert_int_equal(hints_waiting(scene->hints), 1);
-    assert_false(late(scene, 9000, 0)); /* b was offered all there is */
+    assert_false(late(scene, 9000, 0)); /* b was offered every node that fits */
     assert_int_equal(hints_waiting(scene->hints), 2);
     offer_of(scene, "a", 9000, 64, 300);
     assert_int_equal(hints_waiting(scene->hints), 1);
     assert_true(late(scene, 10000, 0));
 }
 
-/* Preemption, and what it nominated, ask about one node. */
+/* Preemption, and the node that it nominated, lead to questions about one node. */
 static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(void **state)
 {
     struct scene *scene = *state;
@@ -254,7 +254,7 @@ static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_
     assert_false(late(scene, now + 1000, 0));
 }
 
-/* kube-scheduler leaves none out where fewer than a hundred fit. */
+/* kube-scheduler leaves out no node where fewer than a hundred fit. */
 static void a_pod_that_may_go_to_few_nodes_was_offered_them_all(void **state)
 {
     struct scene *scene = *state;
@@ -295,7 +295,10 @@ static void offers_are_bounded_and_the_oldest_go_first(void **state)
     assert_int_equal(hints_tentatives(scene->hints, TEXT("x"), WAITING_MAX, tentative),
                      TENTATIVES_MAX);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-1"), 16), 64);
-    /* Whose list cannot be remembered gets all there is: nobody would make the next one longer. */
+    /*
+     * A pod whose list cannot be remembered gets every node, because its next list would be no
+     * longer.
+     */
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-0"), 16), 0);
     assert_true(hints_overflow(scene->hints, WAITING_MAX));
 }
@@ -317,7 +320,7 @@ static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void *
     arena_done(&arena);
 }
 
-/* Whole GPUs are what the table is full of; the one that was not remembered asked for less. */
+/* The table is full of requests for whole GPUs; the one not remembered asked for less. */
 static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **state)
 {
     struct scene *scene = *state;
@@ -405,7 +408,7 @@ static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **stat
     arena_done(&arena);
 }
 
-/* Filter comes in between, and others come and go. */
+/* Filter calls come in between, and other pods come and go. */
 static void who_waits_all_the_while_is_named_once(void **state)
 {
     enum { OTHERS = 3 * SLICE_MAX };
@@ -443,7 +446,7 @@ static void who_has_settled_never_waits_again(void **state)
     offer(scene, "a", 1000);
     assert_int_equal(hints_waiting(scene->hints), 0);
     assert_false(late(scene, 3000, 0));
-    for (int i = 0; i < RESOLVED_MAX; i++) { /* which is remembered of so many */
+    for (int i = 0; i < RESOLVED_MAX; i++) { /* only this many are remembered */
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
         hints_resolved(scene->hints, text_of(uid));
@@ -494,7 +497,7 @@ static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
     for (int i = 0; i < 4; i++)
         hints_maintain(scene->hints, UNHEARD_MAX_MS, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 3 * SLICE_MAX + 1);
-    for (int i = 0; i < 8; i++) /* a few at a time */
+    for (int i = 0; i < 8; i++) /* a few per call */
         hints_maintain(scene->hints, UNHEARD_MAX_MS + 1, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 1);
 }
@@ -513,7 +516,7 @@ static void there_is_a_reason_to_wake_only_where_a_waiting_request_fits(void **s
     assert_true(would_fit(scene, 0));
 }
 
-/* What nobody can fit, in so many different sizes. */
+/* Requests of many different sizes, none of which any node can fit. */
 static void refuse_kinds(struct scene *scene, int kinds, int pods)
 {
     for (int i = 0; i < pods; i++) {
@@ -537,7 +540,7 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
     assert_false(would_fit(scene, 0));
     refuse_kinds(scene, WISHES_TRIED_MAX + 1, 5000); /* too many kinds to try: in doubt, wake */
     assert_true(would_fit(scene, 0));
-    for (int i = 0; i < 5000; i++) { /* the kinds leave with the last that asked for them */
+    for (int i = 0; i < 5000; i++) { /* a kind goes with the last pod that asked for it */
         char uid[32];
         (void)snprintf(uid, sizeof uid, "kind-%d", i);
         if (i % (WISHES_TRIED_MAX + 1) == WISHES_TRIED_MAX)
@@ -546,13 +549,13 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
     assert_false(would_fit(scene, 0));
 }
 
-/* Who waits with dear requests shall not hold up the writer: it wakes without having looked. */
+/* Expensive waiting requests must not hold up the writer: past a bound it wakes without looking. */
 static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
 {
     enum { NODES = 5000, FEW = 100, SMALL = 126 };
     struct scene *scene = *state;
     struct want want[SMALL];
-    /* Each fits, but beside them there is no GPU for the whole one. */
+    /* Each share fits alone, but with all of them no GPU is left for the whole one. */
     const struct request request = {.wants = SMALL, .want = want, .whole = 1};
     const struct asker asker = who("dear", &request, 0);
     const struct node **node = xcalloc(NODES, sizeof *node);
@@ -566,8 +569,10 @@ static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
     xfree(node);
 }
 
-/* Filter refused it since the steps ended; whoever wakes it looks no further, or it would be woken
-   for ever. */
+/*
+ * Filter refused it because the steps ran out; the waker must search no further, or it would wake
+ * the pod for ever.
+ */
 static void who_wakes_a_pod_judges_as_filter_did(void **state)
 {
     struct scene *scene = *state;
@@ -661,7 +666,7 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
     strbuf_done(&out);
 }
 
-/* A tenant names containers as it likes: that makes no new question. */
+/* A tenant names containers as it likes; other names make no new question. */
 static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **state)
 {
     struct scene *scene = *state;
@@ -684,7 +689,7 @@ static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **stat
     strbuf_done(&out);
 }
 
-/* So it is after a start with a ledger in which nothing has changed since. */
+/* The generation is 0 after a start with a ledger in which nothing has changed since. */
 static void room_that_never_came_is_a_key_like_any_other(void **state)
 {
     struct scene *scene = *state;

@@ -17,7 +17,7 @@
 
 #include "sync/flow.h"
 
-/* An API server that says what the test tells it, one request at a time. */
+/* An API server that answers what the test tells it, one request at a time. */
 struct script {
     struct outbox *outbox;
     struct kube_request last;
@@ -138,7 +138,7 @@ static void say_with(struct script *script, uint64_t id, int status, const char 
     outbox_answer(script->outbox, script->now, &answer);
 }
 
-/* An answer to the request that was started last. */
+/* Answers the request that was started last. */
 static void say(struct script *script, int status, const char *body)
 {
     say_with(script, script->last.id, status, body);
@@ -155,7 +155,7 @@ static void say_to(struct script *script, uint64_t id, int status, int64_t retry
     outbox_answer(script->outbox, script->now, &answer);
 }
 
-/* Those in flight now, not those that go in their place. */
+/* Answers those in flight now, not those sent in their place. */
 static void answer_all(struct script *script, int status)
 {
     for (uint32_t left = script->flies; left > 0; left--)
@@ -341,7 +341,9 @@ static void a_conflict_with_our_own_binding_is_success(void **state)
     ends(script, OUTCOME_BOUND);
 }
 
-/* Who may write the pod may have done so before we looked; the share must not be free for that. */
+/*
+ * Anyone who may write to the pod may have done so before we looked; that must not free the share.
+ */
 static void a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it(void **state)
 {
     struct script *script = *state;
@@ -393,7 +395,7 @@ static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-/* Else the hole would be where the node stands, and the pod "not bound". */
+/* Otherwise the missing part could be the one with the node, and the pod would look "not bound". */
 static void an_answer_that_is_too_long_says_nothing(void **state)
 {
     struct script *script = *state;
@@ -419,7 +421,7 @@ static void an_answer_that_is_too_long_says_nothing(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-/* An API server shows a pod of 1.5 MiB as six times as much where each character is an escape. */
+/* An API server shows a pod of 1.5 MiB at six times that size if each character is escaped. */
 static void a_long_answer_is_read(void **state)
 {
     enum { MUCH = 9 << 20 };
@@ -512,7 +514,7 @@ static void the_wake_up_object_is_created_when_there_is_none_and_patched_with_pa
     assert_int_equal(script->started, 3);
     say(script, 200, "{}");
     outbox_wake(script->outbox, 100, NULL);
-    script->now += 900; /* a hundred waiting pods: a second between two rings */
+    script->now += 900; /* a hundred waiting pods: a second between two wake-ups */
     step(script);
     assert_int_equal(script->started, 3);
     script->now += 100;
@@ -549,13 +551,15 @@ static void *wake_up(void *user)
     struct waker *waker = user;
 
     outbox_wake(waker->outbox, 40, NULL);
-    /* Relaxed: it tells that it is done, and orders nothing that it did. */
+    /* Relaxed: it says that the call is done, without ordering what the call did. */
     atomic_store_explicit(&waker->woke, true, memory_order_relaxed);
     return NULL;
 }
 
-/* The writer wishes for a ring between the outbox' last look at the inbox and the answer to the
-   ring before: the thread sanitizer sees whether both hold the lock. */
+/*
+ * The writer asks for a wake-up between the outbox's last look at the inbox and the answer to the
+ * previous wake-up: the thread sanitizer sees whether both hold the lock.
+ */
 static void a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
 {
     struct script *script = *state;
@@ -593,7 +597,7 @@ static void a_wake_up_that_failed_is_tried_again_and_shown(void **state)
     assert_int_equal(script->started, 2);
 }
 
-/* In steps of 50 ms, until one more request goes out. */
+/* Advances in steps of 50 ms until one more request goes out. */
 static int64_t until_next(struct script *script)
 {
     const uint32_t before = script->started;
@@ -628,7 +632,7 @@ static void wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost(void 
     assert_in_range(pause_ms[2], 3000, 4050);
     for (size_t i = 3; i < ARRAY_LEN(pause_ms); i++)
         assert_in_range(pause_ms[i], 3000, 4050);
-    assert_true(differ); /* many of us do not come all at once */
+    assert_true(differ); /* many daemons must not retry all at once */
 
     say(script, 200, "{}");
     outbox_wake(script->outbox, 1, NULL);
@@ -711,7 +715,7 @@ static void a_burst_flies_a_window_at_a_time_and_each_is_sent_once(void **state)
     assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
 }
 
-/* Each costs the API server half a second, whatever else it does. */
+/* Each takes the API server half a second, whatever else it does. */
 static void with_a_slow_server_all_are_bound_and_none_is_sent_twice(void **state)
 {
     struct script *script = *state;
@@ -730,7 +734,7 @@ static void with_a_slow_server_all_are_bound_and_none_is_sent_twice(void **state
     assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
 }
 
-/* It takes fifty a second, and says to the others when to come again. */
+/* The server accepts fifty per second, and tells the others when to retry. */
 static void with_a_server_that_says_429_all_are_bound_at_its_rate(void **state)
 {
     struct script *script = *state;
@@ -751,12 +755,15 @@ static void with_a_server_that_says_429_all_are_bound_at_its_rate(void **state)
         step(script);
     }
     assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
-    /* One window is turned away at most when it has grown too large, not all that wait. */
+    /*
+     * When the window has grown too large, at most one window is refused, not everything that
+     * waits.
+     */
     assert_int_equal(script->started, BURST + refused);
     assert_true(refused < BURST);
 }
 
-/* What waits is a reservation that never reached anybody: it may be released. */
+/* A waiting Binding was never sent, so its reservation may be released. */
 static void what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt(void **state)
 {
     struct script *script = *state;
@@ -804,7 +811,10 @@ static void a_lost_connection_is_not_answered_by_a_storm(void **state)
             step(script);
         }
     }
-    /* Ten seconds of them: one budget and what it refills, and those that go for the first time. */
+    /*
+     * Ten seconds of losses: one retry budget plus its refill, besides what is sent for the first
+     * time.
+     */
     assert_true(script->tries_again <= FLOW_RETRIES + 10 * FLOW_RETRIES_PER_S);
     assert_true(script->started > before);
 }
@@ -836,7 +846,7 @@ static void a_pod_that_has_moved_on_unbound_goes_back_to_the_writer(void **state
     precondition(script, SENDING_FIRST);
     unbound_says(script, "191");
     ends(script, OUTCOME_MOVED);
-    assert_int_equal(script->started, 2); /* nothing was sent that nobody judged */
+    assert_int_equal(script->started, 2); /* nothing was sent without being judged */
     assert_string_equal(script->result->outcome.pod.uid, "u1");
     assert_string_equal(script->result->outcome.pod.resource_version, "191");
 }
@@ -907,7 +917,7 @@ static void a_404_is_looked_into_where_another_copy_is_on_its_way(void **state)
     send_version(script, SENDING_AGAIN);
     say(script, 404, "{\"kind\":\"Status\",\"message\":\"not found\",\"code\":404}");
     step(script);
-    unbound_says(script, "190"); /* somebody in between said 404 */
+    unbound_says(script, "190"); /* the 404 came from an intermediary */
     ends(script, OUTCOME_UNKNOWN);
 }
 
@@ -930,7 +940,7 @@ static void a_reservation_without_a_version_is_void_when_its_time_is_up(void **s
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* There is nothing to ring: whoever knows one may name it. */
+/* There is no node to wake by; a caller that knows one may name it. */
 static void without_a_node_to_wake_by_nobody_looks_again_and_again(void **state)
 {
     struct script *script = *state;

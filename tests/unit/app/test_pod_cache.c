@@ -1,4 +1,4 @@
-/* The pod cache: found by uid and by name, and nobody goes through all of it for one. */
+/* The pod cache: pods are found by uid and by name, without going through all of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void a_pod_is_found_by_its_name_and_namespace(void **state)
     named(pods, "b", "u2");
 }
 
-/* It was deleted and made again, and the end of the first has not been told yet. */
+/* It was deleted and created again, and the end of the first has not been reported yet. */
 static void of_two_of_one_name_the_later_is_found(void **state)
 {
     struct pod_cache *pods = *state;

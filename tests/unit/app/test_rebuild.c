@@ -1,4 +1,4 @@
-/* A ledger that is lost while pods run: what the new one makes of them. */
+/* A ledger that is lost while pods run, and what the new one makes of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* "300 300": what the pods on each GPU of n1 come to. */
+/* "300 300": the sum of the pods on each GPU of n1. */
 static const char *taken(struct app_fixture *fixture)
 {
     static char text[128];
@@ -38,7 +38,7 @@ static const char *taken(struct app_fixture *fixture)
     return text;
 }
 
-/* Drift of n1, as REST would tell it: how many disagreements, and what is on no GPU. */
+/* Drift of n1, as REST would report it: how many disagreements, and what is on no GPU. */
 static void count_drift(void *user, const struct drift *drift)
 {
     uint32_t *count = user;

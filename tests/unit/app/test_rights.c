@@ -1,4 +1,4 @@
-/* Rights are asked about when somebody wants to know, and the answer is true of now. */
+/* Rights are checked only when somebody asks for them, and the answer is true at that time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "milligpu/kube.h"
 #include "milligpu/rights.h"
 
-/* kube_ops that remember; the test answers, and holds the clock. */
+/* kube_ops that only record; the test gives the answers and sets the clock. */
 struct scene {
     struct app app;
     struct settings settings;
@@ -22,8 +22,8 @@ struct scene {
     unsigned woken;
     bool start_fails;
     char body[1024];
-    const char *denied; /* a request that has this is denied */
-    int status;         /* instead of 201 */
+    const char *denied; /* a request that contains this is denied */
+    int status;         /* the answer instead of 201 */
 };
 
 static int64_t now_of(void *ctx)
@@ -37,7 +37,7 @@ static int on_start(void *ctx, const struct kube_request *request, struct err *e
 
     if (scene->start_fails)
         return err_set(err, ERR_IO, "no way there");
-    assert_int_equal(scene->id, 0); /* one after the other */
+    assert_int_equal(scene->id, 0); /* one at a time */
     assert_string_equal(request->method, "POST");
     assert_string_equal(request->path, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
     assert_true(request->timeout_ms > 0);
@@ -111,7 +111,7 @@ static void answer_one(struct scene *scene)
     say(scene, KUBE_DONE, status, "");
 }
 
-/* What the informer's thread does, until it has nothing to do at this time. */
+/* Does what the informer's thread does, until nothing is left to do at this time. */
 static void run(struct scene *scene)
 {
     for (unsigned i = 0; i < 100; i++) {
@@ -181,7 +181,7 @@ static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
 
     scene->denied = "\"verb\":\"patch\",\"group\":\"storage.k8s.io\",\"resource\":"
                     "\"csistoragecapacities\",\"namespace\":\"wakes\",\"name\":\"milligpu-bell\"";
-    assert_int_equal(ask(scene).denied, 0); /* not before it was asked again */
+    assert_int_equal(ask(scene).denied, 0); /* not until it was asked again */
     scene->now_ms += 1000;
     run(scene);
     assert_int_equal(ask(scene).denied, 1);
@@ -205,7 +205,7 @@ static void a_denial_is_believed_when_it_is_said_twice(void **state)
     assert_string_equal(facts.words, "create pods/binding (bind)");
 }
 
-/* kube-apiserver after a restart. */
+/* As a kube-apiserver does after a restart. */
 static void a_denial_of_some_milliseconds_is_not_told(void **state)
 {
     struct scene *scene = *state;
@@ -291,7 +291,7 @@ static void an_answer_of_somebody_else_is_not_ours(void **state)
     assert_false(rights_answer(scene->rights, scene->now_ms, &answer));
 }
 
-/* Nobody answers: the admin thread goes on after what it was given. */
+/* Nobody answers: the admin thread goes on after the time it was given. */
 static void nobody_waits_for_ever(void **state)
 {
     struct scene *scene = *state;
@@ -308,7 +308,7 @@ static void a_round_under_way_ends_with_us(void **state)
 
     rights_ask(scene->rights, 0, &facts);
     (void)rights_step(scene->rights, scene->now_ms);
-    assert_int_not_equal(scene->id, 0); /* tear_down sees it cancelled */
+    assert_int_not_equal(scene->id, 0); /* tear_down checks that it is cancelled */
 }
 
 int main(void)

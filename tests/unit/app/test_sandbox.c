@@ -1,4 +1,4 @@
-/* What a process may still do that has shut itself in, each tried in a child of its own. */
+/* What a process that has entered the sandbox may still do, each tried in a child of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ static void *nothing(void *user)
     return user;
 }
 
-/* The exit status of a child that shuts itself in and then does this; a signal counts from 128. */
+/* The exit status of a child that enters the sandbox and then does this; a signal adds 128. */
 static int tried(int (*act)(void))
 {
     const pid_t child = fork();

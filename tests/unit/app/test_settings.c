@@ -43,7 +43,7 @@ static int load_all(char *const *argv, char *const *envp)
     return settings_load(argc, argv, envp, &set, &action, &err);
 }
 
-/* Words by blanks; variables are what has '=' and no dash in front. */
+/* Words are separated by blanks; a word with '=' and no leading dash is a variable. */
 static int load(const char *line)
 {
     char words[2000];
@@ -258,7 +258,7 @@ static void a_slip_in_a_variable_is_named_and_others_are_let_be(void **state)
     refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: there is no such variable; did "
                                         "you mean MILLIGPU_WEBHOOK_LISTEN?");
     refuses("MILLIGPU_wake=off", "did you mean MILLIGPU_WAKE?");
-    /* What kubelet writes for a Service of our name, and what a build leaves behind. */
+    /* What kubelet sets for a Service of our name, and what a build leaves behind. */
     loads("MILLIGPU_PORT=tcp://10.0.0.1:8910 MILLIGPU_SERVICE_HOST=10.0.0.1 "
           "MILLIGPU_SERVICE_PORT_WEBHOOK=8910 MILLIGPU_PORT_8910_TCP_ADDR=10.0.0.1 "
           "MILLIGPU_SOURCE_DIR=/x MILLIGPU_BUILD_DIR=/x MILLIGPU_BIN_DIR=/x MILLIGPU_=1 "

@@ -1,6 +1,6 @@
 /*
- * What has a uid and a name was seen: a pod or a node of which something cannot be read holds what
- * it holds, and is never taken for gone.
+ * Whatever has a uid and a name exists: a pod or a node of which something cannot be read keeps
+ * what it holds, and is never taken for gone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
-/* What the API server answers with 200. */
+/* Sets annotations, which the API server accepts with 200. */
 static void annotate(struct app_fixture *fixture, const char *path, const char *annotations)
 {
     struct strbuf out;
@@ -144,7 +144,7 @@ static void a_stranger_that_asks_for_nothing_closes_nothing(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
-/* One text for as long as the pod is as it is: else its condition would wake it for ever. */
+/* The text stays the same while the pod does; otherwise its condition would wake it for ever. */
 static void a_waiting_pod_is_refused_with_the_field(void **state)
 {
     static const char why[] = "the pod cannot be read: metadata.annotations[";
@@ -153,7 +153,7 @@ static void a_waiting_pod_is_refused_with_the_field(void **state)
 
     fixture_pod_of(fixture, "b", "\"nvidia.com/vgpu\":\"300\"",
                    "\"milligpu.io/gpu-count\":\"\\u0000\"", NULL);
-    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), why)); /* by GET */
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), why)); /* fetched by GET */
     fixture_run(fixture);
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), why));
     (void)snprintf(first, sizeof first, "%s", fixture_filter(fixture, "b", "n1 n2"));
@@ -168,7 +168,7 @@ static void a_waiting_pod_is_refused_with_the_field(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
-/* Its request was read and its Binding is on its way; then the tenant hides it. */
+/* Its request was read and its Binding is on its way; then the tenant makes it unreadable. */
 static void a_binding_that_landed_is_seen_whatever_became_of_the_pod(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -321,7 +321,7 @@ static void a_cordon_that_cannot_be_read_closes(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
 }
 
-/* --- whatever an API server takes --- */
+/* --- anything an API server accepts --- */
 
 enum { ROUNDS = 12, CROWD = 10 };
 
@@ -341,12 +341,12 @@ static void send(struct app_fixture *fixture, const char *method, const char *pa
     strbuf_init(&out);
     const int status = fake_apiserver_request(fixture->app.fake, method, path,
                                               (struct text){body->data, body->len}, &out);
-    if (status >= 300 && status != 422) /* annotations may be too many by now */
+    if (status >= 300 && status != 422) /* there may be too many annotations by now */
         fail_msg("%s %s: %d %.200s: %.200s", method, path, status, out.data, body->data);
     strbuf_done(&out);
 }
 
-/* p0, p1, ...: every second one is bound to n1 by itself. */
+/* p0, p1, ...: every second one is bound to n1, but not by us. */
 static void a_crowd_comes(struct app_fixture *fixture, const struct hostile_draw *draw)
 {
     static const char *const amount[] = {"50"};
@@ -448,7 +448,7 @@ static int64_t unreadable_pods(void)
     return sum;
 }
 
-/* How often the log says it, while a is written again and again. */
+/* How many lines the log has about it while a is written again and again. */
 static uint32_t lines_about(struct app_fixture *fixture, int times)
 {
     char line[512], edit[32];

@@ -1,4 +1,4 @@
-/* Safe mode: what ends granting, and that nothing is granted or written after. */
+/* Safe mode: what ends granting, and that nothing is granted or written afterwards. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -191,7 +191,7 @@ static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
     fixture_delete_pod(fixture, "a");
     fixture_node(fixture, "n3", "1000");
     fixture_bound_pod(fixture, "c", "500", "n2");
-    fixture_pass(fixture, 200000); /* also what time does: doubts, retention */
+    fixture_pass(fixture, 200000); /* also what comes with time: doubts, retention */
     assert_int_equal(number("SELECT max(seq) FROM journal"), journal);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
@@ -199,7 +199,7 @@ static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
     assert_non_null(strstr(fixture_bind(fixture, "b", "n2"), "safe mode"));
 }
 
-/* A Binding that was on its way is answered as the API server has it. */
+/* A Binding that was on its way is answered by what the API server says. */
 static void what_was_promised_before_is_kept(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -249,7 +249,7 @@ static void damage_in_memory_is_found(void **state)
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
     node->free_milli--;
-    fixture_pass(fixture, 1000); /* the writer's own round */
+    fixture_pass(fixture, 1000); /* the writer's own check */
     node->free_milli++;
     assert_true(atomic_load(&fixture->app.safe_mode));
     assert_int_equal(fixture->app.safe.reason, SAFE_MEMORY);
@@ -336,7 +336,7 @@ static void the_last_thousand_commands_are_kept_in_order(void **state)
     for (size_t i = 0; i < out.len; i++)
         lines += out.data[i] == '\n';
     assert_int_equal(lines, RECENT_MAX);
-    assert_non_null(strstr(out.data, "...\"}\n")); /* too long a name is cut */
+    assert_non_null(strstr(out.data, "...\"}\n")); /* a name that is too long is cut */
     strbuf_done(&out);
     command_trace_free(command_trace);
 }

@@ -13,7 +13,7 @@
 
 #include "support_fixture.h"
 
-/* Of the one reservation on n1. */
+/* The version in the only reservation on n1. */
 static uint64_t version_on_n1(struct app_fixture *fixture)
 {
     const struct snapshot *snapshot = view_take(fixture->app.view);
@@ -24,7 +24,7 @@ static uint64_t version_on_n1(struct app_fixture *fixture)
     return version;
 }
 
-/* Somebody writes to the pod: its next version. */
+/* Somebody writes to the pod, which gives it its next version. */
 static void move(struct app_fixture *fixture, const char *name)
 {
     static int writes;
@@ -56,7 +56,7 @@ static void a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound(void *
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *twice = fixture_bind_begin(fixture, "a", "n1");
-    move(fixture, "a"); /* the watch has not told of it */
+    move(fixture, "a"); /* the watch has not shown it */
     fixture_run_deaf(fixture);
     assert_string_equal(fixture_error(call), "");
     assert_string_equal(fixture_error(twice), "");
@@ -201,7 +201,7 @@ static void a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt(void **
     struct app_fixture *fixture = *state;
 
     (void)doubt(fixture);
-    move(fixture, "a"); /* as kube-scheduler does, which writes the error into its condition */
+    move(fixture, "a"); /* as kube-scheduler does: it writes the error into the condition */
     fixture_run(fixture);
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
     assert_string_equal(fixture_bind(fixture, "a", "n2"), "");
@@ -231,8 +231,7 @@ static void after_a_restart_the_list_ends_the_doubts_that_it_can(void **state)
     (void)doubt(fixture);
     fixture_restart(fixture);
     fixture_run(fixture);
-    assert_int_equal(fixture_reserved(fixture, "n1"),
-                     700); /* in the same version: it may land yet */
+    assert_int_equal(fixture_reserved(fixture, "n1"), 700); /* same version: it may still land */
     move(fixture, "a");
     fixture_restart(fixture);
     fixture_run(fixture);
@@ -342,7 +341,7 @@ static void who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answ
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-/* Pod a holds 300 on n1 as a milligpud before versions wrote it down. */
+/* Pod a holds 300 on n1, reserved by an older milligpud that recorded no versions. */
 static void reserve_as_before(struct app_fixture *fixture)
 {
     struct ledger *ledger = ledger_new();
@@ -381,7 +380,7 @@ static void a_reservation_of_an_older_ledger_ends_as_it_did(void **state)
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     reserve_as_before(fixture);
-    move(fixture, "a"); /* what was sent for it may have named no version */
+    move(fixture, "a"); /* the Binding sent for it may have named no version */
     fixture_pass(fixture, 80000);
     assert_int_equal(fixture_reserved(fixture, "n1"), 300);
     fixture_pass(fixture, 20000);

@@ -1,4 +1,7 @@
-/* Who waits, and who wakes it: the whole application, with a scheduler that forgets nobody. */
+/*
+ * Which pods wait, and what wakes them: the whole application, with a scheduler that forgets
+ * nobody.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +19,7 @@
 
 enum { MANY = 20, NAMES_BYTES = 16 * MANY };
 
-/* Twenty nodes, of which an answer names two at first. */
+/* Twenty nodes, of which the first answer names two. */
 static const char *widen(struct app_fixture *fixture)
 {
     static char names[NAMES_BYTES];
@@ -47,7 +50,7 @@ static int passed(const char *answer)
     return count;
 }
 
-/* The text under which the pod stands in the table of those that wait; "" if it does not. */
+/* The text under which the pod stands in the table of waiting pods; "" if it does not. */
 static const char *waits_because(struct app_fixture *fixture, const char *pod)
 {
     static char text[256];
@@ -68,7 +71,7 @@ static const char *waits_because(struct app_fixture *fixture, const char *pod)
     return text;
 }
 
-/* --- lists that others refuse --- */
+/* --- lists that led to no bind --- */
 
 static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
 {
@@ -76,8 +79,7 @@ static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
     const char *names = widen(fixture);
 
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
-    assert_int_equal(passed(fixture_filter(fixture, "a", names)),
-                     8); /* whatever the time between */
+    assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8); /* however much later */
     fixture_pass(fixture, 60000);
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
@@ -141,7 +143,7 @@ static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_s
     assert_int_equal(fixture->wake_ups, wake_ups + 2);
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
     fixture_pass(fixture, 5000);
-    assert_int_equal(fixture->wake_ups, wake_ups + 2); /* nothing longer is to be had */
+    assert_int_equal(fixture->wake_ups, wake_ups + 2); /* there is no longer list */
 }
 
 static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
@@ -178,7 +180,7 @@ static void room_that_came_behind_an_offer_that_others_refused_wakes_the_schedul
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "fills", "n1"), "");
-    assert_int_equal(passed(fixture_filter(fixture, "a", "n1 n2")), 1); /* and n2 does not please */
+    assert_int_equal(passed(fixture_filter(fixture, "a", "n1 n2")), 1); /* n2: others refuse it */
     fixture_end_pod(fixture, "fills");
     fixture_run(fixture);
     const uint32_t wake_ups = fixture->wake_ups;
@@ -186,7 +188,7 @@ static void room_that_came_behind_an_offer_that_others_refused_wakes_the_schedul
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
-/* --- a refusal is recorded, then the room looked at again --- */
+/* --- a refusal is recorded, then the capacity is checked again --- */
 
 struct moment {
     struct app_fixture *fixture;
@@ -195,7 +197,7 @@ struct moment {
 
 static struct moment moment;
 
-/* The clock is read just before a refusal is recorded: what if all else happens then? */
+/* The clock is read just before a refusal is recorded: what if everything else happens then? */
 static int64_t wall_in_between(void *ctx)
 {
     struct app_fixture *fixture = ctx;
@@ -219,7 +221,7 @@ static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     fixture->app.clock.wall_ms = wall_in_between;
     moment = (struct moment){fixture, 1};
-    /* The writer looks before the pod is recorded, so it rings for nobody. */
+    /* The writer looks before the pod is recorded, so it wakes nobody. */
     const char *answer = fixture_filter(fixture, "b", "n1");
     assert_int_equal(moment.left, 0);
     assert_int_equal(passed(answer), 1);
@@ -239,7 +241,7 @@ static void a_refusal_that_was_just_judged_is_judged_anew_when_room_came(void **
     assert_int_equal(moment.left, 0);
 }
 
-/* It is asked about while a batch has taken room, and is not on disk yet. */
+/* Filter asks about b while a batch has taken capacity that is not on disk yet. */
 static int commit_that_fails(void *ctx, struct err *err)
 {
     struct app_fixture *fixture = ctx;
@@ -266,7 +268,7 @@ static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **stat
     const uint32_t wake_ups = fixture->wake_ups;
     fixture_pass(fixture, 2000);
     assert_int_equal(fixture->wake_ups,
-                     wake_ups); /* nothing is granted, so nobody is woken for nothing */
+                     wake_ups); /* nothing would be granted, so nobody is woken */
     fixture->disk_full = false;
     fixture_pass(fixture, 3000);
     assert_true(fixture->wake_ups > wake_ups);
@@ -334,7 +336,7 @@ static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
-/* --- who waits follows its pod --- */
+/* --- a wait ends with its pod --- */
 
 static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void **state)
 {
@@ -361,7 +363,7 @@ static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(voi
     fixture_pod(fixture, "a", "800");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture_pod(fixture, "b", "800"); /* the watch does not show it any more */
+    fixture_pod(fixture, "b", "800"); /* the watch never shows it */
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU"));
     fixture_delete_pod(fixture, "b");
     fake_apiserver_compact(fixture->app.fake);
@@ -385,7 +387,7 @@ static void a_uid_that_never_was_is_forgotten_in_the_end(void **state)
                "{\"nvidia.com/vgpu\":\"800\"}}}]}}");
     assert_non_null(strstr(fixture_filter_of(fixture, object.data, "n1"), "no GPU"));
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
-    fixture_pass(fixture, 400000); /* kube-scheduler leaves nobody alone for so long */
+    fixture_pass(fixture, 400000); /* kube-scheduler retries every pod sooner than that */
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
     fixture_pass(fixture, 300000);
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
@@ -435,7 +437,7 @@ static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(
     assert_int_equal(passed(fixture_filter(fixture, "w", "n1")), 1);
 }
 
-/* Shares on a GPU that takes no more of them are in the way of whole GPUs all the same. */
+/* Shares on a GPU that accepts no more of them still block whole GPUs. */
 static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -454,7 +456,7 @@ static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
-/* --- the rest of who frees room --- */
+/* --- what else frees capacity --- */
 
 static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
 {
@@ -469,7 +471,7 @@ static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
     assert_int_equal(stats.wake_ups + stats.wake_failures, 1);
 }
 
-/* A node that shows the one GPU of this UUID. */
+/* A node that shows one GPU with this UUID. */
 static void post_node_with(struct app_fixture *fixture, const char *name, const char *uuid)
 {
     struct strbuf out;

@@ -20,7 +20,7 @@ static void a_clock_that_goes_on_is_believed(void **state)
     assert_int_equal(wallclock_look(&clock, wall_ms, 500), wall_ms);
     assert_false(wallclock_is_doubted(&clock));
     assert_int_equal(wallclock_look(&clock, wall_ms + 7, 1000), wall_ms + 500);
-    /* Nobody looked for three days: that is no step. */
+    /* Nobody looked for three days, which is no step. */
     (void)wallclock_look(&clock, wall_ms + 3 * day_ms, 1000 + 3 * day_ms);
     assert_false(wallclock_is_doubted(&clock));
 }
@@ -43,7 +43,7 @@ static void two_seconds_a_year_ahead_are_doubted_for_an_hour(void **state)
     wallclock_start(&clock, wall_ms, 0, 0, 0);
     assert_int_equal(wallclock_look(&clock, wall_ms + 400 * day_ms, 1000), wall_ms + 1000);
     assert_true(wallclock_is_doubted(&clock));
-    (void)wallclock_look(&clock, wall_ms + 3000, 3000); /* back again: a step, too */
+    (void)wallclock_look(&clock, wall_ms + 3000, 3000); /* stepping back is a step, too */
     (void)wallclock_look(&clock, wall_ms + hour_ms, hour_ms);
     assert_true(wallclock_is_doubted(&clock));
     (void)wallclock_look(&clock, wall_ms + hour_ms + 2999, hour_ms + 2999);
@@ -73,8 +73,10 @@ static void the_first_look_is_held_against_the_journal(void **state)
     }
 }
 
-/* A clock that is a year ahead and then steps by half a day, which is believed, has not gone on for
-   an hour. */
+/*
+ * A clock that is a year ahead and then steps by half a day, which is believed, has not run for an
+ * hour.
+ */
 static void a_start_begins_the_hour_anew(void **state)
 {
     const int64_t stepped[] = {wall_ms, wall_ms - 600000, wall_ms - day_ms / 2, wall_ms + 600000,

@@ -1,4 +1,4 @@
-/* Whole GPUs of the other resource: held from the moment that we decide, by the path of a share. */
+/* Whole GPUs of the other resource: held from the moment we decide, on the same path as a share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Whole GPUs that n1 is seen to hold. */
+/* Whole GPUs that n1 holds in the snapshot. */
 static uint32_t held(struct app_fixture *fixture)
 {
     const struct snapshot *snapshot = view_take(fixture->app.view);

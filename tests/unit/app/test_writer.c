@@ -35,7 +35,7 @@ static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
 
     fixture_pod(fixture, "a", "300");
     struct fixture_call *call =
-        fixture_bind_begin(fixture, "a", "n1"); /* the watch has not run since */
+        fixture_bind_begin(fixture, "a", "n1"); /* not shown by the watch yet */
     fixture_run(fixture);
     assert_string_equal(fixture_error(call), "");
     assert_string_equal(fixture_where(fixture, "a"), "n1");
@@ -144,16 +144,16 @@ static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
 
     fixture->disk_full = true;
     fixture_bound_pod(fixture, "x", "500", "n2");
-    fixture_run(fixture); /* lost, and to be tried again later */
+    fixture_run(fixture); /* lost, to be tried again later */
     fixture_delete_pod(fixture, "x");
-    fixture_run(fixture); /* earlier than later */
+    fixture_run(fixture); /* before that retry */
     fixture->disk_full = false;
     fixture_pass(fixture, 5000);
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-/* More news than one batch takes: what is tried again is the oldest, and stays in front. */
+/* More messages than one batch takes: those tried again are the oldest, and stay in front. */
 static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -166,8 +166,7 @@ static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
         fixture_bound_pod(fixture, name, "10", "n3");
     }
     fixture_delete_pod(fixture, "x");
-    fixture_pass(fixture,
-                 3000); /* in two batches: the first of them is tried, and lost, again and again */
+    fixture_pass(fixture, 3000); /* two batches: the first is tried and lost, again and again */
     fixture->disk_full = false;
     fixture_pass(fixture, 5000);
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
@@ -189,7 +188,7 @@ static void one_write_that_fails_in_a_list_releases_nobody(void **state)
         fixture_pod(fixture, name, "1");
     }
     fixture_run(fixture);
-    fixture_terminate_pod(fixture, "a"); /* what the list has to write, before it comes to b */
+    fixture_terminate_pod(fixture, "a"); /* the list must write this before it gets to b */
     fake_apiserver_compact(fixture->app.fake);
     fixture_break(fixture, &once);
     for (int i = 0; i < 40; i++) {
@@ -286,7 +285,7 @@ static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
     fixture->lose_requests = true;
     (void)fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 5000);
-    /* The first Binding may still land; that the second was never sent says nothing of it. */
+    /* The first Binding may still land; that the second was never sent says nothing about it. */
     fixture_break(fixture, &fault);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 5000);
@@ -353,7 +352,7 @@ static void a_pod_bound_behind_our_back_is_adopted(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-/* It is on no GPU that is known, and the node takes no shares meanwhile. */
+/* The pod is on no known GPU, and the node accepts no shares meanwhile. */
 static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -365,7 +364,7 @@ static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_som
     assert_int_equal(fixture_allocations(fixture), 2);
     assert_int_equal(fixture_taken(fixture, "n3"), 0);
 
-    fixture_node(fixture, "n3", "1000"); /* of y's two there is one */
+    fixture_node(fixture, "n3", "1000"); /* one of the two that y asks for */
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n3"), 1700);
     fixture_pod(fixture, "a", "300");
@@ -396,7 +395,7 @@ static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(vo
     assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
-/* Writer and outbox alone: the watch shows nothing. */
+/* In the tests below only the writer and the outbox run: the watch shows nothing. */
 static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
                 struct strbuf *out)
 {
@@ -404,7 +403,7 @@ static void api(struct app_fixture *fixture, const char *method, const char *pat
     assert_true(fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out) < 300);
 }
 
-/* Of all pods, as a list would be. */
+/* The version that a list of all pods would have. */
 static uint64_t version_now(struct app_fixture *fixture)
 {
     struct strbuf list;
@@ -419,7 +418,7 @@ static uint64_t version_now(struct app_fixture *fixture)
     return version;
 }
 
-/* Pod a, of 300, on n1; no list or watch has told of it. */
+/* Binds pod a, which asks 300, to n1, although no list or watch has shown it. */
 static void bind_by_get(struct app_fixture *fixture)
 {
     fixture_pod(fixture, "a", "300");
@@ -428,7 +427,7 @@ static void bind_by_get(struct app_fixture *fixture)
     assert_string_equal(fixture_error(call), "");
 }
 
-/* What a lost batch kept is tried again. */
+/* What a lost batch kept is tried again once the disk is well. */
 static void heal_deaf(struct app_fixture *fixture)
 {
     assert_true(atomic_load(&fixture->app.disk_broken));
@@ -437,7 +436,7 @@ static void heal_deaf(struct app_fixture *fixture)
     fixture_run_deaf(fixture);
 }
 
-/* pod: of POD_LISTED, as the API server has it; version: of PODS_END. */
+/* pod: for POD_LISTED, as the API server has it; version: for PODS_END. */
 static void tell(struct app_fixture *fixture, enum message_kind kind, const char *pod,
                  uint64_t version)
 {
@@ -473,7 +472,7 @@ static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
     struct app_fixture *fixture = *state;
 
     bind_by_get(fixture);
-    /* A list comes in whose snapshot the API server took before the pod was created. */
+    /* A list arrives whose snapshot the API server took before the pod was created. */
     tell_empty_list(fixture, 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
@@ -483,9 +482,9 @@ static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **
     struct app_fixture *fixture = *state;
 
     fixture_pod(fixture, "a", "300");
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1"); /* so it is asked for */
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1"); /* so it is fetched */
     tell(fixture, MESSAGE_POD, "a", 0);
-    tell(fixture, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before */
+    tell(fixture, MESSAGE_POD_DELETED, "a", 0); /* the GET was answered before this */
     fixture_run_deaf(fixture);
     assert_non_null(strstr(fixture_error(call), "unknown_pod"));
     assert_int_equal(pod_cache_count(fixture->app.pod_cache), 0);
@@ -503,13 +502,13 @@ static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
     const uint64_t before_a = version_now(fixture);
     bind_by_get(fixture);
     fixture->disk_full = true;
-    tell_empty_list(fixture, before_a); /* and b has gone */
+    tell_empty_list(fixture, before_a); /* and b is gone */
     heal_deaf(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
-/* After an outage they stand in the queue one behind the other. */
+/* After an outage two lists may stand in the queue one behind the other. */
 static void two_lists_in_a_row_both_count(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -520,7 +519,7 @@ static void two_lists_in_a_row_both_count(void **state)
     tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
     tell(fixture, MESSAGE_POD_LISTED, "a", 0);
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
-    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0); /* and a is gone */
+    tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0); /* without a, which is gone */
     fixture_run_deaf(fixture);
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
     fixture_run_deaf(fixture);
@@ -534,7 +533,7 @@ static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void 
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture_bound_pod(fixture, "b", "200", "n2"); /* which only the list tells of */
+    fixture_bound_pod(fixture, "b", "200", "n2"); /* only the list shows it */
     tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
     tell(fixture, MESSAGE_POD_LISTED, "a", 0);
     fixture_run_deaf(fixture);
@@ -548,7 +547,7 @@ static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void 
     assert_int_equal(fixture_taken(fixture, "n2"), 200);
 }
 
-/* It ended after the GET and before the list, so no watch will ever tell of it. */
+/* The pod ended after the GET and before the list, so no watch will ever report it. */
 static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -571,7 +570,7 @@ static void an_old_list_says_nothing_however_often_it_comes(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-/* The uid of the one reservation that is open. */
+/* The uid of the only open reservation. */
 static const char *open_uid(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
@@ -652,7 +651,7 @@ static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-/* It holds no share, but it is in one place only. */
+/* It holds no share, but it can be in one place only. */
 static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -710,7 +709,7 @@ static uint64_t journal_of(struct app_fixture *fixture)
     return facts.journal_rows;
 }
 
-/* A pod that held a share and ended, with a history of 30 days. */
+/* A pod that held a share and ended; history is kept for 30 days. */
 static void make_history(struct app_fixture *fixture)
 {
     store_retain(fixture->app.store, 30);
@@ -774,7 +773,9 @@ static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
     go_on(fixture, 61000);
     assert_int_equal(history_of(fixture), 1);
     assert_int_equal(journal_of(fixture), entries + 1);
-    /* Its entries say the wrong time, too: the next start is no wiser by them. */
+    /*
+     * Its journal entries have the wrong time, too: the next start cannot learn better from them.
+     */
     go_on(fixture, 1800000);
     fixture_restart(fixture);
     store_retain(fixture->app.store, 30);
@@ -808,7 +809,7 @@ static void a_step_that_could_not_be_written_is_written_when_the_disk_is_well(vo
     assert_int_equal(history_of(fixture), 1);
 }
 
-/* Half a day more is a step that is believed; it must not count as the hour that was to go by. */
+/* Half a day more is a step that is believed; it must not count as the hour that has to pass. */
 static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -825,7 +826,7 @@ static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void
     assert_int_equal(history_of(fixture), 1);
 }
 
-/* Node n9 with a label of four GPUs and nothing in its status, where we advertise. */
+/* Node n9 with a label of four GPUs and nothing in its status; we advertise. */
 static void advertise_four(struct app_fixture *fixture)
 {
     struct strbuf out;
@@ -889,7 +890,7 @@ static void label_and_capacity(struct app_fixture *fixture, const char *count, c
     strbuf_done(&out);
 }
 
-/* Where it is lower when kubelet starts again, kubelet ends pods until the sum is no more. */
+/* If it were lower when kubelet restarts, kubelet would end pods until the rest fits. */
 static void advertised_capacity_is_never_below_what_runs_there(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -903,7 +904,9 @@ static void advertised_capacity_is_never_below_what_runs_there(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n9"), "");
     label_and_capacity(fixture, "1", "\"4000\"");
     shows_capacity(fixture, "2300");
-    /* kubelet has dropped it: without an amount it admits all, with a small one it ends them */
+    /*
+     * kubelet has dropped it: without an amount it admits all pods, with a small one it ends some
+     */
     label_and_capacity(fixture, "1", "null");
     shows_capacity(fixture, "2300");
     fixture_end_pod(fixture, "a");
@@ -937,7 +940,7 @@ static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **s
 
     fixture_pod(fixture, "b", "300");
     lose_ledger_beside_a_grant(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 300); /* what is known is counted meanwhile */
+    assert_int_equal(fixture_taken(fixture, "n1"), 300); /* known pods count meanwhile */
     assert_false(app_ready(&fixture->app, &why));
     assert_non_null(strstr(why, "the ledger is new"));
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "the ledger is new"));
@@ -945,14 +948,14 @@ static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **s
     fixture_pass(fixture, 89000);
     assert_false(app_ready(&fixture->app, NULL));
     fixture_bound_pod(fixture, "late", "700",
-                      "n1"); /* granted by the one before, and shown just now */
+                      "n1"); /* granted by the previous milligpud, shown only now */
     fixture_pass(fixture, 3000);
     assert_true(app_ready(&fixture->app, NULL));
     assert_int_equal(fixture_taken(fixture, "n1"), 1000);
     assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
 }
 
-/* Only a list that began after the wait has all that landed within it: a watch may be behind. */
+/* Only a list begun after the grace period has all that landed within it: a watch may be behind. */
 static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -967,7 +970,7 @@ static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
     assert_int_equal(fixture->pod_lists, 1);
 }
 
-/* It shows the pods as they were when it began. */
+/* Such a list shows the pods as they were when it began. */
 static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -979,12 +982,15 @@ static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
     fixture_pod(fixture, "c", "100");
     fake_apiserver_compact(fixture->app.fake);
     fixture_pass(fixture, 3000);
-    assert_int_equal(fixture->pod_lists, 1); /* on its way until the wait is over */
+    assert_int_equal(fixture->pod_lists, 1); /* it arrives after the grace period */
     fixture_bound_pod(fixture, "late", "700", "n1");
     fixture->list_takes_ms = 0;
     const bool ready = fixture_pass_until_ready(fixture, 15000);
     assert_true(ready);
-    /* At once: a moment later a watch would have told of it, and until then it could be granted. */
+    /*
+     * At once: a moment later a watch would have shown it, but its share could be granted until
+     * then.
+     */
     assert_int_equal(fixture_taken(fixture, "n1"), 1000);
 }
 
@@ -1008,7 +1014,7 @@ static void who_ends_within_the_wait_waits_again(void **state)
     assert_false(nobodys);
 }
 
-/* The pods that it granted to are gone, but one whose Binding is on its way would not be seen. */
+/* The pods it granted to are gone, but one whose Binding is still on its way would not be seen. */
 static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -1048,8 +1054,7 @@ static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
 {
     struct app_fixture *fixture = *state;
 
-    fixture_bound_pod(fixture, "by-hand", "300",
-                      "n1"); /* without an annotation: nobody granted it */
+    fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->app.grace_ms = 90000;
@@ -1059,7 +1064,7 @@ static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-/* z-honest was there first; in a list a-copier comes first. */
+/* z-honest showed the UUIDs first; in a list a-copier comes first. */
 static void show_a_copier(struct app_fixture *fixture)
 {
     fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");
@@ -1090,7 +1095,7 @@ static void who_showed_a_uuid_first_goes_on(void **state)
     fixture_end_pod(fixture, "h1");
     fixture_end_pod(fixture, "h2");
     fixture_run(fixture);
-    fixture_node_with(fixture, "z-honest", ""); /* it shows none for a moment, over a restart */
+    fixture_node_with(fixture, "z-honest", ""); /* it shows none for a moment, across a restart */
     fixture_run(fixture);
     fixture_restart(fixture);
     fixture_run(fixture);
@@ -1109,7 +1114,7 @@ static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
     assert_honest_goes_on(fixture, "c1", "h1");
-    fixture_lose_ledger(fixture); /* also where its pods are known by their annotations only */
+    fixture_lose_ledger(fixture); /* also where its pods are known only by their annotations */
     fixture_run(fixture);
     assert_honest_goes_on(fixture, "c2", "h2");
     fixture_end_pod(fixture, "h1");
@@ -1118,7 +1123,7 @@ static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
     fixture_delete_node(fixture, "z-honest");
     fixture_run(fixture);
     fixture_node_with(fixture, "z-honest",
-                      "GPU-1 GPU-2"); /* gone it was, and nobody held it there */
+                      "GPU-1 GPU-2"); /* it was gone, and nobody held a GPU there */
     fixture_run(fixture);
     fixture_pod(fixture, "c3", "100");
     fixture_pod(fixture, "h3", "100");
@@ -1126,7 +1131,9 @@ static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
     assert_string_not_equal(fixture_bind(fixture, "h3", "z-honest"), "");
 }
 
-/* Whoever granted before took a GPU for the copier's own while nothing was known of the other. */
+/*
+ * The previous milligpud took a GPU for the copier's own while nothing was known of the other node.
+ */
 static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -1145,7 +1152,7 @@ static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
     fixture_pod(fixture, "c2", "100");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "h1", "z-honest"),
-                        ""); /* the one that nobody holds */
+                        ""); /* the GPU that nobody holds */
     assert_string_not_equal(fixture_bind(fixture, "h2", "z-honest"), "");
     assert_string_equal(fixture_bind(fixture, "c2", "a-copier"), "");
 }

@@ -122,7 +122,7 @@ static void yaml_documents_become_an_array(void **state)
     assert_json(yaml("{\"a\": [1, \"b\"]}"), "[{\"a\":[1,\"b\"]}]");
 }
 
-/* As go-yaml v2 has it, which kubectl reads with (sigs.k8s.io/yaml: goyaml.v2/resolve.go). */
+/* As in go-yaml v2, with which kubectl reads (sigs.k8s.io/yaml: goyaml.v2/resolve.go). */
 static void yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl(void **state)
 {
     static const struct {
@@ -230,7 +230,7 @@ static void numbers_are_whole_and_saturate(void **state)
     assert_int_equal(doc_int(value, "c"), 7);
 }
 
-/* Such as the name of a file that an answer of our own quotes. */
+/* Such as a file name that one of our answers quotes. */
 static void what_is_no_utf8_is_written_replaced(void **state)
 {
     struct doc *value = doc_new(&arena, DOC_OBJECT);

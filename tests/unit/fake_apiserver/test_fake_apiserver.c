@@ -551,13 +551,13 @@ static void a_binding_lands_on_the_version_that_it_names_and_no_other(void **sta
     ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"x\":\"1\"}}}");
     bind_version(fixture, judged);
     expect(fixture, 409, "ResourceVersion in precondition");
-    bind_version(fixture, judged + 100); /* nor on one that is to come */
+    bind_version(fixture, judged + 100); /* nor with a version still to come */
     expect(fixture, 409, "ResourceVersion in precondition");
     const uint64_t now = version_of_a(fixture);
     assert_true(now > judged);
     bind_version(fixture, now);
     expect(fixture, 201, "");
-    bind_version(fixture, now); /* the very same again: the precondition comes first */
+    bind_version(fixture, now); /* the same again: the precondition is checked first */
     expect(fixture, 409, "ResourceVersion in precondition");
 }
 

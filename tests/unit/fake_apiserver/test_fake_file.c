@@ -207,7 +207,7 @@ static void a_key_twice_is_refused(void **state)
     refuses("{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"name\":\"b\"}}", "twice");
     refuses("kind: Node\nmetadata:\n  name: a\n  name: b\n",
             "line 4: the key \"name\" is there twice");
-    /* Also where there are so many that they are looked up by hash. */
+    /* Also with so many keys that they are looked up by hash. */
     struct strbuf text;
     strbuf_init(&text);
     strbuf_str(&text, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"labels\":{");
@@ -244,7 +244,7 @@ static void yaml_bombs_do_not_go_off(void **state)
     "\",\"annotations\":{\"k\":\"a\\u0000b\"}},\"spec\":{\"nodeName\":\"" node                     \
     "\",\"schedulerName\":\"" scheduler "\"}}]}"
 
-/* The API server lets it stand in an annotation, and the file is what the API server shows. */
+/* The API server accepts it in an annotation, and the file holds what the API server shows. */
 static void a_nul_may_stand_where_the_api_server_looks_at_no_character(void **state)
 {
     (void)state;

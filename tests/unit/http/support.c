@@ -130,7 +130,7 @@ static void handle(void *user, struct http_call *call)
         http_answer_file(call, 200, "text/plain", atomic_exchange(&site->file, -1));
     } else if (strcmp(path, "/hold") == 0) {
         hold(site, call);
-    } else if (strcmp(path, "/linger") == 0) { /* its thread does nothing else */
+    } else if (strcmp(path, "/linger") == 0) { /* it blocks its thread */
         while (!atomic_load(&site->linger_ends))
             sleep_ms(1);
         answer_text(call, 200, "");
@@ -265,7 +265,7 @@ void client_send(int fd, const char *text)
     while (sent < len) {
         const ssize_t now = send(fd, text + sent, len - sent, MSG_NOSIGNAL);
         if (now <= 0)
-            return; /* the answer will tell */
+            return; /* the answer will show it */
         sent += (size_t)now;
     }
 }

@@ -6,7 +6,7 @@
  *   /later   answered by another thread after a while
  *   /race    answered by another thread at once: before or after the handler returned
  *   /file    what is in site->file
- *   /hold    not answered before site_release(), with what site_attached counts
+ *   /hold    not answered before site_release(), with an attachment that site->attached counts
  *   else     404
  */
 #ifndef MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_H
@@ -26,16 +26,16 @@ struct site {
     pthread_mutex_t lock; /* guards held */
     struct http_call *held[HELD_MAX];
     size_t held_count;
-    atomic_int attached; /* freed so often */
+    atomic_int attached; /* how often what was attached was freed */
     atomic_int handled;
     atomic_int refused;
     atomic_int last_status;
     atomic_int dropped[HTTP_CAUSES];
     pthread_t racer;
     atomic_bool racer_ends;
-    atomic_bool linger_ends; /* /linger answers then */
+    atomic_bool linger_ends; /* /linger answers once this is set */
     struct http_call *_Atomic race;
-    atomic_int file; /* what /file answers, once */
+    atomic_int file; /* what /file answers with, once */
 };
 
 /* The usual rules; change site->rules, then site_start(). */
@@ -43,8 +43,8 @@ void site_init(struct site *site);
 void site_start(struct site *site);
 void site_stop(struct site *site);
 size_t site_held(struct site *site);
-void site_release(struct site *site); /* answers what /hold holds */
-/* Waits until so many are held, or two seconds. */
+void site_release(struct site *site); /* answers the calls of /hold */
+/* Waits until this many calls are held, for two seconds at most. */
 bool site_await_held(struct site *site, size_t count);
 
 /* Blocking socket with a five-second limit. */
@@ -52,9 +52,9 @@ int client_open(const struct site *site);
 void client_send(int fd, const char *text);
 /* One whole answer, by its Content-Length; "" if the connection ended before any byte. */
 void client_read(int fd, struct strbuf *out);
-/* Everything until the other side ends it. */
+/* Reads everything until the other side ends the connection. */
 void client_read_end(int fd, struct strbuf *out);
-/* send, read one answer. */
+/* Sends, then reads one answer. */
 void client_ask(int fd, const char *text, struct strbuf *out);
 void sleep_ms(int64_t ms);
 

@@ -1,4 +1,4 @@
-/* Who may connect, who gives way, and whose body does. */
+/* Which connections are admitted, which give way, and whose bodies do. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -72,7 +72,7 @@ static bool await_some(enum http_cause cause)
     return atomic_load(&site.dropped[cause]) > 0;
 }
 
-/* Without a byte, or with a last word. */
+/* True if the server closes it, with or without a last answer. */
 static bool is_closed(int fd)
 {
     char byte[200];
@@ -84,7 +84,7 @@ static bool is_closed(int fd)
     return got == 0 || errno == ECONNRESET;
 }
 
-/* Or will be, in two seconds. */
+/* True if a request is handled within two seconds. */
 static bool is_handled(void)
 {
     for (int i = 0; i < 400 && atomic_load(&site.handled) == 0; i++)
@@ -92,7 +92,7 @@ static bool is_handled(void)
     return atomic_load(&site.handled) > 0;
 }
 
-/* Nothing came from the other side, its end not either. */
+/* Nothing has come from the other side, not even the end of the connection. */
 static bool is_open(int fd)
 {
     char byte;
@@ -100,14 +100,14 @@ static bool is_open(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
-/* One thread accepts one after the other; two may go over the limit by one. */
+/* A single thread accepts them one by one; two threads may exceed the limit by one. */
 static void few(uint32_t strangers)
 {
     site.rules.threads = 1;
     site.rules.strangers = strangers;
     site.rules.strangers_each = strangers;
     site.rules.first_ms = 60000;
-    site.rules.request_ms = 2000; /* what was dropped is told every 200 ms */
+    site.rules.request_ms = 2000; /* drops are reported every 200 ms */
 }
 
 static void the_longest_idle_gives_way_to_who_comes(void **state)
@@ -118,7 +118,7 @@ static void the_longest_idle_gives_way_to_who_comes(void **state)
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++)
         fd[i] = open_from(1);
-    asks(fd[1]); /* the last is first now, but one */
+    asks(fd[1]); /* fd[2] and fd[3] are now idle longest */
     asks(fd[0]);
     const int fresh = open_from(1);
     asks(fresh);
@@ -155,7 +155,7 @@ static void who_is_being_answered_never_gives_way(void **state)
         client_read(fd[i], &answer);
         assert_status(200);
     }
-    sleep_ms(50); /* the answer is here before the server has put its request away */
+    sleep_ms(50); /* the client has the answer before the server is done with the request */
     ask_once(HELLO);
     assert_status(200);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++)
@@ -163,7 +163,7 @@ static void who_is_being_answered_never_gives_way(void **state)
     (void)close(fresh);
 }
 
-/* A connection is closed by its own thread, which may be busy; who comes meanwhile is served. */
+/* A connection is closed by its own thread, which may be busy; new ones are served meanwhile. */
 static void who_comes_before_others_are_closed_is_served(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void the_address_with_most_gives_way(void **state)
         asks(fresh);
         assert_true(is_closed(many[i]));
         (void)close(fresh);
-        /* Who is gone leaves a place: it is taken again. */
+        /* A closed connection leaves a place, which is taken again. */
         sleep_ms(50);
         many[i] = open_from(3);
         sleep_ms(10);
@@ -235,7 +235,7 @@ static void an_address_has_a_limit_of_its_own(void **state)
     client_send(third, HOLD);
     assert_true(site_await_held(&site, 2));
     const int fourth = open_from(1);
-    assert_true(is_closed(fourth)); /* its own are busy, and others pay nothing for that */
+    assert_true(is_closed(fourth)); /* its own are busy; nobody else gives way for it */
     asks(other);
     site_release(&site);
     (void)close(first);
@@ -263,7 +263,7 @@ static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **sta
     assert_true(is_closed(strangers[7]));
     asks(first);
     asks(second);
-    /* To who is known, too, the longest idle one does. */
+    /* A newly known client takes the place of the longest idle known one. */
     asks(strangers[9]);
     assert_true(is_closed(first));
     asks(second);
@@ -405,7 +405,7 @@ static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
         assert_true(await_bytes((i + 1) * 50 * KIB));
     }
     const int other = open_from(2);
-    whole(other, 40 * KIB, 503); /* they have not been slow for a second */
+    whole(other, 40 * KIB, 503); /* they have not been slow for a second yet */
     assert_true(is_closed(other));
     (void)close(other);
     sleep_ms(1100);
@@ -413,7 +413,7 @@ static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
     whole(another, 40 * KIB, 200);
     client_read_end(slow[0], &answer);
     assert_status(503);
-    assert_true(is_open(slow[1])); /* one was enough */
+    assert_true(is_open(slow[1])); /* closing one was enough */
     assert_true(await_dropped(HTTP_BODY_SLOW, 1));
     (void)close(slow[0]);
     (void)close(slow[1]);
@@ -442,7 +442,7 @@ static void strangers_never_have_all_the_memory_of_bodies(void **state)
     whole(stranger, 20 * KIB, 503);
     whole(known, 20 * KIB, 200);
     sleep_ms(1100);
-    whole(known, 60 * KIB, 200); /* of strangers, before it looks for others */
+    whole(known, 60 * KIB, 200); /* strangers' slow bodies give way first */
     assert_true(await_dropped(HTTP_BODY_SLOW, 1) ||
                 atomic_load(&site.dropped[HTTP_BODY_SLOW]) == 2);
     for (size_t i = 0; i < ARRAY_LEN(slow); i++)
@@ -496,7 +496,7 @@ struct hammer {
     int answered;
 };
 
-/* It comes, says something or nothing, waits or leaves. */
+/* Connects, sends something or nothing, waits or leaves. */
 static void *hammer(void *arg)
 {
     static const char *const says[] = {
@@ -557,7 +557,7 @@ static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
     }
     assert_true(answered > 0);
     assert_true(await_some(HTTP_GAVE_WAY));
-    /* The last ones to come may still wait in the backlog. */
+    /* The last connections may still wait in the backlog. */
     for (int i = 0; i < 400 && strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0; i++) {
         site_release(&site);
         sleep_ms(5);
@@ -565,7 +565,7 @@ static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
     }
     assert_status(200);
     site_release(&site);
-    /* Stopping finds out whether everybody who counted was taken off again. */
+    /* Stopping checks that everything that was counted was taken off again. */
 }
 
 static void ipv6_is_counted_too(void **state)

@@ -1,5 +1,5 @@
 /*
- * Who may ask, and how much memory he gets for it.
+ * Which requests are accepted, and how much memory they get.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -131,7 +131,7 @@ static void a_body_is_json(void **state)
         {"Content-Type: application/json\r\n", 200},
         {"content-type: Application/JSON;charset=utf-8\r\n", 200},
         {"Content-Type: application/json ; charset=utf-8\r\n", 200},
-        {"", 415}, /* a form of a page may leave it out */
+        {"", 415}, /* a form on a web page may omit it */
         {"Content-Type:\r\n", 415},
         {"Content-Type: text/plain\r\n", 415},
         {"Content-Type: application/x-www-form-urlencoded\r\n", 415},
@@ -155,12 +155,12 @@ static void a_body_is_json(void **state)
                        cases[i].header);
         assert_int_equal(status_of(request), cases[i].status);
     }
-    /* What has no body need not say what it is. */
+    /* A request without a body need not name a content type. */
     assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n"), 200);
     assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
 }
 
-/* The handler says what is wrong with it, and the connection ends with its body unread. */
+/* The handler says what is wrong, and the connection ends with its body unread. */
 static void a_body_that_nobody_takes_is_not_read(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void a_body_that_nobody_takes_is_not_read(void **state)
     }
 }
 
-/* So many connections send a body that does not come to its end. */
+/* All PEERS connections send a body that does not come to its end. */
 static void open_all(int fd[PEERS], const char *head, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf request;
@@ -211,7 +211,7 @@ static void close_all(const int fd[PEERS])
         (void)close(fd[i]);
 }
 
-/* The most that was counted while nobody sent any more. */
+/* The largest count seen while nobody sends any more. */
 static size_t most_bytes(size_t until)
 {
     size_t most = 0;
@@ -251,17 +251,17 @@ static void all_bodies_together_have_a_bound(void **state)
     site.rules.bodies_bytes_max = BODIES;
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
-        int fd[PEERS]; /* 24 times 64 KiB are thrice the bound */
+        int fd[PEERS]; /* 24 times 64 KiB is three times the bound */
         open_all(fd, heads[i], BODY);
         const size_t most = most_bytes(BODIES + 1);
         assert_in_range(most, BODIES / 2, BODIES);
-        /* What nobody has room for is said before a byte of it. */
+        /* A body for which there is no room is refused before a byte of it is sent. */
         assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST JSON
                                    "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n"),
                          503);
         assert_non_null(strcasestr(answer.data, "\r\nRetry-After: 1\r\n"));
         assert_int_equal(atomic_load(&site.last_status), 503);
-        /* Others are served, if with less than all. */
+        /* Requests without a body are still served. */
         assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
         close_all(fd);
         for (int wait = 0; wait < 400 && http_body_bytes(site.http) > 0; wait++)
@@ -281,7 +281,7 @@ static void a_body_for_which_room_ran_out_is_answered_when_it_ends(void **state)
     site.rules.bodies_bytes_max = BODIES;
     site_start(&site);
     open_all(fd, "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 65536\r\n\r\n", BODY - 1);
-    sleep_ms(200); /* so that each has met the bound, or will not */
+    sleep_ms(200); /* by then each body has met the bound or never will */
     for (size_t i = 0; i < PEERS; i++) {
         client_ask(fd[i], "x", &answer);
         served += strncmp(answer.data, "HTTP/1.1 200 ", 13) == 0;
@@ -308,7 +308,7 @@ static void what_connections_keep_for_their_next_body_is_counted(void **state)
         strbuf_char(&request, 'x');
     for (size_t i = 0; i < PEERS; i++) {
         client_read(fd[i], &answer);
-        client_ask(fd[i], request.data, &answer); /* one after the other: there is room */
+        client_ask(fd[i], request.data, &answer); /* one after another: there is room */
         assert_int_equal(strncmp(answer.data, "HTTP/1.1 200 ", 13), 0);
     }
     sleep_ms(50);

@@ -239,7 +239,7 @@ static void bytes_that_are_no_http_do_no_harm(void **state)
     static const char *const noise[] = {
         "\r\n\r\n\r\n", "\x16\x03\x01\x02",       "GET",
         "}{\n\n",       "GET / HTTP/9.9\r\n\r\n", "POST /echo HTTP/1.1\r\n"};
-    site.rules.request_ms = 300; /* what is never complete ends by time */
+    site.rules.request_ms = 300; /* an incomplete request ends by timeout */
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(noise); i++) {
         const int fd = client_open(&site);
@@ -252,7 +252,7 @@ static void bytes_that_are_no_http_do_no_harm(void **state)
     assert_status(200);
 }
 
-/* True if the server ended it before the client was done. */
+/* True if the server ended the connection before the client was done. */
 static bool drip(int fd, const char *text, int64_t each_ms)
 {
     char byte;
@@ -293,7 +293,7 @@ static void a_client_that_drips_its_headers_is_cut_off(void **state)
     site_start(&site);
     for (int round = 0; round < 2; round++) {
         const int fd = client_open(&site);
-        if (round == 1) { /* not the first request of its connection */
+        if (round == 1) { /* not the first request on its connection */
             client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
             assert_status(200);
         }
@@ -333,7 +333,7 @@ static void an_idle_connection_outlives_the_limit_of_a_request(void **state)
         client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
         assert_status(200);
     }
-    /* An answer that takes its time is no slow request. */
+    /* A slow answer is not a slow request. */
     client_send(fd, "GET /hold HTTP/1.1\r\n" HEAD);
     assert_true(site_await_held(&site, 1));
     sleep_ms(400);
@@ -371,7 +371,7 @@ static void a_client_that_does_not_take_its_answer_is_cut_off(void **state)
     const int fd = client_open(&site);
     client_send(fd, request.data);
     sleep_ms(1500);
-    client_read_end(fd, &answer); /* what lay in the socket, then the end */
+    client_read_end(fd, &answer); /* what was in the socket, then the end */
     assert_true(answer.len < 16 << 20);
     (void)close(fd);
 }
@@ -433,7 +433,7 @@ static void many_calls_sleep_and_wake(void **state)
     }
     assert_true(site_await_held(&site, ARRAY_LEN(fd)));
     assert_int_equal(http_pending(site.http), ARRAY_LEN(fd));
-    ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* sleepers are in nobody's way */
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* held requests block nobody */
     assert_status(200);
     site_release(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -467,7 +467,7 @@ static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
         const int fd = client_open(&site);
         client_send(fd, "GET /hold HTTP/1.1\r\n" HEAD);
         assert_true(site_await_held(&site, (size_t)i + 1));
-        if (i % 2 == 0) /* a reset, else a friendly end */
+        if (i % 2 == 0) /* a reset, otherwise an orderly close */
             (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
         (void)close(fd);
     }
@@ -671,7 +671,7 @@ static void everything_at_once_holds(void **state)
             sleep_ms(1);
         }
     }
-    sleep_ms(200); /* the last of /later */
+    sleep_ms(200); /* for the last /later */
     site_release(&site);
     for (int i = 0; i < 200 && http_pending(site.http) > 0; i++) {
         site_release(&site);

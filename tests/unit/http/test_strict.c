@@ -1,7 +1,7 @@
 /*
- * What two readers of HTTP could read differently is refused, and the connection ends with it: what
- * stands behind is never read as the next request.  By raw bytes, for a client library would mend
- * them.
+ * Whatever two readers of HTTP could read differently is refused, and the connection ends with it:
+ * what follows is never read as the next request. The tests send raw bytes, because a client
+ * library would correct them.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -36,8 +36,10 @@ static size_t answers(void)
     return count;
 }
 
-/* All that is answered until the other side ends the connection, which takes well under the limit
-   of a request. */
+/*
+ * Reads all answers until the other side ends the connection, which takes far less than the limit
+ * of a request.
+ */
 static void ask_to_the_end(const char *request)
 {
     const int64_t start = clock_ns();
@@ -147,7 +149,7 @@ static void a_length_that_is_said_twice_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-/* The library's own refusals: it may say them twice, or not at all. */
+/* Refusals by the library itself: it may send them twice, or not at all. */
 static void nothing_runs_behind_what_the_library_refuses(void **state)
 {
     (void)state;

@@ -130,7 +130,7 @@ struct tls_client {
     gnutls_certificate_credentials_t credentials;
 };
 
-/* 0, or what GnuTLS says. */
+/* Returns 0 or the error of GnuTLS. */
 static int tls_open(struct tls_client *client, const struct identity *self, const char *versions)
 {
     gnutls_x509_crt_t trusted[] = {ca.cert};
@@ -162,7 +162,7 @@ static void tls_close(struct tls_client *client)
     (void)close(client->fd);
 }
 
-/* Ask, and read until end is there; false: it did not come. */
+/* Asks, and reads until end has come; false: it did not come. */
 static bool tls_ask(struct tls_client *client, const char *end, char *got, size_t bytes)
 {
     size_t len = 0;
@@ -301,7 +301,7 @@ static void only_clients_of_our_ca_are_served(void **state)
     assert_int_equal(atomic_load(&site.last_status), 0);
 }
 
-/* Names between blanks; NULL: any certificate will do. */
+/* Names separated by blanks; NULL: any certificate will do. */
 static const char *admitted;
 
 static bool admits(void *user, const char *name)
@@ -350,7 +350,7 @@ a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed(void
     assert_int_equal(atomic_load(&site.last_status), 403);
     admitted = "kube-scheduler.example kube-schedule Kube-Scheduler kube-scheduler2";
     refused_for_its_name(&scheduler, "shows CN kube-scheduler,");
-    assert_false(gets_hello(&stranger, "NORMAL")); /* no name helps who is not of the CA */
+    assert_false(gets_hello(&stranger, "NORMAL")); /* no name helps a client of another CA */
 }
 
 static void one_of_its_names_is_enough(void **state)
@@ -367,7 +367,9 @@ static void one_of_its_names_is_enough(void **state)
     }
 }
 
-/* "kube-scheduler", a NUL and more: as far as C reads it is another's. */
+/*
+ * The name is "kube-scheduler", a NUL and more, so it is not the name that a C string would show.
+ */
 static void a_name_with_a_nul_is_nobodys(void **state)
 {
     (void)state;
@@ -454,7 +456,7 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
     site_start(&site);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(tls_open(&known[i], &scheduler, versions[i]), 0);
-        assert_true(tls_hello(&known[i])); /* in TLS 1.3 the client is done before the server is */
+        assert_true(tls_hello(&known[i])); /* in TLS 1.3 the client is done before the server */
     }
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
         fd[i] = client_open(&site);
@@ -462,7 +464,10 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
     }
     for (size_t i = 0; i < 2; i++)
         assert_true(tls_hello(&known[i]));
-    /* To another one with a certificate the longest idle does, and he comes in past them all. */
+    /*
+     * Another client with a certificate displaces the longest idle one, and gets past all
+     * strangers.
+     */
     assert_int_equal(tls_open(&third, &scheduler, "NORMAL"), 0);
     assert_true(tls_hello(&third));
     assert_true(tls_hello(&known[1]));
@@ -474,7 +479,7 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
         (void)close(fd[i]);
 }
 
-/* Go opens connections that it then does not need, and keeps them for later. */
+/* Go opens connections that it does not need yet, and keeps them for later. */
 static void who_shook_hands_may_be_idle(void **state)
 {
     (void)state;
@@ -524,7 +529,7 @@ static void new_connections_are_judged_by_the_new_ca(void **state)
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_false(gets_hello(&stranger, "NORMAL"));
     write_identity(&other_ca, "ca.pem", NULL);
-    assert_true(http_files_changed(site.http)); /* this is what the daemon looks at */
+    assert_true(http_files_changed(site.http)); /* the daemon checks this */
     assert_int_equal(http_reload(site.http, &err), 0);
     assert_false(gets_hello(&scheduler, "NORMAL"));
     assert_true(gets_hello(&stranger, "NORMAL"));
@@ -536,11 +541,11 @@ static void files_that_do_not_load_leave_the_old_ones(void **state)
     struct err err;
     site.rules.client_ca_file = ca_file;
     site_start(&site);
-    write_identity(&server2, "cert.pem", NULL); /* the key is still the old one's */
+    write_identity(&server2, "cert.pem", NULL); /* the key is still the old one */
     assert_true(http_reload(site.http, &err) < 0);
     assert_non_null(strstr(err.text, "cert.pem"));
     assert_non_null(strstr(err.text, "key.pem"));
-    assert_false(http_files_changed(site.http)); /* once is enough */
+    assert_false(http_files_changed(site.http)); /* one attempt is enough */
     assert_true(gets_hello(&scheduler, "NORMAL"));
     write_file("cert.pem", "nonsense", 8);
     assert_true(http_reload(site.http, &err) < 0);

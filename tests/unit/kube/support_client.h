@@ -1,5 +1,5 @@
 /*
- * support_client - kube_curl against one TLS server on loopback, and what it heard of it.
+ * support_client - kube_curl against one TLS server on loopback, and the answers it received.
  */
 #ifndef MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
 #define MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
@@ -8,30 +8,30 @@
 #include "milligpu/strbuf.h"
 
 struct client {
-    char folder[64]; /* with ca.crt, and server.crt and server.key for the server */
+    char folder[64]; /* holds ca.crt, and server.crt and server.key for the server */
     struct kube_config *config;
     struct kube_ops ops;
-    struct strbuf text; /* all answers, one behind the other */
+    struct strbuf text; /* all answers, concatenated */
     unsigned done;
     unsigned failed;
     unsigned unsent;
     int status;
 };
 
-/* A folder of its own with the certificates. */
+/* Makes a folder of its own with the certificates. */
 void client_init(struct client *client);
-/* A path in its folder; good until the call after the next. */
+/* A path in that folder; valid until the call after the next. */
 const char *client_at(const struct client *client, const char *name);
 void client_connect(struct client *client, unsigned port);
-/* GET /version, or where there is a body POST. */
+/* GET /version, or POST if there is a body. */
 void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms);
 void client_get(struct client *client, uint64_t id, const char *path, int64_t timeout_ms);
-/* Hears what came, for so long at most. */
+/* Takes in what has come, waiting wait_ms at most. */
 void client_poll(struct client *client, int wait_ms);
-/* Until so many have ended, which they do within half a minute. */
+/* Polls until this many requests have ended, which must take less than half a minute. */
 void client_until(struct client *client, unsigned ended);
 void client_close(struct client *client);
-/* What client_init() made goes; nothing else may be left there. */
+/* Removes what client_init() made; nothing else may be left in the folder. */
 void client_remove(struct client *client);
 
 #endif

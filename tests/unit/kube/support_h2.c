@@ -44,7 +44,7 @@ void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned 
 
 void h2_send(gnutls_session_t session, struct h2_frames *frames)
 {
-    (void)gnutls_record_send(session, frames->bytes, frames->len); /* who has gone heard enough */
+    (void)gnutls_record_send(session, frames->bytes, frames->len); /* the peer may be gone */
     frames->len = 0;
 }
 

@@ -30,10 +30,10 @@ enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
     "201"
 
 struct h2_server {
-    /* Talks on one connection until it is of no more use. */
+    /* Serves one connection until it is of no more use. */
     void (*converse)(void *user, gnutls_session_t session);
     void *user;
-    bool abruptly; /* ends connections by a reset */
+    bool abruptly; /* end connections by a reset */
 
     int listener;
     unsigned port;
@@ -41,17 +41,17 @@ struct h2_server {
     gnutls_certificate_credentials_t credentials;
 };
 
-/* Frames, one behind the other: what is sent together fills one TLS record, up to 16 KiB. */
+/* Frames in sequence: those sent together fill one TLS record of up to 16 KiB. */
 struct h2_frames {
     unsigned char bytes[16 * 1024];
     size_t len;
 };
 
-/* converse and user are set; the certificate is the client's folder's. */
+/* converse and user are set; the certificate comes from the client's folder. */
 void h2_start(struct h2_server *server, const struct client *client);
 void h2_stop(struct h2_server *server);
 
-/* False: the other end is gone. */
+/* False: the peer is gone. */
 bool h2_take(gnutls_session_t session, unsigned char *out, size_t count);
 void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned stream,
               struct text payload);

@@ -69,7 +69,7 @@ static enum auth_verdict take(struct fixture *fixture, int64_t now_ms)
     return kube_auth_take(fixture->config, now_ms, &fixture->auth, &fixture->err);
 }
 
-/* A plugin runs in its thread: ask until it has ended. */
+/* A plugin runs in a thread of its own: asks until it has ended. */
 static enum auth_verdict take_patiently(struct fixture *fixture, int64_t now_ms)
 {
     enum auth_verdict verdict = take(fixture, now_ms);
@@ -485,7 +485,7 @@ static void a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end(
 
     assert_int_equal(load_plugin(fixture, "#!/bin/sh\nexec sleep 600 >&- 2>&-\n", ""), 0);
     assert_int_equal(take(fixture, 1000), AUTH_WAIT);
-    /* Long enough for it to have closed them. */
+    /* Long enough for the plugin to have closed its output. */
     (void)poll(NULL, 0, 200);
     assert_int_equal(take(fixture, 1001), AUTH_WAIT);
     (void)alarm(20);

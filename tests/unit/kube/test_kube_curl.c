@@ -26,13 +26,13 @@ struct fixture {
     struct kube_config *config;
     struct kube_ops ops;
     struct strbuf text;
-    struct strbuf pieces; /* a letter each: H D E(nd) F */
+    struct strbuf pieces; /* a letter for each: H D E(nd) F */
     int status;
     int64_t retry_after_s;
     bool unsent;
     struct err err;
     unsigned ended;
-    uint64_t cancel_id; /* at its first data */
+    uint64_t cancel_id; /* cancelled at its first data */
     char folder[64];
 };
 
@@ -165,7 +165,7 @@ static const char a_pod[] =
 #define PODS       "/api/v1/namespaces/default/pods"
 #define FAULT(...) fake_api_fault(fixture->api, &(struct fault){__VA_ARGS__})
 
-/* ---- the plain way ---- */
+/* ---- plain requests ---- */
 
 static void requests_come_back_answered(void **state)
 {
@@ -347,7 +347,7 @@ static void a_binding_whose_answer_is_lost_is_not_called_unsent(void **state)
     struct fixture *fixture = *state;
 
     ask(fixture, "POST", PODS, a_pod);
-    /* curl tries again by itself on a kept connection: each of its tries must fail. */
+    /* curl retries by itself on a kept connection: each of its attempts must fail. */
     FAULT(.match = "/binding", .kind = FAULT_LOSE, .times = 5);
     ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\"},\"target\":{\"name\":\"n\"}}");
@@ -384,7 +384,7 @@ static void nobody_there_is_certainly_unsent(void **state)
     socklen_t len = sizeof here;
     char url[64];
 
-    /* Bound and not listening: nobody else can have that port meanwhile. */
+    /* Bound but not listening: nobody else can take that port meanwhile. */
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &len), 0);
@@ -532,7 +532,7 @@ static void a_plugin_is_waited_for(void **state)
     assert_int_equal(fixture->status, 200);
 }
 
-/* ---- the whole way: a reflector over the wire ---- */
+/* ---- end to end: a reflector over the wire ---- */
 
 struct mirror {
     struct fixture *fixture;
@@ -651,13 +651,13 @@ static void a_reflector_keeps_up_over_a_bad_wire(void **state)
     assert_int_equal(mirror.troubles, 1);
     create_pods(fixture, 10, 12);
     turn_until(&mirror, &mirror.objects, 12);
-    /* Silence: the watch is begun anew, again and again, and that is no trouble. */
+    /* In silence the watch is started again and again, which is no trouble. */
     turn_until_watches(&mirror, 4);
     assert_int_equal(mirror.troubles, 1);
     assert_int_equal(mirror.lists, 1);
     create_pods(fixture, 12, 13);
     turn_until(&mirror, &mirror.objects, 13);
-    /* Compaction while we are away: everything is listed anew. */
+    /* Compaction while we are disconnected: everything is listed again. */
     fake_api_release(fixture->api);
     FAULT(.match = "?watch", .kind = FAULT_STATUS, .times = 1, .number = 503, .text = "");
     turn_until(&mirror, &mirror.troubles, 2);

@@ -1,8 +1,8 @@
 /*
- * kube_curl against an HTTP/2 server that answers before it has heard the whole question, as
- * kube-apiserver does when it has too many: 429 at the head of a Binding, and the rest of no
- * interest; and against one that hears all of it, and is gone.  The server is ours, of one thread
- * and a dozen bytes.
+ * kube_curl against an HTTP/2 server that answers before it has received the whole request, as
+ * kube-apiserver does under too many requests (429 at the head of a Binding, the rest is ignored),
+ * and against one that receives all of it and closes. The server is our own: one thread that sends
+ * a few bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,15 +21,17 @@ enum { MANY = 100, TIMEOUT_MS = 20000 };
 struct fixture {
     struct client client;
     struct h2_server server;
-    /* How every stream but the first is answered, at its head, and it lets nobody send a body;
-       NULL: it takes the body, and hangs up. */
+    /*
+     * The answer to every stream but the first, given at its head; no client may send a body. NULL:
+     * the server takes the body and closes.
+     */
     const char *second;
-    atomic_uint copies; /* bodies that it took */
+    atomic_uint copies; /* bodies that the server took */
 };
 
 /* ---- the server ---- */
 
-/* Until the other end has enough: each stream is answered at its head. */
+/* Answers each stream at its head until the other end closes. */
 static void converse(void *user, gnutls_session_t session)
 {
     static const char no_window[] = {0, 4, 0, 0, 0, 0};
@@ -84,7 +86,7 @@ static int tear_down(void **state)
 
 /* ---- requests ---- */
 
-/* One connection, on which the client has heard that it may send no body. */
+/* One connection; with an answer, the client has been told that it may send no body. */
 static void ask(struct fixture *fixture, const char *answer, unsigned many)
 {
     fixture->second = answer;
@@ -100,7 +102,9 @@ static void ask(struct fixture *fixture, const char *answer, unsigned many)
     client_until(&fixture->client, many + 1);
 }
 
-/* What libcurl heard of an answer it keeps to itself, now and then; but nothing was asked yet. */
+/*
+ * libcurl sometimes keeps to itself what it received of an answer; but then no body has been sent.
+ */
 static void a_refusal_at_the_head_is_heard_or_nothing_was_sent(void **state)
 {
     struct fixture *fixture = *state;
@@ -109,7 +113,7 @@ static void a_refusal_at_the_head_is_heard_or_nothing_was_sent(void **state)
     assert_int_equal(fixture->client.failed, fixture->client.unsent);
 }
 
-/* Nobody takes what he has not heard. */
+/* A server cannot accept what it has not received. */
 static void a_success_at_the_head_is_none(void **state)
 {
     struct fixture *fixture = *state;
@@ -127,7 +131,7 @@ static void is_sent_once(struct fixture *fixture, bool abruptly)
     assert_int_equal(atomic_load(&fixture->copies), 1);
 }
 
-/* libcurl begins again on a new connection if the one before has served it once. */
+/* libcurl retries on a new connection if the old one has already served a request. */
 static void what_was_sent_whole_is_not_sent_again_behind_our_back(void **state)
 {
     is_sent_once(*state, true);

@@ -1,6 +1,6 @@
 /*
- * kube_curl against a server that has HTTP/2: nghttpd of Debian's nghttp2-server, over TLS.  It
- * answers with files of a folder, and falls silent when it is stopped by a signal.
+ * kube_curl against a server that speaks HTTP/2: nghttpd of Debian's nghttp2-server, over TLS. It
+ * answers with files of a folder, and falls silent when a signal stops it.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct fixture {
     struct client client;
     pid_t server;
     unsigned port;
-    int64_t connections; /* before */
+    int64_t connections; /* before the test */
 };
 
 static void sum_up(void *user, const char *labels, int64_t value)
@@ -158,7 +158,7 @@ static void a_thousand_requests_take_few_connections(void **state)
     client_until(&fixture->client, MANY);
     assert_int_equal(fixture->client.done, MANY);
     assert_int_equal(fixture->client.text.len, MANY * ANSWER_BYTES);
-    /* The server allows fewer streams than that: more connections, but few. */
+    /* The server allows fewer streams than that per connection: more connections, but few. */
     assert_in_range(connections(fixture), 1, 16);
 }
 
@@ -248,7 +248,7 @@ static void with_few_streams_there_are_more_connections_but_not_many(void **stat
         client_until(&fixture->client, (round + 1) * 200);
     }
     assert_int_equal(fixture->client.done, 1000);
-    /* Sixteen at once; one that is idle gives way now and then. */
+    /* Sixteen at once; now and then an idle one gives way. */
     assert_in_range(connections(fixture), 1, 50);
 }
 

@@ -1,6 +1,6 @@
 /*
  * kube_curl against an HTTP/2 server whose answer ends where libcurl's buffer is full: libcurl 7.88
- * then sees that end only with the next frame, of whatever answer.
+ * then sees that end only with the next frame, no matter of which answer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +17,13 @@
 enum {
     TIMEOUT_MS = 10000,
     DATA_BYTES = 10 * 1000, /* more than libcurl's buffer, in one TLS record */
-    WATCH = 1,              /* in the order in which they are asked */
+    WATCH = 1,              /* the first request */
 };
 
 struct fixture {
     struct client client;
     struct h2_server server;
-    bool watched;          /* the first request is a watch, whose answer begins and does not end */
+    bool watched;          /* the first request is a watch; its answer begins but never ends */
     unsigned silent_after; /* requests; 0: it answers them all */
     atomic_uint requests;
 };
@@ -98,7 +98,7 @@ static void the_end_of_an_answer_is_seen_though_nothing_follows(void **state)
     client_get(&fixture->client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
     client_until(&fixture->client, 1);
     assert_int_equal(fixture->client.done, 1);
-    assert_int_equal(fixture->client.text.len, DATA_BYTES); /* and nothing of another answer */
+    assert_int_equal(fixture->client.text.len, DATA_BYTES); /* nothing of another answer */
 }
 
 static void and_beside_a_watch_in_which_nothing_happens(void **state)
@@ -124,11 +124,11 @@ static void a_watch_in_which_nothing_happens_is_let_alone(void **state)
     fixture->watched = true;
     client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", 600);
     client_until(&fixture->client, 1);
-    assert_int_equal(fixture->client.failed, 1); /* its time is over */
+    assert_int_equal(fixture->client.failed, 1); /* it timed out */
     assert_int_equal(atomic_load(&fixture->requests), 1);
 }
 
-/* One question more for each silence, however long that lasts. */
+/* One extra request for each silence, however long it lasts. */
 static void a_server_that_says_no_more_is_asked_once(void **state)
 {
     struct fixture *fixture = *state;

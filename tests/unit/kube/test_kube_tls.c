@@ -14,7 +14,7 @@
 #include "support/fake_api.h"
 #include "support_tls.h"
 
-/* Made once by openssl's own program, in a folder that is removed at the end. */
+/* Made once by the openssl program, in a folder that is removed at the end. */
 static char folder[64];
 
 static const char *at(const char *name)

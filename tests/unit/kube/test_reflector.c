@@ -12,7 +12,7 @@
 
 enum { BASE = 1000, SECOND = 1000 };
 
-/* kube_ops that does nothing but remember; the test answers, and holds the clock. */
+/* kube_ops that only record; the test gives the answers and sets the clock. */
 struct fixture {
     struct reflector *reflector;
     int64_t now_ms;
@@ -24,7 +24,7 @@ struct fixture {
     uint64_t id;
     char path[2048];
     int64_t silence_ms;
-    struct strbuf said; /* what the sink heard, a word each */
+    struct strbuf said; /* what the sink heard, one word each */
     struct err trouble;
     unsigned troubles;
 };
@@ -64,7 +64,7 @@ static void say(struct fixture *fixture, const char *word, struct text object)
         strbuf_printf(&fixture->said, ":%.*s", (int)strcspn(name + 8, "\""), name + 8);
 }
 
-/* As a decoder does that finds no uid. */
+/* Fails as a decoder does that finds no uid. */
 static int take(struct fixture *fixture, const char *word, struct text object, struct err *err)
 {
     if (memmem(object.at, object.len, "nobody", 6) != NULL)
@@ -369,7 +369,7 @@ static void overflow(struct fixture *fixture)
     step(fixture);
 }
 
-/* A few objects as large as an API server takes them: no failure, and nobody waits for it. */
+/* A few objects as large as an API server accepts them: this is no failure and costs no wait. */
 static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
 {
     static const char *const limit[] = {"?limit=250&", "?limit=125&", "?limit=62&"};
@@ -384,11 +384,11 @@ static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"90\",\"continue\":\"t\"},\"items\":["
           "{\"metadata\":{\"name\":\"a\"}}]}");
-    assert_non_null(strstr(fixture->path, "?limit=124&")); /* and back to where it was */
+    assert_non_null(strstr(fixture->path, "?limit=124&")); /* doubled again */
     assert_non_null(strstr(fixture->path, "continue=t"));
     overflow(fixture);
     assert_non_null(strstr(fixture->path, "?limit=62&"));
-    assert_non_null(strstr(fixture->path, "continue=t")); /* the list goes on where it was */
+    assert_non_null(strstr(fixture->path, "continue=t")); /* the list goes on from there */
     whole(fixture, 200, one_page);
     heard(fixture, "begin listed:a listed:a end");
 }
@@ -424,7 +424,7 @@ static void too_many_requests_is_waited_out(void **state)
     assert_true(is_listing(fixture));
 }
 
-/* Whatever it says: who does not ask for an hour does not hear for an hour. */
+/* Whatever it says: if we asked nothing for an hour, we would hear nothing for an hour. */
 static void retry_after_is_obeyed_for_a_minute_and_no_longer(void **state)
 {
     struct fixture *fixture = *state;
@@ -497,7 +497,7 @@ static void a_watch_asks_for_bookmarks_from_the_lists_version(void **state)
     assert_int_equal(
         sscanf(strstr(fixture->path, "timeoutSeconds="), "timeoutSeconds=%lld", &seconds), 1);
     assert_true(seconds >= 300 && seconds <= 600);
-    assert_true(fixture->silence_ms > 180 * SECOND); /* which is ours to end */
+    assert_true(fixture->silence_ms > 180 * SECOND); /* we end a silent watch ourselves */
 }
 
 static void events_reach_the_sink(void **state)
@@ -527,7 +527,7 @@ static void an_event_may_be_cut_anywhere(void **state)
         data(fixture, first);
         data(fixture, stream + cut);
         heard(fixture, "changed:b changed:c");
-        /* The versions come again: start where they are new. */
+        /* The next round has the same versions again, so it starts with a new reflector. */
         data(fixture, BOOKMARK("102"));
         done(fixture);
         reflector_free(fixture->reflector);
@@ -727,7 +727,7 @@ static void nonsense_in_the_stream_is_tried_again_once_and_then_listed(void **st
     heard(fixture, "");
 }
 
-/* Something is there, and nobody knows who: it must not be swept for being unknown. */
+/* An object exists that cannot be named: it must not be swept as missing. */
 static void a_list_with_an_object_without_a_name_does_not_end(void **state)
 {
     struct fixture *fixture = *state;
@@ -787,7 +787,7 @@ static void a_connection_that_fell_silent_is_taken_up_again(void **state)
     assert_non_null(strstr(fixture->path, "resourceVersion=100&"));
 }
 
-/* An API server of 1.31 has nothing to say of a quiet cluster, not even bookmarks. */
+/* An API server 1.31 sends nothing while the cluster is quiet, not even bookmarks. */
 static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void **state)
 {
     enum { ROUNDS = 100 };
@@ -803,7 +803,7 @@ static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void *
         assert_non_null(strstr(fixture->path, "watch=1"));
         assert_non_null(strstr(fixture->path, "resourceVersion=100&"));
         assert_int_equal(stats_of(fixture).heard_ms, before.heard_ms);
-        head(fixture, 200); /* it is there, and lets us watch */
+        head(fixture, 200); /* the server is up and lets us watch */
         assert_int_equal(stats_of(fixture).heard_ms, fixture->now_ms);
         step(fixture);
     }
@@ -812,7 +812,7 @@ static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void *
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-/* So a connection is dead, or a server hangs: a silence alone does not tell. */
+/* Silence alone proves nothing, but this means a dead connection or a server that hangs. */
 static void a_watch_that_is_not_answered_is_trouble(void **state)
 {
     struct fixture *fixture = *state;
@@ -833,7 +833,7 @@ static void a_watch_that_is_not_answered_is_trouble(void **state)
     assert_int_equal(stats_of(fixture).heard_ms, heard_ms);
 }
 
-/* A kube-apiserver that has just started denies everybody everything, for some milliseconds. */
+/* A kube-apiserver that has just started denies everything to everybody for some milliseconds. */
 static void a_watch_that_is_denied_goes_on_from_where_it_was(void **state)
 {
     struct fixture *fixture = *state;

@@ -29,7 +29,7 @@ static int catch (void **state)
     return 0;
 }
 
-/* What was logged so far, into text. */
+/* Reads what was logged so far into text. */
 static void look(void)
 {
     must(fseek(caught, 0, SEEK_SET) == 0);
@@ -176,7 +176,7 @@ static void lines_of_several_threads_do_not_mix(void **state)
     assert_int_equal(count, THREADS * LINES);
 }
 
-/* Lines that end so. */
+/* How often the text occurs in what was logged. */
 static unsigned count_lines(const char *end)
 {
     unsigned count = 0;
@@ -212,7 +212,7 @@ static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
         log_write(LOG_WARN, "a tenant did it", log_i64("i", i));
     log_plain(LOG_ERROR, "another matter");
     const unsigned lines = count_lines(" warn  a tenant did it i=");
-    assert_in_range(lines, 20, 200); /* of a machine that stood still some, but far from all */
+    assert_in_range(lines, 20, 200); /* a machine that stalls writes more, but far from all */
     assert_int_equal(count_lines(" another matter\n"), 1);
     assert_int_equal(left_out() - before, 1000 - lines);
     (void)nanosleep(&pause, NULL);
@@ -221,7 +221,7 @@ static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
     assert_int_equal(count_lines(" a tenant did it\n"), 1);
     char last[64];
     (void)snprintf(last, sizeof last, " a tenant did it suppressed=%u\n", 1000 - lines);
-    if (lines == 20) /* else some of them were told of on the way */
+    if (lines == 20) /* otherwise some were reported on the way */
         assert_int_equal(count_lines(last), 1);
     log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
 }

@@ -36,7 +36,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The number behind a line's name and labels; the line must be there, once. */
+/* The number after a line's name and labels; the line must be there exactly once. */
 static long long value_of(const char *series)
 {
     char start[300];
@@ -81,7 +81,7 @@ static void a_histogram_of_seconds_counts_up(void **state)
 {
     (void)state;
     metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 0);
-    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 50000); /* the bound belongs to it */
+    metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 50000); /* bounds are inclusive */
     metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 50001);
     metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 1500000000);
     metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"filter\"", 11000000000);
@@ -173,7 +173,7 @@ static void *scrape(void *arg)
     while (!atomic_load(&done)) {
         strbuf_reset(&out);
         metric_expose(&out);
-        /* Whatever the moment: buckets never fall, and the last is the count. */
+        /* At any moment buckets never fall, and the last one equals the count. */
         const char *at = strstr(out.data, "_bucket{verb=\"bind\"");
         unsigned long long last = 0;
         for (; at != NULL; at = strstr(at + 1, "_bucket{verb=\"bind\"")) {
@@ -186,7 +186,7 @@ static void *scrape(void *arg)
     return arg;
 }
 
-/* A peer chooses some labels, such as the status of its answers: it must not end the process. */
+/* A peer chooses some labels, such as the status of its answers: they must not end the process. */
 static void more_labels_than_there_is_place_for_count_as_other(void **state)
 {
     (void)state;
@@ -285,8 +285,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(
-            a_series_without_labels_is_there_before_it_is_touched), /* the first: state is global */
+        TEST(a_series_without_labels_is_there_before_it_is_touched), /* first: state is global */
         TEST(counters_add_and_gauges_are_set),
         TEST(a_histogram_of_seconds_counts_up),
         TEST(a_histogram_of_counts_counts_up),

@@ -123,7 +123,7 @@ static void a_closed_queue_gives_what_it_has_and_takes_no_more(void **state)
     assert_false(queue_put_wait(queue, &item[1]));
     assert_int_equal(queue_take(queue, taken, 4, 10000), 1);
     assert_ptr_equal(taken[0], &item[0]);
-    /* A taker in a loop does not spin on it. */
+    /* A taker in a loop must not spin on a closed queue. */
     const int64_t start = clock_ns();
     assert_int_equal(queue_take(queue, taken, 4, 30), 0);
     assert_true(clock_ns() - start >= 29000000);
@@ -136,7 +136,7 @@ static void *put_more(void *arg)
     return queue_put_below(arg, &item[2], 1, share) ? &item[2] : NULL;
 }
 
-/* The last one may be larger than what is left. */
+/* The last item may be larger than what is left. */
 static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
     assert_int_equal(queue_take(queue, taken, 1, 0), 1);
     sleep_ms(20);
     assert_int_equal(queue_depth(queue), 1);
-    assert_true(queue_put(queue, &item[3])); /* who says little does not */
+    assert_true(queue_put(queue, &item[3])); /* queue_put() does not */
     assert_int_equal(queue_take(queue, taken, 1, 0), 1);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_ptr_equal(result, &item[2]);
@@ -198,7 +198,7 @@ enum { PRODUCERS = 4, EACH = 5000 };
 struct producer {
     pthread_t thread;
     struct queue *queue;
-    int numbers[EACH]; /* items are their addresses: order is order of addresses */
+    int numbers[EACH]; /* items are addresses in here, so their order is the order of addresses */
 };
 
 static void *put_below_two(void *arg)
