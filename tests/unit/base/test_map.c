@@ -40,7 +40,7 @@ static void put_gives_back_what_was_there_and_keeps_the_new_key(void **state)
     map_init(&map);
     assert_null(map_put(&map, text_of(first), &one));
     assert_ptr_equal(map_put(&map, text_of(second), &two), &one);
-    first[0] = 'x'; /* dead with its value */
+    first[0] = 'x'; /* the first key is no longer used */
     assert_ptr_equal(map_find(&map, TEXT("key")), &two);
     assert_int_equal(map.count, 1);
     assert_ptr_equal(map_take(&map, TEXT("key")), &two);
@@ -101,7 +101,7 @@ static void a_map_survives_a_random_walk(void **state)
         (void)snprintf(item[i].key, sizeof item[i].key, "pod-%zu", i);
     for (int i = 0; i < 60000; i++) {
         struct item *one = &item[draw(&seed, KEYS)];
-        /* Waves of filling and of emptying, so that it runs full and runs dry. */
+        /* Fill and empty in waves, so that the map gets both full and empty. */
         const bool put = draw(&seed, 10) < (i / 5000 % 2 == 0 ? 8U : 2U);
         void *before =
             put ? map_put(&map, text_of(one->key), one) : map_take(&map, text_of(one->key));
@@ -124,7 +124,7 @@ struct asked {
     int of[4000];
     int asks;
     uint64_t seed;
-    uint32_t of_ten; /* so many go */
+    uint32_t of_ten; /* how many of ten are removed */
 };
 
 static bool keep_some(void *user, void *value)
@@ -137,7 +137,7 @@ static bool keep_some(void *user, void *value)
     return item->held;
 }
 
-/* Counted in slots of the table that is left: what one change does is bounded at any size. */
+/* One change moves a bounded number of old slots, whatever the size. */
 static void a_map_that_grows_moves_a_few_entries_with_each_change(void **state)
 {
     (void)state;
@@ -182,11 +182,11 @@ static void a_map_that_grows_moves_a_few_entries_with_each_change(void **state)
     map_done(&map);
 }
 
-/* In the midst of moving, everything is found once, also by who goes through it. */
+/* While entries move, look-ups and iteration still find everything exactly once. */
 static void a_map_is_whole_while_it_moves(void **state)
 {
     (void)state;
-    enum { FULL = 769 }; /* one more than 1,024 slots take */
+    enum { FULL = 769 }; /* one more than 1,024 slots hold */
     static struct counted item[FULL];
     struct map map;
     map_init(&map);

@@ -68,7 +68,7 @@ static void must_aborts_and_names_the_place(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(said, "tests/unit/base/test_must.c:"));
     assert_non_null(strstr(said, ": must: value < 10\n"));
-    assert_true(said[0] == 't'); /* the place in the tree, not on this machine */
+    assert_true(said[0] == 't'); /* the path in the tree, not on this machine */
 }
 
 static void must_not_reach_says_which_rule(void **state)

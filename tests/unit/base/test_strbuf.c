@@ -114,7 +114,7 @@ static void json_is_escaped_and_always_utf8(void **state)
         ROW("a\xE2\x80\xAE"
             "b\xC2\x9B"
             "31m",
-            "\"a\\u202eb\\u009b31m\""), /* turned, coloured */
+            "\"a\\u202eb\\u009b31m\""), /* bidi override, colour code */
         ROW("\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80\""),
         ROW("\x80", "\"" BAD "\""),
         ROW("a\xC3", "\"a" BAD "\""),
@@ -122,8 +122,8 @@ static void json_is_escaped_and_always_utf8(void **state)
         ROW("\xC0\x80", "\"" BAD BAD "\""),              /* overlong */
         ROW("\xE0\x80\x80", "\"" BAD BAD BAD "\""),      /* overlong */
         ROW("\xED\xA0\x80", "\"" BAD BAD BAD "\""),      /* a surrogate */
-        ROW("\xED\x9F\xBF", "\"\xED\x9F\xBF\""),         /* the last before them */
-        ROW("\xF4\x8F\xBF\xBF", "\"\xF4\x8F\xBF\xBF\""), /* the last of all */
+        ROW("\xED\x9F\xBF", "\"\xED\x9F\xBF\""),         /* the last before the surrogates */
+        ROW("\xF4\x8F\xBF\xBF", "\"\xF4\x8F\xBF\xBF\""), /* the last code point */
         ROW("\xF4\x90\x80\x80", "\"" BAD BAD BAD BAD "\""),
         ROW("\xF0\x8F\xBF\xBF", "\"" BAD BAD BAD BAD "\""),
         ROW("\xF0\x9F\x98", "\"" BAD BAD BAD "\""),

@@ -103,7 +103,7 @@ static void globs_match(void **state)
     assert_true(text_glob((struct text){0}, (struct text){0}));
 }
 
-/* By definition, without any cleverness. */
+/* Straight from the definition. */
 static bool plain_glob(const char *glob, const char *text)
 {
     if (*glob == '\0')
@@ -222,7 +222,7 @@ static void what_a_terminal_would_obey_is_shown_instead(void **state)
         {"gpj.\xE2\x80\xAEgnp", "gpj.\\u202egnp"},
         {"\xE2\x80\x8B\xE2\x81\xA6\xEF\xBB\xBF\xD8\x9C", "\\u200b\\u2066\\ufeff\\u061c"},
         {"\xE2\x80\xA8\xE2\x80\xA9", "\\u2028\\u2029"},
-        {"\xE2\x80\x90\xE2\x80\xA7\xE2\x80\xAF\xE2\x81\x9F\xC2\xA0", /* beside the odd ones */
+        {"\xE2\x80\x90\xE2\x80\xA7\xE2\x80\xAF\xE2\x81\x9F\xC2\xA0", /* next to the odd ones */
          "\xE2\x80\x90\xE2\x80\xA7\xE2\x80\xAF\xE2\x81\x9F\xC2\xA0"},
         {"a\xFFz\xC3", "a\xEF\xBF\xBDz\xEF\xBF\xBD"},
     };
@@ -234,7 +234,7 @@ static void what_a_terminal_would_obey_is_shown_instead(void **state)
     char cut[9];
     text_clip(TEXT("ab\x1B"
                    "c"),
-              cut, sizeof cut); /* the shown form would not fit */
+              cut, sizeof cut); /* the escaped form would not fit */
     assert_string_equal(cut, "ab...");
 }
 
@@ -247,9 +247,9 @@ static void the_distance_of_two_words_is_what_a_typist_would_count(void **state)
     } row[] = {
         {"", "", 0},
         {"nodes", "nodes", 0},
-        {"node", "nodes", 1},   /* to add */
-        {"nodees", "nodes", 1}, /* to drop */
-        {"modes", "nodes", 1},  /* to change */
+        {"node", "nodes", 1},   /* an insertion */
+        {"nodees", "nodes", 1}, /* a deletion */
+        {"modes", "nodes", 1},  /* a substitution */
         {"", "nodes", 5},
         {"nodes", "", 5},
         {"history", "hsitory", 2},

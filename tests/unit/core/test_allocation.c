@@ -79,13 +79,13 @@ static void the_charge_is_the_peak_of_the_life(void **state)
         {{{A, 300}}, 300},
         {{{A, 300}, {A, 400}}, 700},
         {{{I, 700}}, 700},
-        {{{I, 700}, {A, 400}, {A, 400}}, 800},           /* the apps together pass the init */
-        {{{I, 900}, {A, 400}, {A, 400}}, 900},           /* the init container passes them */
-        {{{I, 500}, {I, 600}, {A, 100}}, 600},           /* init containers never meet */
-        {{{S, 100}, {A, 300}}, 400},                     /* a sidecar stays */
+        {{{I, 700}, {A, 400}, {A, 400}}, 800},           /* the apps together exceed the init */
+        {{{I, 900}, {A, 400}, {A, 400}}, 900},           /* the init container exceeds them */
+        {{{I, 500}, {I, 600}, {A, 100}}, 600},           /* init containers never run together */
+        {{{S, 100}, {A, 300}}, 400},                     /* a sidecar keeps running */
         {{{S, 100}, {I, 700}, {A, 300}}, 800},           /* started before the init container */
         {{{I, 700}, {S, 100}, {A, 300}}, 700},           /* started after it */
-        {{{S, 100}, {I, 200}, {S, 300}, {I, 500}}, 900}, /* both sidecars before the second */
+        {{{S, 100}, {I, 200}, {S, 300}, {I, 500}}, 900}, /* both sidecars plus the second */
         {{{S, 100}, {I, 200}, {S, 300}, {I, 500}, {A, 600}}, 1000},
     };
 #undef A
@@ -142,7 +142,7 @@ static void each_gpu_is_charged_once(void **state)
 static void shares_come_to_stand_in_the_order_of_life(void **state)
 {
     (void)state;
-    /* Given apps first: without sorting the sidecar would be missing from the init's peak. */
+    /* The app is given first: without sorting, the init container's peak would lack the sidecar. */
     const struct share shares[] = {share_of(CONTAINER_APP, 2, "GPU-a", 100),
                                    share_of(CONTAINER_INIT, 1, "GPU-a", 500),
                                    share_of(CONTAINER_SIDECAR, 0, "GPU-a", 200)};
@@ -310,7 +310,7 @@ static void same_shares_means_node_gpu_and_amounts(void **state)
     const struct share turned[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300)};
     struct allocation_facts a = facts_of(shares, 2);
     struct allocation_facts b = facts_of(turned, 2);
-    b.state = STATE_BOUND; /* the state and the times are no place */
+    b.state = STATE_BOUND; /* neither the state nor the times are part of the place */
     b.bound_ms = 77;
     assert_true(same(&a, &b));
 
@@ -331,7 +331,7 @@ static void same_shares_means_node_gpu_and_amounts(void **state)
     }
 }
 
-/* So little text that the sanitizers see a look behind the shares. */
+/* The texts are so short that the sanitizers catch a read past the shares. */
 static void a_share_among_others_is_not_sought_behind_them(void **state)
 {
     (void)state;

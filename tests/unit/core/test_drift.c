@@ -46,7 +46,7 @@ static void a_node_in_order_has_no_drift(void **state)
 {
     struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
-    gpu[1].sick = true; /* known, refused, and no disagreement */
+    gpu[1].sick = true; /* unhealthy is known and refused: no drift */
     (void)core_node(core, "n1", gpu, 2);
     (void)core_reserve(core, "a", "n1", "300");
     (void)core_step(core, COMMAND_CONFIRM, "a");
@@ -117,7 +117,7 @@ static void mixed_needs_both(void **state)
     pod->whole_gpus = 2;
     (void)core_adopt(core, pod, NULL);
     assert_int_equal(see(core, "n1", "mixed").count, 0);
-    assert_int_equal(see(core, "n1", "adopted").count, 0); /* it asks nothing of ours */
+    assert_int_equal(see(core, "n1", "adopted").count, 0); /* it does not ask for shares */
     (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
     assert_int_equal(see(core, "n1", "mixed").count, 1);
 }
@@ -173,7 +173,7 @@ static void left_out_nodes_say_why(void **state)
     }
 }
 
-/* A node that no Node object has made: with one pod, or with a problem. */
+/* A node built without a Node object: with one pod, or with a problem. */
 static struct sighting see_built(struct core_fixture *core, const struct allocation_facts *pod,
                                  const char *problem_text, const char *kind)
 {
@@ -242,7 +242,7 @@ static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "n2", two_a100, 1);
     assert_int_equal(see(core, "n2", "duplicate_gpu").count, 1);
-    /* And on the first, which goes on. */
+    /* Drift on the first node, too, which stays in use. */
     const struct node *first = ledger_stale_duplicate(core->ledger);
     assert_non_null(first);
     const struct command again = {.kind = COMMAND_NODE, .node = first->name->text};

@@ -133,7 +133,7 @@ static void whoever_does_not_fit_says_why(void **state)
     ask(&asked);
     assert_int_equal(asked.answer.verdict, FILTER_FITS);
     assert_int_equal(asked.answer.reason[3], REASON_NONE);
-    assert_int_equal(asked.answer.reason[0], REASON_ROOM); /* known also where others fit */
+    assert_int_equal(asked.answer.reason[0], REASON_ROOM); /* known although others fit */
     ask_done(&asked);
 }
 
@@ -176,7 +176,7 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     three_nodes(core);
     assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
     ask_init(&asked, core, "300");
-    ask_about(&asked, "n3"); /* tighter, but no longer the question */
+    ask_about(&asked, "n3"); /* tighter, but the pod is held on n1 */
     ask_about(&asked, "n1");
     ask(&asked);
     static const char *const order[] = {"n1"};
@@ -277,7 +277,7 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     asked.question.node = given;
     ask(&asked);
     assert_candidates(&asked, order, 2);
-    assert_int_equal(asked.answer.reason[1], REASON_SMALL); /* the ledger knows better */
+    assert_int_equal(asked.answer.reason[1], REASON_SMALL); /* the ledger's own node is judged */
     assert_int_equal(asked.answer.reason[3], REASON_UNKNOWN_NODE);
     ask_done(&asked);
     node_unref(known);
@@ -298,13 +298,13 @@ static void tentative_placements_rank_a_node_lower(void **state)
     const struct node *n3 = snapshot_node(asked.snapshot, TEXT("n3"));
     struct tentative tentative[] = {{n3->name, n3->gpu[0].id, 300},
                                     {n2->name, n2->gpu[0].id, 300},
-                                    {n2->name, n3->gpu[0].id, 999}}; /* the last haunts nobody */
+                                    {n2->name, n3->gpu[0].id, 999}}; /* no such GPU: no effect */
     asked.question.tentatives = 3;
     asked.question.tentative = tentative;
     ask(&asked);
-    static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 fits no longer */
+    static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 no longer fits */
     assert_candidates(&asked, order, 3);
-    assert_int_equal(asked.answer.fitting, 3); /* but may be offered all the same */
+    assert_int_equal(asked.answer.fitting, 3); /* but it may still be offered */
     assert_int_equal(asked.answer.candidate[0].rank.left_milli, 0);
     assert_true(asked.answer.candidate[2].behind);
     assert_int_equal(asked.answer.candidate[2].rank.left_milli, 100);
@@ -336,7 +336,7 @@ static void scores_fall_evenly_from_ten(void **state)
         for (uint32_t i = 0; i < counts[c]; i++)
             ask_about(&asked, arena_printf(&core->arena, "node-%02u", counts[c] - 1 - i));
         ask_about(&asked, "unknown too");
-        asked.question.shortlist = 1; /* scores are for all */
+        asked.question.shortlist = 1; /* every node gets a score */
         memset(score, 77, sizeof score);
         filter_score(&asked.question, &asked.arena, score);
         assert_int_equal(score[0], 0);
@@ -347,7 +347,7 @@ static void scores_fall_evenly_from_ten(void **state)
             times[score[i]]++;
         }
         assert_int_equal(times[10], 1);
-        for (uint32_t s = 0; s < 10; s++) /* evenly: no score much oftener than another */
+        for (uint32_t s = 0; s < 10; s++) /* scores are spread evenly over 0 to 9 */
             assert_in_range(times[s], (counts[c] - 1) / 10, (counts[c] - 1 + 9) / 10);
         ask_done(&asked);
     }
@@ -372,7 +372,7 @@ static void preemption_asks_for_the_room_without_the_victims(void **state)
     assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_FEW);
 }
 
-/* Bind would refuse it anywhere else, so its victims would have gone for nothing. */
+/* Bind would refuse it anywhere else, so the victims would be evicted for nothing. */
 static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
 {
     struct core_fixture *core = *state;
@@ -435,7 +435,7 @@ static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state
     assert_int_equal(core_node(core, "n2", &gpu, 1), VERDICT_OK);
     assert_explained(core, "n2", core_request(core, "2"),
                      "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs");
-    gpu.milli = 500; /* it shrank: charged beyond its size, which is no kind of closed */
+    gpu.milli = 500; /* shrunk below its charge: full, but not closed */
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
     assert_explained(core, "n1", core_request(core, "2"),
                      "; largest free piece 0 milli, 0 milli free on 0 of 1 GPUs");
@@ -496,7 +496,7 @@ static void refusals_are_one_each_or_one_for_all_alike(void **state)
     for (uint32_t i = 0; i < 5; i++)
         assert_string_equal(heard.name[i], names[i]);
     assert_string_equal(heard.text[1], room.text);
-    assert_string_equal(heard.text[3], room.text); /* unhealthy: of the moment, the same text */
+    assert_string_equal(heard.text[3], room.text); /* unhealthy is temporary: the same text */
 
     heard.count = 0;
     filter_refusals(&asked.question, &asked.answer, 4, &heard, hear);
@@ -514,12 +514,12 @@ static void refusals_are_one_each_or_one_for_all_alike(void **state)
     asked.question.snapshot = asked.snapshot;
     ask(&asked);
     filter_refusals(&asked.question, &asked.answer, 100, &heard, hear);
-    assert_int_equal(heard.count, 0); /* something fits: nothing is said of the others */
+    assert_int_equal(heard.count, 0); /* something fits: the others are not reported */
     ask_done(&asked);
 }
 
 /*
- * Against a judge that ranks all names the plain way
+ * Compared with a judge that ranks all names naively
  */
 
 struct judged {
@@ -660,7 +660,7 @@ static void answers_are_those_of_a_plain_ranking(void **state)
         assert_as_judged(&asked, judged, fitting);
         assert_memory_equal(first.reason, asked.answer.reason,
                             asked.question.names * sizeof first.reason[0]);
-        asked.question.tentatives = 0; /* tentative placements change order only */
+        asked.question.tentatives = 0; /* tentative placements change only the order */
         ask(&asked);
         assert_int_equal(asked.answer.fitting, fitting);
         assert_memory_equal(first.reason, asked.answer.reason,
@@ -720,7 +720,7 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
 }
 
 /*
- * No request is expensive: counted in steps, since a test knows no time (bench/bench_worst.c does)
+ * No request is expensive (counted in steps; bench/bench_worst.c measures the time)
  */
 
 enum { UNLIKE_NODES = 5000, UNLIKE_GPUS = 8 };
@@ -808,8 +808,10 @@ static void ask_unlike(const struct unlike *unlike, const struct request *reques
     assert_true(out->verdict == FILTER_FITS || out->verdict == FILTER_NONE);
 }
 
-/* Whatever is asked: the greedy way and the bound look at each GPU once for each container, or the
-   search has its budget. */
+/*
+ * For any request, the greedy pass and the bound look at each GPU once per container, or the search
+ * stays within its budget.
+ */
 static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state)
 {
     static const struct {
@@ -841,7 +843,7 @@ static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state
             assert_true(answer.steps > 0 && answer.steps <= nodes[k] * each);
             most = answer.steps > most ? answer.steps : most;
             ask_unlike(unlike, &request, nodes[k], &arena, &again);
-            assert_int_equal(again.fitting, answer.fitting); /* the same, to the step */
+            assert_int_equal(again.fitting, answer.fitting); /* same answer, same steps */
             assert_int_equal(again.steps, answer.steps);
             arena_reset(&arena);
         }
@@ -852,8 +854,10 @@ static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state
     unlike_free(unlike);
 }
 
-/* Who judges later is no weaker: what filter took on a node bind finds there, and whoever wakes a
-   pod takes what filter takes. */
+/*
+ * The later searches are as strong as filter's: bind finds what filter accepted on a node, and
+ * wake-up accepts what filter accepts.
+ */
 static void what_filter_takes_bind_finds(void **state)
 {
     struct unlike *unlike = unlike_new(*state);
@@ -906,7 +910,7 @@ static void equal_nodes_cost_one_search(void **state)
     struct tentative tentative = {touched->name, touched->gpu[0].id, 300};
     asked.question.tentatives = 1;
     asked.question.tentative = &tentative;
-    ask(&asked); /* the room among tentative placements is another one */
+    ask(&asked); /* tentative placements make it a different room */
     assert_in_range(asked.answer.steps, one + 1, PLACE_STEPS_MAX);
     ask_done(&asked);
 }

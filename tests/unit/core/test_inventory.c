@@ -40,7 +40,7 @@ static void parse(void)
         assert_string_equal(fixture.out.problem_text, "");
 }
 
-/* A GPU of the annotation, as a node side that works writes it. */
+/* Adds a GPU to the annotation, as a working node side writes it. */
 static struct gpu_facts *add(uint32_t index)
 {
     const uint32_t i = fixture.facts.gpus++;
@@ -253,7 +253,7 @@ static void the_label_counts_where_the_node_shows_nothing(void **state)
     assert_found(SOURCE_NONE, 0);
 
     fixture.rules.from_labels = true;
-    fixture.facts.allocatable_milli = "0"; /* a plugin that restarts: shown, and nothing */
+    fixture.facts.allocatable_milli = "0"; /* a restarting plugin shows the resource as 0 */
     parse();
     assert_found(SOURCE_ALLOCATABLE, 0);
     fixture.facts.allocatable_milli = NULL;
@@ -277,7 +277,7 @@ static void the_label_counts_where_we_advertise(void **state)
     parse();
     assert_found(SOURCE_LABEL, 0);
     assert_int_equal(fixture.out.advertise_milli, 0);
-    fixture.facts.label_count = "four"; /* then the next best source */
+    fixture.facts.label_count = "four"; /* unreadable: the next source counts */
     fixture.facts.allocatable_milli = "3000";
     parse();
     assert_found(SOURCE_ALLOCATABLE, 3);
@@ -298,7 +298,7 @@ static void the_annotation_is_the_best_source(void **state)
     struct gpu_facts *half = add(0);
     half->milli = 500;
     half->mib = 40960;
-    half->cordoned = true; /* not for the annotation to say */
+    half->cordoned = true; /* the annotation cannot cordon */
     fixture.facts.label_count = "7";
     fixture.facts.allocatable_milli = "99999";
     fixture.rules.advertise = true;
@@ -316,7 +316,7 @@ static void the_annotation_is_the_best_source(void **state)
     assert_string_equal(gpu[1].id, "GPU-1001");
     assert_string_equal(gpu[1].alias, "n1/gpu-1");
     assert_false(gpu[1].healthy);
-    assert_int_equal(fixture.out.advertise_milli, 1500); /* as much as there is to give */
+    assert_int_equal(fixture.out.advertise_milli, 1500); /* all GPUs, healthy or not */
 }
 
 static void an_empty_annotation_says_that_there_are_none(void **state)
@@ -387,7 +387,7 @@ static void a_broken_annotation_names_the_field(void **state)
     char text[192];
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
-        fixture.facts.allocatable_milli = "2000"; /* no way out: the annotation is what counts */
+        fixture.facts.allocatable_milli = "2000"; /* no fallback: the annotation counts */
         add(0);
         struct gpu_facts *gpu = add(1);
         gpu->id = row[i].id;
@@ -400,7 +400,7 @@ static void a_broken_annotation_names_the_field(void **state)
         assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
     }
     start();
-    add(0)->model = NULL; /* not known, which is no fault */
+    add(0)->model = NULL; /* unknown, which is not an error */
     parse();
     assert_string_equal(fixture.out.gpu[0].model, "");
 }
@@ -477,7 +477,7 @@ static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
     assert_true(fixture.out.silent);
     start();
     fixture.facts.allocatable_milli = "8000";
-    fixture.facts.label_mig = "mixed"; /* that it is cut up can be read */
+    fixture.facts.label_mig = "mixed"; /* that MIG is on can still be read */
     parse();
     assert_int_equal(fixture.out.problem, PROBLEM_MIG);
     assert_false(fixture.out.silent);
@@ -495,7 +495,7 @@ static void partitioned_gpus_are_left_out(void **state)
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"time-slicing\"");
     fixture.facts.label_sharing = "2"; /* replicas */
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"2\"");
-    add(0); /* whatever the source */
+    add(0); /* applies to every source */
     parse();
     assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
     static const char *const no[] = {"none", "", "false", "0", "1"};

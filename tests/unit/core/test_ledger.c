@@ -25,7 +25,7 @@ static void reserving_answers_in_order_of_precedence(void **state)
 
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_SAME);
-    /* A known pod: neither the node nor the room is looked at. */
+    /* The pod is known, so neither the node nor the room is checked. */
     assert_int_equal(core_reserve(core, "a", "nowhere", "9000"), VERDICT_ELSEWHERE);
     assert_int_equal(core_reserve(core, "b", "nowhere", "300"), VERDICT_REFUSED);
     assert_int_equal(core->reason, REASON_UNKNOWN_NODE);
@@ -34,7 +34,7 @@ static void reserving_answers_in_order_of_precedence(void **state)
     assert_int_equal(core_reserve(core, "b", "n1", "3000"), VERDICT_REFUSED);
     assert_int_equal(core->reason, REASON_FEW);
     assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
-    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000); /* tightest hole */
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000); /* tightest fit */
 }
 
 static void a_life_goes_reserved_bound_released(void **state)
@@ -76,7 +76,7 @@ static void a_life_goes_reserved_bound_released(void **state)
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
 }
 
-/* As in the database: nothing that is released is in doubt. */
+/* As in the database: nothing released is in doubt. */
 static void a_release_ends_every_doubt(void **state)
 {
     struct core_fixture *core = *state;
@@ -195,7 +195,7 @@ static void made_up_names_become_aliases_and_back(void **state)
     (void)core_reserve(core, "b", "n1", "700"); /* by UUID now */
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000);
 
-    /* Counts again: the GPU keeps the UUID by which a pod holds it, or it would be given twice. */
+    /* Counts again: the GPU keeps the UUID that a pod holds it by, or it would be granted twice. */
     assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_SAME);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 2);
@@ -203,7 +203,9 @@ static void made_up_names_become_aliases_and_back(void **state)
     assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
     assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->id->text, "n1/gpu-1");
 
-    /* Also by whom it is held by that name only; when nobody holds it, that is forgotten. */
+    /*
+     * It also keeps it for a pod that holds the made-up name; without holders the UUID is dropped.
+     */
     (void)core_step(core, COMMAND_RELEASE, "b");
     assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_SAME);
     assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
@@ -278,7 +280,7 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
     heal(core);
     assert_int_equal(core_reserve(core, "a", "n2", "2000"), VERDICT_REFUSED);
 
-    /* The first lets go when it is gone, but not while a pod holds it there. */
+    /* The first node gives up the GPU when it is gone, but not while a pod there holds the GPU. */
     (void)core_reserve(core, "b", "n1", "100");
     assert_int_equal(go(core, "n1"), VERDICT_OK);
     assert_null(ledger_stale_duplicate(core->ledger));
@@ -293,11 +295,11 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
     assert_null(ledger_stale_duplicate(core->ledger));
     assert_int_equal(core_reserve(core, "a", "n2", "2000"), VERDICT_OK);
 
-    (void)core_node(core, "n1", two_a100, 1); /* now the first is the later one */
+    (void)core_node(core, "n1", two_a100, 1); /* now n1 is the later one */
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
-/* Else whoever may write a pod could close the GPUs of another node. */
+/* Otherwise anyone allowed to write a pod could close another node's GPUs. */
 static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
 {
     struct core_fixture *core = *state;
@@ -307,22 +309,22 @@ static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
     core_note(core, pod, "c0 GPU-z 300 24576");
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
-    assert_null(ledger_stale_duplicate(core->ledger)); /* nor is there anything to heal */
+    assert_null(ledger_stale_duplicate(core->ledger)); /* nothing to heal */
     (void)core_node(core, "n1", two_a100, 1);
-    (void)core_node(core, "n1", two_a100, 2); /* whatever that node shows meanwhile */
+    (void)core_node(core, "n1", two_a100, 2); /* no matter what n1 shows meanwhile */
     assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
 
     assert_int_equal(core_node(core, "n2", &stray, 1), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
     assert_int_equal(core_reserve(core, "a", "n2", "1000"), VERDICT_OK);
-    (void)core_node(core, "n1", two_a100, 1); /* whatever else becomes of that node */
+    (void)core_node(core, "n1", two_a100, 1); /* no matter what else changes on n1 */
     assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
 
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)go(core, "n2");
     assert_null(ledger_stale_duplicate(core->ledger));
-    (void)core_node(core, "n1", &stray, 1); /* it is there after all */
+    (void)core_node(core, "n1", &stray, 1); /* n1 shows it after all */
     assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, 0);
 }
 
@@ -330,7 +332,7 @@ static void a_stale_duplicate_is_found_wherever_it_is(void **state)
 {
     struct core_fixture *core = *state;
     const struct core_gpu again[] = {{.id = "GPU-x", .index = 0}, {.id = "GPU-a", .index = 1}};
-    (void)core_node(core, "n1", NULL, 0); /* in the first place */
+    (void)core_node(core, "n1", NULL, 0); /* takes the first slot */
     (void)core_node(core, "n2", two_a100, 1);
     (void)core_node(core, "n1", again, 2);
     heal(core);
@@ -340,7 +342,7 @@ static void a_stale_duplicate_is_found_wherever_it_is(void **state)
     assert_string_equal(stale->name->text, "n1");
 }
 
-/* It is asked after every change, and looks at what changed hands only. */
+/* The search runs after every change, so it looks only at what changed hands. */
 static void no_look_for_duplicates_is_made_in_vain(void **state)
 {
     struct core_fixture *core = *state;
@@ -356,7 +358,7 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
     (void)go(core, "n1");
     assert_int_equal(core->ledger->undecided_count, 2);
     assert_non_null(ledger_stale_duplicate(core->ledger));
-    assert_int_not_equal(core->ledger->undecided_count, 0); /* until there is none */
+    assert_int_not_equal(core->ledger->undecided_count, 0); /* remains until it is healed */
     heal(core);
     assert_int_equal(core->ledger->undecided_count, 0);
     assert_int_equal(core->ledger->rivals.count, 0);
@@ -411,7 +413,10 @@ static void say_again(struct core_fixture *core, const char *node)
     assert_null(ledger_stale_duplicate(core->ledger));
 }
 
-/* A COMMIT fails: what the owner said of its rivals is taken back, and has to be said again. */
+/*
+ * If a COMMIT fails, what it recorded about the owner's rivals is undone and must be recorded
+ * again.
+ */
 static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
 {
     struct core_fixture *core = *state;
@@ -446,7 +451,7 @@ static void a_word_about_the_second_gpu_that_is_undone_is_said_again(void **stat
     }
 }
 
-/* A device plugin restarts, an annotation cannot be read: a copier must not be waiting for that. */
+/* A device plugin restarts or an annotation is unreadable: a copier must not profit from that. */
 static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 {
     struct core_fixture *core = *state;
@@ -466,7 +471,7 @@ static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
     assert_int_equal(core_reserve(core, "x", "honest", "2000"), VERDICT_OK);
 }
 
-/* An annotation that somebody wrote: it takes a UUID from nobody, from its own node least. */
+/* Anyone can write an annotation: it takes a UUID from no node, least of all from its own. */
 static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **state)
 {
     struct core_fixture *core = *state;
@@ -518,7 +523,7 @@ static void a_claim_lapses_with_its_node_and_goes_to_the_next(void **state)
     heal(core);
     assert_int_equal(flags_of(core, "third", "GPU-a"), GPU_CONTESTED);
     assert_int_equal(flags_of(core, "fourth", "GPU-a"), GPU_DUPLICATE);
-    (void)node_of(core, "first", "u1", two_a100, 2); /* it was away */
+    (void)node_of(core, "first", "u1", two_a100, 2); /* back again */
     assert_int_equal(flags_of(core, "first", "GPU-a"), GPU_DUPLICATE);
     assert_int_equal(flags_of(core, "first", "GPU-b"), 0);
     (void)node_of(core, "fourth", "u4", NULL, 0);
@@ -531,12 +536,12 @@ static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **st
     struct core_fixture *core = *state;
     (void)node_of(core, "n1", "u1", two_a100, 2);
     (void)node_of(core, "n2", "u2", two_a100, 2);
-    /* Deleted and made anew before anybody looked: what it shows at once it keeps. */
+    /* Deleted and recreated before anyone looked: it keeps what it shows at once. */
     (void)node_of(core, "n1", "u1-anew", two_a100, 1);
     assert_int_equal(flags_of(core, "n1", "GPU-a"), GPU_CONTESTED);
     assert_int_equal(flags_of(core, "n2", "GPU-a"), GPU_DUPLICATE);
     assert_int_equal(flags_of(core, "n2", "GPU-b"), 0);
-    /* A pod of the Node before holds it: until it ends, and no longer. */
+    /* A pod of the previous Node keeps it until the pod ends, and no longer. */
     assert_int_equal(core_reserve(core, "x", "n1", "100"), VERDICT_OK);
     (void)node_of(core, "n1", "u1-third", NULL, 0);
     assert_int_equal(flags_of(core, "n1", "GPU-a"), GPU_ABSENT);
@@ -544,7 +549,7 @@ static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **st
     (void)core_step(core, COMMAND_RELEASE, "x");
     heal(core);
     assert_int_equal(flags_of(core, "n2", "GPU-a"), 0);
-    /* What the Node before had claimed and did not show lapses with it. */
+    /* What the previous Node claimed but did not show lapses with it. */
     (void)node_of(core, "n2", "u2", NULL, 0);
     assert_int_equal(ledger_node(core->ledger, TEXT("n2"))->owned_ids, 2);
     (void)node_of(core, "n2", "u2-anew", NULL, 0);
@@ -567,13 +572,13 @@ static void a_node_claims_no_more_than_a_node_can_have(void **state)
     assert_int_equal(core->ledger->owners.count, 0);
 }
 
-/* Of a first list the order says nothing; which Node is older does. */
+/* The order of a first list means nothing; the age of the Nodes decides. */
 static void where_a_ledger_begins_the_younger_node_gives_way(void **state)
 {
     struct core_fixture *core = *state;
     (void)node_of(core, "copier", "u2", two_a100, 2);
     (void)node_of(core, "spare", "u3", &two_a100[1], 1);
-    (void)node_of(core, "copier", "u2", two_a100, 1); /* GPU-b is a claim only */
+    (void)node_of(core, "copier", "u2", two_a100, 1); /* GPU-b is only claimed */
     const struct inventory *honest = core_inventory(core, "honest", "u1", two_a100, 2);
     const struct command give_way = {.kind = COMMAND_NODE, .node = "copier", .elder = honest};
     const struct command comes = {.kind = COMMAND_NODE, .inventory = honest};
@@ -649,7 +654,7 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
     assert_ptr_equal(change.held, ledger_find(core->ledger, TEXT("a")));
 
     assert_int_equal(judge_again(core, 2, request), VERDICT_OK);
-    request->memory_mib = 200; /* as much as the smaller part comes with */
+    request->memory_mib = 200; /* the memory that comes with the smaller part */
     assert_int_equal(judge_again(core, 3, request), VERDICT_OK);
     request->memory_mib = 201;
     assert_int_equal(judge_again(core, 4, request), VERDICT_REFUSED);
@@ -662,13 +667,13 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         assert_int_equal(judge_again(core, 4, core_request(core, words[i])), VERDICT_REFUSED);
     assert_int_equal(judge_again(core, 4, request), VERDICT_OK);
-    (void)core_node(core, "n1", gpu, 1); /* the other is missing */
+    (void)core_node(core, "n1", gpu, 1); /* the other GPU is missing */
     assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
     (void)go(core, "n1");
     assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
 }
 
-/* Of many that show the UUID of one, one is looked at when that one leaves. */
+/* Of many nodes that show an owner's UUID, only one is looked at when the owner leaves. */
 static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **state)
 {
     enum { NODES = 100 };
@@ -689,7 +694,7 @@ static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **sta
     }
 }
 
-/* Lost with its batch, the heir's turn comes again. */
+/* When its batch is lost, the heir gets its turn again. */
 static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
 {
     struct core_fixture *core = *state;
@@ -711,7 +716,7 @@ static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
     ledger_assert_valid(core->ledger);
 }
 
-/* A place that was left is taken again without a look at those that are not. */
+/* A freed place is reused without a look at the others. */
 static void a_free_place_is_found_at_once(void **state)
 {
     enum { NODES = BOOK_NODES + 5 };
@@ -738,7 +743,7 @@ static void a_free_place_is_found_at_once(void **state)
         assert_int_equal(core->ledger->places, NODES);
     }
     ledger_assert_valid(core->ledger);
-    assert_int_equal(core->ledger->indexed - indexed, 100); /* one entry for each that came */
+    assert_int_equal(core->ledger->indexed - indexed, 100); /* one entry per node added */
 }
 
 static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
@@ -783,7 +788,7 @@ static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
     assert_int_equal(core_do(core, &again), VERDICT_OK);
     assert_string_equal(ledger_node(core->ledger, TEXT("n1"))->uid->text, "second");
     const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
-    assert_string_equal(a->is.node_uid->text, "node-uid"); /* where it was granted */
+    assert_string_equal(a->is.node_uid->text, "node-uid"); /* the Node it was granted on */
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
@@ -836,7 +841,7 @@ static void what_cannot_be_believed_is_adopted(void **state)
         "cx GPU-a 300 1",                /* another container */
         "c0 GPU-a 300 1,c0 GPU-b 300 1", /* one part too many */
         "c0 n2/gpu-0 300 1",             /* a GPU of another node */
-        "c0 GPU-a 300 4000000000",       /* more memory than there is in the world */
+        "c0 GPU-a 300 4000000000",       /* far more memory than any GPU has */
         "c0 GPU-a 300 99999",            /* more memory than the GPU has */
     };
     (void)core_node(core, "n1", two_a100, 2);
@@ -874,7 +879,7 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     assert_int_equal(core_reserve(core, "d", "n1", "200"), VERDICT_REFUSED);
     assert_int_equal(core->reason, REASON_ROOM);
 
-    /* Three parts on two GPUs: the third it cannot have. */
+    /* Three parts, two GPUs: it cannot have a third. */
     assert_int_equal(core_adopt(core, core_pod(core, "e", "n1"), "100x3"), VERDICT_OK);
     assert_int_equal(ledger_find(core->ledger, TEXT("e"))->charges, 2);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli, 0);
@@ -913,7 +918,7 @@ static void whole_gpus_of_another_resource_close_the_node(void **state)
     struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
-    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME); /* asks nothing at all */
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME); /* asks for nothing at all */
     pod->whole_gpus = 1;
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->held_gpus, 1);
@@ -938,7 +943,7 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     pod->container = container;
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli,
-                     1501); /* what is no number is no less than 1 */
+                     1501); /* unreadable amounts together count as 1 */
     assert_true(ledger_find(core->ledger, TEXT("a"))->is.presumed);
 
     container[0].amount = "9223372036854775807";
@@ -954,7 +959,7 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     assert_int_equal(ledger_find(core->ledger, TEXT("d"))->is.unplaced_milli, 1);
     container[0].amount = "1e99";
     pod->uid = "e";
-    pod->node = "n3"; /* of which nothing is known */
+    pod->node = "n3"; /* nothing is known of this node */
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_find(core->ledger, TEXT("e"))->is.unplaced_milli, 64000);
     container[0].amount = "-1e99";
@@ -998,7 +1003,7 @@ static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
     assert_int_equal(core_reserve(core, "b", "n1", "64000"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "c", "n1", "1"), VERDICT_REFUSED);
     struct pod *pod = core_pod(core, "d", "n1");
-    core_note(core, pod, "c0 GPU-forged 100 1"); /* there is no end of them otherwise */
+    core_note(core, pod, "c0 GPU-forged 100 1"); /* otherwise GPUs would grow without limit */
     assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
     assert_true(ledger_find(core->ledger, TEXT("d"))->is.presumed);
 }
@@ -1008,7 +1013,7 @@ static void room_is_given_by_what_frees_and_repairs_only(void **state)
     struct core_fixture *core = *state;
     struct core_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
     (void)core_node(core, "n1", &gpu, 1);
-    assert_true(change_gives_room(&core->done[core->dones - 1])); /* to a whole GPU */
+    assert_true(change_gives_room(&core->done[core->dones - 1])); /* room for a whole GPU */
     gpu.mib = 81921;
     (void)core_node(core, "n1", &gpu, 1);
     assert_false(change_gives_room(&core->done[core->dones - 1]));
@@ -1041,7 +1046,7 @@ static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(v
     assert_false(change_gives_room(&core->done[core->dones - 1]));
     (void)core_step(core, COMMAND_RELEASE, "b");
     assert_true(change_gives_room(&core->done[core->dones - 1]));
-    (void)core_node(core, "n2", NULL, 0); /* of a node without GPUs of ours they may have some */
+    (void)core_node(core, "n2", NULL, 0); /* a node without GPUs of ours may have whole ones */
     assert_true(change_gives_room(&core->done[core->dones - 1]));
     struct pod *whole = core_pod(core, "w", "n2");
     whole->whole_gpus = 1;
@@ -1068,7 +1073,7 @@ static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
     const struct command command = {.kind = COMMAND_NODE, .inventory = other};
     (void)core_do(core, &command);
     assert_true(change_gives_room(&core->done[core->dones - 1]));
-    other->gpu[0].numa = 1; /* which nobody asks for */
+    other->gpu[0].numa = 1; /* which no request asks for */
     (void)core_do(core, &command);
     assert_false(change_gives_room(&core->done[core->dones - 1]));
 }
@@ -1098,7 +1103,7 @@ static void a_release_gives_no_room_where_nothing_is_granted(void **state)
 {
     struct core_fixture *core = *state;
     static const char *const uid[] = {"a", "b"};
-    (void)core_node(core, "n1", two_a100, 2); /* will be gone */
+    (void)core_node(core, "n1", two_a100, 2); /* removed later */
     (void)core_node(core, "n2", two_counted, 2);
     for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
         (void)core_reserve(core, uid[i], "n1", "300");
@@ -1116,7 +1121,7 @@ static void a_release_gives_no_room_where_nothing_is_granted(void **state)
     assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
-/* n1 as it is with a pod of 300 milli and so much memory; counted. */
+/* n1 while it holds a pod with 300 milli and this much memory; the caller gets a reference. */
 static const struct node *node_holding(struct core_fixture *core, uint32_t mib)
 {
     char note[32];
@@ -1164,14 +1169,14 @@ static void a_change_that_is_done_holds_nothing(void **state)
     assert_int_equal(change.kind, COMMAND_NODE_GONE);
     assert_int_equal(change.verdict, VERDICT_OK);
     change_done(&change);
-    ledger_free(NULL); /* nor is there anything in no ledger */
+    ledger_free(NULL); /* freeing no ledger is allowed */
 }
 
 static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
 {
     struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "n1/gpu-0", .mib = 1000};
-    (void)core_node(core, "n1", two_counted, 1); /* its own: belongs to nobody else */
+    (void)core_node(core, "n1", two_counted, 1); /* its own made-up name, never contested */
     (void)core_node(core, "n2", &gpu, 1);
     (void)core_node(core, "n3", &gpu, 1);
     assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, 0);
@@ -1344,7 +1349,7 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
     assert_int_equal(ledger_decide(core->ledger, &adopt, &change), VERDICT_REFUSED);
     assert_int_equal(change.reason, REASON_LIMIT);
 
-    /* Those that are there are served as before. */
+    /* Existing nodes are served as before. */
     command.inventory = core_inventory(core, "n7", "uid", two_a100, 2);
     assert_int_equal(ledger_decide(core->ledger, &command, &change), VERDICT_OK);
     change_done(&change);
@@ -1358,7 +1363,7 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
     snapshot_unref(snapshot);
 }
 
-/* What a stray write would do to the ledger in memory: found, and named, by the check. */
+/* The check finds and names what a stray write does to the ledger in memory. */
 static void a_wrong_word_in_memory_is_found_and_named(void **state)
 {
     struct core_fixture *core = *state;
@@ -1377,7 +1382,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     uint16_t absent = GPU_ABSENT;
     uint16_t duplicate = GPU_DUPLICATE;
     uint16_t over = GPU_OVER;
-    uint32_t small = 7, none = 0; /* for a count: more would be memory that is not there */
+    uint32_t small = 7, none = 0; /* for counts: a larger one would read past the memory */
     uint32_t large = 1001;
     bool yes = true;
     char uid = 'c';
@@ -1433,7 +1438,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
-/* A few nodes at a time, as the writer does it, meet each of them. */
+/* Checking a few nodes at a time, as the writer does, reaches every node. */
 static void checking_piece_by_piece_misses_nothing(void **state)
 {
     struct core_fixture *core = *state;
@@ -1475,7 +1480,7 @@ static void what_is_restored_is_what_was(void **state)
     assert_string_equal(before, after);
     assert_null(ledger_stale_duplicate(copy));
     const struct snapshot *snapshot = ledger_publish(copy, NULL, 0);
-    assert_int_equal(snapshot->capacity_generation, 0); /* it was there all the time */
+    assert_int_equal(snapshot->capacity_generation, 0); /* the capacity is not new */
     snapshot_unref(snapshot);
     ledger_free(copy);
 }
@@ -1617,7 +1622,7 @@ static void forget(struct memory *memory)
     *memory = (struct memory){0};
 }
 
-/* A snapshot is what the ledger was, and stays so. */
+/* A snapshot stays what the ledger was when it was published. */
 static void remember(struct core_fixture *core, struct memory *memory)
 {
     if (memory->snapshot != NULL) {
@@ -1633,7 +1638,7 @@ static void remember(struct core_fixture *core, struct memory *memory)
 
 static void walk_undo(struct core_fixture *core)
 {
-    /* Do up to three, take them back, and nothing is left of them. */
+    /* Apply up to three commands and undo them: nothing may remain of them. */
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
     const size_t dones = core->dones;
     const uint32_t steps = 1 + draw(3);
@@ -1667,7 +1672,7 @@ static bool walk_fits(const struct node *node, const struct request *request)
     return place_search(&room, request, &placement) == REASON_NONE;
 }
 
-/* Whoever was refused on a node and fits there now is to be woken: what changed it gave room. */
+/* A change that makes a refused request fit must count as giving room, or no pod is woken. */
 static uint32_t walk_room(struct core_fixture *core, const struct change *change, int turn)
 {
     const struct request *words = core_request(core, walk_words[turn % (int)ARRAY_LEN(walk_words)]);

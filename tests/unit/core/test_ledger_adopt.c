@@ -58,7 +58,7 @@ static void whole_gpus_are_no_guess(void **state)
     assert_false(held(core, "a")->presumed);
 }
 
-/* What stands behind the last want and the last line is nobody's: the sanitizer would tell. */
+/* Nothing follows the last want or the last line; the sanitizer reports a read past them. */
 static void a_request_and_an_annotation_are_read_to_their_end(void **state)
 {
     struct core_fixture *core = *state;
@@ -146,7 +146,7 @@ static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
     }
 }
 
-/* A node that shows counts learns UUIDs from annotations; of one that lies it keeps none. */
+/* A node that shows counts learns UUIDs from annotations, but none from a disbelieved one. */
 static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void **state)
 {
     struct core_fixture *core = *state;
@@ -192,7 +192,7 @@ static void a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen(void **st
     assert_int_equal(held(core, "b")->bound_ms, core->now_ms);
 }
 
-/* A node with whole GPUs of another resource gives no shares, yet there the pod is. */
+/* A node used for whole GPUs grants no shares, yet the pod already runs there. */
 static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void **state)
 {
     struct core_fixture *core = *state;
@@ -204,7 +204,7 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
     } line[] = {
         {{1000, 1000}, {300, 200}, "100", {300, 300}},
         {{1000, 1000}, {200, 300}, "100", {300, 300}},
-        {{1000, 1000}, {200, 200}, "100", {300, 200}}, /* of equals the first */
+        {{1000, 1000}, {200, 200}, "100", {300, 200}}, /* of equals, the first */
         {{1000, 500}, {800, 301}, "200", {1000, 301}}, /* over by 0, not by 1 */
         {{1000, 500}, {700, 300}, "400", {1100, 300}}, /* over by 100, not by 200 */
         {{1000, 500}, {900, 300}, "400", {900, 700}},  /* over by 200, not by 300 */

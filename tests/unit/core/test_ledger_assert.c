@@ -12,7 +12,7 @@
 #include "core/ledger_internal.h"
 #include "support/core_fixture.h"
 
-/* n1: GPU-a with pod a, reserved, GPU-b with pod b, bound; n2 and n4: nobody; n3: GPU-a again. */
+/* n1: GPU-a with reserved pod a, GPU-b with bound pod b; n2, n4: no pods; n3: GPU-a again. */
 static int set_up(void **state)
 {
     static struct core_fixture core;
@@ -40,7 +40,7 @@ static void assert_found(const struct core_fixture *core, const char *says)
     assert_string_equal(err.text, says);
 }
 
-/* What a stray write would do is found, and what is right again is right. */
+/* A stray write is found; once it is put right, the check passes again. */
 static void assert_found_at(const struct core_fixture *core, const void *at, const void *put,
                             size_t bytes, const char *says)
 {
@@ -201,7 +201,7 @@ static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
     assert_int_equal(ledger_check(ledger, &err), 0);
 }
 
-/* Also the one in the first place of its table, which is left behind like that. */
+/* Including the one in the first slot of its table, which the loop waits for. */
 static void every_rival_is_counted(void **state)
 {
     struct core_fixture *core = *state;

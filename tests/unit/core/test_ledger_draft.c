@@ -15,7 +15,7 @@ static const struct core_gpu b_then_a[] = {{.id = "GPU-b", .index = 0, .mib = 10
                                            {.id = "GPU-a", .index = 1, .mib = 1000}};
 static const struct core_gpu counted[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
 
-/* A pod of 300 milli on GPU-a, by that name. */
+/* Adopts a pod that holds 300 milli of GPU-a by that name. */
 static void hold_gpu_a(struct core_fixture *core)
 {
     struct pod *pod = core_pod(core, "a", "n1");
@@ -36,7 +36,7 @@ static void a_gpu_that_is_shown_takes_no_other_gpus_place(void **state)
     const struct core_gpu made_up_last[] = {a_then_b[0], {.index = 1, .mib = 1000}};
     (void)core_node(core, "n1", a_then_b, 2);
     hold_gpu_a(core);
-    /* Index 0 has lost its UUID, and it is not GPU-a, which is at index 1 now. */
+    /* Index 0 has lost its UUID; it is not GPU-a, which is now at index 1. */
     assert_int_equal(core_node(core, "n1", made_up_first, 2), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->index, 1);
@@ -79,7 +79,7 @@ static const char *shown(const struct core_fixture *core)
     return text;
 }
 
-/* A pod that is bound, and whose annotation says so, by an index of n1. */
+/* Adopts a bound pod whose annotation names its GPU by an index of n1. */
 static void hold_index(struct core_fixture *core, const char *uid, const char *line,
                        const char *milli)
 {
@@ -94,7 +94,7 @@ static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void 
     (void)core_node(core, "n1", counted, 2);
     hold_index(core, "p0", "c0 n1/gpu-0 300 300", "300");
     hold_index(core, "p1", "c0 n1/gpu-1 400 400", "400");
-    (void)core_node(core, "n1", a_then_b, 1); /* GPU-b is late */
+    (void)core_node(core, "n1", a_then_b, 1); /* GPU-b comes later */
     assert_string_equal(shown(core), "GPU-a 300, n1/gpu-1 absent 400");
     assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_SAME);
@@ -102,7 +102,7 @@ static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void 
     assert_int_equal(core_reserve(core, "q", "n1", "900"), VERDICT_REFUSED);
     assert_int_equal(core_reserve(core, "q", "n1", "700"), VERDICT_OK);
 
-    /* Who proved that indexes have moved ends; that they have is not forgotten. */
+    /* The pod that proved the indexes moved ends; that they moved is not forgotten. */
     (void)core_step(core, COMMAND_RELEASE, "p0");
     assert_int_equal(core_node(core, "n1", b_then_a, 2), VERDICT_SAME);
     assert_string_equal(shown(core), "GPU-b unsure 0, GPU-a 700, n1/gpu-1 absent 400");
@@ -124,7 +124,7 @@ static void an_index_means_nothing_once_another_is_known_to_have_moved(void **st
     hold_index(core, "p0", "c0 n1/gpu-0 300 300", "300");
     (void)core_node(core, "n1", a_then_b, 1);
     (void)core_node(core, "n1", moved, 3);
-    /* That its index is 1 now does not make GPU-c what index 1 was. */
+    /* GPU-c is at index 1 now, but need not be the GPU that index 1 named before. */
     hold_index(core, "p1", "c0 n1/gpu-1 400 400 1", "400");
     assert_string_equal(shown(core),
                         "GPU-b unsure 0, GPU-c unsure 0, GPU-a 300, n1/gpu-1 absent 400");
@@ -139,7 +139,7 @@ static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(
     (void)core_node(core, "n1", counted, 2);
     (void)core_node(core, "n1", b_then_a, 2);
     assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
-    /* Counts that replace moved UUIDs count them where they were last. */
+    /* Counts that replace moved UUIDs refer to the GPUs' last positions. */
     (void)core_node(core, "n1", counted, 2);
     assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
     assert_int_equal(core_reserve(core, "q", "n1", "800"), VERDICT_OK);
@@ -161,7 +161,7 @@ static void a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved(void 
     assert_string_equal(shown(core), "GPU-a 300, n1/gpu-1 absent 400");
     (void)core_node(core, "n1", a_then_b, 2);
     assert_string_equal(shown(core), "GPU-a 300, GPU-b 400");
-    /* And both stay when they have moved. */
+    /* Both keep their charges when they move. */
     (void)core_node(core, "n1", b_then_a, 2);
     assert_string_equal(shown(core), "GPU-b 400, GPU-a 300");
 }
@@ -191,7 +191,7 @@ static void an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended(
     assert_string_equal(shown(core), "GPU-b 0, GPU-a 100");
 }
 
-/* GPU-b is held by its index, and another GPU came there before UUIDs were no longer shown. */
+/* GPU-b is held by its index, and another GPU took that index before UUIDs disappeared. */
 static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
 {
     struct core_fixture *core = *state;
@@ -214,7 +214,7 @@ static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
     }
 }
 
-/* What stands behind the last of them is nobody's: the sanitizer would tell. */
+/* Nothing follows the last of them; the sanitizer reports a read past it. */
 static void gpus_and_charges_are_read_to_their_end(void **state)
 {
     struct core_fixture *core = *state;
@@ -272,7 +272,7 @@ static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
     assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, 0);
 }
 
-/* Nothing was said of its GPUs: they are there, and take nothing. */
+/* Nothing is known about its GPUs: they stay, but accept nothing. */
 static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
 {
     struct core_fixture *core = *state;
@@ -299,12 +299,12 @@ static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
     assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)core_step(core, COMMAND_RELEASE, "b");
-    broken->silent = false; /* it says that there are none */
+    broken->silent = false; /* now it says that it has no GPUs */
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 0);
 }
 
-/* As the file has it, and as it is read again. */
+/* This is how the file stores it and how it is loaded again. */
 static void
 a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read(void **state)
 {
@@ -343,7 +343,7 @@ static void every_new_trouble_has_its_time(void **state)
 {
     struct core_fixture *core = *state;
     struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
-    /* Gone, and nobody knows its GPUs; then not gone, and still no GPUs. */
+    /* First a missing node with unknown GPUs; then the node exists, but still has no GPUs. */
     assert_int_equal(core_adopt(core, core_pod(core, "x", "n1"), "300"), VERDICT_OK);
     assert_int_equal(since(core), core->now_ms);
     assert_int_equal(core_node(core, "n1", NULL, 0), VERDICT_OK);
@@ -372,7 +372,7 @@ static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(v
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
 }
 
-/* That it has only one name is no reason to keep it. */
+/* Having only one name is no reason for a node to keep a GPU. */
 static void what_nobody_holds_gives_way_to_an_older_node(void **state)
 {
     struct core_fixture *core = *state;
@@ -401,7 +401,7 @@ static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
-/* The pod has its GPU by the name that it had when nobody knew its UUID. */
+/* The pod holds its GPU by the name it had before its UUID was known. */
 static void what_a_pod_holds_by_another_name_it_holds(void **state)
 {
     struct core_fixture *core = *state;

@@ -37,7 +37,7 @@ static int restore_node(struct core_fixture *core, const char *name, const struc
     return ledger_restore_node(core->ledger, &build, err);
 }
 
-/* A bound pod of n1 with these shares. */
+/* Restores a bound pod of n1 with these shares. */
 static int restore_pod(struct core_fixture *core, const char *uid, const struct share *share,
                        uint32_t shares, struct err *err)
 {
@@ -108,7 +108,7 @@ static void a_missing_gpu_may_stand_before_those_that_are_there(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
 }
 
-/* Whose an absent GPU is stands in its row: its own, or nobody's. */
+/* The row of an absent GPU says whether its node owns it or nobody does. */
 static void an_absent_gpu_is_whose_it_was(void **state)
 {
     struct core_fixture *core = *state;
@@ -129,7 +129,7 @@ static void an_absent_gpu_is_whose_it_was(void **state)
     assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
 }
 
-/* node NULL: none is. */
+/* node: the one with the stale duplicate; NULL: there is none. */
 static void assert_stale_after_restart(const struct core_fixture *core, const char *node)
 {
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
@@ -143,7 +143,7 @@ static void assert_stale_after_restart(const struct core_fixture *core, const ch
     ledger_free(copy);
 }
 
-/* The end came between an owner's leave and the heir's turn: it has its turn after the start. */
+/* The process ended after the owner left, so the heir's turn comes after the restart. */
 static void a_stale_duplicate_is_one_after_a_restart(void **state)
 {
     struct core_fixture *core = *state;
@@ -154,14 +154,14 @@ static void a_stale_duplicate_is_one_after_a_restart(void **state)
     core_note(core, pod, "c0 GPU-a 300 300");
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
     (void)core_node(core, "n1", NULL, 0);
-    assert_stale_after_restart(core, NULL); /* it is the first one's, shown or not */
+    assert_stale_after_restart(core, NULL); /* n1 owns it, shown or not */
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_DUPLICATE);
     assert_stale_after_restart(core, "n2");
 
-    (void)core_node(core, "n1", &gpu, 1);   /* not yet claimed: the first is the first again */
-    assert_stale_after_restart(core, "n1"); /* as it is to be told that it is contested */
+    (void)core_node(core, "n1", &gpu, 1);   /* not yet claimed, so n1 is the first again */
+    assert_stale_after_restart(core, "n1"); /* n1 must still learn that it is contested */
     (void)core_node(core, "n2", NULL, 0);
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_ABSENT | GPU_DUPLICATE);

@@ -251,7 +251,7 @@ static void an_alias_means_the_gpu_that_is_there(void **state)
                           .gpus = 3};
     scene.gpu[0].alias = atom("n1/gpu-0");
     scene.gpu[1].flags = GPU_ABSENT; /* the made-up GPU that the UUID has replaced */
-    scene.gpu[2].flags = GPU_ABSENT; /* nobody's */
+    scene.gpu[2].flags = GPU_ABSENT; /* held by nobody */
     scene.pod[scene.pods++] = pod("a", "n1/gpu-0", 300, STATE_BOUND);
     scene.pod[scene.pods++] = pod("b", "GPU-a", 300, STATE_BOUND);
     const struct node *node = node_of(&scene);
@@ -285,7 +285,7 @@ static void a_gpu_charged_beyond_its_size_is_over(void **state)
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
     scene.gpu[0].milli = 500; /* shrank below its use */
     scene.gpu[1].mib = 100;
-    scene.gpu[2].mib = 0; /* not known, so it cannot be passed */
+    scene.gpu[2].mib = 0; /* unknown, so it cannot be exceeded */
     scene.pod[scene.pods++] = pod("a", "GPU-a", 600, STATE_BOUND);
     scene.pod[scene.pods++] = pod("b", "GPU-b", 300, STATE_BOUND);
     scene.pod[scene.pods++] = pod("c", "GPU-c", 1000, STATE_BOUND);
@@ -299,7 +299,7 @@ static void a_gpu_charged_beyond_its_size_is_over(void **state)
 
     const struct node *without = node_with(node, scene.pod[1], NULL);
     node_assert_valid(without);
-    assert_int_equal(without->gpu[1].flags, 0); /* over no longer */
+    assert_int_equal(without->gpu[1].flags, 0); /* no longer over */
     assert_int_equal(without->free_milli, 1000);
     node_unref(without);
     node_unref(node);
@@ -366,7 +366,7 @@ static void as_many_pods_as_a_gpu_may_have_crowd_it(void **state)
     drop_pods(&scene);
 }
 
-/* The count of pods ends at its largest number, and stays right there. */
+/* The pod count saturates at its maximum; the node still passes its check. */
 static void more_pods_than_can_be_counted_are_sound(void **state)
 {
     (void)state;
@@ -493,7 +493,7 @@ static void a_broken_node_aborts_where_it_is_asserted_valid(void **state)
     assert_true(aborts(break_it_and_assert, &scene));
 }
 
-/* Beside what the ledger's check of a stray write meets. */
+/* Faults beyond those that the ledger's check of stray writes covers. */
 static void what_is_wrong_in_a_node_is_named(void **state)
 {
     (void)state;
@@ -618,7 +618,7 @@ static void a_change_gives_what_building_anew_gives(void **state)
     node_unref(node);
 }
 
-/* For a Node object that came with a question, of a node that the ledger does not know. */
+/* For a Node object that came with a question and that the ledger does not know. */
 static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
 {
     (void)state;
@@ -678,7 +678,7 @@ static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
     facts.unplaced_milli = 40;
     scene.pod[scene.pods++] = pod("a", "GPU-a", 200, STATE_RESERVED);
     scene.pod[scene.pods++] = pod("b", "GPU-b", 500, STATE_BOUND);
-    scene.pod[scene.pods++] = pod("c", "GPU-c", 1000, STATE_BOUND); /* which is gone */
+    scene.pod[scene.pods++] = pod("c", "GPU-c", 1000, STATE_BOUND); /* an absent GPU */
     scene.pod[scene.pods++] = allocation_new(&facts);
     node = node_of(&scene);
     assert_int_equal(node_held_milli(node), 1740);
@@ -721,13 +721,13 @@ static void a_made_up_id_carries_its_index(void **state)
     } row[] = {
         {"n/gpu-0", 0},     {"n/gpu-1", 1},          {"n/gpu-9", 9},         {"n/gpu-10", 10},
         {"n/gpu-205", 205}, {"n/gpu-6789", 6789},    {"n/gpu-54321", 54321}, {"n/gpu-65535", 65535},
-        {"n/gpu-65536", 0}, {"n/gpu-912345", 12345}, /* nobody makes such */
+        {"n/gpu-65536", 0}, {"n/gpu-912345", 12345}, /* never generated */
         {"n/gpu-", 0},      {"n/gpu-1:2", 2},        {"n/gpu-1/2", 2},       {"7", 7},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_int_equal(gpu_id_index(text_of(row[i].id)), row[i].index);
-    /* What stands before and behind the text is not of it. */
+    /* Bytes before and after the text do not belong to it. */
     assert_int_equal(gpu_id_index((struct text){&"1234"[1], 2}), 23);
 }
 

@@ -12,7 +12,7 @@
 
 #include "support/walk.h"
 
-enum { GPUS = 6, WANTS = 4 }; /* of generated cases: small enough to try everything */
+enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */
 
 static struct names *names;
 
@@ -50,7 +50,7 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 }
 
 /*
- * The judge: every way to place a request, each held against the rules as they are written
+ * The judge tries every way to place a request and checks each against the rules as written
  */
 
 struct judge {
@@ -109,7 +109,7 @@ static uint32_t touched(const struct judge *judge)
     return (uint32_t)__builtin_popcount(set);
 }
 
-/* Each whole GPU is one that is there and that no share lies on. */
+/* Each whole GPU must be present and hold no share. */
 static bool leaves_whole(const struct judge *judge)
 {
     uint32_t there = 0;
@@ -140,7 +140,7 @@ static bool write_down(const struct judge *judge, struct placement *out)
     return true;
 }
 
-/* Rules 1, 2, 5; beside whole GPUs the fewest before all. */
+/* Rules 1, 2 and 5; next to whole GPUs, the fewest touched GPUs come first. */
 static bool is_better(const struct judge *judge, const struct placement *a)
 {
     const struct placement *b = &judge->best;
@@ -199,18 +199,18 @@ static void draw_gpu(uint64_t *seed, struct gpu_room *out)
     static const enum reason closed[] = {REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED,
                                          REASON_CROWDED, REASON_ROOM};
     const uint32_t taken = draw(seed, 11);
-    const uint32_t steps = 10 - taken * draw(seed, 11) / 10; /* rather free than not */
+    const uint32_t steps = 10 - taken * draw(seed, 11) / 10; /* mostly free */
     *out = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};
     if (draw(seed, 6) == 0)
         out->milli = 500;
     if (draw(seed, 5) == 0)
         out->model = atom("T4");
-    out->mib = draw(seed, 6) == 0 ? 0 : 997; /* no multiple of anything: floors count */
+    out->mib = draw(seed, 6) == 0 ? 0 : 997; /* 997 is prime, so rounding down matters */
     out->free_milli = out->milli * steps / 10;
     const uint32_t more = draw(seed, 8);
     out->free_mib = out->mib * steps / 10;
     if (more == 0)
-        out->free_mib /= 2; /* memory, not milli, is what lacks */
+        out->free_mib /= 2; /* memory is short, not milli */
     if (draw(seed, 12) == 0)
         out->closed = closed[draw(seed, ARRAY_LEN(closed))];
     if (draw(seed, 40) == 0)
@@ -267,14 +267,14 @@ static void assert_same_placement(const struct placement *a, const struct placem
     }
 }
 
-/* As place_search(), with so many steps. */
+/* Like place_search(), with the given number of steps. */
 static enum reason search_with(const struct setting *setting, uint32_t steps, struct placement *out)
 {
     struct plan plan;
 
     plan_init(&plan, &setting->request);
     plan.steps = steps;
-    memset(out, 0xa5, sizeof *out); /* nothing of what was there before matters */
+    memset(out, 0xa5, sizeof *out); /* previous contents must not matter */
     return place_find(&plan, &setting->room, out);
 }
 
@@ -317,12 +317,12 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
     assert_true(undecided_ids <= 20);
     for (uint32_t wants = 1; wants <= WANTS; wants++)
         assert_true(fitting[wants] > 500 && refused[wants] > 500);
-    /* Of the reasons that a room can give, none was missed; NO_GPU is tested by its own. */
+    /* Every reason that a room can give occurred; NO_GPU has its own test. */
     for (enum reason why = REASON_MODEL; why <= REASON_ROOM; why++)
         assert_true(reasons[why] > 0);
 }
 
-/* What the steps allow is true, and what they do not allow is said. */
+/* An answer within the steps is true; an answer that the steps cut short says so. */
 static void an_answer_that_is_not_exact_says_so(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void shuffle(uint64_t *seed, struct room *room)
     }
 }
 
-/* The same GPUs in another order are the same room, and what was found for it is true of each. */
+/* The same GPUs in another order make an equal room; a result found for one holds for all. */
 static void equal_rooms_are_searched_once(void **state)
 {
     (void)state;
@@ -468,13 +468,13 @@ static void equal_rooms_are_searched_once(void **state)
 }
 
 /*
- * Each way that differs: what each GPU carries, equal GPUs in any order
+ * Distinct ways: what each GPU carries, with equal GPUs interchangeable
  */
 
 enum { WAYS_MAX = 20000, EACH_GPUS = 4, EACH_WANTS = 3 };
 
 struct profile {
-    uint8_t count[EACH_GPUS][EACH_WANTS]; /* by GPU and row; equal GPUs the largest first */
+    uint8_t count[EACH_GPUS][EACH_WANTS]; /* by GPU and row; equal GPUs in descending order */
 };
 
 struct profiles {
@@ -549,7 +549,7 @@ static void sort_profiles(struct profiles *profiles, bool once)
     for (uint32_t i = 0; i < profiles->count; i++)
         if (i == 0 || by_bytes(&profiles->profile[i - 1], &profiles->profile[i]) != 0)
             profiles->profile[kept++] = profiles->profile[i];
-    assert_true(!once || kept == profiles->count); /* none was told twice */
+    assert_true(!once || kept == profiles->count); /* none was reported twice */
     profiles->count = kept;
 }
 
@@ -575,7 +575,7 @@ static void draw_alike(uint64_t *seed, struct setting *setting)
     }
     if (draw(seed, 3) > 0)
         return;
-    for (uint32_t i = 0; i < setting->room.gpus; i++) /* more equals than chance gives */
+    for (uint32_t i = 0; i < setting->room.gpus; i++) /* more equal GPUs than chance gives */
         setting->room.gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
                                                  .free_milli = 300 + 100 * draw(seed, 2),
                                                  .model = atom(model[draw(seed, 4) == 0])};
@@ -650,7 +650,7 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
     set_room(&room, 0);
     assert_int_equal(place_search(&room, &request, &placement), REASON_NO_GPU);
 
-    /* One GPU has every fault at once; taken away one by one they come in the table's order. */
+    /* One GPU has every fault; as they are removed, the reasons appear in the table's order. */
     set_room(&room, 1);
     room.closed = REASON_MIXED;
     room.gpu[0] =
@@ -682,7 +682,7 @@ static void of_several_gpus_the_one_nearest_to_fitting_speaks(void **state)
     struct room room;
     struct placement placement;
     set_room(&room, 3);
-    room.gpu[0].milli = 500; /* too small for ever */
+    room.gpu[0].milli = 500; /* permanently too small */
     room.gpu[1].closed = REASON_UNHEALTHY;
     room.gpu[2].closed = REASON_ABSENT;
     assert_int_equal(place_search(&room, &request, &placement), REASON_UNHEALTHY);
@@ -703,11 +703,11 @@ static void a_want_that_can_never_be_served_speaks_for_all(void **state)
     struct room room;
     struct placement placement;
     set_room(&room, 1);
-    room.gpu[0].free_milli = 500; /* no room for a now; for b there never will be */
+    room.gpu[0].free_milli = 500; /* no room for a now, and never any for b */
     assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
     want[1].parts = 1;
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
-    /* Each fits alone, both do not. */
+    /* Each fits alone, but not both. */
     want[0].milli = 450;
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
     room.gpu[0].free_milli = 550;
@@ -723,7 +723,7 @@ static void of_two_wants_the_one_nearest_to_fitting_speaks(void **state)
     struct room room;
     struct placement placement;
     set_room(&room, 2);
-    room.gpu[0].closed = REASON_CORDONED; /* the only one for a */
+    room.gpu[0].closed = REASON_CORDONED; /* the only GPU large enough for a */
     room.gpu[1].milli = 500;
     room.gpu[1].free_milli = 100; /* b would only have to wait */
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
@@ -750,7 +750,7 @@ static void each_gpu_of_the_largest_node_may_be_the_only_one(void **state)
     }
     const char *glob[] = {"H100"};
     request.models = 1;
-    request.model = glob; /* of which there is none, not even at the end */
+    request.model = glob; /* no GPU matches, not even the last */
     assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
 }
 
@@ -768,7 +768,7 @@ static void memory_fits_to_the_last_mib(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
     room.gpu[0].free_mib = 499;
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
-    /* Two shares of 500 MiB each, though their sum of 1000 milli would come with 1001. */
+    /* Two shares of 500 MiB each, though their sum of 1000 milli would come with 1001 MiB. */
     request.wants = 2;
     room.gpu[0].mib = 1001;
     room.gpu[0].free_mib = 1000;
@@ -780,7 +780,7 @@ static void memory_fits_to_the_last_mib(void **state)
     for (uint32_t w = 0; w < 6; w++)
         six[w] = (struct want){.container = "c", .parts = 1, .milli = 100};
     request = (struct request){.wants = 6, .want = six};
-    room.gpu[0].mib = 1009; /* 100 MiB each, 605 for all */
+    room.gpu[0].mib = 1009; /* 100 MiB each, though 605 for the sum */
     room.gpu[0].free_mib = 600;
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
     room.gpu[0].free_mib = 599;
@@ -800,7 +800,7 @@ static void a_gpu_of_unknown_size_is_absent_and_not_small(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ABSENT);
 }
 
-/* Whatever the way: what is written down is a placement, and its numbers are right. */
+/* However it was found, the result is a valid placement and its numbers are right. */
 static void check_written(const struct setting *setting, const struct placement *found)
 {
     uint32_t at = 0;
@@ -873,10 +873,10 @@ static void equal_wants_are_searched_as_one(void **state)
     for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
         setting.want[w] = (struct want){.container = "c", .parts = 4, .milli = 15};
     for (uint32_t i = 0; i < 8; i++)
-        setting.room.gpu[i].free_milli = 967 - i; /* 64 each fit, not 65 */
+        setting.room.gpu[i].free_milli = 967 - i; /* 64 parts fit on each, not 65 */
     assert_int_equal(search_with(&setting, PLACE_STEPS_MAX, &found), REASON_NONE);
     check_written(&setting, &found);
-    setting.want[7].milli = 16; /* no longer equal, and 15 x 511 + 16 are a few too many */
+    setting.want[7].milli = 16; /* no longer equal; 15 x 508 + 16 x 4 is 4 too many */
     for (uint32_t i = 0; i < 8; i++)
         setting.room.gpu[i].free_milli = 960;
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
@@ -897,9 +897,9 @@ static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
     assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three),
                      PLACE_OUT_OF_STEPS);
     assert_int_equal(told, 3);
-    setting.room.closed = REASON_MIXED; /* there is no way at all */
+    setting.room.closed = REASON_MIXED; /* no placement is possible */
     assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three), PLACE_ALL);
-    /* 26 rows on 40 GPUs are too many to be walked over. */
+    /* 26 rows on 40 GPUs are too many to walk. */
     setting.request.wants = 26;
     set_room(&setting.room, 40);
     for (uint32_t w = 0; w < 26; w++)
@@ -937,7 +937,7 @@ static void wants_are_sorted_into_rows(void **state)
     assert_int_equal(plan.most_parts, 2);
     assert_false(plan.mixed_lives);
 
-    /* With one, who starts the pod comes first, in the order of life. */
+    /* With one, init containers and sidecars come first, in start order. */
     request.wants = 6;
     plan_init(&plan, &request);
     static const uint16_t lives[] = {0, 5, 1, 2, 4, 3};
@@ -967,7 +967,7 @@ static void each_model_is_looked_at_once(void **state)
     }
 }
 
-/* Nine small ones, so that the way is greedy; the tests say what is different about them. */
+/* Nine small wants, so that the search is greedy; the tests change what matters to them. */
 static void start_nine(struct setting *setting, uint32_t gpus)
 {
     *setting = (struct setting){.request = {.wants = 9, .want = setting->want}};
@@ -1000,7 +1000,7 @@ static void the_greedy_way_takes_the_tightest_gpu_and_stays_on_it(void **state)
     for (uint32_t w = 0; w < 9; w++)
         assert_int_equal(place_of(&found, w), 1);
 
-    /* Of GPUs that are used already and cost the same, the first. */
+    /* Among GPUs already used at equal cost, the first is taken. */
     setting.want[0].parts = 2; /* on 1 and 2 */
     setting.room.gpu[1].free_milli = 700;
     setting.room.gpu[2].free_milli = 500;
@@ -1019,7 +1019,7 @@ static void a_gpu_of_which_one_thousandth_is_taken_is_a_used_one(void **state)
     start_nine(&setting, 9);
     setting.want[0].parts = 9; /* on each; the others stay together */
     assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
-    check_written(&setting, &found); /* which adds up what is left */
+    check_written(&setting, &found); /* also checks the sum of what is left */
 }
 
 static void an_init_container_goes_where_it_adds_nothing(void **state)
@@ -1041,7 +1041,7 @@ static void an_init_container_goes_where_it_adds_nothing(void **state)
     assert_int_equal(found.charge_milli, 500 + 5 + 6);
     assert_int_equal(place_of(&found, 0), 0);
     assert_int_equal(place_of(&found, 1), 1);
-    assert_int_equal(place_of(&found, 2), 0); /* where it adds nothing; beside the sidecar, 3 */
+    assert_int_equal(place_of(&found, 2), 0); /* adds 0 here, but 3 beside the sidecar */
 }
 
 static void of_equally_large_wants_the_pods_first_goes_first(void **state)
@@ -1051,7 +1051,7 @@ static void of_equally_large_wants_the_pods_first_goes_first(void **state)
     struct placement found;
     start_nine(&setting, 3);
     setting.want[3].milli = setting.want[4].milli = 100;
-    setting.want[3].parts = 2; /* takes both; the other way round one would be full */
+    setting.want[3].parts = 2; /* takes both GPUs first; else want 4 would fill one */
     setting.room.gpu[0].free_milli = 100;
     setting.room.gpu[1].free_milli = 200;
     setting.room.gpu[2].free_milli = 50;
@@ -1078,7 +1078,7 @@ static void the_largest_pod_is_placed(void **state)
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
 }
 
-/* The dearest requests there are, on the largest node: as many steps as may be, and no more. */
+/* The most expensive requests on the largest node must stay within the allowed steps. */
 static void the_worst_case_is_bounded(void **state)
 {
     (void)state;
@@ -1109,7 +1109,7 @@ static void the_worst_case_is_bounded(void **state)
         plan_init(&plan, &setting.request);
         const enum reason why = place_judge(&plan, &setting.room, &rank);
         assert_true(why == REASON_NONE || why == REASON_ROOM || why == REASON_UNSEARCHED);
-        /* What is greedy looks at each GPU once for each want; a bound counts each row's GPUs. */
+        /* The greedy pass looks at each GPU once per want; a bound counts the GPUs of each row. */
         const uint32_t greedy = worst[i].wants * (2 * GPUS_PER_NODE_MAX + worst[i].parts) + 1;
         assert_true(rank.steps <= (greedy > PLACE_STEPS_MAX ? greedy : PLACE_STEPS_MAX));
         most = rank.steps > most ? rank.steps : most;
@@ -1201,7 +1201,7 @@ static void the_rules_decide_in_their_order(void **state)
 static void of_placements_that_begin_alike_the_shorter_comes_first(void **state)
 {
     (void)state;
-    /* What stands behind the parts is left over from before. */
+    /* Entries after the used parts are leftovers and must not count. */
     const struct placement one = {.parts = 1, .part = {{0, 1}, {9, 9}}};
     const struct placement two = {.parts = 2, .part = {{0, 1}, {1, 1}}};
     assert_true(placement_cmp(&one, atom("m"), &two, atom("m")) < 0);
@@ -1356,7 +1356,7 @@ static void shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can(void **s
     struct room room = {0};
     struct placement placement;
 
-    /* Both halves would be as tight as the large one, and come first. */
+    /* Both half-size GPUs would fit as tightly as the full one, and they come first. */
     set_room(&room, 3);
     room.gpu[0].milli = room.gpu[0].free_milli = 500;
     room.gpu[1].milli = room.gpu[1].free_milli = 500;

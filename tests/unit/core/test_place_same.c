@@ -1,7 +1,7 @@
 /*
- * The search takes the same steps to the same answers, on every machine and in every build: filter,
- * bind and who is to be woken rely on it (I5).  What the search sees and does of many questions is
- * folded into one number.  Whoever changes the search on purpose writes the new number here.
+ * The search takes the same steps to the same answers on every machine and in every build: filter,
+ * bind and wake-up rely on it (I5). The test folds what the search sees and does for many questions
+ * into one number. Whoever changes the search on purpose writes the new number here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ struct setting {
     const char *model[1];
 };
 
-/* Few sizes, so that equals meet; now and then a GPU whose memory ends before its milli. */
+/* Few sizes, so that equal GPUs occur; sometimes memory runs out before milli. */
 static void draw_room(uint64_t *seed, uint32_t gpus, struct room *out)
 {
     static const char *const model[] = {"A100", "A100", "A100", "H100", "T4"};
@@ -75,7 +75,7 @@ static void draw_request(uint64_t *seed, uint32_t wants, struct setting *out)
     }
 }
 
-/* Sizes of one thousandth, memory that ends with the last MiB, and tables as large as can be. */
+/* Sizes of one milli, memory used up to the last MiB, and the largest possible tables. */
 static void draw_edges(uint64_t *seed, struct setting *out)
 {
     const bool large = draw(seed, 3) == 0;
@@ -149,7 +149,7 @@ static void fold_way(uint64_t *sum, struct plan *plan, const struct room *room)
     shape_pair(&shape);
     fold_shape(sum, &shape);
     shape_of(plan, room, false, &shape);
-    if (shape.slots < plan->most_parts) /* asked of no search */
+    if (shape.slots < plan->most_parts) /* no search asks for this */
         return;
     shape_sort(&shape);
     shape_pair(&shape);
@@ -227,7 +227,7 @@ static void the_search_takes_the_same_steps_to_the_same_answers(void **state)
     assert_int_equal(sum, UINT64_C(0x36b045302d751192));
 }
 
-/* A plan is on the stack: nothing of what was there before matters. */
+/* A plan lives on the stack, so previous contents must not matter. */
 static void each_model_has_its_place_in_a_plan(void **state)
 {
     const char *glob[] = {"A*"};

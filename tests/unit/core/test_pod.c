@@ -15,7 +15,7 @@ struct scene {
     char bytes[256];
 };
 
-/* A pod whose every string lies in bytes that the test can spoil. */
+/* A pod whose strings all lie in bytes that the test can overwrite. */
 static void fill(struct scene *scene)
 {
     char *at = scene->bytes;

@@ -209,7 +209,7 @@ static void the_border_of_63_bits_is_sharp(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         judge(&row[i]);
-    /* Whole part at the border, and something behind the point: only rounding goes beyond. */
+    /* The whole part is at the limit and a fraction follows: only rounding up exceeds it. */
     int64_t value = UNTOUCHED;
     assert_int_equal(quantity_parse(TEXT("9223372036854775807.5"), 0, &value), QUANTITY_FRACTION);
     assert_int_equal(quantity_ceil(TEXT("9223372036854775807.5"), 0, &value), QUANTITY_RANGE);
@@ -275,7 +275,7 @@ static void quantities_agree_with_plain_arithmetic(void **state)
         int64_t digits = draw(&seed, 1000000);
         const uint32_t zeros = draw(&seed, 4);
         for (uint32_t k = 0; k < zeros; k++)
-            digits = digits / 10 * 10 * 5; /* many that divide */
+            digits = digits / 10 * 10 * 5; /* makes many of them divisible */
         const uint32_t point = draw(&seed, 7);
         const uint32_t power = draw(&seed, 3);
         int64_t unit = 1;
@@ -293,7 +293,7 @@ static void quantities_agree_with_plain_arithmetic(void **state)
     assert_true(seen[0] > 10000 && seen[1] > 10000);
 }
 
-/* Any bytes: a verdict, and nothing written without OK. */
+/* Any bytes get a verdict, and nothing is written unless it is OK. */
 static void any_bytes_get_a_verdict(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
 
-/* Do what reconcile says, and say what it was: "release(ended) observe". */
+/* Executes what reconcile says and returns it in words: "release(ended) observe". */
 static const char *reconcile(struct core_fixture *core, const struct pod *pod, const char *words)
 {
     static char said[128];
@@ -119,7 +119,7 @@ static void a_row_wins_over_the_annotation(void **state)
     assert_false(row(core, "a")->is.annotation_differs);
     pod->annotation = NOTE_BROKEN;
     assert_string_equal(reconcile(core, pod, "300"), "note");
-    pod->annotation = NOTE_NONE; /* granted pods have one */
+    pod->annotation = NOTE_NONE; /* granted pods always have one */
     assert_string_equal(reconcile(core, pod, "300"), "");
     core_note(core, pod, "c0 GPU-a 300 24576,c1 GPU-b 1 1");
     assert_string_equal(reconcile(core, pod, "300"), "");
@@ -166,7 +166,7 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
     assert_int_equal(row(core, "a")->is.unplaced_milli, 0);
-    assert_int_equal(row(core, "a")->charges, 1); /* more than there are it cannot have */
+    assert_int_equal(row(core, "a")->charges, 1); /* it cannot have more than the node has */
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 2);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
@@ -174,7 +174,7 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     assert_true(row(core, "a")->is.presumed);
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 1);
-    assert_string_equal(reconcile(core, pod, "300x2"), ""); /* a row is not moved for less */
+    assert_string_equal(reconcile(core, pod, "300x2"), ""); /* fewer GPUs do not move a row */
 }
 
 static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void **state)
@@ -199,13 +199,13 @@ static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(v
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300x2"), "observe");
     assert_true(reconcile_lacks(row(core, "a"), request));
-    assert_false(reconcile_lacks(row(core, "a"), NULL)); /* it asks what nobody may ask for */
+    assert_false(reconcile_lacks(row(core, "a"), NULL)); /* its request is refused */
     assert_false(reconcile_lacks(row(core, "a"), &(struct request){.whole = 1}));
     assert_false(reconcile_lacks(row(core, "a"), core_request(core, "600")));
     pod = core_pod(core, "b", "n1");
     core_note(core, pod, "c0 GPU-a 300 1");
     assert_string_equal(reconcile(core, pod, "300"), "observe");
-    assert_false(reconcile_lacks(row(core, "b"), request)); /* that is written down */
+    assert_false(reconcile_lacks(row(core, "b"), request)); /* its annotation lists the shares */
 }
 
 static void nothing_is_read_behind_the_last_container(void **state)
@@ -251,7 +251,7 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     rowed->scheduled_ms = 900; /* its row counts, not its time */
     noted->scheduled_ms = 800;
     struct pod *first = core_pod(core, "zzz", "n1");
-    first->scheduled_ms = 1; /* is a time; 0 is none */
+    first->scheduled_ms = 1; /* 1 is a time; 0 means none */
     const struct pod *order[] = {rowed, noted, first, early, late, twin, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {
@@ -314,7 +314,7 @@ static void walk_nodes(struct core_fixture *core)
         (void)core_node(core, node[which], gpu, gpus);
 }
 
-static struct ledger *ordered; /* qsort hands nothing through */
+static struct ledger *ordered; /* qsort passes no context */
 
 static int by_order(const void *a, const void *b)
 {

@@ -11,7 +11,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/request.h"
 
-/* One pod, its judgement, and the arena both live in. */
+/* One pod, the result of judging it, and the arena that both live in. */
 struct fixture {
     struct arena arena;
     struct pod pod;
@@ -101,7 +101,7 @@ static void pods_that_ask_nothing_are_told_from_pods_that_ask_zero(void **state)
     assert_int_equal(parse(), REQUEST_ZERO);
     add(CONTAINER_APP, "0e5");
     assert_int_equal(parse(), REQUEST_ZERO);
-    fixture.pod.count = "nonsense"; /* of no amount */
+    fixture.pod.count = "nonsense"; /* ignored without an amount */
     fixture.pod.model = "";
     fixture.pod.memory = "x";
     assert_int_equal(parse(), REQUEST_ZERO);
@@ -201,7 +201,7 @@ static void the_container_is_named_when_several_ask(void **state)
     add(CONTAINER_APP, "1500");
     assert_refused(REASON_AMOUNT, "container c1: nvidia.com/vgpu: 1500 is neither at most 1000 nor "
                                   "a multiple of 1000; ask for 1000 or 2000");
-    fixture.container[0].amount = "0"; /* asks nothing, so there is nothing to confuse */
+    fixture.container[0].amount = "0"; /* asks for nothing, so c1 need not be named */
     assert_refused(REASON_AMOUNT, "nvidia.com/vgpu: 1500 is neither at most 1000 nor "
                                   "a multiple of 1000; ask for 1000 or 2000");
 }
@@ -236,7 +236,7 @@ static void a_text_of_any_length_is_quoted_in_part(void **state)
     fixture.pod.model = NULL;
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_int_equal(fixture.refusal.why, REASON_MEMORY_SYNTAX);
-    fixture.rules.resource = amount; /* a setting may be silly too */
+    fixture.rules.resource = amount; /* a setting may be absurd, too */
     assert_int_equal(parse(), REQUEST_REFUSED);
     fixture.container[0].amount = "1500";
     assert_int_equal(parse(), REQUEST_REFUSED);
@@ -261,7 +261,7 @@ static void minimum_and_step_are_settings(void **state)
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 333 is not a multiple of 50; ask for 300 or 350");
     fixture.container[0].amount = "350";
     assert_int_equal(parse(), REQUEST_OK);
-    fixture.rules.step_milli = 300; /* whole GPUs are always in step */
+    fixture.rules.step_milli = 300; /* whole GPUs need not be multiples of the step */
     fixture.container[0].amount = "2000";
     assert_int_equal(parse(), REQUEST_OK);
     fixture.container[0].amount = "950";
@@ -272,13 +272,13 @@ static void minimum_and_step_are_settings(void **state)
     fixture.rules.min_milli = 400;
     fixture.container[0].amount = "450";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 600");
-    fixture.rules.min_milli = 300; /* what is proposed may be the minimum itself */
+    fixture.rules.min_milli = 300; /* the minimum itself may be proposed */
     assert_refused(REASON_STEP,
                    "nvidia.com/vgpu: 450 is not a multiple of 300; ask for 300 or 600");
-    fixture.rules.min_milli = 0; /* and is never nothing */
+    fixture.rules.min_milli = 0; /* but never 0 */
     fixture.container[0].amount = "200";
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
-    fixture.rules.step_milli = 0; /* as good as 1 */
+    fixture.rules.step_milli = 0; /* same as 1 */
     assert_int_equal(parse(), REQUEST_OK);
 }
 
@@ -311,10 +311,10 @@ static void count_annotations_split_evenly_or_say_how(void **state)
     fixture.container[0].amount = "3003";
     assert_refused(REASON_COUNT, "nvidia.com/vgpu: 3003 on 3 GPUs (gpu-count) is more than 1000 on "
                                  "each; ask for at most 3000");
-    fixture.container[0].amount = "4000"; /* not even, but too much in any case */
+    fixture.container[0].amount = "4000"; /* not divisible, but too much anyway */
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_non_null(strstr(fixture.refusal.text, "more than 1000 on each"));
-    fixture.pod.count = "1"; /* of one GPU, not of four */
+    fixture.pod.count = "1"; /* on one GPU, not on four */
     assert_refused(REASON_COUNT, "nvidia.com/vgpu: 4000 on 1 GPUs (gpu-count) is more than 1000 on "
                                  "each; ask for at most 1000");
 }
@@ -342,7 +342,7 @@ static void count_annotations_that_are_no_count_are_refused(void **state)
     fixture.pod.count = "99999999999999999999999999";
     assert_int_equal(parse(), REQUEST_REFUSED);
     fixture.pod.count = NULL;
-    fixture.container[0].count = "4294967298"; /* 2, were it cut to 32 bits */
+    fixture.container[0].count = "4294967298"; /* would be 2 if cut to 32 bits */
     assert_refused(REASON_COUNT, "annotation gpu-count.milligpu.io/c0: \"4294967298\" is more than "
                                  "the 64 GPUs that a container may ask for");
 }
@@ -353,7 +353,7 @@ static void a_containers_own_count_goes_before_the_pods(void **state)
     start();
     add(CONTAINER_APP, "600");
     add(CONTAINER_APP, "600")->count = "3";
-    add(CONTAINER_APP, NULL)->count = "nonsense"; /* of a container that does not ask */
+    add(CONTAINER_APP, NULL)->count = "nonsense"; /* ignored: the container asks for nothing */
     fixture.pod.count = "2";
     assert_int_equal(parse(), REQUEST_OK);
     assert_want(0, 2, 300);
@@ -372,7 +372,7 @@ static void limits_are_named(void **state)
     while (fixture.pod.containers < CONTAINERS_MAX)
         add(CONTAINER_APP, "1");
     assert_int_equal(parse(), REQUEST_OK);
-    add(CONTAINER_APP, NULL); /* many containers are no matter of ours */
+    add(CONTAINER_APP, NULL); /* a container that asks for nothing does not count */
     assert_int_equal(parse(), REQUEST_OK);
     add(CONTAINER_APP, "1");
     assert_refused(REASON_LIMIT, "the pod has 129 containers that ask; at most 128 may ask for "
@@ -396,11 +396,11 @@ static void what_cannot_be_read_is_refused_with_the_field(void **state)
     assert_refused(REASON_UNREADABLE,
                    "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
                    "not hold a NUL");
-    fixture.container[0].amount = ""; /* of a container that cannot be read */
+    fixture.container[0].amount = ""; /* its container cannot be read */
     assert_refused(REASON_UNREADABLE,
                    "the pod cannot be read: metadata.annotations[\"milligpu.io/gpu-count\"]: must "
                    "not hold a NUL");
-    fixture.container[0].amount = "0"; /* whatever stands there: it asks for nothing */
+    fixture.container[0].amount = "0"; /* asks for nothing, so the annotation does not matter */
     assert_int_equal(parse(), REQUEST_ZERO);
     fixture.container[0].amount = NULL;
     assert_int_equal(parse(), REQUEST_NOT_OURS);
@@ -460,7 +460,7 @@ static void a_glob_may_name_the_maker(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-A100")));
     assert_true(request_takes_model(&fixture.request, TEXT("A100")));
-    fixture.pod.model = "*V*"; /* of "NVIDIA-" no more than of nothing */
+    fixture.pod.model = "*V*"; /* must not match the "NVIDIA-" prefix */
     assert_int_equal(parse(), REQUEST_OK);
     assert_false(request_takes_model(&fixture.request, TEXT("NVIDIA-A100")));
     assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-V100")));
@@ -502,7 +502,7 @@ static void models_that_are_none_are_refused(void **state)
         assert_non_null(strstr(fixture.refusal.text, row[i].what));
         assert_non_null(strstr(fixture.refusal.text, "annotation milligpu.io/gpu-model: \""));
     }
-    fixture.pod.model = "A 1~"; /* the first and the last that a model may have */
+    fixture.pod.model = "A 1~"; /* the first and last characters a model may have */
     assert_int_equal(parse(), REQUEST_OK);
     fixture.pod.model = "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2";
     assert_int_equal(parse(), REQUEST_OK);
@@ -600,7 +600,7 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100*");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100*");
-    fixture.pod.model = NULL; /* which cannot be; then at least nothing wrong is said */
+    fixture.pod.model = NULL; /* cannot happen; the text must still be true */
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), reason_help(REASON_MODEL));
 
@@ -610,7 +610,7 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_ROOM), "no 2 GPUs with 300 milli free each");
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
-    add(CONTAINER_APP, "800")->count = "2"; /* of equally many the first is named */
+    add(CONTAINER_APP, "800")->count = "2"; /* with equal counts, the first is named */
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
 
@@ -730,7 +730,7 @@ static void requests_differ_in_everything_they_have(void **state)
     xfree(first);
 }
 
-/* Else a tenant who gives each container another name would never be answered from memory. */
+/* Otherwise a tenant who renames each container would never get a remembered answer. */
 static void what_containers_are_called_makes_no_other_request(void **state)
 {
     (void)state;
@@ -742,7 +742,7 @@ static void what_containers_are_called_makes_no_other_request(void **state)
     assert_int_equal(request_hash(&request), request_hash(&renamed));
 }
 
-/* Unequal hashes are no promise, but without them every look-up would be a comparison. */
+/* Different hashes are not guaranteed, but equal ones would make every look-up a comparison. */
 static void every_part_of_a_request_counts_for_its_hash(void **state)
 {
     (void)state;
@@ -750,7 +750,7 @@ static void every_part_of_a_request_counts_for_its_hash(void **state)
     struct want want = {.container = "c", .parts = 2, .milli = 300};
     const struct request request = {.wants = 1, .want = &want, .models = 2, .model = model};
     const uint32_t hash = request_hash(&request);
-    want.parts = 3; /* and nothing else */
+    want.parts = 3; /* the only difference */
     assert_int_not_equal(request_hash(&request), hash);
     want.parts = 2;
     want.milli = 301;
@@ -771,7 +771,7 @@ static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **stat
     fixture.pod.whole_gpus = 1;
     assert_int_equal(parse(), REQUEST_WHOLE);
     fixture.pod.whole_gpus = 2;
-    assert_int_equal(parse(), REQUEST_WHOLE); /* no container names ours */
+    assert_int_equal(parse(), REQUEST_WHOLE); /* no container names our resource */
     assert_int_equal(fixture.request.wants, 0);
     assert_int_equal(fixture.request.whole, 2);
     assert_true(request_asks(&fixture.request));
@@ -812,7 +812,7 @@ static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
     assert_string_equal(refusal.text, "the ledger does not know the node");
     request.wants = 1;
     request.want = &want;
-    static const enum reason moment[] = {REASON_MIXED, REASON_ROOM}; /* one text */
+    static const enum reason moment[] = {REASON_MIXED, REASON_ROOM}; /* same text for both */
     for (size_t i = 0; i < ARRAY_LEN(moment); i++) {
         request_refuse(&request, moment[i], &refusal);
         assert_string_equal(refusal.text, "no GPU with 300 milli free, beside 1 whole GPU and no "
@@ -863,7 +863,7 @@ static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void 
     assert_int_equal(fixture.request.models, 0);
     assert_int_equal(fixture.request.memory_mib, 0);
     assert_int_equal(fixture.refusal.why, REASON_NONE);
-    fixture.pod.count = "7"; /* which does not divide it */
+    fixture.pod.count = "7"; /* does not divide the amount */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 1, 600);
     fixture.pod.count = "3";
@@ -885,7 +885,7 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
         line[i] = (struct pod_share){.container = "c0", .gpu = name[i], .milli = 750};
     }
     start();
-    add(CONTAINER_APP, "1500"); /* gpu-count: "2", which is gone */
+    add(CONTAINER_APP, "1500"); /* its gpu-count: "2" was removed */
     assert_int_equal(parse_bound(), REQUEST_REFUSED);
     assert_int_equal(fixture.refusal.why, REASON_AMOUNT);
     fixture.pod.annotation = NOTE_OK;
@@ -893,7 +893,7 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     fixture.pod.shares = 3;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 750);
-    fixture.pod.count = "3"; /* written later */
+    fixture.pod.count = "3"; /* added later */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 750);
     line[2].milli = 749;
@@ -903,7 +903,7 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     line[2].milli = 750;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
-    fixture.pod.container[0].amount = "600"; /* which the lines are not, nor their number */
+    fixture.pod.container[0].amount = "600"; /* the lines do not split it; gpu-count does */
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 200);
     line[1].milli = 750;
@@ -918,27 +918,27 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 3, 500);
     fixture.pod.annotation = NOTE_OK;
-    fixture.pod.container[0].amount = "2000"; /* one part of it, on one GPU: there is none such */
+    fixture.pod.container[0].amount = "2000"; /* as one part on one GPU, which cannot be */
     fixture.pod.count = NULL;
     fixture.pod.shares = 2;
     line[1].milli = 2000;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 2, 1000);
     fixture.pod.container[0].amount = "640";
-    fixture.pod.shares = 65; /* 64 of it */
+    fixture.pod.shares = 65; /* 64 lines of this container */
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
         line[i].milli = 10;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 64, 10);
     fixture.pod.container[0].amount = "650";
-    fixture.pod.shares = 66; /* 65 of it */
+    fixture.pod.shares = 66; /* 65 lines of this container */
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++)
         line[i].milli = 10;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 1, 650);
 }
 
-/* Only the allocation can tell how it was split then. */
+/* If the pod is unreadable, only its allocation tells how the amount was split. */
 static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells(void **state)
 {
     (void)state;

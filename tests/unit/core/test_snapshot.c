@@ -182,7 +182,7 @@ static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
     snapshot_unref(after);
 }
 
-/* What was added to it since is more than it holds: it is made anew, as often as it doubles. */
+/* The index is rebuilt only when more entries were added than it holds: once per doubling. */
 static void an_index_is_made_anew_seldom(void **state)
 {
     enum { NODES = 1500 };
@@ -219,7 +219,7 @@ static void a_publication_touches_what_changed_and_no_more(void **state)
     assert_int_equal(seen, NODES);
     assert_int_equal(core_reserve(core, "a", "node-7", "300"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "b", "node-2000", "300"), VERDICT_OK);
-    assert_int_equal(core_node(core, "last", two_a100, 2), VERDICT_OK); /* on a new book */
+    assert_int_equal(core_node(core, "last", two_a100, 2), VERDICT_OK); /* in a new book */
     const struct snapshot *second = publish(core);
     at = 0;
     assert_true(snapshot_next_change(first, second, &at, &before, &after));
@@ -238,7 +238,7 @@ static void a_publication_touches_what_changed_and_no_more(void **state)
     snapshot_unref(second);
 }
 
-/* At each edge of books and pages, and in their midst: what is found is what a plain look finds. */
+/* At the edges of books and pages and within them, the changes found match a plain scan. */
 static void every_place_that_differs_is_found_wherever_it_is(void **state)
 {
     static const uint32_t places[] = {0,
@@ -279,7 +279,7 @@ static void every_place_that_differs_is_found_wherever_it_is(void **state)
     snapshot_unref(old);
 }
 
-/* The index is everybody's, so it tells of places that an older snapshot does not have. */
+/* All snapshots share the index, so it names places that an older snapshot does not have. */
 static void an_older_snapshot_knows_no_node_of_later_books(void **state)
 {
     struct core_fixture *core = *state;
@@ -386,7 +386,7 @@ static void room_tells_when_a_refused_pod_may_ask_again(void **state)
     (void)core_reserve(core, "a", "node-0", "300");
     const struct snapshot *less = publish(core);
     assert_int_equal(less->capacity_generation, first->capacity_generation);
-    core_undo(core); /* the grant is taken back: that gives room, too */
+    core_undo(core); /* taking back the grant frees capacity, too */
     const struct snapshot *undone = publish(core);
     assert_int_equal(undone->capacity_generation, undone->generation);
     const struct snapshot *same = publish(core);
@@ -445,7 +445,7 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
     assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
     assert_int_equal(snapshot->allocations, 2);
-    assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* as the node shows it */
+    assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* the node still shows it */
     assert_int_equal(snapshot->opens, 0);
     snapshot_unref(snapshot);
 }
@@ -458,7 +458,7 @@ static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **
     (void)core_reserve(core, "a", "node-1", "300");
     core_run_until_idle(core);
     (void)core_step(core, COMMAND_RELEASE, "a");
-    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* of no node: nothing to hold */
+    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not about a node: nothing to hold */
     const struct change *const held[] = {&core->done[0], &core->done[1]};
     const struct snapshot *less = ledger_publish(core->ledger, held, 2);
     const struct snapshot *all = publish(core);
@@ -477,7 +477,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
     core_run_until_idle(core);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
-    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the slot */
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the freed slot */
     (void)core_reserve(core, "a", "heir", "300");
     assert_int_equal(core->done[0].slot, core->done[1].slot);
     const struct change *const held[] = {&core->done[0], &core->done[1]};
@@ -489,7 +489,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
     snapshot_unref(snapshot);
 }
 
-/* The number of a uid that stands in the first place of every table. */
+/* The number of a uid that hashes to the first slot of every table. */
 static uint32_t first_pod(void)
 {
     char uid[16];
@@ -500,7 +500,7 @@ static uint32_t first_pod(void)
     }
 }
 
-/* Reserves pods up to so many, and all of them are found. */
+/* Reserves until there are `most` pods, and checks that all of them are found. */
 static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t most)
 {
     const uint32_t first = first_pod();
@@ -525,7 +525,7 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
     snapshot_unref(snapshot);
 }
 
-/* Those that ended take room, too; the table of those that are left is not growing just then. */
+/* Ended pods take index space, too; the table of open pods is not growing at that point. */
 static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **state)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };
@@ -570,7 +570,7 @@ static void what_is_held_back_has_its_room_in_the_index(void **state)
     assert_ptr_equal(core->ledger->index, index);
     const struct change *const held[] = {&core->done[0]};
     const struct snapshot *snapshot = ledger_publish(core->ledger, held, 1);
-    assert_ptr_not_equal(core->ledger->index, index); /* made anew, without the one that left */
+    assert_ptr_not_equal(core->ledger->index, index); /* rebuilt without the node that left */
     assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
     snapshot_unref(snapshot);
     slot_index_unref(index);

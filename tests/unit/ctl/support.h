@@ -6,7 +6,7 @@
 
 #include "bin/ctl/ctl.h"
 
-/* 2026-01-02T03:04:05Z: the moment that every view is shown at. */
+/* 2026-01-02T03:04:05Z, the time at which every view is shown. */
 #define NOW_MS 1767323045000
 
 struct shown {
@@ -23,10 +23,10 @@ void shown_begin(struct shown *shown, const char *words);
 void shown_end(struct shown *shown);
 void shown_free(struct shown *shown);
 
-/* The answer as a view wants it. */
+/* The answer in the form that a view takes. */
 struct doc *answer(struct shown *shown, const char *json);
 
-/* The program itself: its exit status; what it said is in out and err. */
+/* Runs the whole program and returns its exit status; its output is in out and err. */
 int run_program(struct shown *shown, const char *words);
 
 #endif

@@ -9,7 +9,7 @@
 
 static struct shown shown;
 
-/* Shows a recorded answer as `words` would, and compares; words name the command. */
+/* Shows a recorded answer as the command `words` would. */
 static int show(const char *words, int (*view)(struct ctl *ctl, const struct doc *value),
                 const char *json)
 {
@@ -290,7 +290,7 @@ static void doctor_fails_when_a_check_failed(void **state)
     assert_int_equal(show("doctor", show_doctor, "{}"), CTL_NO);
 }
 
-/* Whatever a tenant writes into an annotation, or a node shows as its model. */
+/* Such text comes from annotations that tenants write and models that nodes show. */
 static void text_of_others_does_not_steer_the_terminal(void **state)
 {
 #define ODD "\\u001b]0;x\\u0007\\u202e\\u009b2J"

@@ -6,7 +6,7 @@
 
 #include "milligpu/base.h"
 
-/* The bytes of tests/released/<version><rest>, with a 0 behind them; NULL: not there.  xfree it. */
+/* The bytes of tests/released/<version><rest>, NUL-terminated, or NULL if missing. xfree it. */
 char *released_file(uint32_t version, const char *rest, size_t *out_bytes) MUST_USE;
 
 #endif

@@ -24,7 +24,7 @@ static void fail(const struct err *err)
 
 void shelf_init(struct shelf *shelf)
 {
-    /* What these tests are about is not how fast a disk is. */
+    /* These tests are not about disk speed, so they use memory where possible. */
     *shelf = (struct shelf){.folder = "/dev/shm/milligpu-shelf-XXXXXX"};
     if (mkdtemp(shelf->folder) == NULL) {
         *shelf = (struct shelf){.folder = "/tmp/milligpu-shelf-XXXXXX"};

@@ -58,7 +58,7 @@ static sqlite3 *open_wal(void)
     return db;
 }
 
-/* Its folder is synced by nobody but the store. */
+/* Only the store syncs its folder, so tests without a store do it here. */
 static void sync_folder(void)
 {
     FILE *folder = fopen("/", "r");
@@ -87,7 +87,7 @@ static void two_connections_share_a_log(void **state)
     assert_int_equal(ask(b, "SELECT count(*) FROM t"), 1);
     must_do(b, "BEGIN; SELECT * FROM t");
     must_do(a, "INSERT INTO t VALUES (2)");
-    assert_int_equal(ask(b, "SELECT count(*) FROM t"), 1); /* its moment */
+    assert_int_equal(ask(b, "SELECT count(*) FROM t"), 1); /* its snapshot */
     must_do(b, "COMMIT");
     assert_int_equal(ask(b, "SELECT count(*) FROM t"), 2);
     must_do(b, "INSERT INTO t VALUES (3)");
@@ -96,7 +96,7 @@ static void two_connections_share_a_log(void **state)
     struct text log;
     assert_true(disk_file(log_name, &log));
     assert_int_equal(sqlite3_close(b), SQLITE_OK);
-    assert_false(disk_file(log_name, &log)); /* the last one takes it in */
+    assert_false(disk_file(log_name, &log)); /* the last close checkpoints it */
     assert_int_equal(count(), 3);
 }
 
@@ -109,12 +109,12 @@ static void one_at_a_time_writes_a_log(void **state)
     assert_int_equal(try(b, "BEGIN IMMEDIATE"), SQLITE_BUSY);
     must_do(b, "BEGIN; SELECT * FROM t");
     must_do(a, "INSERT INTO t VALUES (1); COMMIT");
-    assert_int_equal(try(b, "INSERT INTO t VALUES (2)"), SQLITE_BUSY); /* of an old moment */
+    assert_int_equal(try(b, "INSERT INTO t VALUES (2)"), SQLITE_BUSY); /* an old snapshot */
     must_do(b, "ROLLBACK");
     must_do(b, "INSERT INTO t VALUES (2)");
     must_do(b, "BEGIN; SELECT * FROM t");
     must_do(a, "INSERT INTO t VALUES (3)");
-    assert_int_equal(ask(a, "PRAGMA wal_checkpoint(RESTART)"), 1); /* b is in the way */
+    assert_int_equal(ask(a, "PRAGMA wal_checkpoint(RESTART)"), 1); /* b blocks it */
     must_do(b, "COMMIT");
     assert_int_equal(ask(a, "PRAGMA wal_checkpoint(RESTART)"), 0);
     assert_int_equal(sqlite3_close(a), SQLITE_OK);
@@ -130,7 +130,7 @@ static void a_writer_without_a_log_waits_for_readers(void **state)
     must_do(a, "PRAGMA journal_mode=DELETE; CREATE TABLE t (x)");
     must_do(b, "BEGIN; SELECT * FROM t");
     must_do(a, "BEGIN; INSERT INTO t VALUES (1)");
-    assert_int_equal(try(c, "BEGIN IMMEDIATE"), SQLITE_BUSY); /* RESERVED is one's */
+    assert_int_equal(try(c, "BEGIN IMMEDIATE"), SQLITE_BUSY); /* only one may hold RESERVED */
     assert_int_equal(ask(c, "SELECT count(*) FROM t"), 0);
     assert_int_equal(try(a, "COMMIT"), SQLITE_BUSY);        /* PENDING: b reads */
     assert_int_equal(ask(c, "SELECT count(*) FROM t"), -1); /* no new readers */
@@ -197,7 +197,7 @@ static void a_renaming_is_whole_or_not_there(void **state)
     assert_in_range(moved, 1, 15);
 }
 
-/* Insert until the disk is cut; how many inserts were acknowledged. */
+/* Inserts until the disk is cut. Returns how many inserts were acknowledged. */
 static int insert_until_cut(sqlite3 *db)
 {
     int rows = 0;
@@ -228,7 +228,7 @@ static void a_cut_keeps_every_acknowledged_row(void **state)
     }
 }
 
-/* All bytes of both files after a cut and a restart by this seed. */
+/* All bytes of both files after a cut and a restart with this seed. */
 static char *image(uint64_t seed)
 {
     struct strbuf all;

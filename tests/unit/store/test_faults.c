@@ -1,8 +1,7 @@
 /*
- * The n-th write, sync or truncation fails, for every n until the scenario runs clean; once, and
- * from then on
- * for good.  Whatever happens: what is on disk is whole batches, and those that were acknowledged
- * are there.
+ * The n-th write, sync or truncation fails, for every n until the scenario runs clean: first once,
+ * then every time from there on. Whatever happens, the disk holds whole batches, among them every
+ * acknowledged one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +48,7 @@ static void take_back(struct shelf *shelf)
     shelf->written = 0;
 }
 
-/* How a batch ended: 0, or negative if its COMMIT failed and it may still turn up. */
+/* Returns 0, or a negative number if its COMMIT failed, so that the batch may still appear. */
 static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
 {
     struct err err;
@@ -58,7 +57,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
         return 0;
     play(&shelf->core, batch);
     const enum store_outcome outcome = shelf_write(shelf, &err);
-    /* A healthy database never contradicts the ledger, however ill the disk is. */
+    /* A healthy database never contradicts the ledger, however the disk fails. */
     assert_int_not_equal(outcome, STORE_REFUSED);
     if (outcome == STORE_FAILED) {
         take_back(shelf);
@@ -72,7 +71,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
     return 0;
 }
 
-/* Load the file as it is; true if it tells what dump says. */
+/* Loads the file as it is; true if it matches dump. */
 static bool tells(struct shelf *shelf, const char *dump)
 {
     struct err err;
@@ -192,8 +191,10 @@ static void a_backup_that_fails_leaves_no_half_of_a_file(void **state)
             assert_true(n > 3);
             break;
         }
-        /* SQLite passes over one failure at the very end, when the copy is whole already; and the
-           last sync is that of the folder, with the copy in place. */
+        /*
+         * SQLite ignores one failure at the very end, when the copy is already complete; and the
+         * last sync is that of the folder, with the copy in place.
+         */
         assert_true(failed == 0 || failed == -(int)ERR_FULL ||
                     strstr(err.text, "No space left") != NULL);
         assert_in_range(shelf_files(&shelf, "copy"), failed == 0, 1);

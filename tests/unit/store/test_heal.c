@@ -1,7 +1,7 @@
 /*
- * The n-th operation of one kind fails, for every n until the scenario runs clean; once, and until
- * somebody mends the disk.  A batch is there whole or not at all, what was acknowledged stays, and
- * when the disk is well again the same open ledger goes on.
+ * The n-th operation of one kind fails, for every n until the scenario runs clean: first once, then
+ * until the disk is repaired. A batch is there whole or not at all, what was acknowledged stays,
+ * and after the repair the same open ledger works on.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static bool take_back(struct shelf *shelf)
     return false;
 }
 
-/* True if it was acknowledged. */
+/* True if the batch was acknowledged. */
 static bool one_batch(struct shelf *shelf, int batch)
 {
     struct err err;
@@ -75,14 +75,14 @@ static int maintain(struct shelf *shelf, struct err *err)
     return shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->core.now_ms / 2, err);
 }
 
-/* A disk that fails is no corrupt ledger: that would be moved aside. */
+/* A failing disk is not a corrupt ledger, which would be moved aside. */
 static void not_corrupt(int failed)
 {
     assert_int_not_equal(failed, -(int)ERR_CORRUPT);
     assert_int_not_equal(failed, -(int)ERR_FOREIGN);
 }
 
-/* How many batches were not acknowledged; the n-th may never have come, which is no matter. */
+/* Returns how many batches were not acknowledged. The n-th operation need not occur. */
 static int live(struct shelf *shelf)
 {
     int missed = 0;
@@ -96,13 +96,13 @@ static int live(struct shelf *shelf)
     for (int i = 0; i < BATCHES; i++) {
         missed += !one_batch(shelf, i);
         not_corrupt(maintain(shelf, &err));
-        /* Over another connection, as the daemon's readers do. */
+        /* Uses another connection, as the daemon's readers do. */
         not_corrupt(store_replay_check(shelf->store, &err));
     }
     return missed;
 }
 
-/* The disk is well: whatever happened to it, this ledger works. */
+/* The disk works again: whatever happened to it, this ledger must work, too. */
 static void go_on(struct shelf *shelf)
 {
     struct err err;
@@ -133,7 +133,7 @@ static void new_ledger(struct strbuf *out)
     disk_clear();
 }
 
-/* How many operations of the kinds the scenario has. */
+/* Returns how many operations of these kinds the scenario has. */
 static int loop(struct fault fault, struct text ledger)
 {
     for (int n = 1;; n++) {
@@ -208,8 +208,8 @@ static void power_goes(struct shelf *shelf, enum disk_loss loss)
 }
 
 /*
- * After a sync that failed the kernel takes what it was for as written.  A restart reads it from
- * memory, finds the commit that failed, and builds on it; then the power goes.
+ * After a failed sync, the kernel treats the data as written. A restart reads it from the page
+ * cache, finds the failed commit and builds on it; then the power fails.
  */
 static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **state)
 {
@@ -237,7 +237,7 @@ static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **s
     disk_clear();
 }
 
-/* Another program may be writing to it this very moment. */
+/* Another program may be writing to it at this moment. */
 static void the_log_of_somebody_elses_database_is_left_alone(void **state)
 {
     static struct shelf shelf;

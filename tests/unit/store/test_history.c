@@ -60,7 +60,7 @@ static void answers(struct shelf *shelf, const struct store_history_query *query
     strbuf_init(&got.text);
     assert_int_equal(store_history(shelf->store, query, &got, take, &err), 0);
     assert_string_equal(got.text.data, wanted);
-    /* One by one it is the same. */
+    /* Reading one by one gives the same. */
     struct answers piece = {.count = 0};
     struct store_history_query next = *query;
     strbuf_init(&piece.text);
@@ -76,7 +76,7 @@ static void answers(struct shelf *shelf, const struct store_history_query *query
 
 static void at(struct core_fixture *core, int64_t ms)
 {
-    core->now_ms = ms - 1; /* the world counts before it acts */
+    core->now_ms = ms - 1; /* the fixture advances its clock before it acts */
 }
 
 static void it_says_who_held_a_gpu_when(void **state)
@@ -204,7 +204,7 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.journal_rows, 12);
 
-    /* All of it, and the journal still counts on. */
+    /* Everything goes, yet the journal keeps counting. */
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000 * day, &err), 0);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
@@ -258,7 +258,7 @@ static void the_past_is_kept_for_all_of_its_days(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
 
-/* Whatever the entry is with which a round ends. */
+/* The kind of the last entry must not matter. */
 static void a_round_of_retention_may_end_with_any_entry(void **state)
 {
     struct shelf *shelf = *state;
@@ -352,13 +352,13 @@ static void a_clock_set_back_loses_nothing_young(void **state)
     at(core, 100 * day);
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    at(core, 5 * day); /* set back: entries that only look old */
+    at(core, 5 * day); /* clock set back: these entries only look old */
     (void)core_reserve(core, "a", "n1", "50");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 101 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
     shelf_same(shelf);
-    /* Retention goes on although its last round lies in the future now. */
+    /* Retention works on although its last round now lies in the future. */
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 120 * day, &err), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
     shelf_same(shelf);
@@ -385,7 +385,7 @@ static void a_clock_that_is_doubted_drops_nothing(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
 
-/* Else the journal grew for 400 days, since the clock was ahead by so much for two seconds. */
+/* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */
 static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
 {
     struct shelf *shelf = *state;
@@ -401,7 +401,7 @@ static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
     (void)core_step(core, COMMAND_CONFIRM, "a");
     shelf_save(shelf);
     assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* as yet */
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* for now */
     at(core, 2 * day);
     (void)core_reserve(core, "b", "n1", "50");
     shelf_save(shelf);
@@ -495,7 +495,7 @@ static void the_log_is_taken_in_between_batches(void **state)
     shelf_turn(shelf);
 }
 
-/* A reader that does not end keeps the log growing; at some point nothing more is written. */
+/* A reader that never ends keeps the log growing; at some point writes are refused. */
 static void a_log_without_end_is_refused(void **state)
 {
     struct shelf *shelf = *state;

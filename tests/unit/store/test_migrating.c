@@ -1,6 +1,6 @@
 /*
- * The process or the power goes, or the disk fails, at every point of the step from a released
- * version: the ledger is the old one or the new one, never between, and the next start ends it.
+ * The process, the power or the disk fails at every point of the migration from a released version:
+ * the ledger is the old one or the new one, nothing in between, and the next start completes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 enum { N_MAX = 3000 };
 
-/* On the disk the released ledger, and what it says; "was" beside it stays as it is. */
+/* The released ledger on disk and its text; the file "was" beside it stays unchanged. */
 struct old {
     struct shelf shelf;
     char was[128];
@@ -85,7 +85,7 @@ static void assert_copy(const struct old *old)
     assert_int_equal(shelf_number(name, "PRAGMA user_version"), 1);
 }
 
-/* Whatever it is now: nothing is lost, and an undisturbed start makes it the new one. */
+/* Whichever version it is now, nothing is lost, and an undisturbed start makes it the new one. */
 static void assert_either(struct old *old)
 {
     struct err err;
@@ -160,7 +160,7 @@ static bool full(uint64_t n)
     disk_fail(DISK_WRITE | DISK_SYNC | DISK_TRUNCATE, n, SQLITE_FULL, true);
     const int failed = shelf_try(&old.shelf, &err);
     const bool hit = disk_failed() > 0;
-    assert_true(failed != -(int)ERR_CORRUPT); /* it would be moved aside */
+    assert_true(failed != -(int)ERR_CORRUPT); /* else it would be moved aside */
     shelf_close(&old.shelf);
     disk_fail(0, 0, SQLITE_OK, false);
     assert_either(&old);

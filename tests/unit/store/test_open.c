@@ -83,7 +83,7 @@ static void two_cannot_open_one_file(void **state)
     shelf_open(shelf);
     assert_int_equal(store_open(&shelf->rules, &second, &err), -(int)ERR_BUSY);
     assert_non_null(strstr(err.text, "another milligpud"));
-    /* Nor by another name. */
+    /* Opening by another name is refused, too. */
     (void)snprintf(other, sizeof other, "%s/link", shelf->folder);
     assert_int_equal(symlink("ledger.db", other), 0);
     struct store_rules rules = shelf->rules;
@@ -116,7 +116,7 @@ static void an_empty_file_will_do(void **state)
     write_file(shelf->path, "", 0);
     shelf_open(shelf);
     shelf_turn(shelf);
-    /* So will what a crash at the very first moment leaves. */
+    /* The same holds for what a crash right at the start leaves. */
     shelf_close(shelf);
     assert_int_equal(unlink(shelf->path), 0);
     assert_int_equal(shelf_sql(shelf->path, "PRAGMA journal_mode=WAL"), SQLITE_OK);
@@ -182,7 +182,7 @@ static void places_that_will_not_do_are_named(void **state)
     refused(shelf, ERR_INVALID, "not a regular file");
     char lock[80];
     (void)snprintf(lock, sizeof lock, "%s.lock", shelf->folder);
-    (void)unlink(lock); /* the folder was asked to be a ledger */
+    (void)unlink(lock); /* left because a folder was opened as a ledger */
 }
 
 static void halves_and_scratches_are_seen(void **state)
@@ -209,7 +209,7 @@ static void halves_and_scratches_are_seen(void **state)
     static const unsigned char zeros[8192];
     write_file(shelf->path, zeros, sizeof zeros);
     refused(shelf, ERR_CORRUPT, "header is lost");
-    /* Every page in turn, its head overwritten. */
+    /* Overwrite the head of every page in turn. */
     for (size_t at = 4096; at < size; at += 4096) {
         static unsigned char scratched[sizeof whole];
         memcpy(scratched, whole, size);
@@ -303,7 +303,7 @@ static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
         fail_msg("%s", err.text);
 }
 
-/* What only the slow verification looks at. */
+/* Only the slow verification looks at this. */
 static void a_past_that_contradicts_itself_is_seen(void **state)
 {
     struct shelf *shelf = *state;
@@ -356,7 +356,7 @@ static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
         assert_true(fd >= 0);
         assert_int_equal(pwrite(fd, "scratched", 9, 4096), 9);
         assert_int_equal(close(fd), 0);
-        /* A log that belongs to it goes with it. */
+        /* A log is moved aside with its ledger. */
         char wal[128];
         (void)snprintf(wal, sizeof wal, "%s-wal", shelf->path);
         write_file(wal, "not a log either", 16);
@@ -374,7 +374,7 @@ static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
     }
 }
 
-/* --- migrations: of the next version, which is made up (released ones: test_released.c) --- */
+/* --- migrations to a made-up next version (released ones: test_released.c) --- */
 
 static const char more_things[] =
     "CREATE TABLE extra (a INTEGER) STRICT; CREATE INDEX extra_a ON extra (a);";
@@ -412,7 +412,7 @@ static void an_older_ledger_is_migrated_after_a_copy(void **state)
     assert_non_null(strstr(shelf->notices.data, "from version 2 to 3"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
-    /* Again is nothing. */
+    /* Repeating it does nothing. */
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
     assert_int_equal(shelf_files(shelf, "ledger.db.v2-"), 1);
 }
@@ -432,7 +432,7 @@ static void a_migration_that_fails_leaves_the_old_version(void **state)
         assert_non_null(strstr(err.text, "migrate from version 2"));
         assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 2);
     }
-    /* What a migration makes has to be what a new file has, or it is not made. */
+    /* A migration whose result differs from a new file is not applied. */
     const struct store_migration other = {.from = 2, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
@@ -454,7 +454,7 @@ static void no_way_from_that_version(void **state)
     refused(shelf, ERR_CORRUPT, "which never was");
 }
 
-/* --- what a death left --- */
+/* --- what a killed process left --- */
 
 static void make_file(const struct shelf *shelf, const char *name)
 {

@@ -1,5 +1,5 @@
 /*
- * Ledgers that older versions wrote, tests/released: each opens, and nothing of it is lost.
+ * Ledgers written by older versions (tests/released): each opens, and nothing in it is lost.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static bool put(const char *to, uint32_t version, const char *form, const char *
     return true;
 }
 
-/* A released ledger where the shelf's is to be, and once more as it was, at was. */
+/* Puts a released ledger at the shelf's path, and an unchanged copy at `was`. */
 static void lay(struct shelf *shelf, uint32_t version, const char *form, char *was, size_t bytes)
 {
     shelf_init(shelf);
@@ -56,7 +56,7 @@ static void assert_says(const char *file, const char *was, const char *should)
         fail_msg("%s says:\n%s\nand should say:\n%s", file, text, should);
 }
 
-/* The one file of the folder that begins so. */
+/* The only file in the folder whose name begins with ledger.db.v<version>-. */
 static void find_copy(const struct shelf *shelf, uint32_t version, char *out, size_t bytes)
 {
     char part[32];
@@ -87,7 +87,7 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
     assert_says(shelf.path, was, should);
     find_copy(&shelf, version, copy, sizeof copy);
     assert_says(copy, was, should);
-    /* It is what a new file would be, and stays it. */
+    /* The ledger now equals a new file, and stays so. */
     shelf_close(&shelf);
     shelf_open(&shelf);
     assert_says(shelf.path, was, should);
@@ -137,7 +137,7 @@ static void every_released_version_still_answers_who_held_what_when(void **state
     }
 }
 
-/* Into memory, one grant more, one row of each kind a step further, and back. */
+/* Load it, grant once more, advance one row of each kind, and load again. */
 static void every_released_version_goes_on_from_there(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void its_rows_know_no_version_of_a_binding(void **state)
     shelf_done(&shelf);
 }
 
-/* A ledger whose tables somebody changed is no better for a new version. */
+/* Modified tables stay refused; a new version does not repair them. */
 static void a_changed_one_is_not_migrated(void **state)
 {
     struct shelf shelf;

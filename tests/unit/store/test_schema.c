@@ -1,4 +1,4 @@
-/* What the database lets through and what it forbids, whoever asks: tables, checks, triggers. */
+/* What the database itself allows and forbids, whoever writes: tables, checks and triggers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 #include "store/store_internal.h"
 
 /*
- * n1 has GPU-a, known as n1/gpu-0 too, GPU-b, whose memory nobody told, and GPU-e, which is free;
- * n2 has a GPU-a of its own, and GPU-c; nobody lives on n3.
+ * n1 has GPU-a, also known as n1/gpu-0, GPU-b, and GPU-e, which is free; n2 has its own GPU-a, and
+ * GPU-c; n3 has no pods. Only the memory of GPU-a on n1 is known.
  *   1 granted, on n1: 500 of GPU-a           4 observed, on n2: 900 of its GPU-a
  *   2 granted, on n1: 1000 of GPU-b          5 reserved on n1: 100 of GPU-a
  *   3 released, was on n1: 900 of GPU-a
@@ -72,7 +72,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Each from the same beginning, and taken back; a foreign key is asked at the end only. */
+/* Each starts from the same state and is undone; a foreign key is checked as a statement ends. */
 static int attempt(sqlite3 *db, const char *sql)
 {
     assert_int_equal(sqlite3_exec(db, "SAVEPOINT one", NULL, NULL, NULL), SQLITE_OK);
@@ -108,7 +108,7 @@ static void assert_counts(sqlite3 *db, const char *sql, int wanted)
  * Columns
  */
 
-/* A new row has the usual values everywhere, but in one column. */
+/* A new row has the usual values in all columns but one. */
 struct column {
     const char *name;
     const char *usual;
@@ -200,7 +200,7 @@ static const struct column allocation[] = {
     {"bound_ms", "0", TIME},
     {"released_ms", "0", TIME},
     {"terminating_ms", "0", TIME},
-    {"version", "0", {"0"}, {"-1", "1", "NULL", "'x'"}}}; /* of a grant only, see below */
+    {"version", "0", {"0"}, {"-1", "1", "NULL", "'x'"}}}; /* nonzero only in a grant, see below */
 static const struct column share[] = {
     {"allocation", "1", {"2"}, {"77", "NULL", "'x'"}},
     {"container", "'z'", NAMED},
@@ -331,9 +331,9 @@ static void a_grant_fits_to_the_last_thousandth_and_mib(void **state)
     forbidden(db, GRANT "'GPU-a', 0, 'n1', 400, 0, 1), (9, 'n1/gpu-0', 1, 'n1', 1, 0, 1)");
     forbidden(db, GRANT "'n1/gpu-0', 0, 'n1', 400, 0, 1), (9, 'GPU-a', 1, 'n1', 1, 0, 1)");
     forbidden(db, GRANT "'GPU-b', 0, 'n1', 1, 0, 1)");
-    allowed(db, GRANT "'GPU-e', 0, 'n1', 900, 99999, 1)"); /* nobody knows its memory */
+    allowed(db, GRANT "'GPU-e', 0, 'n1', 900, 99999, 1)"); /* its memory is unknown */
     forbidden(db, GRANT "'GPU-e', 0, 'n1', 901, 0, 1)");
-    allowed(db, GRANT "'GPU-e', 0, 'n1', 9999, 9999, 0)"); /* the past takes no room */
+    allowed(db, GRANT "'GPU-e', 0, 'n1', 9999, 9999, 0)"); /* ended charges take no room */
     allowed(db, "UPDATE gpu SET mib = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 900, 1, 1)");
     forbidden(db,
               "UPDATE gpu SET mib = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 900, 2, 1)");
@@ -343,7 +343,7 @@ static void what_the_cluster_imposes_may_go_beyond(void **state)
 {
     sqlite3 *db = *state;
     allowed(db, OBSERVED "'GPU-a', 0, 'n1', 9999, 9999, 1)");
-    /* And then nothing more is granted there. */
+    /* After that, nothing more is granted there. */
     forbidden(db,
               OBSERVED "'GPU-e', 0, 'n1', 900, 0, 1);" POD(
                   "8", "y", "n1", "bound", "granted") "INSERT INTO charge VALUES (8, 'GPU-e', 0,"
@@ -373,7 +373,7 @@ static void a_charge_names_a_gpu_of_its_allocations_node(void **state)
     allowed(db, OBSERVED "'GPU-e', 0, 'n1', 1, 0, 1), (9, 'n1/gpu-0', 1, 'n1', 1, 0, 1)");
     allowed(db, POD("9", "z", "n2", "bound",
                     "observed") "INSERT INTO charge VALUES (9, 'GPU-c', 0, 'n2', 1, 0, 1)");
-    allowed(db, OBSERVED "'GPU-c', 0, 'n9', 1, 0, 0)"); /* of the past nothing is asked */
+    allowed(db, OBSERVED "'GPU-c', 0, 'n9', 1, 0, 0)"); /* ended charges are not checked */
     forbidden(db, "INSERT INTO charge VALUES (3, 'GPU-b', 0, 'n1', 1, 0, 1)"); /* it has ended */
 }
 
@@ -391,7 +391,7 @@ static void charges_and_shares_never_change(void **state)
     forbidden(db, "UPDATE charge SET milli = 1 WHERE allocation = 1");
     forbidden(db, "UPDATE charge SET mib = 1 WHERE allocation = 1");
     forbidden(db, "UPDATE charge SET live = 1 WHERE allocation = 3");
-    allowed(db, "UPDATE charge SET live = 1 WHERE allocation = 1"); /* as it is */
+    allowed(db, "UPDATE charge SET live = 1 WHERE allocation = 1"); /* unchanged */
     allowed(db, "UPDATE charge SET live = 0 WHERE allocation = 1");
     forbidden(db, "UPDATE share SET milli = 1 WHERE allocation = 1");
 }
@@ -479,7 +479,7 @@ static void a_charged_gpu_stays_under_one_of_its_names(void **state)
     forbidden(db, "DELETE FROM gpu WHERE node = 'n2' AND id = 'GPU-a'");
     allowed(db, "DELETE FROM gpu WHERE id = 'GPU-e'");
     allowed(db, "DELETE FROM gpu WHERE id = 'GPU-c'");
-    /* By its other name. */
+    /* The charge uses the GPU's other name. */
     forbidden(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 1); DELETE FROM gpu WHERE id = 'GPU-e'");
     allowed(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 0); DELETE FROM gpu WHERE id = 'GPU-e'");
     /* Unless another GPU goes by that name now. */

@@ -1,4 +1,4 @@
-/* The verifications: of a moment beside the writer, and of a file that may be anybody's. */
+/* Verification of a snapshot beside the running writer, and of any file. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -110,7 +110,7 @@ static void what_differs_between_memory_and_disk_is_named(void **state)
     }
 }
 
-/* What the writer does after the pin is not seen, so the two are of one moment. */
+/* What the writer does after the pin is not seen, so both sides are from the same moment. */
 static void a_look_stays_where_it_was_pinned(void **state)
 {
     struct shelf *shelf = *state;
@@ -217,7 +217,7 @@ static void take_check(void *user, enum store_check check, const char *wrong)
     }
 }
 
-/* Names, sizes and times of all that lies in the folder. */
+/* A hash of the names, sizes and times of all files in the folder. */
 static uint64_t trace_of(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -227,7 +227,7 @@ static uint64_t trace_of(const char *folder)
 
     assert_non_null(dir);
     while ((entry = readdir(dir)) != NULL) {
-        /* A reader's mark in the shared memory of a daemon at work is no change of the ledger. */
+        /* A reader's mark in a running daemon's shared memory does not change the ledger. */
         if (entry->d_name[0] == '.' || strstr(entry->d_name, "-shm") != NULL)
             continue;
         assert_int_equal(fstatat(dirfd(dir), entry->d_name, &is, 0), 0);
@@ -273,7 +273,7 @@ static void copy(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-/* As kill -9 leaves it: the log not taken in, nobody there. */
+/* As kill -9 leaves it: the log is not checkpointed and no process has it open. */
 static void leave_behind(struct shelf *shelf, char path[128])
 {
     char from[128];
@@ -292,7 +292,7 @@ static void a_good_ledger_is_well_whoever_has_it(void **state)
     char left[128];
     struct err err;
 
-    well(shelf, shelf->path); /* a daemon is at work on it */
+    well(shelf, shelf->path); /* a daemon is using it */
     leave_behind(shelf, left);
     well(shelf, left);
     char backup[128];
@@ -300,12 +300,12 @@ static void a_good_ledger_is_well_whoever_has_it(void **state)
     assert_int_equal(store_backup(shelf->store, backup, &err), 0);
     well(shelf, backup);
     shelf_close(shelf);
-    well(shelf, shelf->path);                        /* closed in order */
+    well(shelf, shelf->path);                        /* closed cleanly */
     assert_int_equal(shelf_files(shelf, "-wal"), 1); /* only what leave_behind() made */
     assert_int_equal(shelf_files(shelf, "-shm"), 0);
 }
 
-/* What the log alone has is looked at, too. */
+/* Data that is only in the log is verified, too. */
 static void what_stands_in_the_log_is_seen(void **state)
 {
     struct shelf *shelf = *state;
@@ -474,7 +474,7 @@ static void what_is_no_ledger_is_said_to_be_none(void **state)
     assert_true(trace_of(shelf->folder) == before);
 }
 
-/* Interrupts the look while SQLite compiles its n-th word from now on. */
+/* Interrupts the read at SQLite's n-th authorizer call from now, while it compiles a statement. */
 static struct {
     struct store_read *look;
     int words;
@@ -495,7 +495,7 @@ static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines
     return sqlite3_set_authorizer(db, count_words, NULL);
 }
 
-/* The daemon ends in the middle of a verification: that is no finding, whatever SQLite calls it. */
+/* A verification interrupted by shutdown reports no finding, whatever SQLite returns. */
 static void a_verification_that_is_interrupted_finds_nothing(void **state)
 {
     struct shelf *shelf = *state;

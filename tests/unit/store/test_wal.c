@@ -1,7 +1,7 @@
 /*
- * The log after a power cut.  Its checksum is a sum, so a commit that was in flight can look whole
- * though one of its pages is an older one (tests/power/README.md has a case).  Such a ledger is
- * refused as any other corrupt one, and nothing of its log is touched.
+ * The log after a power cut. Its checksum is only a sum, so an unfinished commit can look complete
+ * although one of its pages is an older one (tests/power/README.md has a case). Such a ledger is
+ * refused like any other corrupt one, and its log is left untouched.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static char *log_of(const struct shelf *shelf)
     return strbuf_steal(&name);
 }
 
-/* Yours to xfree. */
+/* The caller xfrees it. */
 static char *bytes_of(const char *name, size_t *out_len)
 {
     struct text bytes;
@@ -51,7 +51,7 @@ static void end_without_warning(struct shelf *shelf)
     disk_restart(DISK_KEEPS_ALL, 1);
 }
 
-/* A ledger whose log has commits, the last of which the world has not settled. */
+/* A ledger whose log has commits, the last of which the ledger in memory has not settled. */
 static void leave_log(struct shelf *shelf, int commits)
 {
     static const struct core_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
@@ -61,7 +61,7 @@ static void leave_log(struct shelf *shelf, int commits)
     shelf_open(shelf);
     (void)core_node(&shelf->core, "n1", one_a100, 1);
     shelf_save(shelf);
-    shelf_turn(shelf); /* an orderly end, which leaves no log */
+    shelf_turn(shelf); /* a clean close leaves no log */
     for (int i = 0; i < commits; i++) {
         core_run_until_idle(&shelf->core);
         shelf->written = 0;
@@ -82,7 +82,7 @@ static void add(char *at, uint32_t what)
     memcpy(at, &word, sizeof word);
 }
 
-/* The last page is another one, which the sum does not see; its first byte says what it is. */
+/* Changes the last page in a way that the sum misses; its first byte is the page type. */
 static void swap_last_page(const struct shelf *shelf)
 {
     CLEANUP(xfreep) char *name = log_of(shelf);

@@ -1,6 +1,6 @@
 /*
- * A random walk: whatever the ledger goes through, the disk tells the same.  It is always the same
- * one, which meets every command; MILLIGPU_SEED=<n> walks another way.
+ * A random walk: whatever the ledger goes through, the file agrees. The default walk is fixed and
+ * meets every command; MILLIGPU_SEED=<n> selects another.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static enum verdict see_pod(struct walk *walk, const char *uid, const char *node
     return core_adopt(&walk->shelf.core, pod, draw(walk, 6) == 0 ? NULL : "300");
 }
 
-/* Of the version that was judged; 0: as an older ledger has it. */
+/* The version that was judged is drawn, too; 0 is what an older ledger has. */
 static enum verdict reserve(struct walk *walk, const char *uid, const char *node, const char *wants)
 {
     struct core_fixture *core = &walk->shelf.core;
@@ -80,7 +80,7 @@ static void step(struct walk *walk)
     char uid[8];
     char node[8];
     const uint32_t pod = draw(walk, PODS);
-    const char *asks = wants[pod % ARRAY_LEN(wants)]; /* the same, whenever it asks */
+    const char *asks = wants[pod % ARRAY_LEN(wants)]; /* the same every time */
     (void)snprintf(uid, sizeof uid, "p%u", pod);
     (void)snprintf(node, sizeof node, "n%u", draw(walk, NODES));
     const struct command others[] = {
@@ -133,7 +133,7 @@ static void maintain(struct walk *walk)
     struct shelf *shelf = &walk->shelf;
     struct err err;
     const int64_t day = 24 * 60 * 60 * 1000;
-    /* A day passes for half of what there is. */
+    /* Maintenance runs at half the time that has passed, plus a day. */
     if (shelf->ops.maintain(shelf->ops.ctx, shelf->core.now_ms / 2 + day, &err) < 0)
         fail_msg("%s", err.text);
 }

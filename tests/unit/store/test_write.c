@@ -55,7 +55,7 @@ static void the_writer_uses_a_log_and_leaves_one_file(void **state)
     shelf_same(shelf);
 }
 
-/* Every kind of command there is, each loaded again. */
+/* Every kind of command, each loaded back. */
 static void every_command_comes_back(void **state)
 {
     struct shelf *shelf = *state;
@@ -109,7 +109,7 @@ static void every_command_comes_back(void **state)
     }
     for (size_t i = 0; i < COMMANDS; i++)
         assert_true(seen[i]);
-    /* All are gone: n1 left with its last pod.  What they held is history. */
+    /* All nodes are gone: n1 left with its last pod. What they held is history. */
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
@@ -125,7 +125,7 @@ static void what_a_node_showed_first_comes_back(void **state)
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_a100, 2);
-    (void)core_node(core, "n1", two_a100, 1); /* GPU-b is a claim now */
+    (void)core_node(core, "n1", two_a100, 1); /* GPU-b is now only claimed */
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim WHERE node = 'n1'"
@@ -150,7 +150,7 @@ static void what_a_node_showed_first_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 0);
 }
 
-/* The change that a command would bring which raises the version: the same, but for it. */
+/* Writes the change of a DOUBT command that also raises the version. */
 static void raise_version(struct shelf *shelf, const char *uid, uint64_t version)
 {
     struct ledger *ledger = shelf->core.ledger;
@@ -193,7 +193,7 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
         assert_true(ledger_find(loaded, TEXT("a"))->is.version == versions[i]);
         ledger_free(loaded);
     }
-    /* It stays with the row: bound, released, and in what is folded. */
+    /* The version stays with the row: when bound, released and folded. */
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
@@ -256,7 +256,7 @@ static void counts_become_uuids_while_they_are_held(void **state)
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     shelf_save(shelf);
     shelf_turn(shelf);
-    /* The same GPU by another name, filled up. */
+    /* Fill the same GPU under its other name. */
     assert_int_equal(core_reserve(core, "c", "n1", "300"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
@@ -277,7 +277,7 @@ static void a_write_that_fails_is_rolled_back_alone(void **state)
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    /* Somebody else's hand: what memory believes free is taken on disk. */
+    /* Someone else edits the file: what memory believes free is taken on disk. */
     assert_int_equal(shelf_sql(shelf->path, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'"),
                      SQLITE_OK);
 
@@ -318,7 +318,7 @@ static void a_change_of_something_unknown_is_refused(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
 }
 
-/* Not only what is gone: what is there in another state, or in another place, is unknown too. */
+/* A row in another state or on another node is refused just like a missing one. */
 static void a_change_of_something_that_is_otherwise_is_refused(void **state)
 {
     struct shelf *shelf = *state;
@@ -357,7 +357,7 @@ static void a_batch_rolled_back_leaves_nothing(void **state)
     assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     shelf->ops.rollback(shelf->ops.ctx);
-    shelf->ops.rollback(shelf->ops.ctx); /* again is nothing */
+    shelf->ops.rollback(shelf->ops.ctx); /* a second time does nothing */
     core_undo(core);
     core_undo(core);
     shelf->written = 0;
@@ -396,7 +396,7 @@ static void many_changes_are_one_commit(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 201);
 }
 
-/* One batch was committed, another half written: of the second there is nothing. */
+/* One batch was committed, another half written: nothing of the second remains. */
 static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
 {
     struct shelf *shelf = *state;
@@ -424,7 +424,7 @@ static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
     shelf_turn(shelf);
 }
 
-/* What no code of ours does, and the database forbids on its own. */
+/* None of our code does this, and the database itself forbids it. */
 static void the_database_itself_forbids(void **state)
 {
     struct shelf *shelf = *state;
@@ -479,7 +479,7 @@ static void the_database_itself_forbids(void **state)
         if ((rc & 0xff) != SQLITE_CONSTRAINT)
             fail_msg("%d for: %s", rc, forbidden[i]);
     }
-    /* And what it has to let through. */
+    /* And what it must allow. */
     static const char *const allowed[] = {
         NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 400, 0, 1)",
         NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 9999, 0, 1)",

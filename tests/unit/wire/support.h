@@ -1,5 +1,5 @@
 /*
- * support - what the tests of wire share: an arena, an error, and a reader that is easy to ask.
+ * support - what the wire tests share: an arena, an error, and helpers for their input.
  */
 #ifndef MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
 #define MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
@@ -20,7 +20,7 @@ extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
 
 enum { BENCH_INPUTS = 4096 };
 
-/* One per test: what the test borrows from dies with it. */
+/* One per test; it owns what the test borrows. */
 struct fixture {
     struct arena arena;
     struct err err;
@@ -34,7 +34,7 @@ int bench_teardown(void **state);
 
 #define fixture_test(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
 
-/* The bytes alone on the heap until the test ends, so that ASan sees one byte too far. */
+/* A heap copy of exactly these bytes, kept until the test ends, so that ASan catches overreads. */
 struct text exact(struct fixture *fixture, struct text bytes);
 
 #define assert_says(fixture, part)                                                                 \
@@ -43,7 +43,7 @@ struct text exact(struct fixture *fixture, struct text bytes);
             fail_msg("\"%s\" does not say \"%s\"", (fixture)->err.text, (part));                   \
     } while (0)
 
-/* A file below the source folder, in the arena. */
+/* Reads a file below the source folder into the arena. */
 struct text read_file(struct fixture *fixture, const char *path);
 
 /* A copy of text with every `from` replaced. */

@@ -2,7 +2,7 @@
 
 static const char *const versions[] = {"1.34", "1.36"};
 
-/* The body of a recorded request: what stands behind the empty line. */
+/* The body of a recorded request: everything after the empty line. */
 static struct text body_of(struct fixture *fixture, const char *version, const char *file)
 {
     const char *path = arena_printf(&fixture->arena, "tests/golden/%s/%s", version, file);
@@ -78,7 +78,7 @@ static void a_recorded_preemption_is_read_and_given_back_byte_for_byte(void **st
     assert_int_equal(args.pod.priority, 1000);
     assert_int_equal(args.nodes, 1);
 
-    /* The answer has the one key that the request has, too. */
+    /* The answer uses the same single key as the request. */
     static const char key[] = "\"NodeNameToMetaVictims\":";
     const struct text copy = {arena_copy(&fixture->arena, body), body.len};
     extender_preempt_encode(&fixture->out, &args, (const bool[]){true});

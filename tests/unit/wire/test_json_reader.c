@@ -139,7 +139,7 @@ static void broken_strings_are_refused(void **state)
     }
 }
 
-/* As Go: of what nobody reads the grammar alone has to be right. */
+/* As in Go: for a value that nobody reads, only the grammar must be right. */
 static void a_string_that_is_passed_over_needs_no_meaning(void **state)
 {
     static const char *const good[] = {

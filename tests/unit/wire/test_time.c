@@ -74,7 +74,7 @@ static void what_is_written_is_read_back(void **state)
     time_format(INT64_MAX, out);
     assert_string_equal(out, "9999-12-31T23:59:59.999Z");
 
-    /* A step that is no multiple of a day, across leap years and centuries. */
+    /* The step is not a multiple of a day, and the range covers leap years and centuries. */
     for (int64_t ms = INT64_C(-62135596800000); ms < INT64_C(253402300799999);
          ms += INT64_C(86400000) * 97 + 12345677) {
         int64_t back = 1;

@@ -12,7 +12,7 @@ static const struct node *node_of(const struct core_fixture *core, const char *n
     return node;
 }
 
-/* Yours to xfree. */
+/* The caller xfrees it. */
 static char *node_json(const struct node *node, bool pods)
 {
     struct strbuf out;

@@ -1,6 +1,6 @@
 #include "support.h"
 
-/* A node with two real GPUs and two that are known by number only, and a pod on them. */
+/* A node with two real GPUs and two that are known only by index, and a pod on them. */
 struct place {
     struct names *names;
     struct node *node;
@@ -121,7 +121,7 @@ static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
     annotation_encode(&fixture->out, place.allocation, place.node);
     const char *rest = strstr(fixture->out.data, ",\"milligpu.io/visible-devices\"");
     assert_non_null(rest);
-    /* The GPU that is still called by number has a UUID by now. */
+    /* The GPU that the pod still holds by index has a UUID by now. */
     assert_string_equal(rest, ",\"milligpu.io/visible-devices\":\"GPU-zzz,1,GPU-aaa\","
                               "\"visible-devices.milligpu.io/a\":\"1,GPU-aaa\","
                               "\"visible-devices.milligpu.io/b\":\"GPU-aaa\","
@@ -223,7 +223,7 @@ static void an_event_is_complete_and_cut(void **state)
     struct fixture *fixture = *state;
     char annotation[1400];
     memset(annotation, 'x', sizeof annotation);
-    memcpy(annotation + 996, "\xC3\xA9", 2); /* stands where the text has to end */
+    memcpy(annotation + 996, "\xC3\xA9", 2); /* sits where the text must be cut */
     annotation[sizeof annotation - 1] = '\0';
     struct kube_event_facts facts = {.namespace = "team",
                                      .name = "web-0.1",
@@ -260,7 +260,7 @@ static void an_event_is_complete_and_cut(void **state)
                            "\"name\":\"web-0\"}"));
     assert_non_null(strstr(fixture->out.data, "\"type\":\"Normal\""));
 
-    facts.annotation = "\x1b[2J\xE2\x80\xAE"; /* kubectl would write it to a terminal as it is */
+    facts.annotation = "\x1b[2J\xE2\x80\xAE"; /* kubectl would print it to a terminal unescaped */
     strbuf_reset(&fixture->out);
     event_encode(&fixture->out, &facts);
     assert_non_null(strstr(fixture->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));

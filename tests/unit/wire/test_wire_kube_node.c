@@ -240,7 +240,7 @@ static void a_node_that_cannot_be_one_is_refused(void **state)
         refuse(*state, cases[i].bytes, cases[i].says);
 }
 
-/* It is there, and says that nothing is known of it. */
+/* The node is present and reports that it is unreadable. */
 static void what_cannot_be_read_hides_no_node(void **state)
 {
     static const struct {

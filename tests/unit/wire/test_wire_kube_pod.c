@@ -19,7 +19,7 @@ static void refuse(struct fixture *fixture, const char *bytes, const char *says)
     assert_says(fixture, says);
 }
 
-/* Seen all the same: who it is stands there, what it asks does not. */
+/* The pod is still seen: its identity can be read, its request cannot. */
 static struct pod in_part(struct fixture *fixture, const char *bytes, const char *says)
 {
     const struct pod pod = decode(fixture, bytes);
@@ -315,7 +315,7 @@ static void our_annotations_are_read(void **state)
     assert_null(pod.unreadable);
 }
 
-/* The API server lets any character stand in a value, and so does whoever may write the pod. */
+/* The API server allows any character in a value, so anyone who may write the pod can use it. */
 static void an_annotation_that_cannot_be_read_hides_no_pod(void **state)
 {
     static const struct {
@@ -359,7 +359,7 @@ static void what_stands_behind_an_unreadable_value_is_read(void **state)
     assert_string_equal(pod.container[0].amount, "300");
     assert_int_equal(pod.phase, POD_RUNNING);
     assert_int_equal(pod.scheduled_ms, INT64_C(1795224511000));
-    assert_true(pod.terminating_ms > 0); /* who knows since when */
+    assert_true(pod.terminating_ms > 0); /* terminating since an unknown time */
 }
 
 static void a_phase_that_cannot_be_read_is_no_end(void **state)
@@ -371,7 +371,7 @@ static void a_phase_that_cannot_be_read_is_no_end(void **state)
                      POD_UNKNOWN);
 }
 
-/* The annotation is the grant, not the request: what the pod asks can be read. */
+/* The annotation holds the grant, not the request, so the request can still be read. */
 static void a_note_that_cannot_be_read_is_broken(void **state)
 {
     const struct pod pod = decode(*state, NOTES("\"milligpu.io/allocation\":\"\\u0000\""));
