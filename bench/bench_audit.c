@@ -2,8 +2,8 @@
  * bench_audit - what a background verification costs: its time, the writer's part of it, and
  * memory.
  *
- * The ledger is made in one process and verified in another, so that the peak is the
- * verification's.
+ * The ledger is made in one process and verified in another, so that the peak memory is that of the
+ * verification.
  */
 #include <malloc.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /*
- * bench_bind - how many binds a second reach the disk, with so many waiting at a time.
+ * bench_bind - how many binds per second reach the disk, with a given number of them outstanding.
  *
  * The writer with the real store on a file (WAL, synchronous=FULL), outbox and informer, each in
- * its thread as in the daemon; the API server is the fake API server in this process, so its work
- * is in the figures too.  A bind is two commands for the ledger: the reservation before the Binding
- * is sent, and its confirmation.
+ * its own thread as in the daemon. The API server is the fake API server in this process, so the
+ * figures include its work. A bind is two commands for the ledger: the reservation before the
+ * Binding is sent, and its confirmation.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -28,7 +28,7 @@
 enum {
     NODES = 500,
     OUTSTANDING_MAX = 64,
-    SECONDS_MAX = 8, /* of one load; a slow disk gets fewer binds */
+    SECONDS_MAX = 8, /* per load; a slow disk gets fewer binds */
     SYNCS = 300,
     STEP_MS = 50,
 };
@@ -47,7 +47,7 @@ struct bench_daemon {
     uint32_t next_pod;
 };
 
-/* --- what is counted on its way to the disk --- */
+/* --- the real store, with its commits counted --- */
 
 static int count_begin(void *ctx, struct err *err)
 {
@@ -142,7 +142,7 @@ static void take_result(void *user, struct message *take_message)
     must(queue_put_wait(daemon->fixture.app.queue, take_message));
 }
 
-/* --- build and end --- */
+/* --- set-up and tear-down --- */
 
 static void pod_words(uint32_t pod, char name[32], char uid[40])
 {
@@ -295,7 +295,7 @@ static void begin(struct bench_daemon *daemon, struct bind *bind)
     webhooks_handle(daemon->fixture.webhooks, &bind->call);
 }
 
-/* Collect what was answered; returns how many. */
+/* Collect the answered binds; returns how many. */
 static uint32_t collect(struct bind *bind, uint32_t count, struct series *series)
 {
     uint32_t collected = 0;
@@ -331,7 +331,7 @@ static void drive(struct bench_daemon *daemon, struct bind *bind, uint32_t outst
             must(sem_wait(&daemon->answers) == 0);
         done += collect(bind, outstanding, series);
         while (sem_trywait(&daemon->answers) == 0)
-            continue; /* collected already, or found by the next look */
+            continue; /* collected already, or by the next call */
         done += collect(bind, outstanding, series);
     }
 }

@@ -1,9 +1,9 @@
 /*
- * bench_crowd - as many pods wait as are remembered, each asks as much as a pod can, and no two of
- * them the same: 128 containers, 32 models.
+ * bench_crowd - as many pods wait as are remembered, each asking for as much as a pod can, and no
+ * two alike: 128 containers, 32 models.
  *
- * What the tables take then, as the allocator counts it, and what a filter beside GET /waiting
- * waits, by the clock on the wall: the other thread asks for page after page.
+ * Measures the memory of the tables by the allocator's count, and the wall-clock time of a filter
+ * while another thread keeps requesting GET /waiting.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct greedy {
     struct pod pod;
 };
 
-/* The number stands in the first model, so that no request is another's. */
+/* The number is in the first model, so that no two requests are equal. */
 static void greedy_fill(struct greedy *greedy, uint32_t number)
 {
     int used = snprintf(greedy->models, sizeof greedy->models, "only-%06u*", number);
@@ -83,7 +83,7 @@ static double heap_mib(void)
     return (double)(info.uordblks + info.hblkhd) / (1024 * 1024);
 }
 
-/* The watch shows them all, and all are refused. */
+/* The watch delivers all the pods, and all are refused. */
 static void crowd(struct webhook_fixture *fixture)
 {
     struct greedy *greedy = xcalloc(1, sizeof *greedy);
@@ -153,7 +153,7 @@ static void measure_filter(struct webhook_fixture *fixture, uint32_t calls, cons
     }
     series_say(&series, name);
     (void)snprintf(longest, sizeof longest, "%s.longest", name);
-    say(longest, (double)series.ns[series.count - 1] / 1e6, "ms"); /* it has been sorted */
+    say(longest, (double)series.ns[series.count - 1] / 1e6, "ms"); /* series_say() sorted them */
     series_done(&series);
     http_call_done(&call);
     strbuf_done(&body);

@@ -1,13 +1,12 @@
 /*
- * bench_events - what one event of each kind costs the writer's thread, at three sizes of the
- * cluster.
+ * bench_events - what one event of each kind costs the writer's thread, at three cluster sizes.
  *
- * The writer with the real store on a file, half of all milli held, the pod cache filled; no
- * other thread.  One message is put into the queue, and the CPU of one writer_step() taken, which
- * is to the end of what follows from it: decided, written, committed, published, looked at; "own"
- * is that without the store.  The clock stands still but where time itself is the event.  Beside
- * it a reference of the same run: rows put into a table of their own, each committed by itself, on
- * the same disk.
+ * The writer with the real store on a file, half of all milli held, the pod cache filled; no other
+ * thread. One message is put into the queue, and the CPU time of one writer_step() is taken. That
+ * covers everything that follows from the message: deciding, writing, committing, publishing and
+ * checking; "own" is the same without the store. The clock stands still unless time itself is the
+ * event. As a reference from the same run, rows are inserted into a separate table on the same
+ * disk, each with a commit of its own.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,9 +26,9 @@
 #include "webhook_fixture.h"
 
 enum {
-    EVENTS = 200,     /* of a kind */
-    MORE = 100,       /* rows of the reference */
-    FAR_NODE = 20000, /* names beyond those of any cluster here */
+    EVENTS = 200,     /* of each kind */
+    MORE = 100,       /* rows of the reference table */
+    FAR_NODE = 20000, /* node numbers beyond those of any cluster here */
     LOOK_MS = 2000,
     TICK_MS = 1000,
     STEPS_MAX = 100000,
@@ -41,16 +40,16 @@ struct bench_daemon {
     struct writer *writer;
     struct kube_ops nowhere;
     uint32_t nodes;
-    uint32_t pods; /* bound, of the cluster */
+    uint32_t pods; /* bound pods in the cluster */
     uint32_t next_pod;
     uint64_t seed;
     struct http_call call;
     struct store_ops real_store;
-    int64_t store_ns; /* CPU in the store, since the last event began */
+    int64_t store_ns; /* CPU in the store since the last event began */
 };
 
-static int64_t now_ms;   /* the clock in the hand */
-static uint64_t version; /* resourceVersion of the object that was told last */
+static int64_t now_ms;   /* the clock, moved by hand */
+static uint64_t version; /* resourceVersion of the object delivered last */
 
 static int64_t hand_now(void *ctx)
 {
@@ -64,7 +63,7 @@ static int64_t hand_wall(void *ctx)
     return 1795000000000 + now_ms;
 }
 
-/* --- what the store takes of it --- */
+/* --- the store's part of the time --- */
 
 static int timed_begin(void *ctx, struct err *err)
 {
@@ -147,7 +146,7 @@ static void answered(struct http_call *call)
     (void)call;
 }
 
-/* --- build and end --- */
+/* --- set-up and tear-down --- */
 
 /* A bound pod as the API server shows it. */
 static void bound_json(struct strbuf *out, const struct allocation *allocation,
@@ -191,7 +190,7 @@ static void fill_pods(struct bench_daemon *daemon, const struct ledger *ledger)
     strbuf_done(&json);
 }
 
-/* A ledger on disk, as the daemon of before left it. */
+/* A ledger on disk, as an earlier run of the daemon left it. */
 static void fill_ledger(struct bench_daemon *daemon)
 {
     struct app *app = &daemon->fixture.app;
@@ -254,7 +253,7 @@ static void bench_daemon_stop(struct bench_daemon *daemon)
 
 /* --- one event --- */
 
-/* Each object that is told is newer than those before. */
+/* Each delivered object is newer than those before. */
 static void give_version(struct message *message)
 {
     message->pod.resource_version =
@@ -275,7 +274,7 @@ static int64_t take(struct bench_daemon *daemon, struct message *take_message)
     return step(daemon);
 }
 
-/* Nothing is left to look at. */
+/* Step until nothing is left to check; returns the CPU time that this took. */
 static int64_t bench_wait_until_quiet(struct bench_daemon *daemon)
 {
     int64_t spent = 0;
@@ -365,12 +364,12 @@ static struct message *outcome_message(uint32_t pod, enum bind_outcome outcome)
 
     message->uid = arena_copy(&message->arena, text_of(words.uid));
     message->outcome = outcome;
-    message->version = version; /* its pod was told last */
+    message->version = version; /* that of its pod, delivered last */
     message->text = outcome == OUTCOME_BOUND ? NULL : "no answer";
     return message;
 }
 
-/* --- the kinds --- */
+/* --- the kinds of event --- */
 
 enum kind {
     POD_ADDED,
@@ -411,7 +410,7 @@ static void note(struct bench_daemon *daemon, struct costs *costs, enum kind kin
     series_add(&costs->own[kind], spent - daemon->store_ns);
 }
 
-/* A pod from its birth to its end. */
+/* A pod from its creation to its end. */
 static void live(struct bench_daemon *daemon, struct costs *costs)
 {
     const uint32_t pod = daemon->pods + daemon->next_pod++;
@@ -424,7 +423,7 @@ static void live(struct bench_daemon *daemon, struct costs *costs)
     const int64_t bind = take(daemon, bind_message(daemon, pod, node));
     if (daemon->call.status != 0) {
         (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
-        return; /* that node is full */
+        return; /* the node is full */
     }
     note(daemon, costs, BIND, bind);
     if (daemon->next_pod % 2 == 0) {
@@ -467,10 +466,10 @@ static void node_events(struct bench_daemon *daemon, struct costs *costs)
     note(daemon, costs, NODE_GONE, take(daemon, node_message(MESSAGE_NODE_DELETED, far, NULL)));
 }
 
-/* A second without a message: what the tick does, and with nothing due what each step does. */
+/* A second without messages: the cost of the tick, and of a step with nothing due. */
 static void time_passes(struct bench_daemon *daemon, struct costs *costs)
 {
-    daemon->fixture.settings.verify_interval_s = 3600; /* a piece of memory is verified each tick */
+    daemon->fixture.settings.verify_interval_s = 3600; /* each tick verifies a part of memory */
     (void)bench_wait_until_quiet(daemon);
     now_ms += TICK_MS;
     note(daemon, costs, TICK, step(daemon));
@@ -478,7 +477,7 @@ static void time_passes(struct bench_daemon *daemon, struct costs *costs)
     daemon->fixture.settings.verify_interval_s = 0;
 }
 
-/* --- a hundred reservations that nobody sends: the tick looks at each --- */
+/* --- a thousand reservations in doubt: the tick checks each --- */
 
 static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
 {
@@ -495,7 +494,7 @@ static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
     }
     for (uint32_t i = 0; i < 10; i++) {
         now_ms += TICK_MS;
-        (void)step(daemon); /* may look at drift */
+        (void)step(daemon); /* this step may check for drift */
         now_ms += TICK_MS;
         series_add(&series, step(daemon));
     }
@@ -506,7 +505,7 @@ static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
         (void)take(daemon, pod_message(MESSAGE_POD_DELETED, first + i, "", "1"));
 }
 
-/* --- all nodes at once: not an event, but nine drifts on each that came and heal together --- */
+/* --- all nodes at once: nine drifts on each node appear and heal together --- */
 
 static void all_nodes(struct bench_daemon *daemon, bool here)
 {
@@ -533,7 +532,7 @@ static void storm(struct bench_daemon *daemon)
     say(name, (double)went / 1e6, "ms");
 }
 
-/* --- a list of all that is known already: what its end costs, beside what all of it does --- */
+/* --- a list of objects already known: the cost of its end, and of the whole list --- */
 
 static struct message *listed_message(const struct allocation *allocation, const struct node *node)
 {

@@ -1,7 +1,7 @@
 /*
  * bench_filter - what one filter call costs, without sockets: decode, ask, encode.
  *
- * CPU of the calling thread.  The window of nodes that is asked about moves from call to call, as
+ * CPU time of the calling thread. The window of node names moves from call to call, as
  * kube-scheduler's does, so the nodes are not warm in the caches.
  */
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct scene {
     char prefix[64];
 };
 
-/* One question after the other; uid, amount and window are functions of the number. */
+/* One question; its uid and window depend on the number. */
 static void question(const struct scene *scene, uint32_t number, const char *amount,
                      struct strbuf *out)
 {
@@ -62,7 +62,7 @@ static enum hints_pod look(void *user, struct text uid)
     return text_is(uid, user) ? HINTS_POD_BOUND : HINTS_POD_UNBOUND;
 }
 
-/* It has been bound; its uid comes again, so it is not said that it has settled for good. */
+/* The pod was bound. Its uid is used again, so do not say that it has settled for good. */
 static void pod_was_bound(struct scene *scene, uint32_t number)
 {
     char uid[40];
@@ -110,14 +110,14 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
         if (i >= WARM_UP)
             series_add(&series, cpu_ns() - begun);
         must(strstr(path, "filter") == NULL || fits(&call));
-        pod_was_bound(scene, i % WINDOWS); /* the pod was bound */
+        pod_was_bound(scene, i % WINDOWS);
     }
     report(scene, &series, what);
     http_call_done(&call);
     drop_windows(window);
 }
 
-/* So many pods were offered a list in the last two seconds and are not bound. */
+/* TENTATIVES pods were offered nodes within the last two seconds and are not bound yet. */
 static void subtract_tentatives(struct scene *scene)
 {
     struct strbuf body;
@@ -161,7 +161,7 @@ static void measure_tentatives(struct scene *scene)
     drop_windows(window);
 }
 
-/* Every question is a new one: another amount, or else another window. */
+/* Every question is a new one: another amount or another window. */
 static void measure_refusals(struct scene *scene, bool again)
 {
     struct series series;
@@ -187,7 +187,7 @@ static void measure_refusals(struct scene *scene, bool again)
     strbuf_done(&body);
 }
 
-/* Where the time goes: the same bodies, only read. */
+/* Where the time goes: the same bodies, only decoded. */
 static void decode(struct text body, struct arena *arena)
 {
     struct extender_args args;
@@ -198,8 +198,8 @@ static void decode(struct text body, struct arena *arena)
 }
 
 /*
- * What to hold the figures against, from the same minute of the same machine: the same bodies,
- * looked through for quotes by memchr, and read by jansson.
+ * References to compare the figures with, from the same minute on the same machine: the same
+ * bodies, searched for quotes with memchr, and read by jansson.
  */
 static void reference_memchr(struct text body, struct arena *arena)
 {
@@ -262,7 +262,7 @@ static void scene_open(struct scene *scene, uint32_t nodes, bool full)
 static void scene_close(struct scene *scene)
 {
     webhook_fixture_done(&scene->fixture);
-    ledger_free(scene->ledger); /* last: the snapshot's names are the ledger's */
+    ledger_free(scene->ledger); /* last: the snapshot's names belong to the ledger */
 }
 
 static void ask_for(struct scene *scene, uint32_t names, uint32_t calls)

@@ -1,13 +1,13 @@
 /*
- * bench_http - the real milligpud over loopback: CPU of a call, binds a second, memory.
+ * bench_http - the real milligpud over loopback: CPU per call, binds per second, memory.
  *
  *   standalone   1,000 nodes in a cluster file, ledger in memory
  *   cluster      15,000 nodes (--quick: 3,000) and as many pods as make them half full, listed and
  *                watched over HTTP from the fake API server of the tests, ledger on disk: its
- *                memory is the real one
+ *                memory is realistic
  *
- * CPU is the daemon's, of all its threads, user and system.  The clients are threads of this
- * process and take their part of the machine.
+ * CPU is that of all threads of the daemon, user and system. The clients are threads of this
+ * process and use part of the machine.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,8 +49,8 @@ struct server {
     unsigned admin;
     char folder[PATH_BYTES];
     uint32_t next_pod;
-    uint32_t pods;  /* unbound ones that are there to be bound */
-    uint32_t roomy; /* nodes with a quarter of each GPU free, where they are bound to */
+    uint32_t pods;  /* unbound pods that the benchmark binds */
+    uint32_t roomy; /* nodes with a quarter of each GPU free, to bind the pods to */
     uint32_t *room;
 };
 
@@ -89,7 +89,7 @@ static pid_t spawn(const struct server *server, const char *const *argv)
     must(pid >= 0);
     if (pid > 0)
         return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a benchmark that fails leaves nothing behind */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a benchmark that fails leaves no daemon behind */
     const int fd = open(log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
     if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0 && dup2(fd, STDERR_FILENO) >= 0)
         (void)execv(argv[0], (char *const *)(uintptr_t)argv);
@@ -151,7 +151,7 @@ static void say_memory(const struct server *server, const char *when)
     say_of(server, what, (double)process_kib(server->pid, "VmHWM") / 1024, "MiB");
 }
 
-/* Half a second without work: also the verification of the history, beside, came to its end. */
+/* Half a second with hardly any CPU: the background verification of the history has ended too. */
 static bool is_quiet(const struct server *server)
 {
     const int64_t before = process_cpu_ns(server->pid);
@@ -160,7 +160,7 @@ static bool is_quiet(const struct server *server)
     return process_cpu_ns(server->pid) - before < (int64_t)QUIET_MS * 1000000 / 20;
 }
 
-/* How it is started: what says which cluster, and whether the ledger is a file. */
+/* How the daemon is started: with which cluster, and whether the ledger is a file. */
 struct start {
     const char *daemon;
     const char *flag;
@@ -271,7 +271,7 @@ static void find_roomy(struct server *server, const struct ledger *ledger)
     must((uint64_t)server->roomy * NODE_GPUS * (GPU_MILLI / 4 / WAITING_MILLI) >= server->pods);
 }
 
-/* Half full, and pods that wait to be bound. */
+/* A cluster that is half full, and pods that wait to be bound. */
 static void cluster_json(struct server *server, struct strbuf *out)
 {
     struct ledger *ledger = cluster_ledger(server->nodes);
@@ -292,11 +292,11 @@ static void cluster_json(struct server *server, struct strbuf *out)
 
 /* --- clients --- */
 
-/* What one client does: calls[] one after the other, each on its own time. */
+/* What one client does: calls requests one after the other, each timed by itself. */
 struct load {
     const struct server *server;
-    const struct strbuf *window; /* filter: bodies; NULL: bind */
-    uint32_t first;              /* pod to bind, or window to begin with */
+    const struct strbuf *window; /* filter bodies; NULL: bind */
+    uint32_t first;              /* first pod to bind, or first window */
     uint32_t calls;
     struct series series;
     pthread_t thread;
@@ -352,7 +352,7 @@ static void *run_load(void *user)
     return NULL;
 }
 
-/* calls altogether, shared out among the connections. */
+/* calls in total, divided among the connections. */
 static void measure(struct server *server, const char *what, const struct strbuf *window,
                     uint32_t connections, uint32_t calls)
 {
@@ -442,7 +442,7 @@ static void measure_standalone(const struct options *options)
     server_stop(&server);
 }
 
-/* The fake API server keeps the line of each request, and has room for 4096 of them. */
+/* The fake API server records the line of each request and has room for 4096 of them. */
 static void measure_cluster(const struct options *options)
 {
     struct server server = {.name = "cluster",
@@ -467,7 +467,7 @@ static void measure_cluster(const struct options *options)
     write_file(&server, "kubeconfig", (struct text){text.data, text.len});
     strbuf_done(&text);
     const struct start how = {options->daemon, "--kubeconfig", "kubeconfig", true};
-    server_start(&server, &how, "rebuilt"); /* no ledger yet: everything comes from the pods */
+    server_start(&server, &how, "rebuilt"); /* no ledger yet: all state comes from the pods */
     server_end(&server);
     server_start(&server, &how, "restarted");
     measure_server(&server, options);

@@ -1,8 +1,8 @@
 /*
- * bench_memory - what the parts of the daemon hold in memory for a large cluster.
+ * bench_memory - how much memory the parts of the daemon hold for a large cluster.
  *
- * Heap in use, as the allocator counts it, part by part as each is filled, and the process in the
- * end.  Temporary lists are given back before each look.
+ * Heap in use, by the allocator's count, part by part as each is filled, and the whole process at
+ * the end. Temporary lists are freed before each measurement.
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct look {
     uint32_t nodes;
 };
 
-/* What came since the last look. */
+/* The growth since the last measurement. */
 static void say_part(struct look *look, const char *what)
 {
     char name[128];
@@ -39,7 +39,7 @@ static void say_part(struct look *look, const char *what)
     look->heap = heap;
 }
 
-/* Every bound pod, as the watch shows it. */
+/* Every bound pod, as the watch delivers it. */
 static void fill_pods(struct pod_cache *pods, const struct ledger *ledger)
 {
     const struct allocation *allocation;

@@ -1,11 +1,11 @@
-/* What it costs the writer that a GPU came free while pods wait, none of which it helps. */
+/* What it costs the writer when a GPU becomes free while pods wait and none of them fits. */
 #include <stdio.h>
 
 #include "milligpu/hints.h"
 
 #include "measure.h"
 
-/* A node whose GPUs do for one part of nine less than anybody waits with. */
+/* A node with 8 GPUs, one fewer than the parts that every waiting pod asks for. */
 static struct node *freed_node(struct names *names)
 {
     struct gpu gpu[8];

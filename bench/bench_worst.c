@@ -1,8 +1,8 @@
 /*
- * bench_worst - the dearest requests that a tenant can write, over nodes of which no two are alike.
+ * bench_worst - the most expensive requests that a tenant can write, on nodes that all differ.
  *
- * CPU of the calling thread for one filter_ask(); best of a few, so that neighbours on the machine
- * count less.  The limits: 20 ms at 1,000 nodes, 60 ms at 5,000.
+ * CPU time of the calling thread for one filter_ask(); the best of a few runs, so that other load
+ * on the machine counts less. The limits: 20 ms at 1,000 nodes, 60 ms at 5,000.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 
 enum { GPUS = 8, NODES = 5000, DRAWN = 200, ROUNDS = 3, DRAWN_WANTS = 12 };
 
-/* How much of each GPU is free: from, and so many more. */
+/* Free milli of each GPU: from, plus a random number below range. */
 struct fill {
     const char *name;
     uint32_t from;
     uint32_t range;
-    bool tight; /* other pods hold more MiB than their milli are worth */
+    bool tight; /* the pod holds more MiB than its milli are worth */
 };
 
 static const struct fill fills[] = {
@@ -59,7 +59,7 @@ static void set_gpu(struct scene *scene, uint32_t node, uint16_t index, struct g
     };
 }
 
-/* One pod, with a share of another size on each GPU. */
+/* One pod with a share of a different size on each GPU. */
 static const struct allocation *pod_on(const struct fill *fill, const struct atom *node,
                                        const struct gpu *gpu, uint64_t *seed)
 {
@@ -165,7 +165,7 @@ static void wish_init(struct wish *wish, uint32_t wants)
         wish->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
 }
 
-/* Amounts from .. from + wants x step, in so many parts each. */
+/* One amount per want: from, from + step and so on, each with this many parts. */
 static void climb(struct wish *wish, uint32_t wants, uint32_t parts, uint32_t from, uint32_t step)
 {
     wish_init(wish, wants);
@@ -267,7 +267,7 @@ static const struct {
     {"12_nearly", twelve_that_nearly_fit},
 };
 
-/* Anything that a pod may ask; sizes such that some fit and some do not. */
+/* Anything that a pod may ask for, in sizes of which some fit and some do not. */
 static void draw_wish(struct wish *wish, uint64_t *seed)
 {
     const uint32_t wants = 2 + draw(seed, draw(seed, 3) > 0 ? DRAWN_WANTS : CONTAINERS_MAX - 1);

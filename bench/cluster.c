@@ -7,7 +7,7 @@
 
 #include "measure.h"
 
-enum { NOW_MS_BASE = 1700000000 }; /* seconds; every time here is this one */
+enum { NOW_MS_BASE = 1700000000 }; /* seconds; the only time used here */
 
 const struct wire_rules cluster_wire = {.resource = "nvidia.com/vgpu",
                                         .whole_resource = "nvidia.com/gpu"};

@@ -1,8 +1,8 @@
 /*
  * cluster - the cluster that everything is measured on: the same in every run.
  *
- * Nodes of 8 A100-80GB with UUIDs in the annotation, as the node side writes it.  Pods of 200 to
- * 4000 milli, laid one by one on the tightest GPU of a node, until half of all milli is held.
+ * Nodes of 8 A100-80GB with UUIDs in the annotation, as the node side writes it. Pods of 200 to
+ * 4000 milli, placed one by one on the tightest GPU of a node, until half of all milli is held.
  */
 #ifndef MILLIGPU_BENCH_CLUSTER_H
 #define MILLIGPU_BENCH_CLUSTER_H
@@ -19,10 +19,10 @@ extern const struct inventory_rules cluster_inventory;
 
 void cluster_node_name(uint32_t node, char out[NODE_NAME_BYTES]);
 
-/* A Node object of some 3 KiB, as a kubelet's is but for its images. */
+/* A Node object of some 3 KiB, like a kubelet's except for its images. */
 void cluster_node_json(struct strbuf *out, uint32_t node);
 
-/* A Pod object of some 2 KiB.  note NULL: no annotations; node "": not bound. */
+/* A Pod object of some 2 KiB. note NULL: no annotations; node "": not bound. */
 struct cluster_pod {
     const char *name;
     const char *uid;
@@ -32,24 +32,24 @@ struct cluster_pod {
 };
 void cluster_pod_json(struct strbuf *out, const struct cluster_pod *pod);
 
-/* The body of filter and prioritize: names nodes from first on, beginning again behind the last. */
+/* The body of filter and prioritize: names names from first on, wrapping around after the last. */
 struct cluster_question {
     const char *uid;
     const char *amount;
-    uint32_t nodes; /* of the cluster */
+    uint32_t nodes; /* in the cluster */
     uint32_t first;
     uint32_t names;
 };
 void cluster_question_json(struct strbuf *out, const struct cluster_question *question);
 
-/* From now on each change is written there, too; NULL: no more.  In an open batch. */
+/* From now on, write each change to this store too; NULL: stop. Call within an open batch. */
 void cluster_write_to(const struct store_ops *ops);
 
-/* Nodes 0 .. nodes-1, nobody there. */
+/* Nodes 0 .. nodes-1, without pods. */
 struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;
-/* Bound pods until half of all milli is held; returns how many. */
+/* Add bound pods until half of all milli is held; returns how many. */
 uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes);
-/* One pod a node, 800 milli of each GPU: whatever asks for more than 200 is refused. */
+/* Add one pod per node, with 800 milli of each GPU: any request for more than 200 is refused. */
 void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
 
 /* The pods of a ledger, as `kubectl get pods -A -o json` shows them, a comma before each. */

@@ -121,7 +121,7 @@ int64_t process_kib(pid_t pid, const char *field)
     read_proc(pid, "status", status, sizeof status);
     const char *at = strstr(status, field);
     must(at != NULL);
-    return strtoll(at + strlen(field) + 1, NULL, 10); /* behind the colon */
+    return strtoll(at + strlen(field) + 1, NULL, 10); /* after the colon */
 }
 
 int64_t process_cpu_ns(pid_t pid)
@@ -131,7 +131,7 @@ int64_t process_cpu_ns(pid_t pid)
     unsigned long system = 0;
 
     read_proc(pid, "stat", stat, sizeof stat);
-    const char *at = strrchr(stat, ')'); /* the name may hold anything */
+    const char *at = strrchr(stat, ')'); /* the name may contain anything */
     must(at != NULL);
     /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit */
     must(sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) ==

@@ -1,7 +1,7 @@
 /*
- * measure - clocks, percentiles and the one form of output: "name value unit", a line each.
+ * measure - clocks, percentiles and the one output format: "name value unit", one per line.
  *
- * One thread, unless a function says otherwise.
+ * Single-threaded, unless a function says otherwise.
  */
 #ifndef MILLIGPU_BENCH_MEASURE_H
 #define MILLIGPU_BENCH_MEASURE_H
@@ -10,15 +10,15 @@
 
 #include "milligpu/base.h"
 
-/* False, and said so, if there is another word. */
+/* False, after a message, if there is an unknown word. */
 struct options {
     bool quick;         /* --quick */
-    const char *folder; /* --folder DIR: where files are made; "." unless said */
+    const char *folder; /* --folder DIR: where files are made; "." by default */
     const char *daemon; /* --daemon FILE: milligpud */
 };
 bool options_read(int argc, char **argv, struct options *out) MUST_USE;
 
-/* CPU that this thread has used. */
+/* CPU time that this thread has used. */
 int64_t cpu_ns(void);
 int64_t wall_ns(void);
 
@@ -33,22 +33,22 @@ struct series {
 void series_init(struct series *series);
 void series_done(struct series *series);
 void series_add(struct series *series, int64_t ns);
-/* name.mean, name.p50 and name.p99, in us.  At least one value. */
+/* name.mean, name.p50 and name.p99, in us. At least one value. */
 void series_say(struct series *series, const char *name);
 
 /* A field of /proc/PID/status in KiB: "VmRSS", "VmHWM". */
 int64_t process_kib(pid_t pid, const char *field);
-/* CPU of all threads of a process, user and system: /proc/PID/stat, in steps of 10 ms. */
+/* CPU time of all threads of a process, user and system: /proc/PID/stat, in steps of 10 ms. */
 int64_t process_cpu_ns(pid_t pid);
 
-/* Writes of 4 KiB, each followed by fdatasync, in this folder: how many a second. */
+/* How many writes of 4 KiB, each followed by fdatasync, this folder takes per second. */
 double sync_rate(const char *folder, uint32_t writes);
 
 /* A new folder below another, for the ledger; folder_drop() removes it with its files. */
 void folder_make(const char *below, char *out, size_t bytes);
 void folder_drop(const char *folder);
 
-/* Numbers that are the same in every run. */
+/* Pseudo-random numbers, the same in every run. */
 uint32_t draw(uint64_t *seed, uint32_t below);
 
 #endif

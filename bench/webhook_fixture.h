@@ -19,11 +19,11 @@ struct webhook_fixture {
 };
 void webhook_fixture_init(struct webhook_fixture *fixture);
 void webhook_fixture_done(struct webhook_fixture *fixture);
-/* An outbox that wakes nobody. */
+/* An outbox that writes no wake-up objects. */
 void webhook_fixture_outbox(struct webhook_fixture *fixture, const struct kube_ops *ops, void *user,
                             void (*result)(void *user, struct message *take_message));
 
-/* Ask, and be answered at once. */
+/* Ask, and get the answer at once. */
 void webhook_fixture_ask(struct webhook_fixture *fixture, struct http_call *call, struct text body);
 
 #endif

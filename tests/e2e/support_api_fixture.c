@@ -162,7 +162,7 @@ static void drop_folder(const struct api_fixture *fixture)
         (void)snprintf(file, sizeof file, "%s%s", fixture->ledger, endings[i]);
         (void)unlink(file);
     }
-    must(rmdir(fixture->folder) == 0); /* nobody left anything else behind */
+    must(rmdir(fixture->folder) == 0); /* nothing else was left behind */
 }
 
 void api_fixture_free(struct api_fixture *fixture)
@@ -259,7 +259,7 @@ void api_fixture_end(struct api_fixture *fixture, const char *name)
     api_fixture_run(fixture);
 }
 
-/* --- HTTP, by hand: what is on the wire is what is tested --- */
+/* --- HTTP, by hand: tests check the bytes on the wire --- */
 
 static int send_request(const struct http_server *http, const char *method, const char *target,
                         const char *body)

@@ -2,8 +2,8 @@
  * support_api_fixture - the application behind a real listener, in steps that the test makes.
  *
  * Real parts: store, writer, informer, outbox, webhooks, the fake API server, three listeners on
- * loopback.  Writer and informer move only while api_fixture_run() does, so what a test sees stands
- * still.
+ * loopback. Writer and informer only run inside api_fixture_run(), so the state that a test sees
+ * does not change between calls.
  */
 #ifndef MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 #define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
@@ -18,7 +18,7 @@
 struct api_fixture {
     struct app app;
     struct app_parts parts;
-    struct settings settings; /* a copy, free to be changed */
+    struct settings settings; /* a copy, which tests may change */
     struct settings_set *set;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
@@ -34,17 +34,17 @@ struct api_fixture {
 struct api_fixture *api_fixture_new(void);
 void api_fixture_free(struct api_fixture *fixture);
 
-/* Until nothing moves any more. */
+/* Run until nothing changes any more. */
 void api_fixture_run(struct api_fixture *fixture);
 
-/* To the API server: method, path, body; must succeed. */
+/* Send this to the API server; it must succeed. */
 void api_fixture_tell(struct api_fixture *fixture, const char *method, const char *path,
                       const char *body);
 void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
                      const char *node);
 void api_fixture_end(struct api_fixture *fixture, const char *name);
 
-/* As kube-scheduler: filter on all three nodes; then bind, which must succeed. */
+/* As kube-scheduler: filter on all three nodes, and bind, which must succeed. */
 void api_fixture_filter(struct api_fixture *fixture, const char *name);
 void api_fixture_bind(struct api_fixture *fixture, const char *name, const char *node);
 
@@ -56,7 +56,7 @@ struct answer {
     struct strbuf body;
 };
 
-/* One request, one answer, in full.  body NULL: none; it is sent as application/json. */
+/* One request and its complete answer. body NULL: none; otherwise sent as application/json. */
 void api_fixture_ask(const struct http_server *http, const char *method, const char *target,
                      const char *body, struct answer *out);
 void answer_done(struct answer *answer);

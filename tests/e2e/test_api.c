@@ -30,7 +30,7 @@ static int tear_down(void **state)
 
 #define api_fixture_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
-/* --- asking --- */
+/* --- requests and answers --- */
 
 static size_t size_of(const struct doc *doc)
 {
@@ -49,7 +49,7 @@ static const struct doc *nth(const struct doc *doc, size_t at)
     return child;
 }
 
-/* NULL if it is no string. */
+/* NULL if it is not a string. */
 static const char *string_of(const struct doc *doc)
 {
     return doc != NULL && doc->kind == DOC_STRING ? doc->text.at : NULL;
@@ -85,7 +85,7 @@ static const struct doc *get(struct api_fixture *fixture, const char *target)
     return doc;
 }
 
-/* What is asked is refused with this status, as a problem whose detail says this. */
+/* The request is refused with this status, as a problem whose detail contains this part. */
 static void refuses(const struct http_server *http, const char *method, const char *target,
                     const char *body, int status, const char *part)
 {
@@ -131,7 +131,7 @@ static const struct doc *item(const struct doc *list, size_t at)
     return nth(doc_get(list, "items"), at);
 }
 
-/* Two that sit, one that waits, one that ended, one that came behind our back. */
+/* Two bound pods, one waiting, one ended, and one that was bound without us. */
 static void fill(struct api_fixture *fixture)
 {
     api_fixture_pod(fixture, "web-0", "300", "");
@@ -147,7 +147,7 @@ static void fill(struct api_fixture *fixture)
     api_fixture_filter(fixture, "big");
 }
 
-/* --- answers against their description --- */
+/* --- answers compared with their description --- */
 
 struct reader {
     const struct doc *schemas;
@@ -287,7 +287,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/settings", "SettingList");
 }
 
-/* --- the description against the table --- */
+/* --- the description compared with the table of routes --- */
 
 static const char *filled(const char *path, char *out, size_t bytes)
 {
@@ -359,7 +359,7 @@ static void the_description_names_exactly_the_routes(void **state)
     assert_int_equal(count_operations(paths), routes);
 }
 
-/* Marks what is referred to: each shape once. */
+/* Marks the schemas that are referred to; visits each once. */
 static void find_refs(const struct doc *value, const struct doc *schemas, bool *seen)
 {
     const char *ref = string_of(doc_get(value, "$ref"));
@@ -407,7 +407,7 @@ static void the_description_knows_every_kind_of_drift(void **state)
         assert_string_equal(string_of(nth(words, i)), kinds[i]);
 }
 
-/* --- the door --- */
+/* --- how requests are checked --- */
 
 static void unknown_paths_are_404(void **state)
 {
@@ -624,7 +624,7 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(num(allocations, "bound"), 3);
     assert_int_equal(num(allocations, "reserved"), 0);
     assert_int_equal(num(summary, "waitingPods"), 1);
-    assert_int_equal(num(summary, "drift"), 1); /* adopted */
+    assert_int_equal(num(summary, "drift"), 1); /* the adopted pod */
     const struct doc *models = doc_get(summary, "models");
     assert_int_equal(size_of(models), 2);
     assert_string_equal(str(nth(models, 0), "model"), "A100");
@@ -844,7 +844,7 @@ static void readiness_names_what_is_missing(void **state)
         atomic_store(bad[i], true);
         says(fixture->admin, "/readyz", 503, words[i]);
         says(fixture->probe, "/readyz", 503, "readyz check failed");
-        says(fixture->admin, "/livez", 200, "ok"); /* never depends on anything */
+        says(fixture->admin, "/livez", 200, "ok"); /* liveness depends on nothing */
         atomic_store(bad[i], false);
     }
     atomic_store(&fixture->app.identified, false);
@@ -887,7 +887,7 @@ static void metrics_show_the_state_of_the_moment(void **state)
     for (size_t i = 0; i < ARRAY_LEN(lines); i++)
         if (strstr(answer.body.data, lines[i]) == NULL)
             fail_msg("no %s in\n%s", lines[i], answer.body.data);
-    assert_null(strstr(answer.body.data, "web-0")); /* names of pods are for the admin port */
+    assert_null(strstr(answer.body.data, "web-0")); /* pod names are only for the admin port */
     answer_done(&answer);
 }
 
@@ -990,7 +990,7 @@ static void old_pod(struct api_fixture *fixture, const char *name, const char *a
     fake_apiserver_set_clock(fixture->app.fake, clock.wall_ms, clock.ctx);
 }
 
-/* The first of all tests: counters are the process's. */
+/* Must run first: the counters belong to the process. */
 static void doctor_sees_that_no_scheduler_is_there(void **state)
 {
     struct api_fixture *fixture = *state;
@@ -1084,7 +1084,7 @@ static void a_backup_is_a_ledger_that_opens(void **state)
     assert_int_equal(unlink(file), 0);
     (void)snprintf(file, sizeof file, "%s/copy.db.lock", fixture->folder);
     assert_int_equal(unlink(file), 0);
-    /* desk_free() sees that nothing else is left in the folder. */
+    /* api_fixture_free() checks that nothing else is left in the folder. */
 }
 
 static const char pod_body[] =

@@ -1,6 +1,7 @@
 /*
- * The address of a listener is an IP address and a port, or is refused and repeated; what is
- * loopback, the C library's resolver of numbers takes for 127.0.0.0/8 or ::1.
+ * The address of a listener is an IP address and a port; anything else is refused, and the refusal
+ * repeats it. An address is loopback exactly if the C library's numeric resolver gives 127.0.0.0/8
+ * or ::1.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -13,7 +14,7 @@
 
 #include "support.h"
 
-/* By getaddrinfo, which asks nobody here; false if it knows no such number. */
+/* Uses getaddrinfo in numeric mode, which does no look-up; false if it is not an address. */
 static bool resolve(const char *host, const char *port, bool *out_loopback)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,

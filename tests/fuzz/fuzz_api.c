@@ -1,8 +1,9 @@
 /*
- * Any call on the admin port is answered once: what routes.def promises, or a problem that says
- * its status; a "continue" that was given out is taken back; the ledger survives.
+ * Any call on the admin port is answered once: with what routes.def promises, or with a problem
+ * that contains its status. A "continue" token that was handed out is accepted, and the ledger
+ * survives.
  *
- * Input: "METHOD path?query", a line's end, the Content-Type or nothing, a line's end, the body.
+ * Input: "METHOD path?query", a newline, the Content-Type or nothing, a newline, the body.
  */
 #include <string.h>
 
@@ -29,7 +30,7 @@ static void serve(struct core_fixture *core, struct http_call *call)
     must(call->status >= 200 && call->status < 600);
 }
 
-/* The next page, and it is another. */
+/* Ask for the next page, which must be a different one. */
 static void go_on(struct core_fixture *core, const struct http_call *first, const char *token)
 {
     struct http_call call;
@@ -80,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     call.query = line.at != NULL ? word(&arena, line) : "";
     call.content_type = type.len > 0 ? word(&arena, type) : NULL;
     const bool writes = strcmp(call.method, "POST") == 0 || strcmp(call.method, "DELETE") == 0;
-    /* A copy of the ledger is a file; that is for the e2e tests. */
+    /* A backup writes a file, so the e2e tests cover it. */
     if (strstr(call.path, "backup") == NULL) {
         struct core_fixture *core = core_take();
         serve(core, &call);

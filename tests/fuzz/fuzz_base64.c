@@ -1,4 +1,7 @@
-/* What is base64 decodes to what is encoded to it again; the rest is refused. */
+/*
+ * Base64 decodes to what a bit-by-bit decoder gives, and anything else is refused; any bytes
+ * survive encoding and decoding.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -8,7 +11,7 @@
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Without blanks, bit by bit; false if it is no base64. */
+/* Decode bit by bit, skipping blanks; false if it is not base64. */
 static bool second_decode(const char *text, struct strbuf *out)
 {
     size_t count = 0;
@@ -29,7 +32,7 @@ static bool second_decode(const char *text, struct strbuf *out)
                 strbuf_char(out, (char)(byte & 0xff));
         }
     }
-    /* Six bits that are left over are no byte. */
+    /* Six leftover bits are not a byte. */
     return padding <= 2 && count % 8 != 6;
 }
 
@@ -44,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CLEANUP(xfreep) char *bytes = base64_decode(text, &len);
     must((bytes != NULL) == second_decode(text, &second));
     must(bytes == NULL || (len == second.len && memcmp(bytes, second.data, len) == 0));
-    /* And any bytes there and back. */
+    /* Any bytes survive encoding and decoding. */
     CLEANUP(xfreep) char *encoded = base64_encode((struct text){text, size});
     must(strlen(encoded) == (size + 2) / 3 * 4);
     CLEANUP(xfreep) char *back = base64_decode(encoded, &len);

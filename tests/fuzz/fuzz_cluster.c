@@ -1,6 +1,6 @@
 /*
- * A cluster file is read or refused with its name; what was read can be listed, watched and
- * written to, and the lists, read as a cluster file again, give the same cluster.
+ * A cluster file is read, or refused with its name. What was read can be listed, watched and
+ * written to, and its lists, read again as a cluster file, give the same cluster.
  */
 #include <string.h>
 
@@ -30,7 +30,7 @@ static int ask(struct fake_apiserver *fake, const char *path, struct strbuf *out
     return fake_apiserver_request(fake, "GET", path, TEXT(""), out);
 }
 
-/* Whatever is served, the decoders read or refuse. */
+/* Whatever is served, the decoders read or refuse it. */
 static int see(void *user, struct text bytes, struct err *err)
 {
     struct pod pod;

@@ -1,6 +1,6 @@
 /*
- * What an exec plugin prints is a token, a certificate with its key, both, or is refused with the
- * field; jansson finds the same.
+ * The output of an exec plugin is a token, a certificate with its key, or both, or it is refused
+ * with the name of the field; jansson finds the same.
  */
 #include "kube/kube_exec.c"
 #include "support.h"

@@ -1,7 +1,7 @@
 /*
- * A document is what it was after it was written, in each of three ways, and read again; read as
- * YAML, where that can be read too, it is the same; and a merge patch does what RFC 7396 says, told
- * by jansson.
+ * A document that is written, in each of three ways, and read again is the same; read as YAML,
+ * where that is possible, it is the same too. A merge patch does what RFC 7396 says, as checked
+ * with jansson.
  */
 #include <string.h>
 
@@ -47,12 +47,12 @@ static void write_and_read_yaml(const struct doc *doc, struct arena *arena)
     strbuf_init(&text);
     doc_write_yaml(&text, doc);
     const int rc = doc_parse_yaml((struct text){text.data, text.len}, arena, &documents, &err);
-    if (rc == -ERR_TOO_LARGE) /* a scalar is a level there */
+    if (rc == -ERR_TOO_LARGE) /* in YAML a scalar counts as a level */
         return;
     must(rc == 0 && documents->count == 1 && doc_equal(doc, documents->first));
 }
 
-/* JSON is nearly YAML: what both take, they take for the same. */
+/* JSON is nearly YAML: what both readers accept, they read alike. */
 static void read_as_yaml(struct text bytes, const struct doc *json, struct arena *arena)
 {
     struct doc *documents = NULL;
@@ -79,7 +79,7 @@ static json_t *merge(json_t *target, json_t *patch)
     json_t *out = json_is_object(target) ? json_deep_copy(target) : json_object();
     json_object_foreach (patch, name, value)
         if (json_is_null(value))
-            (void)json_object_del(out, name); /* it need not be there */
+            (void)json_object_del(out, name); /* it may be missing */
         else
             must(json_object_set_new(out, name, merge(json_object_get(out, name), value)) == 0);
     return out;

@@ -1,5 +1,5 @@
 /*
- * Any body of a webhook is read or refused, what is read is within limits.h and can be answered,
+ * Any body of a webhook is read or refused. What is read is within limits.h and can be answered,
  * and jansson finds the same names, victims and ids in the same bytes.
  */
 #include <string.h>
@@ -33,7 +33,7 @@ static void same_names(const struct extender_args *args, json_t *root)
                   args->name[i]));
 }
 
-/* What was chosen comes out as valid JSON with these very names. */
+/* The chosen names come out unchanged, as valid JSON. */
 static void answer_filter(const struct extender_args *args, const uint32_t *choice,
                           struct strbuf *out)
 {

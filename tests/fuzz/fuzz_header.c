@@ -1,6 +1,6 @@
 /*
- * Any line of an answer's head is taken: the one header that counts, Retry-After, gives 0 to an
- * upper bound of seconds, and what strtol reads where that is less.
+ * Any header line of an answer is accepted. The only one that counts, Retry-After, gives the
+ * seconds that strtol reads, but at least 0 and at most an upper bound.
  */
 #include "kube/kube_curl.c"
 #include "support.h"

@@ -1,11 +1,11 @@
 /*
- * Any object that the API server would accept is still counted: whatever support/hostile.h makes
- * around a pod, in a list or in a watch, it is seen for what it is, a bound one has its allocation,
- * and no node offers what its pods ask; its end and its deletion are heard.  A node of that kind
- * stays, with all that is charged there, and offers no more than it has.
+ * Any object that the API server would accept is counted, whatever support/hostile.h makes around a
+ * pod, in a list or in a watch: a bound pod has its allocation, no node offers what its pods ask
+ * for, and the end and the deletion of a pod are noticed. A hostile node stays, with all that is
+ * charged there, and offers no more than it has.
  *
- * Input: one letter for each thing that happens on a node of two GPUs, then the bytes that the
- * generator draws from.
+ * Input: for each event on a node of two GPUs one letter, then the bytes that the generator draws
+ * from.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ enum { PODS = 6, STEPS = 12, CAPACITY = 2000, WHOLE = 2 };
 static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
 static const struct request_rules judge = {"nvidia.com/vgpu", 1, 1};
 
-/* What a pod asks, as the API server writes it; milli is how much of it the node can lose. */
+/* What a pod asks for, as the API server writes it; milli is the most that it can cost the node. */
 static const struct asked {
     const char *const amount[2];
     uint32_t asking;
@@ -47,7 +47,7 @@ struct cluster {
     struct pieces pieces;
     struct core_fixture core;
     struct strbuf object;
-    const struct asked *pod[PODS]; /* NULL: not there, or ended */
+    const struct asked *pod[PODS]; /* NULL: absent or ended */
     uint64_t version;
 };
 
@@ -75,7 +75,7 @@ static int keep_item(void *user, struct text bytes, struct err *err)
     return 0;
 }
 
-/* The object as it comes out of a watch and of a list: the same bytes. */
+/* The object as a watch and a list deliver it: the same bytes. */
 static struct text carried(struct cluster *cluster, const char *version)
 {
     struct arena *arena = &cluster->core.arena;
@@ -147,7 +147,7 @@ static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked
     cluster->pod[slot] = pod_ended(&pod) ? NULL : asks;
 }
 
-/* The same pod waits: whatever is wrong with it, it is refused and not passed by. */
+/* The same pod, unbound: whatever is wrong with it, it is refused and never ignored. */
 static void pod_waits(struct cluster *cluster, const struct asked *asks)
 {
     struct arena *arena = &cluster->core.arena;
@@ -209,7 +209,7 @@ static void pod_goes(struct cluster *cluster, uint32_t slot)
     cluster->pod[slot] = NULL;
 }
 
-/* What somebody else bound there beyond what a GPU has: two parts of one pod never share one. */
+/* Milli charged beyond what a GPU has: two parts of one pod never share a GPU. */
 static uint32_t too_much(const struct node *node)
 {
     uint32_t milli = 0;
@@ -220,7 +220,7 @@ static uint32_t too_much(const struct node *node)
     return milli;
 }
 
-/* What the node offers and what its pods ask are together no more than it has. */
+/* What the node offers plus what its pods ask for is at most what it has, excess on a GPU aside. */
 static void all_is_counted(struct cluster *cluster)
 {
     const struct node *node = ledger_node(cluster->core.ledger, TEXT("n1"));
@@ -251,7 +251,7 @@ static void happen(struct cluster *cluster)
     const uint32_t slot = below(cluster, PODS);
     const struct asked *asks = cluster->pod[slot];
 
-    if (asks == NULL) /* its spec stays what it was */
+    if (asks == NULL) /* a pod that is present keeps its spec */
         asks = &asked[below(cluster, ARRAY_LEN(asked))];
     switch (what) {
     case 'n':

@@ -69,7 +69,7 @@ static enum err_code skips(struct text bytes, struct arena *arena)
     struct json_reader in;
     struct err err;
     json_reader_init(&in, bytes, "value", arena, &err);
-    (void)json_read_skip(&in); /* json_reader_finish knows */
+    (void)json_read_skip(&in); /* json_reader_finish() reports it */
     return json_reader_finish(&in) == 0 ? ERR_NONE : err.code;
 }
 
@@ -78,7 +78,7 @@ static bool within(double number, double bound)
     return number > -bound && number < bound;
 }
 
-/* jansson makes a double of what has a point or an exponent; up to 2^53 that is exact. */
+/* jansson reads a number with a point or an exponent as a double, which is exact up to 2^53. */
 static void same_number(struct json_reader *in, json_t *value)
 {
     const double exact = 9007199254740992.0;
@@ -145,7 +145,7 @@ static void compare(struct text bytes, enum err_code ours, struct arena *arena)
         must(ours != ERR_NONE);
     if (second.value == NULL)
         return;
-    /* Valid JSON is refused for its depth alone. */
+    /* Valid JSON is refused only for its depth. */
     must(ours == ERR_NONE || ours == ERR_TOO_LARGE);
     if (ours == ERR_NONE) {
         json_reader_init(&in, bytes, "value", arena, &err);

@@ -1,5 +1,6 @@
 /*
- * A kubeconfig is read or refused with file, line and key; written as JSON it is read as the same.
+ * A kubeconfig is read, or refused with file, line and key; written as JSON, it is read as the
+ * same.
  */
 #include <string.h>
 
@@ -77,7 +78,7 @@ static void read_as_json(struct text text, const struct kube_config *config)
     doc_write(&json, documents->first);
     const struct text written = {json.data, json.len};
     struct doc *same = NULL;
-    /* What YAML alone refuses in JSON (a control character beyond ASCII) is no matter here. */
+    /* What only YAML refuses in JSON (a control character beyond ASCII) does not matter here. */
     if (doc_parse_yaml(written, &arena, &same, &err) == 0) {
         must(doc_equal(documents, same));
         must(kube_config_parse(written, file, NULL, &again, &err) == 0);

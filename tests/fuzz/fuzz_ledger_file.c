@@ -1,8 +1,8 @@
 /*
  * Any bytes as the ledger's file, and a good ledger with any of its bytes changed.
  *
- * Input: the file; or, behind a first byte 0xff, changes of a good one: three bytes of place, one
- * of length, the bytes to write there; a length of 0 cuts the file.
+ * Input: the file; or, after a first byte 0xff, changes of a good one: three bytes of place, one of
+ * length, the bytes to write there; a length of 0 truncates the file.
  */
 #include <string.h>
 

@@ -1,9 +1,10 @@
 /*
- * A ledger whose pages are well-formed and whose rows tell anything: what no SQLite check sees, our
- * own verification must.
+ * A ledger whose pages are well-formed and whose rows say anything: our own verification must find
+ * what no SQLite check sees.
  *
- * Input: edits of a good ledger, without its triggers and checks; a byte each for what to do, the
- * table, the row, the column and the value, and for a text its bytes up to a line's end.
+ * Input: edits of a good ledger, made without its triggers and checks: one byte each for what to
+ * do, the column (which also chooses the table), the row and the value; a text takes the bytes up
+ * to the end of the line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 enum { COLUMNS_MAX = 128, EDITS_MAX = 8 };
 
-/* What there is to edit: read once from the good one. */
+/* The columns that can be edited: read once from the good ledger. */
 static struct column {
     char table[32];
     char name[32];
@@ -67,7 +68,7 @@ static void bind_value(sqlite3_stmt *stmt, struct pieces *pieces)
     }
 }
 
-/* A row is named by the value that its column has there: all that share it change together. */
+/* A row is identified by its value in that column: all rows that share it change together. */
 static void edit(sqlite3 *db, struct pieces *pieces)
 {
     char sql[400];
@@ -90,13 +91,13 @@ static void edit(sqlite3 *db, struct pieces *pieces)
         (void)snprintf(sql, sizeof sql,
                        "UPDATE %s SET %s = ?1 WHERE %s IS (SELECT %s FROM %s LIMIT 1 OFFSET %u)",
                        column->table, column->name, column->name, column->name, column->table, row);
-    /* A generated column cannot be set; STRICT refuses another type: then nothing was edited. */
+    /* A generated column cannot be set, and STRICT refuses another type: nothing is edited then. */
     if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK) {
         if (how != 'd' && how != 'c')
             bind_value(stmt, pieces);
         (void)sqlite3_step(stmt);
     }
-    (void)sqlite3_finalize(stmt); /* repeats the error of the step */
+    (void)sqlite3_finalize(stmt); /* returns the error of the step again */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /*
- * Any node that is read can be judged, and what it is judged to have is within limits.h; jansson
- * finds the same facts in the same bytes.
+ * Any node that is read can be judged, and the result is within limits.h; jansson finds the same
+ * facts in the same bytes.
  */
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void same_text(const char *ours, json_t *map, const char *key)
     must(ours == NULL || json_is_number(theirs) || second_says(theirs, ours));
 }
 
-/* Whatever else can be read of it. */
+/* What is read even if the rest is unreadable. */
 static void same_identity(const struct node_facts *node, json_t *root)
 {
     must(second_says(second_at(root, "metadata.name"), node->name));

@@ -1,5 +1,5 @@
 /*
- * Any text of our two JSON annotations becomes facts, whole or broken.  Shares that were read are
+ * Any text of our two JSON annotations is decoded as whole or as broken. Shares that were read are
  * granted, written as a note, and read again as the same shares.
  */
 #include <string.h>
@@ -42,7 +42,7 @@ static void same_shares(const struct pod *pod, const struct pod *again)
     }
 }
 
-/* Which container comes when in the life of the pod: as the note has them. */
+/* The container's place in the order of life: the order in which the note lists them. */
 static uint16_t order_of(const struct pod *pod, uint32_t i)
 {
     uint32_t order = 0;
@@ -92,7 +92,7 @@ static json_t *second_shares(json_t *root)
     return second_field(root, "containers");
 }
 
-/* jansson counts the same shares, and the same milli. */
+/* jansson counts the same shares and the same milli. */
 static void same_as_second(const struct pod *pod, struct text note)
 {
     const struct second second = second_read(note);

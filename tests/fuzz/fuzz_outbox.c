@@ -1,9 +1,9 @@
 /*
- * Whatever the API server answers to a Binding, and to the GET that follows a 409, there is one
- * outcome in the end.  "Bound" is said only when a Binding was answered with 201 or the pod carries
- * our uid and node, and always after 201: nothing else is the API server's word for it.
+ * Whatever the API server answers to a Binding, and to the GET that follows a 409, there is exactly
+ * one outcome. "Bound" is reported only if a Binding was answered with 201 or the pod carries our
+ * uid and node, and always after 201: nothing else proves it.
  *
- * Input: steps up to a NUL each: a letter, then what belongs to it.
+ * Input: steps, each up to a NUL: a letter, then its data.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ enum { STEPS_MAX = 24, DEADLINE_MS = 4000 };
 
 struct script {
     struct outbox *outbox;
-    uint64_t id; /* in flight; 0: none */
+    uint64_t id; /* request in flight; 0: none */
     bool binding;
     bool success; /* a Binding was answered with 201 */
     bool carried; /* a GET showed our Binding */
@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)outbox_step(script.outbox, script.now_ms, script.now_ms);
     for (int i = 0; i < STEPS_MAX && pieces.left > 0; i++)
         step(&script, pieces_until(&pieces, '\0'));
-    /* Nobody answers any more: the deadline ends it. */
+    /* No more answers: the deadline ends it. */
     for (int i = 0; i < 20; i++, script.now_ms += DEADLINE_MS / 10)
         step(&script, TEXT("t"));
     must(script.results == 1 && outbox_open(script.outbox) == 0);

@@ -1,6 +1,6 @@
 /*
  * Any pod that is read can be judged, is within limits.h, and its note is whole or broken; jansson
- * finds the same facts in the same bytes, and its own sums come to the same.
+ * finds the same facts in the same bytes, and sums computed from them are equal.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void check(const struct pod *pod, struct arena *arena)
     must(pod->unreadable == NULL || verdict != REQUEST_OK);
 }
 
-/* The bytes of a kept pod may go. */
+/* A kept pod does not need the bytes that it was read from. */
 static void keep(const struct pod *pod)
 {
     struct arena arena;
@@ -44,10 +44,10 @@ static void keep(const struct pod *pod)
     arena_done(&arena);
 }
 
-/* The quantity at a key of a ResourceList, rounded up; *out_given as our reader has it. */
+/* The quantity at a key of a ResourceList, rounded up; *out_given as our reader sets it. */
 static int64_t amount(json_t *list, const char *key, unsigned decimals, bool *out_given)
 {
-    json_t *value = json_object_get(list, key); /* of data, so the case counts */
+    json_t *value = json_object_get(list, key); /* a key that is data, so case matters */
     char digits[32];
     const char *text = json_string_value(value);
     int64_t number = 0;
@@ -81,7 +81,7 @@ static int64_t plus(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* Kubernetes' effective request: each moment of the pod's life by itself, then the largest. */
+/* Kubernetes' effective request: the demand at each moment of the pod's life, then the largest. */
 static int64_t effective(json_t *spec, const char *key, unsigned decimals, bool pod_level)
 {
     json_t *init = second_field(spec, "initContainers");
@@ -107,7 +107,7 @@ static int64_t effective(json_t *spec, const char *key, unsigned decimals, bool 
     return plus(most, amount(second_field(spec, "overhead"), key, decimals, &given));
 }
 
-/* Amounts written as 1.5 or 1e3 are doubles to jansson: their digits are gone. */
+/* jansson reads amounts such as 1.5 or 1e3 as doubles: their digits are lost. */
 static bool has_real(json_t *value)
 {
     const char *name;
@@ -128,7 +128,7 @@ static void same_sums(const struct pod *pod, json_t *root)
     json_t *spec = second_field(root, "spec");
     const int64_t whole = effective(spec, "nvidia.com/gpu", 0, false);
     must(pod->whole_gpus == (whole < UINT32_MAX ? whole : UINT32_MAX));
-    /* A resize is told by the status, and has tables of its own in the unit tests. */
+    /* A resize is read from the status, and has its own tables in the unit tests. */
     if (second_at(root, "status.containerStatuses") != NULL ||
         second_at(root, "status.initContainerStatuses") != NULL)
         return;
@@ -155,7 +155,7 @@ static void same_text(const char *ours, json_t *theirs)
     must(ours == NULL || second_says(theirs, ours));
 }
 
-/* Whatever else can be read of it. */
+/* What is read even if the rest is unreadable. */
 static void same_identity(const struct pod *pod, json_t *root)
 {
     must(second_says(second_at(root, "metadata.name"), pod->name));

@@ -1,6 +1,6 @@
 /*
- * A quantity is what schoolbook arithmetic on its digits says, exactly and rounded up; and one
- * that is exact is the same when it is rounded up.
+ * A quantity is what schoolbook arithmetic on its digits gives, exactly and rounded up; an exact
+ * quantity is the same when rounded up.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { DIGITS = 512, TEXT_MAX = 128, FAR = 1000 };
 
-/* digit[0] is the lowest. */
+/* digit[0] is the least significant. */
 struct big {
     unsigned char digit[DIGITS];
     int count;
@@ -41,7 +41,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Behind the digits: nothing, a unit, or an exponent. */
+/* After the digits: nothing, a unit, or an exponent. */
 static bool read_unit(struct text text, struct parts *out)
 {
     static const char *const units[] = {"n-9", "u-6", "m-3", "k+3", "M+6",
@@ -125,7 +125,7 @@ static struct judged evaluate(struct parts *parts)
         const int i = power - parts->scale;
         whole = whole * 10 + (i >= 0 && i < big->count ? big->digit[i] : 0);
     }
-    /* Up to 10^19 - 1, so 64 bits hold it. */
+    /* At most 10^19 - 1, so it fits in 64 bits. */
     large |= whole > INT64_MAX;
     if (large)
         return (struct judged){.exact = QUANTITY_RANGE, .ceiling = QUANTITY_RANGE};

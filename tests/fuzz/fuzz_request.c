@@ -1,9 +1,9 @@
 /*
  * The annotations and amounts that people write become a request that keeps its invariants, or a
- * refusal with words; and a glob matches what a plain recursive matcher says.
+ * refusal with a text; and a glob matches what a plain recursive matcher says.
  *
- * Input: lines; count, model and memory of the pod, then per container: kind letter, its own count
- * up to a blank, its amount.
+ * Input: lines: count, model and memory of the pod, then for each container its kind letter, its
+ * own count up to a blank, and its amount.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Exponential in the stars, so for short ones. */
+/* Exponential in the number of stars, so only for short globs. */
 static bool matches(struct text glob, struct text text)
 {
     if (glob.len == 0)
@@ -43,7 +43,7 @@ static void compare_globs(struct text glob, struct text text)
         must(text_glob(glob, text) == matches(glob, text));
 }
 
-/* NULL for an empty piece: not written at all. */
+/* NULL for an empty piece: the field is absent. */
 static const char *given(struct arena *arena, struct text text)
 {
     const char *copy = arena_copy(arena, text);
@@ -81,7 +81,7 @@ static void check_request(const struct request *request)
     free(copy);
 }
 
-/* Small whole amounts without a count: what design 2 says, in other words. */
+/* Small whole amounts without a count: the rule of design 2, written differently. */
 static void check_amount(const struct pod *pod, enum request_verdict verdict)
 {
     const struct pod_container *only = &pod->container[0];

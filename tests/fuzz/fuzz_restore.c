@@ -1,10 +1,10 @@
 /*
- * Rows of a ledger, as the store hands them on, are put back or refused with the name of the node
- * or pod.  What was put back passes the verification, can be decided upon, and is what it was after
- * every decision was undone.  Without SQLite, so that the search is a hundred times as fast as
+ * Rows of a ledger, as the store delivers them, are restored, or refused with the name of the node
+ * or pod. A restored ledger passes the verification, accepts commands, and is unchanged after every
+ * decision was undone. There is no SQLite here, so the search is a hundred times as fast as in
  * fuzz_ledger_rows.
  *
- * Input: one letter per row or command, then its fields, a byte each.
+ * Input: one letter per row or command, then its fields, one byte each.
  */
 #include <string.h>
 
@@ -42,7 +42,7 @@ static uint32_t milli_of(uint8_t byte)
     return byte == 0 ? GPU_MILLI : byte * 4U;
 }
 
-/* What the store's SQL refuses before: one name for two GPUs, a GPU of nobody on a lost node. */
+/* What the store's SQL already refuses: one name for two GPUs, a present GPU on a lost node. */
 static bool is_known_fault(const struct node_build *build)
 {
     for (uint32_t i = 0; i < build->gpus; i++) {
@@ -56,7 +56,7 @@ static bool is_known_fault(const struct node_build *build)
     return false;
 }
 
-/* In the order of node.h, as the store's query sorts them. */
+/* The order of node.h, by which the store's query sorts. */
 static bool comes_before(const struct gpu *a, const struct gpu *b)
 {
     if ((a->flags & GPU_ABSENT) != (b->flags & GPU_ABSENT))
@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     strbuf_init(&before);
     strbuf_init(&after);
     uint8_t letter = next(&rows);
-    /* Nodes first, then who lives there, then what happens to them. */
+    /* Nodes first, then the allocations on them, then commands. */
     for (int i = 0; i < ROWS_MAX && letter == 'n'; i++, letter = next(&rows))
         restore_node(&rows);
     for (int i = 0; i < ROWS_MAX && letter == 'a'; i++, letter = next(&rows))

@@ -1,4 +1,4 @@
-/* The fast paths of the tokens give what reading byte by byte gives. */
+/* The fast paths for tokens agree with reading byte by byte. */
 #include <string.h>
 
 #include "support.h"
@@ -15,7 +15,7 @@ static void plain(struct text bytes)
     must(scan_plain(bytes.at, end) == at);
 }
 
-/* Bytes of the sequence by the table of RFC 3629, 0 if there is none. */
+/* Length of a sequence by the table of RFC 3629, 0 if there is none. */
 static size_t sequence(const unsigned char *at, size_t left)
 {
     static const struct {
@@ -39,13 +39,13 @@ static size_t sequence(const unsigned char *at, size_t left)
     return 0;
 }
 
-/* Bytes of "\n" and its like; "\u" is jansson's to check, in fuzz_json. */
+/* Length of an escape such as "\t", 0 if there is none; jansson checks "\u", in fuzz_json. */
 static size_t short_escape(const char *at, size_t left)
 {
     return left >= 2 && at[1] != '\0' && strchr("\"\\/bfnrt", at[1]) != NULL ? 2 : 0;
 }
 
-/* Where the closing quote is, NULL if the string is broken; *out_sure is false at a "\u". */
+/* The closing quote, NULL if the string is broken; *out_sure becomes false at a "\u". */
 static const char *close_of(struct text bytes, bool *out_sure)
 {
     size_t step;
@@ -93,7 +93,7 @@ static size_t digits(struct text text, size_t from)
     return at - from;
 }
 
-/* Length of the number at the begin, 0 if there is none: RFC 8259, section 6. */
+/* Length of the number at the start, 0 if there is none: RFC 8259, section 6. */
 static size_t number_length(struct text text)
 {
     size_t at = text.len > 0 && text.at[0] == '-';
@@ -118,7 +118,7 @@ static size_t number_length(struct text text)
     return at;
 }
 
-/* All digits in one row, and where the point stands in it. */
+/* All digits in one row, and the position of the decimal point. */
 struct row {
     char digit[4096];
     int64_t count;

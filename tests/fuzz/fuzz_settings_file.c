@@ -1,6 +1,6 @@
 /*
- * A settings file is read or refused with its name and place; what was read is printed as a file
- * that reads the same, and given as flags it is the same again.
+ * A settings file is read, or refused with its name and place. What was read, printed as a file,
+ * reads the same, and given as flags it is the same too.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "settings/settings_internal.h"
 #include "support.h"
 
-/* A file that is only in memory: its name stays, its bytes change. */
+/* A file that exists only in memory: its name stays, its bytes change. */
 static const char *put(const char *bytes, size_t size)
 {
     static char path[64];
@@ -45,7 +45,7 @@ static void print_and_read(const struct settings_set *set)
     settings_free(again);
 }
 
-/* Each that the file sets, as --name=value; settings_load also asks what holds between them. */
+/* The settings of the file as --name=value; settings_load() also checks them against each other. */
 static void give_as_flags(const struct settings_set *set)
 {
     struct settings_set *again = NULL;
@@ -73,7 +73,7 @@ static void give_as_flags(const struct settings_set *set)
         xfree(argv[argc]);
 }
 
-/* Every number and word within what the table says. */
+/* Every value is within the limits of the table. */
 static void check(const struct settings_set *set)
 {
     for (int id = 0; id < SETTINGS; id++) {

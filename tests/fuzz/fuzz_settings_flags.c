@@ -1,8 +1,8 @@
 /*
- * A command line and an environment are read or refused with the flag or variable; what flags set,
- * variables set to the same.  A file is never read here: fuzz_settings_file has those.
+ * A command line and an environment are read, or refused with the flag or variable. Variables set
+ * the same values as flags. No file is read here: fuzz_settings_file covers files.
  *
- * Input: words ended by NUL or by a line's end; those that begin with MILLIGPU_ are variables.
+ * Input: words ended by a NUL or a newline; those that begin with MILLIGPU_ are variables.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static bool is_set(const struct settings_set *set, int id)
     return set->slot[id].source != SETTING_DEFAULT;
 }
 
-/* The same settings as variables alone. */
+/* The same settings, given only as variables. */
 static void give_as_variables(const struct settings_set *set, struct arena *arena)
 {
     struct settings_set *again = NULL;

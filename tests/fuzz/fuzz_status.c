@@ -1,5 +1,7 @@
-/* Any answer of the API server gives a Status, or a line that can be shown; jansson agrees.  Nor is
-   any read as a right that is given where jansson does not read it so. */
+/*
+ * Any answer of the API server gives a Status, or a line that can be shown; jansson agrees. No
+ * answer is read as a granted permission unless jansson reads it so.
+ */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"
@@ -49,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(strlen(status.message) == (size < SHOWN_MAX ? size : SHOWN_MAX));
         must(can_be_shown(status.message));
     } else if (is_status && (status.code != 0 || status.reason[0] != '\0')) {
-        /* One field of another type makes it no Status; then nothing of it is taken. */
+        /* If one field has the wrong type, it is not a Status, and none of it is used. */
         must(json_number_value(second_field(second.value, "code")) == status.code);
         must(second_says(second_field(second.value, "reason"), status.reason));
         must(second_says(second_field(second.value, "message"), status.message));

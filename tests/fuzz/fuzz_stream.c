@@ -1,9 +1,9 @@
 /*
- * An answer of the API server means the same in whatever pieces it comes: the reflector tells its
- * sink the same things, and asks the same next, as when each answer comes whole.
+ * An answer of the API server means the same in whatever pieces it arrives: the reflector tells its
+ * sink the same things, and asks the same next, as when each answer arrives whole.
  *
- * Input: answers.  Each begins with a byte for the status and one for how it ends, and goes on up
- * to a NUL; the first two bytes of the input choose the sizes of the pieces.
+ * Input: answers. Each begins with a byte for the status and one for how it ends, and goes on up to
+ * a NUL; the first two bytes of the input choose the sizes of the pieces.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +19,8 @@ enum { ANSWERS_MAX = 12, STEP_MS = 700 };
 
 struct side {
     struct reflector *reflector;
-    struct strbuf told; /* what the sink was told, what was asked */
-    uint64_t id;        /* in flight; 0: nothing */
+    struct strbuf told; /* what the sink was told, and what was asked */
+    uint64_t id;        /* request in flight; 0: none */
     bool listing;
     uint32_t listed;
     int64_t now_ms;
@@ -66,7 +66,7 @@ static void list_failed(void *user)
     strbuf_str(&side->told, "failed\n");
 }
 
-/* Only after a complete list, and never within one. */
+/* Changes come only after a complete list, never within one. */
 static int changed(void *user, struct text object, struct err *err)
 {
     struct side *side = user;
@@ -139,7 +139,7 @@ static int status_of(uint8_t byte)
     return statuses[byte % ARRAY_LEN(statuses)];
 }
 
-/* One answer, in pieces of cut[0], cut[1], cut[0], ... bytes; 0: whole. */
+/* Deliver one answer in pieces of cut[0], cut[1], cut[0], ... bytes; 0: whole. */
 static void answer(struct side *side, struct text text, const uint8_t cut[2])
 {
     struct pieces pieces = pieces_of((const uint8_t *)text.at, text.len);

@@ -1,6 +1,6 @@
 /*
- * A time that is read is what the C library's calendar says, and is written and read again as the
- * same moment.  What is no time is refused; any number is written as a time.
+ * A time that is read is what the C library's calendar says, and it is written and read again as
+ * the same moment. Anything else is refused; any number can be written as a time.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "support.h"
 
-/* Two digits at i, -1 if that is not what stands there. */
+/* Two digits at i, -1 if there are none. */
 static int two(struct text text, size_t i)
 {
     if (i + 2 > text.len || text.at[i] < '0' || text.at[i] > '9' || text.at[i + 1] < '0' ||
@@ -24,7 +24,7 @@ static bool has(struct text text, size_t i, const char *letters)
     return i < text.len && text.at[i] != '\0' && strchr(letters, text.at[i]) != NULL;
 }
 
-/* ".123" at *at; cut to milliseconds. */
+/* ".123" at *at, truncated to milliseconds. */
 static bool read_fraction(struct text text, size_t *at, int *out_ms)
 {
     int weight = 100;
@@ -50,7 +50,7 @@ static bool read_offset(struct text text, size_t at, int *out_s)
     return hour >= 0 && hour <= 23 && minute >= 0 && minute <= 59;
 }
 
-/* The calendar is the C library's: a day that it moves to another month was none. */
+/* Uses the calendar of the C library: a day that it moves into another month does not exist. */
 static bool read(struct text text, int64_t *out_ms)
 {
     int ms;

@@ -1,4 +1,4 @@
-/* Any line of a watch is read or refused; jansson finds type, object and version alike. */
+/* Any line of a watch is read or refused; jansson finds the same type, object and version. */
 #include <string.h>
 
 #include "milligpu/wire_kube.h"

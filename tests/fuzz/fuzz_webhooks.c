@@ -1,7 +1,7 @@
 /*
- * Any body at any webhook is answered once, with JSON that says something about the names of the
- * question and nothing else; the ledger survives.  Names alone and the same names with their whole
- * Node objects get the same answer.
+ * Any body at any webhook is answered once, with JSON that speaks only of the names in the
+ * question; the ledger survives. Names alone and the same names with their whole Node objects get
+ * the same answer.
  *
  * Input: one letter for the webhook (f, p, b, else preempt), then the body.
  */
@@ -28,7 +28,7 @@ static json_t *answer_of(const struct http_call *call)
     return second.value;
 }
 
-/* Whole Nodes come back as they were sent: with what was passed over in them, be it no UTF-8. */
+/* Whole Nodes come back as sent, including the parts that we skip, even if those are not UTF-8. */
 static bool echoes_what_nobody_judges(const struct http_call *call)
 {
     const struct second said = second_read((struct text){call->answer.data, call->answer.len});
@@ -77,7 +77,7 @@ static bool with_nodes(struct core_fixture *core, const struct extender_args *ar
     strbuf_printf(out, "{\"Pod\":%.*s,\"Nodes\":{\"items\":[", TEXT_ARG(pod));
     for (uint32_t i = 0; i < args->names; i++) {
         char path[64];
-        /* A slash would make it the path of something else. */
+        /* A slash would make it a path to something else. */
         if (args->name[i].len > 8 || memchr(args->name[i].at, '/', args->name[i].len) != NULL)
             return false;
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
@@ -164,7 +164,7 @@ static void check_args(struct core_fixture *core, struct http_call *call, bool s
     arena_done(&arena);
 }
 
-/* A pod that was told to be bound is bound there, and the books agree. */
+/* A pod reported as bound is bound there, and the ledger agrees. */
 static void check_bind(struct core_fixture *core, struct http_call *call)
 {
     struct extender_bind bind;

@@ -1,10 +1,10 @@
 /*
  * replay - the main of a fuzz target in builds without libFuzzer.
  *
- * Gives the target the empty input, every file of the folders named on the
- * command line, and those with a name also cut off at every length up to a
- * limit: truncation is what the network does most.  What a search found is
- * named by its hash, and only whole.
+ * Gives the target the empty input and every file of the folders named on the command line. A file
+ * whose name is not a hash is also given cut off at every length up to a limit, because truncation
+ * is the most common fault of a network. Inputs that a search found are named by their hash, and
+ * are given whole only.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ enum { INPUT_MAX = 1 << 20, CUTS_MAX = 512 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An exact copy on the heap, so that one byte too far is seen. */
+/* An exact copy on the heap, so that reading one byte too far is detected. */
 static void give(const uint8_t *data, size_t size)
 {
     CLEANUP(freep) uint8_t *exact = malloc(size > 0 ? size : 1);

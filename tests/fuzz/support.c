@@ -30,7 +30,7 @@ struct text pieces_until(struct pieces *pieces, char separator)
     const struct text piece =
         pieces_take(pieces, end != NULL ? (size_t)(end - pieces->at) : pieces->left);
 
-    (void)pieces_byte(pieces); /* the separator, or nothing */
+    (void)pieces_byte(pieces); /* the separator, or nothing at the end */
     return piece;
 }
 
@@ -55,7 +55,7 @@ size_t pieces_change(struct pieces *pieces, unsigned place_bytes, char *bytes, s
     return len;
 }
 
-/* The address sanitizer's; a build without it has none. */
+/* Provided by the address sanitizer; NULL in a build without it. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 size_t heap_bytes(void)
@@ -72,10 +72,9 @@ void heap_is_bounded(size_t before, size_t input)
 }
 
 /*
- * Where jansson is another: it takes no number that a double or 64 bits cannot hold, no NUL in a
- * key, and in no string what is no UTF-8 or half a surrogate pair, also where we only pass over it;
- * it nests deeper than we do, keeps the last of a key that comes twice, and overlooks a NUL behind
- * a number.
+ * Where jansson differs from our reader: it rejects numbers beyond a double or 64 bits, a NUL in a
+ * key, and in any string, even one that we skip, invalid UTF-8 and half a surrogate pair. It nests
+ * deeper than we do, keeps the last of duplicate keys, and overlooks a NUL after a number.
  */
 struct second second_read(struct text bytes)
 {

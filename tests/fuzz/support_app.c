@@ -175,7 +175,7 @@ struct core_fixture *core_take(void)
     return current;
 }
 
-/* Every node of the snapshot keeps its invariants; so does the store, journal included. */
+/* Every node of the snapshot keeps its invariants; so does the store, including its journal. */
 static void core_assert_valid(struct core_fixture *core)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
@@ -218,7 +218,7 @@ void core_answer(struct core_fixture *core, const struct http_call *call)
 {
     for (int i = 0; i < 64 && call->status == 0; i++) {
         turn(core);
-        core->now_ms += i >= 8 ? 250 : 0; /* what is lost has its time, too */
+        core->now_ms += i >= 8 ? 250 : 0; /* let time pass, so that lost requests time out */
     }
     must(call->status != 0);
 }

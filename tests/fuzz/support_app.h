@@ -25,19 +25,19 @@ struct core_fixture {
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     int64_t now_ms;
-    uint64_t generation; /* of the snapshot when it was made */
+    uint64_t generation; /* of the snapshot when this was made */
 };
 
-/* The cluster of every run, made when there is none.  Ready. */
+/* The cluster that runs share, ready to use; made if there is none. */
 struct core_fixture *core_take(void) MUST_USE;
-/* The next run gets another: this cluster was changed. */
+/* This cluster was changed: the next run gets a new one. */
 void core_spoil(void);
-/* If the ledger was changed: verification it, and let the next run have another. */
+/* If the ledger was changed: verify it, and let the next run get a new cluster. */
 void core_close(struct core_fixture *core);
-/* Forget who was asked what: every run begins with empty hints. */
+/* Empty the hints: every run begins without earlier questions. */
 void core_forget(struct core_fixture *core);
-/* A little further: what was changed reaches the ledger. */
+/* Run a few turns, so that changes reach the ledger. */
 void core_run(struct core_fixture *core);
-/* Until the call is answered; bounded. */
+/* Run until the call is answered; bounded. */
 void core_answer(struct core_fixture *core, const struct http_call *call);
 #endif

@@ -61,7 +61,7 @@ void ledger_put(struct text bytes)
     must(close(fd) == 0);
 }
 
-/* --- a good one --- */
+/* --- a good ledger --- */
 
 struct maker {
     struct store_ops ops;
@@ -130,7 +130,7 @@ static void fill(struct maker *maker)
     step(maker, COMMAND_RELEASE, "u5");
 }
 
-/* Small pages: more of the bytes mean something. */
+/* Small pages, so that a larger part of the bytes matters. */
 static void pack(const char *path)
 {
     sqlite3 *db = NULL;
@@ -173,7 +173,7 @@ struct text ledger_template(void)
     return (struct text){bytes, size};
 }
 
-/* --- what is asked of any --- */
+/* --- what any ledger must pass --- */
 
 static void take(void *user, const struct history_row *row)
 {
@@ -198,7 +198,7 @@ static void describe(const struct ledger *ledger, struct strbuf *out)
                       allocation->is.state, allocation->is.shares, allocation_milli(allocation));
 }
 
-/* One more command, as the writer would.  False: refused or failed, and nothing of it stays. */
+/* One more command, as the writer does it. False: refused or failed, and nothing of it stays. */
 static bool write_to(struct store *store, struct ledger *ledger)
 {
     const struct command one = {.kind = COMMAND_CLOCK, .at_ms = 1, .clock_from_ms = 2};
@@ -232,7 +232,7 @@ bool ledger_thorough(struct text input)
     return sum % 8 == 0;
 }
 
-/* Opened, and its present in out; NULL if it is refused. */
+/* Open the ledger and describe its present state in out; NULL if it is refused. */
 static struct store *open_and_load(struct ledger *ledger, struct strbuf *out)
 {
     const struct store_rules rules = {.path = ledger_path(), .retention_days = 1};

@@ -1,13 +1,13 @@
 /*
- * support_ledger - a ledger file in memory (tmpfs), what is asked of whatever it holds, and a good
- * one to spoil.
+ * support_ledger - a ledger file in memory (tmpfs), the checks that any such file must pass, and a
+ * good one to corrupt.
  */
 #ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_LEDGER_H
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_LEDGER_H
 
 #include "support.h"
 
-/* Its path, with no log of an earlier run beside it; gone at exit. */
+/* The path of the file, without a log from an earlier run beside it; removed at exit. */
 const char *ledger_path(void);
 void ledger_put(struct text bytes);
 
@@ -15,13 +15,13 @@ void ledger_put(struct text bytes);
 struct text ledger_template(void);
 
 /*
- * Opened or refused with a sentence.  If opened, then loaded, verified and closed without ever
- * ending in a must().  Thorough: verified by the store as well, written to and tended; one whose
- * every verification passes opens again, with the same nodes and allocations in it.
+ * The file is refused with a sentence, or is opened, loaded, verified and closed without failing a
+ * must(). Thorough: the store verifies it as well, writes to it and maintains it; a ledger that
+ * passes every verification opens again, with the same nodes and allocations.
  */
 void ledger_use(bool thorough);
 
-/* One input in eight, always the same ones: the verifications take most of the time. */
+/* True for one input in eight, always the same ones: verification takes most of the time. */
 bool ledger_thorough(struct text input);
 
 #endif

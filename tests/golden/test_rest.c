@@ -1,5 +1,6 @@
 /*
- * docs/REST.md equals its tables.  UPDATE=1 in the environment writes it anew.
+ * docs/REST.md matches the tables that it is generated from. UPDATE=1 in the environment rewrites
+ * it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -23,7 +23,7 @@ static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt,
     found->broken = true;
 }
 
-/* By its journal, which grows with every commit. */
+/* Finds the state by the end of its journal, which grows with every commit. */
 static bool find_state(const struct trace *trace, uint64_t seq, uint32_t *out)
 {
     size_t low = 0;
@@ -60,7 +60,7 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
     ledger_free(ledger);
 }
 
-/* A migration made its copy of before: nobody needs its place in the real folder. */
+/* A migration copies the old ledger first: remove what that leaves in the real folder. */
 static void take_notice(void *user, const char *text)
 {
     static const char words[] = "a copy of before is ";
@@ -91,7 +91,7 @@ static void put(const struct disk_image *image, const char *path, const char *su
         disk_put(name, (struct text){file->now, file->now_len});
 }
 
-/* Work goes on: a commit, an orderly end, and all of it is there. */
+/* Work goes on: after a commit and an orderly close, the ledger is complete. */
 static void go_on(struct store **store, const struct store_schema *schema, const char *path,
                   struct check_found *found)
 {
@@ -140,7 +140,7 @@ void check_ledger(const struct disk_image *image, const struct trace_event *at,
         broken(out, "verification: %s", err.text);
     if (store != NULL && depth == CHECK_GOES_ON && !out->broken)
         go_on(&store, schema, trace->path, out);
-    disk_cut(); /* an orderly end is not what is looked at, and takes longer */
+    disk_cut(); /* an orderly close is not under test here, and takes longer */
     store_close(store);
 }
 

@@ -8,25 +8,25 @@
 
 enum { CHECK_TEXT_BYTES = 512 };
 
-/* What the ledger turned out to hold. */
+/* What was found in the ledger. */
 struct check_found {
-    bool broken; /* it did not open, or was no state of the load; text says why */
+    bool broken; /* it did not open, or is not a state of the load; text says why */
     bool claimed;
     uint32_t state;
     char text[CHECK_TEXT_BYTES];
 };
 
 enum check_depth {
-    CHECK_STATE,   /* it opens, which checks its pages and live tables; it is a state of the load */
-    CHECK_AUDIT,   /* ... and the verification of everything, history and journal as well */
-    CHECK_GOES_ON, /* ... and one more batch, an orderly end, and another start */
+    CHECK_STATE,   /* it opens, which checks pages and live tables, and is a state of the load */
+    CHECK_AUDIT,   /* ... and the verification of everything, including history and journal */
+    CHECK_GOES_ON, /* ... and one more batch, an orderly close, and another start */
 };
 
-/* Put what is built on the disk, open it, load it, compare it with the states of the load. */
+/* Put the built image on the disk, open and load it, and compare it with the states of the load. */
 void check_ledger(const struct disk_image *image, const struct trace_event *at,
                   enum check_depth depth, struct check_found *out);
 
-/* The same for one finished backup, by its name. */
+/* The same for one finished backup, given by name. */
 void check_copy(const struct disk_image *image, const char *name, struct check_found *out);
 
 #endif

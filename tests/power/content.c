@@ -17,17 +17,17 @@ struct sum {
     uint32_t b;
 };
 
-/* The log as far as it was read: where each page is, the newest first. */
+/* The log as read so far: the newest hash of each page in it. */
 struct reading {
     const struct disk_image_file *log;
-    size_t frame; /* the next one */
+    size_t frame; /* number of the next frame */
     struct sum sum;
-    size_t pages;                /* of the database, by the last commit; 0: there was none */
-    uint64_t page[PAGES_MAX];    /* hash by the last commit; 0: not in the log */
-    uint64_t pending[PAGES_MAX]; /* behind it */
+    size_t pages;                /* pages of the database at the last commit; 0: no commit */
+    uint64_t page[PAGES_MAX];    /* hash at the last commit; 0: not in the log */
+    uint64_t pending[PAGES_MAX]; /* hash after the last commit */
     size_t touched[PAGES_MAX];   /* pages that are pending */
     size_t touches;
-    size_t last; /* page of the log */
+    size_t last; /* highest page in the log */
 };
 
 static uint32_t big(const char *at)
@@ -40,7 +40,7 @@ static struct sum add(struct sum sum, const char *at, size_t len)
 {
     for (size_t i = 0; i < len; i += 8) {
         uint32_t word[2];
-        memcpy(word, at + i, 8); /* little-endian, as the magic said */
+        memcpy(word, at + i, 8); /* little-endian, as the magic number says */
         sum.a += word[0] + sum.b;
         sum.b += word[1] + sum.a;
     }
@@ -100,7 +100,7 @@ static bool read_frame(struct reading *reading)
     return true;
 }
 
-/* What was read of the part that is synced, for as long as that part is the same. */
+/* The result of reading the synced part of the log, kept while that part stays the same. */
 static const struct reading *read_synced(const struct disk_image_file *log)
 {
     static struct reading kept;

@@ -136,7 +136,7 @@ static void revert(struct disk_image_file *file)
     file->hash = file->base_hash;
 }
 
-/* What is built becomes what is synced. */
+/* The built content becomes the synced content. */
 static void disk_image_persist(struct disk_image_file *file)
 {
     for (size_t i = 0; i < file->touches; i++) {

@@ -2,9 +2,9 @@
  * disk_image - the disk at one point of a trace: what is synced for certain, and each way that the
  * rest can have come out.
  *
- * What is not synced are the changes since: writes and truncations of a file until the file is
- * synced, names until the folder is.  An image keeps some of them, in their order; one of them may
- * be torn, so that only what is before a boundary of 512 bytes was written.
+ * Not synced are the changes since: writes and truncations of a file until the file is synced,
+ * names until the folder is. An image keeps some of them, in their order; one of them may be torn,
+ * so that only what is before a boundary of 512 bytes was written.
  */
 #ifndef MILLIGPU_TESTS_POWER_DISK_IMAGE_H
 #define MILLIGPU_TESTS_POWER_DISK_IMAGE_H
@@ -15,9 +15,9 @@ enum { DISK_IMAGE_SECTOR = 512 };
 
 struct disk_image_file {
     uint32_t number;
-    char *base; /* as it is synced */
+    char *base; /* synced content */
     size_t base_len;
-    char *now; /* as it is in the image; zero from its end to room */
+    char *now; /* content in the image; zero from its end to room */
     size_t now_len;
     size_t room;
     uint64_t *block; /* hashes of base, by sector */
@@ -26,14 +26,14 @@ struct disk_image_file {
     bool *touched; /* by sector */
     size_t *touch;
     size_t touches;
-    size_t unsynced;  /* changes of it */
-    size_t lowest;    /* byte that they touch */
-    uint64_t version; /* of base */
+    size_t unsynced;  /* number of its changes not synced */
+    size_t lowest;    /* lowest byte that they touch */
+    uint64_t version; /* of base; grows with each sync */
 };
 
 struct disk_image_name {
     const char *name;
-    int file; /* -1: none */
+    int file; /* -1: no file */
 };
 
 enum { DISK_IMAGE_NAMES = 64 };
@@ -47,7 +47,7 @@ struct disk_image {
     size_t bases;
     struct disk_image_name now[DISK_IMAGE_NAMES];
     size_t nows;
-    size_t *change; /* events that are not synced */
+    size_t *change; /* the events that are not synced */
     size_t changes;
     size_t change_room;
 };
@@ -56,16 +56,16 @@ void disk_image_init(struct disk_image *image, const struct trace *trace);
 void disk_image_done(struct disk_image *image);
 void disk_image_step(struct disk_image *image, size_t event);
 
-/* Boundaries inside of change i at which it may tear. */
+/* How many boundaries change i can be torn at. */
 size_t disk_image_tears(const struct disk_image *image, size_t i);
 
-/* keep[i]: change i is there.  torn: change torn (if < changes) is kept up to boundary tear. */
+/* keep[i]: change i is kept. torn: change torn (if < changes) is kept up to boundary tear. */
 void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, size_t tear);
-void disk_image_forget(struct disk_image *image); /* what was built */
+void disk_image_forget(struct disk_image *image); /* discard the built image */
 
-/* Of what was built.  NULL: there is none of this name. */
+/* Looks in the built image. NULL: there is no file of this name. */
 const struct disk_image_file *disk_image_find(const struct disk_image *image, const char *name);
-uint64_t disk_image_hash(const struct disk_image *image); /* of all names and bytes */
+uint64_t disk_image_hash(const struct disk_image *image); /* of all names and bytes in it */
 
 uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed);
 

@@ -1,5 +1,5 @@
 /*
- * power - every point at which the power can go.  README.md says what is promised.
+ * power - every point at which the power can fail. README.md says what is promised.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -21,12 +21,12 @@ enum { SUBSETS_MAX = 6, REPORTS_MAX = 10, GOES_ON_ONE_IN = 8 };
 
 struct options {
     struct trace_rules load;
-    uint64_t sample; /* images; 0: all */
+    uint64_t sample; /* number of images; 0: all */
     uint64_t seed;
-    uint64_t one_in; /* of images with a content that was seen, this part is opened */
-    int64_t point;   /* -1: all */
-    uint64_t from;   /* all from here on; */
-    uint64_t to;     /* before this one */
+    uint64_t one_in; /* of the images whose content was seen, one in this many is opened */
+    int64_t point;   /* the only point; -1: all */
+    uint64_t from;   /* first point */
+    uint64_t to;     /* end of the points, exclusive */
     bool bites;
 };
 
@@ -40,7 +40,7 @@ struct power {
     bool *keep;
     size_t keep_room;
     size_t point;
-    size_t torn; /* one of its changes; SIZE_MAX: none */
+    size_t torn; /* index of the torn change; SIZE_MAX: none */
     size_t tear;
     uint64_t chance;
     uint64_t points;
@@ -50,7 +50,7 @@ struct power {
     uint64_t opened;
     uint64_t audited;
     uint64_t violations;
-    uint64_t lost; /* of these: an acknowledged commit is not there */
+    uint64_t lost; /* violations where an acknowledged commit is missing */
 };
 
 static uint64_t draw(struct power *power, uint64_t below)
@@ -61,7 +61,7 @@ static uint64_t draw(struct power *power, uint64_t below)
     return (x ^ (x >> 31)) % below;
 }
 
-/* What was acknowledged before the next operation has to be there. */
+/* Whatever was acknowledged before the next operation must be on the disk. */
 static const struct trace_event *promise(const struct power *power)
 {
     const size_t next = power->point + 1;
@@ -89,7 +89,7 @@ static void violate(struct power *power, const char *what)
     (void)printf("\n");
 }
 
-/* found: the state, with CLAIMED if the cluster's name is there. */
+/* found: the state, with this bit set if the cluster identity is there. */
 enum { CLAIMED = 1 << 30 };
 
 static void judge(struct power *power, uint32_t found)
@@ -126,7 +126,7 @@ static bool open_really(struct power *power, enum check_depth depth, uint32_t *o
     return !found.broken;
 }
 
-/* An image that was not met before. */
+/* Judges an image that was not seen before. False: it is broken. */
 static bool meet(struct power *power, uint64_t hash, uint32_t *out)
 {
     uint64_t content = 0;
@@ -150,7 +150,7 @@ static bool meet(struct power *power, uint64_t hash, uint32_t *out)
     return true;
 }
 
-/* Each acknowledged copy is there; and each that is there, is whole. */
+/* Each acknowledged copy is there, and each copy that is there is whole. */
 static void look_at_copies(struct power *power)
 {
     const struct trace *trace = &power->trace;
@@ -208,7 +208,7 @@ static void keep_all(struct power *power, bool keep)
         memset(power->keep, keep, changes * sizeof *power->keep);
 }
 
-/* Torn, with all others; and torn, with what was written before it only. */
+/* Torn, with all other changes kept; and torn, with only the changes before it kept. */
 static void each_tear(struct power *power, size_t torn, bool only_all)
 {
     const size_t tears = disk_image_tears(&power->image, torn);
@@ -237,7 +237,7 @@ static void every_image(struct power *power)
 
     keep_all(power, false);
     one_image(power, SIZE_MAX, 0);
-    for (size_t i = 0; i < changes; i++) { /* each prefix; the last is all */
+    for (size_t i = 0; i < changes; i++) { /* each prefix; the last is all changes */
         power->keep[i] = true;
         one_image(power, SIZE_MAX, 0);
     }
@@ -247,7 +247,7 @@ static void every_image(struct power *power)
         power->keep[i] = true;
     }
     for (size_t i = 0; i < changes; i++) {
-        keep_all(power, false); /* each alone */
+        keep_all(power, false); /* each one alone */
         power->keep[i] = true;
         one_image(power, SIZE_MAX, 0);
         each_tear(power, i, false);
@@ -259,8 +259,8 @@ static void every_image(struct power *power)
 }
 
 /*
- * The same images, where the point before had all of those in which the last change is not: then
- * they are counted, and only the others built.
+ * The same images, for when the point before already built all those without the last change: those
+ * are only counted, and the others built.
  */
 static void every_new_image(struct power *power)
 {
@@ -306,7 +306,7 @@ static void all_images(struct power *power)
         every_image(power);
 }
 
-/* Any of what can be: each change there or not, by chance, and perhaps one torn. */
+/* A random image: each change kept or not by chance, and perhaps one torn. */
 static void any_image(struct power *power)
 {
     const size_t changes = power->image.changes;
@@ -387,7 +387,7 @@ static bool number(const char *text, uint64_t *out)
     return end != text && *end == '\0';
 }
 
-/* False: there is nothing to do. */
+/* False: show the help and do nothing. */
 static bool take_options(int count, char **words, struct options *out)
 {
     static const struct option known[] = {
@@ -460,7 +460,7 @@ int main(int count, char **words)
                               .to = UINT64_MAX};
     const int64_t started_ns = clock_ns();
 
-    /* Whoever ends it in the middle has what was found. */
+    /* Line-buffered, so that a run that is stopped half-way still shows what it found. */
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (!take_options(count, words, &options)) {
         help();
@@ -469,7 +469,7 @@ int main(int count, char **words)
     if (options.point >= 0 || options.sample > 0)
         options.one_in = 1;
     struct power power = {.options = &options, .chance = options.seed};
-    /* One thread opens the store some ten thousand times. */
+    /* One thread opens the store some ten thousand times, so configure SQLite for speed. */
     must(sqlite3_config(SQLITE_CONFIG_SINGLETHREAD) == SQLITE_OK);
     must(sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) == SQLITE_OK);
     must(sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 2000) == SQLITE_OK);

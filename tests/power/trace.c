@@ -22,7 +22,7 @@ struct load {
     struct core_fixture core;
     struct store *store;
     struct store_ops ops;
-    sqlite3 *reader; /* somebody who reads for a while, and holds the log */
+    sqlite3 *reader; /* a connection that reads for a while and so holds the log */
     uint64_t chance;
     bool claimed;
     bool migrates;
@@ -170,7 +170,7 @@ static void reserve(struct load *load, const char *uid, const char *node)
     (void)core_do(core, &command);
 }
 
-/* In a later version the pod asks what it asked before, which is one of these. */
+/* In its later version the pod asks for what it asked before, which is one of these. */
 static void judge_again(struct load *load, const char *uid)
 {
     struct core_fixture *core = &load->core;
@@ -252,7 +252,7 @@ static void maintain(struct load *load)
     load->trace->folds += atomic_load(&load->store->journal_rows) < rows;
 }
 
-/* One batch, as the writer does it. */
+/* One batch, as the writer writes it. */
 static void one_batch(struct load *load)
 {
     struct err err;

@@ -1,9 +1,9 @@
 /*
  * trace - a load on the real store, and every operation that it made on the disk.
  *
- * The load is a day in the life of a ledger: it is made, claimed, written in batches of one to a
- * dozen commands, checkpointed, folded, read meanwhile, copied, closed, opened and migrated.
- * The same seed records the same operations.
+ * The load does all that can happen to a ledger: it is made, claimed, written in batches of one to
+ * a dozen commands, checkpointed, folded, read meanwhile, copied, closed, opened and migrated. The
+ * same seed records the same operations.
  */
 #ifndef MILLIGPU_TESTS_POWER_TRACE_H
 #define MILLIGPU_TESTS_POWER_TRACE_H
@@ -13,7 +13,7 @@
 
 #include "support/disk.h"
 
-/* The ledger as it is after a commit. */
+/* The ledger after a commit. */
 struct trace_state {
     uint64_t digest; /* of its dump */
     uint64_t seq;    /* of its newest journal entry */
@@ -24,17 +24,17 @@ struct trace_event {
     uint32_t file;
     size_t at;
     size_t len;
-    size_t from; /* of its bytes or its name in trace.bytes */
+    size_t from; /* offset of its bytes or its name in trace.bytes */
     size_t other;
-    /* Before it: what was acknowledged; with it: what may be on the disk. */
+    /* The last commit acknowledged before this operation, and the last that may be on the disk. */
     uint32_t acknowledged;
     uint32_t begun;
-    uint32_t copies; /* backups that were acknowledged */
+    uint32_t copies; /* backups acknowledged so far */
     bool claimed;
-    bool migrates; /* whoever opens it from now on is the next version */
+    bool migrates; /* from now on, only the next version opens the ledger */
 };
 
-/* A backup that was made: by its name, the state that it holds. */
+/* A backup: its name, and the state that it holds. */
 struct trace_copy {
     char *name;
     uint32_t state;
@@ -62,7 +62,7 @@ struct trace {
 struct trace_rules {
     uint64_t seed;
     uint32_t commits;
-    bool unsynced; /* PRAGMA synchronous=OFF: the check has to find what this loses */
+    bool unsynced; /* PRAGMA synchronous=OFF: the check must find what this loses */
 };
 
 void trace_record(struct trace *trace, const struct trace_rules *rules);

@@ -1,13 +1,13 @@
 /*
- * crash_ledger - judges ledger files for tests/crash, and migrates one to be killed meanwhile.
+ * crash_ledger - judges ledger files for tests/crash, and migrates one, to be killed half-way.
  *
- *   crash_ledger verify           first the version that the daemon writes; then a line each way:
+ *   crash_ledger verify           prints the version that the daemon writes; then a line each way:
  *                                "VERSION FILE" -> "ok", or what is wrong
  *   crash_ledger migrate FILE    from this version to a made-up next one
  *
- * Judging opens the file as the daemon would, so it is for copies, but never migrates: a file of
- * another version than was said is wrong.  What the daemon writes has the newest version that
- * there is, so the migration that is killed half-way is one of our own.
+ * Judging opens the file as the daemon would, so use it on copies, but it never migrates: a file of
+ * a version other than the given one is wrong. What the daemon writes already has the newest
+ * version, so the migration that is killed half-way is a made-up one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #include "store/store_internal.h"
 
-/* As a real one would: a table more, filled from what there is. */
+/* As a real migration would do: one more table, filled from existing rows. */
 #define MORE_TABLE                                                                                 \
     "CREATE TABLE extra (allocation INTEGER PRIMARY KEY, uid TEXT NOT NULL, held INTEGER NOT "     \
     "NULL) STRICT; CREATE INDEX extra_uid ON extra (uid);"
@@ -24,7 +24,7 @@
     "INSERT INTO extra SELECT id, uid,"                                                            \
     " (SELECT coalesce(sum(milli), 0) FROM charge WHERE allocation = id) FROM allocation;"
 
-/* The store keeps a pointer to it for as long as it is open. */
+/* Static, because the store keeps a pointer to it while it is open. */
 static const struct store_schema *next_schema(void)
 {
     static struct store_migration step = {.sql = MORE_TABLE MORE_ROWS};
@@ -40,7 +40,8 @@ static const struct store_schema *next_schema(void)
 }
 
 /*
- * The verification, which replays the journal too; then what it loads has to pass the ledger's own.
+ * The store's verification, which replays the journal too; then what it loads must pass the
+ * ledger's own.
  */
 static int judge(unsigned version, const char *file, struct err *err)
 {

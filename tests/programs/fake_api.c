@@ -1,15 +1,15 @@
 /*
- * fake_api - an API server of one cluster file, for a story to talk to and to spoil.
+ * fake_api - an API server of one cluster file, for end-to-end tests to talk to and to disturb.
  *
  *   fake_api [--cluster FILE] [--name NAME] [--port-file FILE] [--tls FOLDER] [--client-ca FILE]
  *            [--token TOKEN]
  *
- * The folder holds server.crt and server.key; the port file gets the URL.  The door is stdin and
- * stdout, a line of JSON each way: no fault and no token stands in it, and the program ends with
- * its owner.
+ * The folder holds server.crt and server.key; the port file gets the URL. Commands come on stdin
+ * and answers go to stdout, one line of JSON each. Faults and tokens do not apply there, and the
+ * program ends when stdin does.
  *
  *   {"do":"fault","match":M,"kind":K,"times":1,"number":0,"text":"","retryAfter":0}  fake_api.h
- *   {"do":"request","method":M,"path":P,"body":{}}   past the wire -> {"status":N,"body":"..."}
+ *   {"do":"request","method":M,"path":P,"body":{}}   not by HTTP -> {"status":N,"body":"..."}
  *   {"do":"seen","part":P}                           -> {"count":N}, since the last start
  *   {"do":"token","token":T}  {"do":"compact"}  {"do":"release"}
  *   {"do":"stop"}             nobody listens; faults and counts are forgotten, the cluster is not
@@ -43,7 +43,7 @@ struct server {
     struct fake_tls tls;
     unsigned port;
     const char *token;
-    json_t *kept; /* what faults borrow */
+    json_t *kept; /* the JSON that faults and the token borrow from */
 };
 
 static void end(int number)
@@ -114,7 +114,7 @@ static bool take_option(struct options *options, const char *flag, const char *v
     return false;
 }
 
-/* ---- the door ---- */
+/* ---- commands ---- */
 
 static const char *word(const json_t *command, const char *key)
 {
@@ -185,7 +185,7 @@ static json_t *set_token(struct server *server, json_t *command)
     return json_object();
 }
 
-/* What needs a server that listens. */
+/* Commands that need a running server. */
 static json_t *obey_running(struct server *server, const char *what, json_t *command)
 {
     if (strcmp(what, "fault") == 0)

@@ -1,7 +1,7 @@
 /*
- * hostile - objects of support/hostile.h, one JSON a line: for a real API server to take.
+ * hostile - objects of support/hostile.h, one per line as JSON, for a real API server to accept.
  *
- *   hostile SEED COUNT pods NAMESPACE NODE   pods h0, h1, ... that ask 100 each, bound to NODE
+ *   hostile SEED COUNT pods NAMESPACE NODE   pods h0, h1, ... that ask for 100 each, bound to NODE
  *   hostile SEED COUNT nodes                 nodes h0, h1, ... of 2000 milli
  *   hostile SEED COUNT pod-patches|node-patches
  */

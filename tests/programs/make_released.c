@@ -2,10 +2,11 @@
  * make_released - a ledger with everything in it that this version can write: tests/released.
  *
  *   make_released FILE   FILE as an orderly end leaves it, FILE.killed and its log as a kill does;
- *                        what both say (ledger_text.h) on the standard output
+ *                        prints what both contain (ledger_text.h)
  *
- * Built of the program that is about to be changed (tests/released/README.md), so it uses what has
- * been there since the first version: the world of the tests, and the store's own functions.
+ * Built from the program that is about to be changed (tests/released/README.md), so it uses only
+ * what has existed since the first version: core_fixture of the tests, and the store's own
+ * functions.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* One batch of one command, which has to change something. */
+/* One batch of one command, which must change something. */
 static void make(struct maker *maker, struct command command)
 {
     struct core_fixture *core = &maker->core;
@@ -125,7 +126,7 @@ static void observe_all(struct maker *maker)
     struct core_fixture *core = &maker->core;
     struct pod *believed = core_pod(core, "believed", "old-node");
     core_note(core, believed, "c0 GPU-ffffffff-0001 250 1000");
-    observe(maker, believed, "250"); /* on a node that nobody knows: its GPU is absent */
+    observe(maker, believed, "250"); /* on an unknown node: its GPU is absent */
     observe(maker, core_pod(core, "presumed", "honest"), "200");
     struct pod *whole = core_pod(core, "whole", "counted");
     whole->whole_gpus = 1;
@@ -138,7 +139,7 @@ static void make_present(struct maker *maker)
     node(maker, "counted", "uid-counted", named, 2); /* UUIDs replace counts; by-index stays */
     node(maker, "sick", "uid-sick", sick, 2);
     node(maker, "second-copier", "uid-second-copier", copied, 1);
-    node(maker, "shrinking", "uid-shrinking", shrinking, 1); /* the other is absent, and charged */
+    node(maker, "shrinking", "uid-shrinking", shrinking, 1); /* the other is absent but charged */
     observe_all(maker);
     step(maker, COMMAND_RELEASE, "later");
     reserve(maker, "on-its-way", "honest", "100");
@@ -151,7 +152,7 @@ static void make_present(struct maker *maker)
     make(maker, (struct command){.kind = COMMAND_NOTE, .uid = "long", .differs = true});
     reserve(maker, "orphan", "copier", "200");
     step(maker, COMMAND_CONFIRM, "orphan");
-    /* What a kill leaves in the log is what follows. */
+    /* Only what follows is in the log that the kill leaves. */
     struct err err;
     if (db_exec(maker->store->db, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0)
         fail(err.text);

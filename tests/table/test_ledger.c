@@ -17,14 +17,14 @@ enum { WORDS_MAX = 64 };
 
 struct line {
     const char *word[WORDS_MAX + 1]; /* NULL-terminated */
-    int words;                       /* without the last, which is the verdict */
+    int words;                       /* number of words without the last, which is the verdict */
     const char *expected;
 };
 
 struct table {
     struct core_fixture core;
     uint32_t met[VERDICT_REFUSED + 1];
-    struct strbuf said; /* what the line's answer was */
+    struct strbuf said; /* the answer to the line */
 };
 
 static void say(struct table *table, const char *text)
@@ -135,7 +135,7 @@ static void do_reserve(struct table *table, const struct line *line)
     say_verdict(table, core_do(&table->core, &command));
 }
 
-/* The pod is asked for anew, in a later version. */
+/* The pod is judged again, in a later version with this request. */
 static void do_version(struct table *table, const struct line *line)
 {
     const struct command command = {.kind = COMMAND_VERSION,
@@ -343,7 +343,7 @@ static void see_stale(struct table *table, const struct line *line)
 
 static const struct {
     const char *word;
-    int words; /* at least, the verdict not counted */
+    int words; /* at least this many, without the verdict */
     void (*run)(struct table *table, const struct line *line);
 } request[] = {
     {"world", 0, do_world},     {"node", 2, do_node},          {"again", 2, do_again},
@@ -358,7 +358,7 @@ static const struct {
     {"stale", 1, see_stale},    {"held", 2, see_held},
 };
 
-/* Cut into words; false if there are none. */
+/* Cut the line into words; false if there are none. */
 static bool split(char *text, struct line *line)
 {
     *line = (struct line){.words = 0};
@@ -411,7 +411,7 @@ static void every_line_of_the_table_holds(void **state)
     int lines = 0;
     for (int at = 1; fgets(text, sizeof text, in) != NULL; at++) {
         struct line line;
-        assert_non_null(strchr(text, '\n')); /* no line is cut */
+        assert_non_null(strchr(text, '\n')); /* the line is complete */
         if (!split(text, &line))
             continue;
         run_line(&table, &line, file, at);

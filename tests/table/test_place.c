@@ -14,7 +14,7 @@ enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160 };
 
 static const char *const file = "tests/table/place.txt";
 
-/* What a node is made of; it is built anew for every sentence that adds to it. */
+/* What a node is made of; the node is rebuilt for every sentence that adds to it. */
 struct made {
     const char *name;
     struct gpu gpu[GPUS];
@@ -25,7 +25,7 @@ struct made {
 };
 
 struct table {
-    struct arena arena; /* what the sentences say */
+    struct arena arena; /* for what the sentences say */
     struct names *names;
     struct made made[NODES];
     uint32_t nodes;
@@ -87,7 +87,7 @@ static void need(struct table *table, const char *word)
         WRONG(table, "'%s' was expected, not '%s'", word, has_more(table) ? next(table) : "");
 }
 
-/* A comma is a word of its own; a comment is none. */
+/* A comma is a word of its own; comments are dropped. */
 static void split(struct table *table, char *text)
 {
     uint32_t words = 0;
@@ -426,7 +426,7 @@ static void every_sentence_of_the_table_holds(void **state)
     table.names = names_new();
     while (fgets(text, sizeof text, in) != NULL) {
         table.line++;
-        assert_non_null(strchr(text, '\n')); /* no line is cut */
+        assert_non_null(strchr(text, '\n')); /* the line is complete */
         split(&table, text);
         if (!has_more(&table))
             continue;
