@@ -101,7 +101,7 @@ static void run(struct cluster *cluster, const struct command *command, size_t c
 {
     for (size_t i = 0; i < count; i++)
         must(core_do(&cluster->core, &command[i]) != VERDICT_REFUSED);
-    core_run_until_idle(&cluster->core);
+    core_forget_undo(&cluster->core);
 }
 
 static void pod_comes(struct cluster *cluster, uint32_t slot, const struct asked *asks,

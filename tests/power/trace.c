@@ -274,7 +274,7 @@ static void one_batch(struct load *load)
     }
     if (load->ops.commit(load->ops.ctx, &err) < 0)
         fail(&err);
-    core_run_until_idle(&load->core);
+    core_forget_undo(&load->core);
     acknowledge(load);
     maintain(load);
 }

@@ -46,7 +46,7 @@ static void make(struct maker *maker, struct command command)
             STORE_OK ||
         maker->ops.commit(maker->ops.ctx, &err) < 0)
         fail(err.text);
-    core_run_until_idle(core);
+    core_forget_undo(core);
 }
 
 static void node(struct maker *maker, const char *name, const char *uid, const struct core_gpu *gpu,

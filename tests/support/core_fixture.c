@@ -12,7 +12,7 @@ void core_init(struct core_fixture *core)
     arena_init(&core->arena);
 }
 
-void core_run_until_idle(struct core_fixture *core)
+void core_forget_undo(struct core_fixture *core)
 {
     while (core->dones > 0)
         change_done(&core->done[--core->dones]);
@@ -20,7 +20,7 @@ void core_run_until_idle(struct core_fixture *core)
 
 void core_done(struct core_fixture *core)
 {
-    core_run_until_idle(core);
+    core_forget_undo(core);
     xfree(core->done);
     ledger_free(core->ledger);
     arena_done(&core->arena);

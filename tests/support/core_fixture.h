@@ -29,9 +29,8 @@ int core_tear_down(void **state);
 enum verdict core_do(struct core_fixture *core, const struct command *command);
 /* The same without the verification and without undo, for tests with very many commands. */
 enum verdict core_do_quickly(struct core_fixture *core, const struct command *command);
-void core_undo(struct core_fixture *core); /* the newest change that is not undone yet */
-void core_run_until_idle(
-    struct core_fixture *core); /* what was done stays: forget how to undo it */
+void core_undo(struct core_fixture *core);        /* the newest change that is not undone yet */
+void core_forget_undo(struct core_fixture *core); /* what was done stays: forget how to undo it */
 
 /* One GPU of an inventory. id NULL: made up. milli 0: the whole GPU; mib as given. */
 struct core_gpu {

@@ -337,7 +337,7 @@ static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
     (void)core_step(core, COMMAND_RELEASE, "a");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
     (void)core_do(core, &gone);
-    core_run_until_idle(core);
+    core_forget_undo(core);
     CLEANUP(xfreep) char *after = core_dump_snapshot(snapshot);
     assert_string_equal(before, after);
     assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
@@ -405,7 +405,7 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     (void)core_reserve(core, "a", "node-0", "1000");
     (void)core_reserve(core, "b", "node-1", "1000");
     const struct snapshot *first = publish(core);
-    core_run_until_idle(core);
+    core_forget_undo(core);
 
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)core_reserve(core, "c", "node-1", "300");
@@ -438,7 +438,7 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     add_nodes(core, 1);
     (void)core_reserve(core, "a", "node-0", "300");
     (void)core_reserve(core, "b", "node-0", "300");
-    core_run_until_idle(core);
+    core_forget_undo(core);
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)core_step(core, COMMAND_RELEASE, "b");
     const struct change *const held[] = {&core->done[0], &core->done[1]};
@@ -456,7 +456,7 @@ static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-1", "300");
-    core_run_until_idle(core);
+    core_forget_undo(core);
     (void)core_step(core, COMMAND_RELEASE, "a");
     assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not about a node: nothing to hold */
     const struct change *const held[] = {&core->done[0], &core->done[1]};
@@ -474,7 +474,7 @@ static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state
 {
     struct core_fixture *core = *state;
     add_nodes(core, 2);
-    core_run_until_idle(core);
+    core_forget_undo(core);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the freed slot */

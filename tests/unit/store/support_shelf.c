@@ -115,7 +115,7 @@ void shelf_save(struct shelf *shelf)
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
         shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         fail(&err);
-    core_run_until_idle(&shelf->core);
+    core_forget_undo(&shelf->core);
     shelf->written = 0;
 }
 

@@ -65,7 +65,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
     }
     if (shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return -1;
-    core_run_until_idle(&shelf->core);
+    core_forget_undo(&shelf->core);
     shelf->written = 0;
     (*acknowledged)++;
     return 0;

@@ -59,7 +59,7 @@ static bool one_batch(struct shelf *shelf, int batch)
     assert_int_not_equal(outcome, STORE_REFUSED);
     if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0)
         return take_back(shelf);
-    core_run_until_idle(&shelf->core);
+    core_forget_undo(&shelf->core);
     shelf->written = 0;
     return true;
 }

@@ -133,7 +133,7 @@ static void maintain(struct walk *walk)
     struct shelf *shelf = &walk->shelf;
     struct err err;
     const int64_t day = 24 * 60 * 60 * 1000;
-    /* Maintenance runs at half the time that has passed, plus a day. */
+    /* Half of the history is more than a day old now, so it is folded. */
     if (shelf->ops.maintain(shelf->ops.ctx, shelf->core.now_ms / 2 + day, &err) < 0)
         fail_msg("%s", err.text);
 }
