@@ -66,6 +66,9 @@ step_release() {
         fi
     done
     tests/manifests/image.sh build/release/bin/milligpud
+    # Nobody reads these figures, but a benchmark that does not run any more would rot unseen.
+    bench/run --quick filter worst bind memory verify waiting crowd events >build/bench.txt ||
+        { tail build/bench.txt; return 1; }
 }
 
 # The ledger cannot lie: fixed seeds, kill -9, power loss.  Fresh seeds are a command (tests/sim/run):

@@ -35,8 +35,8 @@ enum {
 
 struct bench_daemon {
     struct webhook_fixture fixture;
-    struct writer *writer;
-    struct informer *informer;
+    struct fake_apiserver *fake;
+    struct store *store;
     struct kube_ops watch_ops;
     struct kube_ops call_ops;
     struct store_ops real_store;
@@ -94,14 +94,14 @@ static void *writer_main(void *user)
     struct bench_daemon *daemon = user;
 
     while (!atomic_load(&daemon->stop))
-        (void)writer_step(daemon->writer, STEP_MS);
+        (void)writer_step(daemon->fixture.parts.writer, STEP_MS);
     return NULL;
 }
 
 static void watched(void *user, const struct kube_answer *answer)
 {
     struct bench_daemon *daemon = user;
-    informer_answer(daemon->informer, now_of(daemon), answer);
+    informer_answer(daemon->fixture.parts.informer, now_of(daemon), answer);
 }
 
 static void *informer_main(void *user)
@@ -109,7 +109,7 @@ static void *informer_main(void *user)
     struct bench_daemon *daemon = user;
 
     while (!atomic_load(&daemon->stop)) {
-        const int64_t wait = informer_step(daemon->informer, now_of(daemon));
+        const int64_t wait = informer_step(daemon->fixture.parts.informer, now_of(daemon));
         daemon->watch_ops.poll(daemon->watch_ops.ctx, wait < STEP_MS ? wait : STEP_MS, daemon,
                                watched);
     }
@@ -134,12 +134,6 @@ static void *outbox_main(void *user)
                               called);
     }
     return NULL;
-}
-
-static void take_result(void *user, struct message *take_message)
-{
-    struct bench_daemon *daemon = user;
-    must(queue_put_wait(daemon->fixture.app.queue, take_message));
 }
 
 /* --- set-up and tear-down --- */
@@ -177,21 +171,14 @@ static void load_cluster(struct fake_apiserver *fake, uint32_t pods)
 
 static void open_ledger(struct bench_daemon *daemon, const char *folder)
 {
-    struct app *app = &daemon->fixture.app;
     char path[4096];
     struct err err;
 
     must((size_t)snprintf(path, sizeof path, "%s/ledger.db", folder) < sizeof path);
     const struct store_rules rules = {.path = path};
-    must(store_open(&rules, &app->store, &err) == 0);
-    must(store_set_cluster(app->store, "bench", &err) == 0);
-    store_ops(app->store, &daemon->real_store);
-    app->store_ops = (struct store_ops){.ctx = daemon,
-                                        .begin = count_begin,
-                                        .write = count_write,
-                                        .commit = count_commit,
-                                        .rollback = count_rollback,
-                                        .maintain = count_maintain};
+    must(store_open(&rules, &daemon->store, &err) == 0);
+    must(store_set_cluster(daemon->store, "bench", &err) == 0);
+    store_ops(daemon->store, &daemon->real_store);
 }
 
 static void make_parts(struct bench_daemon *daemon)
@@ -199,12 +186,22 @@ static void make_parts(struct bench_daemon *daemon)
     struct app *app = &daemon->fixture.app;
     struct err err;
 
-    fake_apiserver_ops(app->fake, &daemon->watch_ops);
-    fake_apiserver_ops(app->fake, &daemon->call_ops);
-    webhook_fixture_outbox(&daemon->fixture, &daemon->call_ops, daemon, take_result);
-    daemon->writer = writer_new(app);
-    daemon->informer = informer_new(app, &daemon->watch_ops);
-    must(writer_load(daemon->writer, &err) == 0);
+    fake_apiserver_ops(daemon->fake, &daemon->watch_ops);
+    fake_apiserver_ops(daemon->fake, &daemon->call_ops);
+    const struct app_edges edges = {.store = daemon->store,
+                                    .store_ops = {.ctx = daemon,
+                                                  .begin = count_begin,
+                                                  .write = count_write,
+                                                  .commit = count_commit,
+                                                  .rollback = count_rollback,
+                                                  .maintain = count_maintain},
+                                    .fake = daemon->fake,
+                                    .watch = &daemon->watch_ops,
+                                    .calls = &daemon->call_ops};
+    webhook_fixture_init(&daemon->fixture, &edges);
+    atomic_store(&app->nodes_synced, false);
+    atomic_store(&app->pods_synced, false);
+    must(writer_load(daemon->fixture.parts.writer, &err) == 0);
 }
 
 static void pause_ms(int64_t ms)
@@ -219,11 +216,8 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
     struct app *app = &daemon->fixture.app;
 
     *daemon = (struct bench_daemon){.next_pod = 0};
-    webhook_fixture_init(&daemon->fixture);
-    atomic_store(&app->nodes_synced, false);
-    atomic_store(&app->pods_synced, false);
-    app->fake = fake_apiserver_new("bench");
-    load_cluster(app->fake, pods);
+    daemon->fake = fake_apiserver_new("bench");
+    load_cluster(daemon->fake, pods);
     open_ledger(daemon, folder);
     make_parts(daemon);
     must(sem_init(&daemon->answers, 0, 0) == 0);
@@ -235,22 +229,14 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
 
 static void bench_daemon_stop(struct bench_daemon *daemon)
 {
-    struct app *app = &daemon->fixture.app;
-    void *item;
-
     atomic_store(&daemon->stop, true);
     for (size_t i = 0; i < ARRAY_LEN(daemon->thread); i++)
         must(pthread_join(daemon->thread[i], NULL) == 0);
-    while (queue_take(app->queue, &item, 1, 0) == 1)
-        message_free(item);
-    informer_free(daemon->informer);
-    outbox_free(app->outbox);
-    writer_free(daemon->writer);
+    webhook_fixture_done(&daemon->fixture);
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
-    fake_apiserver_free(app->fake);
-    store_close(app->store);
-    webhook_fixture_done(&daemon->fixture);
+    fake_apiserver_free(daemon->fake);
+    store_close(daemon->store);
     must(sem_destroy(&daemon->answers) == 0);
 }
 
@@ -292,7 +278,7 @@ static void begin(struct bench_daemon *daemon, struct bind *bind)
     bind->call.status = 0;
     bind->call.began_ns = wall_ns();
     bind->call.body = (struct text){bind->body.data, bind->body.len};
-    webhooks_handle(daemon->fixture.webhooks, &bind->call);
+    webhooks_handle(daemon->fixture.parts.webhooks, &bind->call);
 }
 
 /* Collect the answered binds; returns how many. */

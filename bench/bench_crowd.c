@@ -179,7 +179,7 @@ int main(int argc, char **argv)
 
     if (!options_read(argc, argv, &options))
         return 2;
-    webhook_fixture_init(&fixture);
+    webhook_fixture_init(&fixture, NULL);
     struct ledger *ledger = cluster_ledger(NODES);
     view_publish(fixture.app.view, ledger_publish(ledger, NULL, 0));
     const double before = (double)process_kib(getpid(), "VmRSS") / 1024;

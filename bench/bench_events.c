@@ -37,13 +37,13 @@ enum {
 
 struct bench_daemon {
     struct webhook_fixture fixture;
-    struct writer *writer;
+    struct store *store;
     struct kube_ops nowhere;
     uint32_t nodes;
     uint32_t pods; /* bound pods in the cluster */
     uint32_t next_pod;
     uint64_t seed;
-    struct http_call call;
+    bool refused; /* the last bind that was answered */
     struct store_ops real_store;
     int64_t store_ns; /* CPU in the store since the last event began */
 };
@@ -134,16 +134,11 @@ static void wake(void *ctx)
     (void)ctx;
 }
 
-static void no_result(void *user, struct message *take_message)
+static void bind_answered(void *to, const char *error)
 {
-    (void)user;
-    take_message->reply.to = NULL;
-    message_free(take_message);
-}
+    struct bench_daemon *daemon = to;
 
-static void answered(struct http_call *call)
-{
-    (void)call;
+    daemon->refused = error != NULL;
 }
 
 /* --- set-up and tear-down --- */
@@ -213,42 +208,35 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
     struct err err;
 
     *daemon = (struct bench_daemon){.nodes = nodes, .seed = 7};
-    webhook_fixture_init(&daemon->fixture);
     now_ms = 1000;
-    app->clock.now_ms = hand_now;
-    app->clock.wall_ms = hand_wall;
-    daemon->fixture.settings.events = false;
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
     const struct store_rules rules = {.path = path};
-    must(store_open(&rules, &app->store, &err) == 0);
-    must(store_set_cluster(app->store, "bench", &err) == 0);
-    store_ops(app->store, &daemon->real_store);
-    app->store_ops = (struct store_ops){.ctx = daemon,
-                                        .begin = timed_begin,
-                                        .write = timed_write,
-                                        .commit = timed_commit,
-                                        .rollback = timed_rollback,
-                                        .maintain = timed_maintain};
-    fill_ledger(daemon);
+    must(store_open(&rules, &daemon->store, &err) == 0);
+    must(store_set_cluster(daemon->store, "bench", &err) == 0);
+    store_ops(daemon->store, &daemon->real_store);
     daemon->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
-    webhook_fixture_outbox(&daemon->fixture, &daemon->nowhere, daemon, no_result);
-    daemon->writer = writer_new(app);
-    must(writer_load(daemon->writer, &err) == 0);
+    const struct app_edges edges = {.clock = {.now_ms = hand_now, .wall_ms = hand_wall},
+                                    .store = daemon->store,
+                                    .store_ops = {.ctx = daemon,
+                                                  .begin = timed_begin,
+                                                  .write = timed_write,
+                                                  .commit = timed_commit,
+                                                  .rollback = timed_rollback,
+                                                  .maintain = timed_maintain},
+                                    .watch = &daemon->nowhere,
+                                    .calls = &daemon->nowhere};
+    webhook_fixture_init(&daemon->fixture, &edges);
+    daemon->fixture.settings.events = false;
+    fill_ledger(daemon);
+    must(writer_load(daemon->fixture.parts.writer, &err) == 0);
     must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));
-    (void)writer_step(daemon->writer, 0);
-    http_call_init(&daemon->call, "/scheduler/bind");
-    daemon->call.answered = answered;
+    (void)writer_step(daemon->fixture.parts.writer, 0);
 }
 
 static void bench_daemon_stop(struct bench_daemon *daemon)
 {
-    struct app *app = &daemon->fixture.app;
-
-    writer_free(daemon->writer);
-    outbox_free(app->outbox);
-    store_close(app->store);
-    http_call_done(&daemon->call);
     webhook_fixture_done(&daemon->fixture);
+    store_close(daemon->store);
 }
 
 /* --- one event --- */
@@ -264,7 +252,7 @@ static int64_t step(struct bench_daemon *daemon)
 {
     daemon->store_ns = 0;
     const int64_t before = cpu_ns();
-    (void)writer_step(daemon->writer, 0);
+    (void)writer_step(daemon->fixture.parts.writer, 0);
     return cpu_ns() - before;
 }
 
@@ -347,13 +335,12 @@ static struct message *bind_message(struct bench_daemon *daemon, uint32_t pod, u
     char host[NODE_NAME_BYTES];
 
     cluster_node_name(node, host);
-    message->bind.pod = arena_copy(&message->arena, text_of(words.name));
-    message->bind.namespace = arena_copy(&message->arena, TEXT("default"));
-    message->bind.uid = arena_copy(&message->arena, text_of(words.uid));
-    message->bind.node = arena_copy(&message->arena, text_of(host));
-    message->deadline_ms = now_ms + 30000;
-    daemon->call.status = 0;
-    message->reply.to = &daemon->call;
+    message->bind.asks.pod = arena_copy(&message->arena, text_of(words.name));
+    message->bind.asks.namespace = arena_copy(&message->arena, TEXT("default"));
+    message->bind.asks.uid = arena_copy(&message->arena, text_of(words.uid));
+    message->bind.asks.node = arena_copy(&message->arena, text_of(host));
+    message->bind.deadline_ms = now_ms + 30000;
+    message->bind.reply = (struct bind_reply){bind_answered, daemon};
     return message;
 }
 
@@ -362,10 +349,11 @@ static struct message *outcome_message(uint32_t pod, enum bind_outcome outcome)
     struct message *message = message_new(MESSAGE_OUTCOME);
     const struct pod_words words = words_of(pod);
 
-    message->uid = arena_copy(&message->arena, text_of(words.uid));
-    message->outcome = outcome;
-    message->version = version; /* that of its pod, delivered last */
-    message->text = outcome == OUTCOME_BOUND ? NULL : "no answer";
+    message->outcome =
+        (struct binding_outcome){.uid = arena_copy(&message->arena, text_of(words.uid)),
+                                 .is = outcome,
+                                 .version = version, /* that of its pod, delivered last */
+                                 .text = outcome == OUTCOME_BOUND ? NULL : "no answer"};
     return message;
 }
 
@@ -420,8 +408,9 @@ static void live(struct bench_daemon *daemon, struct costs *costs)
     cluster_node_name(node, host);
     note(daemon, costs, POD_ADDED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
     note(daemon, costs, POD_CHANGED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
+    daemon->refused = false;
     const int64_t bind = take(daemon, bind_message(daemon, pod, node));
-    if (daemon->call.status != 0) {
+    if (daemon->refused) {
         (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
         return; /* the node is full */
     }

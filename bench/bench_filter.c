@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
+#include "milligpu/wire_extender.h"
 
 #include "cluster.h"
 #include "measure.h"
@@ -255,7 +256,7 @@ static void scene_open(struct scene *scene, uint32_t nodes, bool full)
         cluster_fill_up(scene->ledger, nodes);
     else
         (void)cluster_fill_half(scene->ledger, nodes);
-    webhook_fixture_init(&scene->fixture);
+    webhook_fixture_init(&scene->fixture, NULL);
     batch_publish(&scene->fixture.app, scene->ledger);
 }
 

@@ -1,17 +1,38 @@
 #include "webhook_fixture.h"
 
 #include "milligpu/alloc.h"
-#include "milligpu/hints.h"
-#include "milligpu/kube.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/log.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
 
 #include "cluster.h"
 
-void webhook_fixture_init(struct webhook_fixture *fixture)
+/* Sets what the caller left out. */
+static void fill_edges(struct webhook_fixture *fixture, struct app_edges *edges)
 {
+    if (edges->clock.now_ms == NULL)
+        clock_real(&edges->clock);
+    if (edges->store == NULL) {
+        const struct store_rules rules = {.path = ":memory:"};
+        struct err err;
+        must(store_open(&rules, &fixture->store, &err) == 0);
+        edges->store = fixture->store;
+    }
+    if (edges->calls == NULL) {
+        fixture->fake = fake_apiserver_new("bench");
+        fake_apiserver_ops(fixture->fake, &fixture->watch_ops);
+        fake_apiserver_ops(fixture->fake, &fixture->call_ops);
+        edges->fake = fixture->fake;
+        edges->watch = &fixture->watch_ops;
+        edges->calls = &fixture->call_ops;
+    }
+    edges->server = "bench";
+    edges->wake_namespace = fixture->settings.namespace;
+    edges->instance = "bench";
+}
+
+void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edges *edges)
+{
+    struct app_edges all = edges != NULL ? *edges : (struct app_edges){.store = NULL};
     struct app *app = &fixture->app;
 
     log_set(LOG_ERROR, false);
@@ -27,45 +48,22 @@ void webhook_fixture_init(struct webhook_fixture *fixture)
                                                      .events = true,
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};
-    app->settings = &fixture->settings;
-    app->request_rules = cluster_requests;
-    app->inventory_rules = cluster_inventory;
-    app->wire_rules = cluster_wire;
-    clock_real(&app->clock);
-    app->queue = queue_new(QUEUE_MAX);
-    app->view = view_new();
-    app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
-    fixture->webhooks = webhooks_new(app);
+    fill_edges(fixture, &all);
+    app_open(app, &fixture->settings, &all, &fixture->parts);
     atomic_store(&app->identified, true);
     atomic_store(&app->nodes_synced, true);
     atomic_store(&app->pods_synced, true);
 }
 
-void webhook_fixture_outbox(struct webhook_fixture *fixture, const struct kube_ops *ops, void *user,
-                            void (*result)(void *user, struct message *take_message))
-{
-    const struct outbox_rules rules = {.ops = ops,
-                                       .wire = &fixture->app.wire_rules,
-                                       .wake = fixture->settings.wake,
-                                       .namespace = fixture->settings.namespace,
-                                       .instance = "bench",
-                                       .resource = cluster_wire.resource,
-                                       .user = user,
-                                       .result = result};
-
-    fixture->app.outbox = outbox_new(&rules);
-}
-
 void webhook_fixture_done(struct webhook_fixture *fixture)
 {
-    struct app *app = &fixture->app;
-
-    webhooks_free(fixture->webhooks);
-    queue_free(app->queue);
-    hints_free(app->hints);
-    pod_cache_free(app->pod_cache);
-    view_free(app->view);
+    app_close(&fixture->app, &fixture->parts);
+    if (fixture->fake != NULL) {
+        fixture->watch_ops.free(fixture->watch_ops.ctx);
+        fixture->call_ops.free(fixture->call_ops.ctx);
+    }
+    fake_apiserver_free(fixture->fake);
+    store_close(fixture->store);
 }
 
 void webhook_fixture_ask(struct webhook_fixture *fixture, struct http_call *call, struct text body)
@@ -73,6 +71,6 @@ void webhook_fixture_ask(struct webhook_fixture *fixture, struct http_call *call
     call->status = 0;
     call->body = body;
     call->began_ns = clock_ns();
-    webhooks_handle(fixture->webhooks, call);
+    webhooks_handle(fixture->parts.webhooks, call);
     must(call->status == 200);
 }

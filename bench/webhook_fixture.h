@@ -4,24 +4,29 @@
 #ifndef MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 #define MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 
-#include "milligpu/app.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
+#include "milligpu/assembly.h"
 #include "milligpu/webhooks.h"
 
 #include "support/fake_http.h"
 
-/* The parts of an app that are the same in every benchmark; it is ready to grant. */
+/* An app as the daemon has it, with fixed settings; it is ready to grant. */
 struct webhook_fixture {
     struct app app;
     struct settings settings;
-    struct webhooks *webhooks;
+    struct app_parts parts;
+    /* what edges did not bring: the fixture's own, else NULL */
+    struct store *store;
+    struct fake_apiserver *fake;
+    struct kube_ops watch_ops; /* of fake */
+    struct kube_ops call_ops;
 };
-void webhook_fixture_init(struct webhook_fixture *fixture);
+/*
+ * What edges does not set is the real clock, a ledger in memory, and a fake API server without
+ * objects; NULL: all of it. It writes no wake-up objects.
+ */
+void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edges *edges);
+/* Frees the app and what init made; then the caller may free what edges brought. */
 void webhook_fixture_done(struct webhook_fixture *fixture);
-/* An outbox that writes no wake-up objects. */
-void webhook_fixture_outbox(struct webhook_fixture *fixture, const struct kube_ops *ops, void *user,
-                            void (*result)(void *user, struct message *take_message));
 
 /* Ask, and get the answer at once. */
 void webhook_fixture_ask(struct webhook_fixture *fixture, struct http_call *call, struct text body);

@@ -1,5 +1,5 @@
 /*
- * bench_audit - what a background verification costs: its time, the writer's part of it, and
+ * bench_verify - what a background verification costs: its time, the writer's part of it, and
  * memory.
  *
  * The ledger is made in one process and verified in another, so that the peak memory is that of the
