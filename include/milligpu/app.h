@@ -8,7 +8,7 @@
  *        \_____________________________________^      |
  *                                   outbox thread <---/  --> API server
  *
- * struct app is filled by daemon_run() and then constant, but for the atomics.
+ * app_open() (assembly.h) fills struct app; after that only the atomics change.
  */
 #ifndef MILLIGPU_APP_H
 #define MILLIGPU_APP_H

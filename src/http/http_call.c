@@ -323,7 +323,7 @@ static enum MHD_Result call_complete(struct http_call *call)
     return hand_over(call);
 }
 
-/* NOLINT(readability-function-size): not our form */
+/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd gives the form */
 enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *path,
                           const char *method, const char *version, const char *bytes, size_t *count,
                           void **request)
