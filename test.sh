@@ -89,6 +89,7 @@ step_fuzz() {
 
 # Do the tests bite?  Branches of core; every mutant of core and of the SQL.
 step_mutation() {
+    tests/mutation/run --all --list >/dev/null # seconds, before the minutes
     tests/mutation/coverage
     tests/mutation/run --all
 }
