@@ -40,7 +40,7 @@ encoded() { # as a package URL has it
     printf '%s' "$1" | sed 's/%/%25/g; s/+/%2B/g; s/:/%3A/g; s/~/%7E/g'
 }
 
-package() { # NAME VERSION SUPPLIER MORE...
+package() { # NAME VERSION SUPPLIER LICENSE MORE...
     cat <<EOF
     {
       "SPDXID": "SPDXRef-$(id_of "$1")",
@@ -49,11 +49,11 @@ package() { # NAME VERSION SUPPLIER MORE...
       "supplier": "Organization: $3",
       "downloadLocation": "NOASSERTION",
       "filesAnalyzed": false,
-      "licenseConcluded": "NOASSERTION",
-      "licenseDeclared": "NOASSERTION",
+      "licenseConcluded": "$4",
+      "licenseDeclared": "$4",
       "copyrightText": "NOASSERTION",
 EOF
-    shift 3
+    shift 4
     printf '      %s\n' "$@"
     printf '    }'
 }
@@ -68,7 +68,7 @@ cat <<EOF
   "creationInfo": {"created": "$created", "creators": ["Tool: milligpu-sbom.sh"]},
   "packages": [
 EOF
-package milligpud "$number" milligpu "\"sourceInfo\": \"commit $commit\"," '"primaryPackagePurpose": "APPLICATION",' \
+package milligpud "$number" milligpu Apache-2.0 "\"sourceInfo\": \"commit $commit\"," '"primaryPackagePurpose": "APPLICATION",' \
     "\"checksums\": [{\"algorithm\": \"SHA256\", \"checksumValue\": \"$sum\"}]"
 for name in $packages; do
     # shellcheck disable=SC2016 # dpkg's own fields
@@ -76,7 +76,7 @@ for name in $packages; do
     # shellcheck disable=SC2086 # words
     set -- $fields
     printf ',\n'
-    package "$name" "$1" Debian "\"sourceInfo\": \"built from $3 $4\"," \
+    package "$name" "$1" Debian NOASSERTION "\"sourceInfo\": \"built from $3 $4\"," \
         '"externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",' \
         "  \"referenceLocator\": \"pkg:deb/debian/$(encoded "$name")@$(encoded "$1")?arch=$2&distro=$distribution\"}]"
 done

@@ -330,8 +330,9 @@ static void check_wake_up(struct doctor *doctor)
             WAITING_MAX);
     else
         api_doctor_say(doctor, "wake", HEALTH_OK, "",
-                       "%llu wake-ups since the start, through namespace %s",
-                       (unsigned long long)stats.wake_ups, doctor->app->wake_namespace);
+                       "%llu wake-up%s since the start, through namespace %s",
+                       (unsigned long long)stats.wake_ups, stats.wake_ups == 1 ? "" : "s",
+                       doctor->app->wake_namespace);
 }
 
 /* --- the scheduler --- */

@@ -351,10 +351,14 @@ class Plugin(unittest.TestCase):
         self.assertNotIn("called", done.stderr)
 
 
+def http(body, status="200 OK"):
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+
+
 class OddServers(unittest.TestCase):
     """What is no milligpud must not look like one, nor hold us for ever."""
 
-    def answer(self, bytes_):
+    def answer(self, bytes_, *words):
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
 
@@ -369,14 +373,16 @@ class OddServers(unittest.TestCase):
 
         thread = threading.Thread(target=serve)
         thread.start()
-        done = run("nodes", "--server", f"127.0.0.1:{listener.getsockname()[1]}")
+        done = run(*(words or ("nodes",)), "--server", f"127.0.0.1:{listener.getsockname()[1]}")
         thread.join(20)
         return done
 
-    def test_each_is_one_sentence(self):
-        def http(body, status="200 OK"):
-            return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+    def test_what_is_said_of_a_whole_list_is_kept(self):
+        page = http('{"items":[],"overflow":true}')
+        self.assertIs(json.loads(self.answer(page, "waiting", "-o", "json").stdout)["overflow"], True)
+        self.assertIn("More pods wait", self.answer(page, "waiting").stderr)
 
+    def test_each_is_one_sentence(self):
         for bytes_ in (b"", b"garbage\r\n\r\n", http("<html>"), http("{}"), http("[]"), http('{"items":3}'),
                        http("oops", "500 Oops"), http('{"detail":"not now"}', "503 Busy"),
                        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", http("", "301 Moved")):

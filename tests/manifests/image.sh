@@ -34,6 +34,8 @@ SOURCE_DATE_EPOCH=1000000000 "$top/manifests/image/sbom.sh" "$work/root" >"$work
 check 'the same root gives the same list' same "$list" "$work/again"
 check 'the list is SPDX 2.3' jq -e '.spdxVersion == "SPDX-2.3" and .dataLicense == "CC0-1.0"
     and .creationInfo.created == "2001-09-09T01:46:40Z" and (.documentNamespace | startswith("https://"))' "$list"
+check 'milligpud has its licence' jq -e '.packages[0] | .name == "milligpud"
+    and .licenseDeclared == "Apache-2.0" and .licenseConcluded == "Apache-2.0"' "$list"
 check 'every package has a version, a source and a URL' jq -e '[.packages[] | select(.name != "milligpud")] | length > 5
     and all(.versionInfo != "" and (.sourceInfo | test("^built from [^ ]+ [^ ]+$"))
     and (.externalRefs[0].referenceLocator | test("^pkg:deb/debian/[^@]+@[^?]+[?]arch=[a-z0-9]+&distro=debian-[0-9]+$")))' "$list"

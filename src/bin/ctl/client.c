@@ -247,9 +247,15 @@ int client_call(struct client *client, const struct call *call, struct arena *ar
 
 /* --- lists --- */
 
-static int read_page(const struct doc *page, const char *path, struct doc *items, struct err *err)
+/*
+ * Moves the page's items to those of the list. Of the page's other members, which are about the
+ * whole list, the latest ones count.
+ */
+static int read_page(const struct doc *page, const char *path, struct arena *arena,
+                     struct doc *list, struct err *err)
 {
     const struct doc *found = doc_get(page, "items");
+    struct doc *items = doc_get(list, "items");
 
     must(items->kind == DOC_ARRAY);
     if (found == NULL || found->kind != DOC_ARRAY)
@@ -261,6 +267,9 @@ static int read_page(const struct doc *page, const char *path, struct doc *items
         item->next = NULL;
         doc_append(items, item);
     }
+    doc_each (member, page)
+        if (!text_is(member->key, "items") && !text_is(member->key, "continue"))
+            doc_set(arena, list, member->key, doc_copy(arena, member));
     return 0;
 }
 
@@ -269,12 +278,11 @@ int client_list(struct client *client, const char *base, const char *path, struc
 {
     CLEANUP(strbuf_done) struct strbuf target;
     struct doc *list = doc_new(arena, DOC_OBJECT);
-    struct doc *items = doc_new(arena, DOC_ARRAY);
     const char *next = "";
 
     must(path[0] == '/');
     strbuf_init(&target);
-    doc_set(arena, list, TEXT("items"), items);
+    doc_set(arena, list, TEXT("items"), doc_new(arena, DOC_ARRAY));
     for (int page = 0; page < PAGES_MAX; page++) {
         struct doc *answer = NULL;
         strbuf_reset(&target);
@@ -283,7 +291,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
         url_query(&target, "continue", next[0] != '\0' ? next : NULL);
         const struct call call = {.base = base, .method = "GET", .path = target.data};
         if (client_call(client, &call, arena, &answer, err) < 0 ||
-            read_page(answer, path, items, err) < 0)
+            read_page(answer, path, arena, list, err) < 0)
             return err_same(err);
         next = doc_str(answer, "continue");
         if (next[0] == '\0') {

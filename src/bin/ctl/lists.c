@@ -252,7 +252,12 @@ int show_waiting(struct ctl *ctl, const struct doc *list)
     static const struct list_view view = {
         waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
     };
-    return ctl_show_list(ctl, list, &view);
+    const int status = ctl_show_list(ctl, list, &view);
+
+    if (doc_true(list, "overflow"))
+        (void)fprintf(ctl->err,
+                      "More pods wait than milligpud remembers; this is a part of them.\n");
+    return status;
 }
 
 int command_waiting(struct ctl *ctl)

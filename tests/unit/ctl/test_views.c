@@ -252,6 +252,14 @@ static void drift_and_waiting_have_their_lines(void **state)
     assert_int_equal(show("waiting", show_waiting, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.out, "");
     assert_string_equal(shown.err, "no pod waits\n");
+    shown_free(&shown);
+    assert_int_equal(
+        show("waiting", show_waiting,
+             "{\"items\":[{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"u\",\"asks\":3,"
+             "\"request\":\"300 milli\",\"text\":\"no room\"}],\"overflow\":true}"),
+        CTL_FINE);
+    assert_non_null(strstr(shown.out, "no room"));
+    assert_non_null(strstr(shown.err, "More pods wait than milligpud remembers"));
 }
 
 static void summary_shouts_when_nothing_is_granted(void **state)
