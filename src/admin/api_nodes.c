@@ -10,7 +10,7 @@
 
 /* --- summary --- */
 
-struct totals {
+struct node_totals {
     struct admin_amounts amounts;
     uint32_t reserved;
     uint32_t bound;
@@ -36,11 +36,11 @@ uint32_t api_drift_count(const struct snapshot *snapshot)
     return count;
 }
 
-static void api_nodes_sum_up(const struct snapshot *snapshot, struct totals *out)
+static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals *out)
 {
     const struct node *node;
 
-    *out = (struct totals){.drift = api_drift_count(snapshot)};
+    *out = (struct node_totals){.drift = api_drift_count(snapshot)};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         for (uint32_t i = 0; i < node->gpus; i++)
             admin_amounts_add(&out->amounts, node, &node->gpu[i]);
@@ -98,7 +98,7 @@ static void put_daemon(struct json_writer *json, const struct app *app,
 void api_summary(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
-    struct totals totals;
+    struct node_totals totals;
     struct json_writer json;
 
     if (snapshot == NULL)

@@ -3,7 +3,7 @@
 #include "core/ledger_internal.h"
 #include "core/snapshot_internal.h"
 
-struct totals {
+struct ledger_totals {
     size_t nodes;
     size_t allocations;
     size_t open;
@@ -72,7 +72,7 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
 }
 
 static void ledger_assert_count(const struct ledger *ledger, const struct node *node,
-                                struct totals *totals)
+                                struct ledger_totals *totals)
 {
     must(node != NULL);
     must(ledger->names != NULL);
@@ -159,7 +159,7 @@ static size_t count_rivals(const struct ledger *ledger)
 
 static int check_totals(const struct ledger *ledger, struct err *err)
 {
-    struct totals totals = {0};
+    struct ledger_totals totals = {0};
     const struct node *node;
     size_t at = 0;
 

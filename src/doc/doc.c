@@ -80,7 +80,7 @@ void doc_append(struct doc *array, struct doc *value)
 
 /* ---- JSON ---- */
 
-struct reading {
+struct json_reading {
     struct json_reader json;
     struct arena *arena;
     struct text bytes;
@@ -88,7 +88,7 @@ struct reading {
     uint32_t line;
 };
 
-static uint32_t line_now(struct reading *in)
+static uint32_t line_now(struct json_reading *in)
 {
     must(in->json.at >= in->counted);
     for (; in->counted < in->json.at; in->counted++)
@@ -122,9 +122,9 @@ static void key_seen(struct doc *value, struct map *seen)
         map_put(seen, value->key, value);
 }
 
-static struct doc *read_value(struct reading *in);
+static struct doc *read_value(struct json_reading *in);
 
-static struct doc *doc_read_object(struct reading *in)
+static struct doc *doc_read_object(struct json_reading *in)
 {
     must(in->arena != NULL && in->line > 0);
     struct doc *object = doc_new(in->arena, DOC_OBJECT);
@@ -150,7 +150,7 @@ static struct doc *doc_read_object(struct reading *in)
     return in->json.failed ? NULL : object;
 }
 
-static struct doc *read_array(struct reading *in)
+static struct doc *read_array(struct json_reading *in)
 {
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
@@ -165,7 +165,7 @@ static struct doc *read_array(struct reading *in)
     return in->json.failed ? NULL : array;
 }
 
-static struct doc *doc_read_string(struct reading *in)
+static struct doc *doc_read_string(struct json_reading *in)
 {
     const uint32_t line = line_now(in);
     struct text text;
@@ -176,7 +176,7 @@ static struct doc *doc_read_string(struct reading *in)
     return doc;
 }
 
-static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
+static struct doc *read_scalar(struct json_reading *in, enum doc_kind kind)
 {
     struct doc *doc = doc_new(in->arena, kind);
     struct text raw;
@@ -189,7 +189,7 @@ static struct doc *read_scalar(struct reading *in, enum doc_kind kind)
 }
 
 /* The reader bounds the depth. */
-static struct doc *read_value(struct reading *in)
+static struct doc *read_value(struct json_reading *in)
 {
     switch (json_read_peek(&in->json)) {
     case JSON_TYPE_OBJECT:
@@ -216,7 +216,7 @@ static struct doc *read_value(struct reading *in)
 int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
                    struct err *err)
 {
-    struct reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
+    struct json_reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
 
     json_reader_init(&in.json, bytes, root, arena, err);
     struct doc *doc = read_value(&in);

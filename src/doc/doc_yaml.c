@@ -14,7 +14,7 @@
  * From libyaml's events: its documents resolve aliases, and ten lines of those can describe more
  * memory than there is.
  */
-struct loading {
+struct yaml_loading {
     yaml_parser_t parser;
     struct arena *arena;
     struct err *err;
@@ -26,7 +26,7 @@ static uint32_t doc_yaml_line_of(yaml_mark_t mark)
     return mark.line < UINT32_MAX ? (uint32_t)mark.line + 1 : UINT32_MAX;
 }
 
-static int doc_yaml_syntax(struct loading *in)
+static int doc_yaml_syntax(struct yaml_loading *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     const yaml_parser_t *parser = &in->parser;
@@ -39,7 +39,7 @@ static int doc_yaml_syntax(struct loading *in)
                    parser->context != NULL ? parser->context : "");
 }
 
-static int next_event(struct loading *in, yaml_event_t *out)
+static int next_event(struct yaml_loading *in, yaml_event_t *out)
 {
     if (!yaml_parser_parse(&in->parser, out))
         return doc_yaml_syntax(in);
@@ -119,7 +119,7 @@ static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
  * A tag that names a kind decides it, but the word must be of that kind; with any other tag it is
  * text.
  */
-static int load_tagged(struct loading *in, const yaml_event_t *event, struct doc *doc)
+static int load_tagged(struct yaml_loading *in, const yaml_event_t *event, struct doc *doc)
 {
     static const struct {
         const char *tag;
@@ -143,7 +143,7 @@ static int load_tagged(struct loading *in, const yaml_event_t *event, struct doc
     return 0;
 }
 
-static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc **out)
+static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
 {
     const char *bytes = (const char *)event->data.scalar.value;
     const struct text text = {bytes, event->data.scalar.length};
@@ -157,9 +157,9 @@ static int load_scalar(struct loading *in, const yaml_event_t *event, struct doc
     return 0;
 }
 
-static int load_value(struct loading *in, const yaml_event_t *event, struct doc **out);
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out);
 
-static int load_items(struct loading *in, struct doc *array)
+static int load_items(struct yaml_loading *in, struct doc *array)
 {
     for (;;) {
         yaml_event_t event;
@@ -179,7 +179,7 @@ static int load_items(struct loading *in, struct doc *array)
     }
 }
 
-static int load_key(struct loading *in, const yaml_event_t *event, struct map *seen,
+static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
     const uint32_t line = doc_yaml_line_of(event->start_mark);
@@ -195,8 +195,8 @@ static int load_key(struct loading *in, const yaml_event_t *event, struct map *s
     return 0;
 }
 
-static int doc_yaml_load_pair(struct loading *in, const yaml_event_t *key_event, struct map *seen,
-                              struct doc *object)
+static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
+                              struct map *seen, struct doc *object)
 {
     struct text key;
     struct doc *value = NULL;
@@ -217,7 +217,7 @@ static int doc_yaml_load_pair(struct loading *in, const yaml_event_t *key_event,
     return 0;
 }
 
-static int load_pairs(struct loading *in, struct doc *object)
+static int load_pairs(struct yaml_loading *in, struct doc *object)
 {
     struct map seen;
     int rc = 0;
@@ -237,7 +237,7 @@ static int load_pairs(struct loading *in, struct doc *object)
     return rc;
 }
 
-static int load_value(struct loading *in, const yaml_event_t *event, struct doc **out)
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
 {
     const uint32_t line = doc_yaml_line_of(event->start_mark);
     struct doc *doc = NULL;
@@ -269,7 +269,7 @@ static int load_value(struct loading *in, const yaml_event_t *event, struct doc 
 }
 
 /* Start and end of stream and documents carry no data. */
-static int load_stream(struct loading *in, struct doc *documents)
+static int load_stream(struct yaml_loading *in, struct doc *documents)
 {
     for (bool more = true; more;) {
         yaml_event_t event;
@@ -293,7 +293,7 @@ static int load_stream(struct loading *in, struct doc *documents)
 
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
 {
-    struct loading in = {.arena = arena, .err = err};
+    struct yaml_loading in = {.arena = arena, .err = err};
     struct doc *documents = doc_new(arena, DOC_ARRAY);
 
     must(bytes.at != NULL);

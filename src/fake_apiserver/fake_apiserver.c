@@ -145,8 +145,8 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 
 /* ---- kube_ops ---- */
 
-struct call {
-    struct call *next;
+struct fake_call {
+    struct fake_call *next;
     uint64_t id;
     bool ended;
     bool headed;
@@ -162,9 +162,9 @@ struct call {
     int64_t bookmark_ms;
 };
 
-struct handle {
+struct fake_handle {
     struct fake_apiserver *fake;
-    struct call *calls;
+    struct fake_call *calls;
     bool woken;       /* under the lock of the fake API server */
     uint64_t seen_rv; /* all watches were served up to this version */
     uint64_t delivered;
@@ -172,8 +172,8 @@ struct handle {
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
-static void apiserver_give(struct handle *handle, struct call *call, enum kube_piece piece,
-                           int status, struct text data)
+static void apiserver_give(struct fake_handle *handle, struct fake_call *call,
+                           enum kube_piece piece, int status, struct text data)
 {
     const struct kube_answer answer = {
         .id = call->id, .piece = piece, .status = status, .data = data};
@@ -188,7 +188,7 @@ static void apiserver_give(struct handle *handle, struct call *call, enum kube_p
 }
 
 /* Not a watch, or a refused one: the answer is complete. */
-static void answer_whole(struct handle *handle, struct call *call)
+static void answer_whole(struct fake_handle *handle, struct fake_call *call)
 {
     must(handle->fake != NULL);
     struct strbuf out;
@@ -203,7 +203,7 @@ static void answer_whole(struct handle *handle, struct call *call)
     strbuf_done(&out);
 }
 
-static bool begin_watch(struct handle *handle, struct call *call)
+static bool begin_watch(struct fake_handle *handle, struct fake_call *call)
 {
     struct fake_apiserver *fake = handle->fake;
     struct strbuf out;
@@ -227,7 +227,7 @@ static bool begin_watch(struct handle *handle, struct call *call)
     return true;
 }
 
-static void serve_watch(struct handle *handle, struct call *call)
+static void serve_watch(struct fake_handle *handle, struct fake_call *call)
 {
     struct fake_apiserver *fake = handle->fake;
     const int64_t now_ms = clock_ms(CLOCK_MONOTONIC);
@@ -252,7 +252,7 @@ static void serve_watch(struct handle *handle, struct call *call)
     strbuf_done(&out);
 }
 
-static void apiserver_call_free(struct call *call)
+static void apiserver_call_free(struct fake_call *call)
 {
     must(call->id != 0);
     strbuf_done(&call->body);
@@ -262,10 +262,10 @@ static void apiserver_call_free(struct call *call)
     xfree(call);
 }
 
-static void free_ended(struct handle *handle)
+static void free_ended(struct fake_handle *handle)
 {
-    for (struct call **at = &handle->calls; *at != NULL;) {
-        struct call *call = *at;
+    for (struct fake_call **at = &handle->calls; *at != NULL;) {
+        struct fake_call *call = *at;
         if (!call->ended) {
             at = &call->next;
             continue;
@@ -276,12 +276,12 @@ static void free_ended(struct handle *handle)
 }
 
 /* Calls made from callbacks are appended to the list and served in the same turn. */
-static void apiserver_serve(struct handle *handle)
+static void apiserver_serve(struct fake_handle *handle)
 {
     pthread_mutex_lock(&handle->fake->lock);
     handle->seen_rv = handle->fake->rv;
     pthread_mutex_unlock(&handle->fake->lock);
-    for (struct call *call = handle->calls; call != NULL; call = call->next) {
+    for (struct fake_call *call = handle->calls; call != NULL; call = call->next) {
         if (call->ended)
             continue;
         if (call->watching || begin_watch(handle, call))
@@ -292,9 +292,9 @@ static void apiserver_serve(struct handle *handle)
     free_ended(handle);
 }
 
-static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
+static int64_t next_deadline(const struct fake_handle *handle, int64_t deadline_ms)
 {
-    for (const struct call *call = handle->calls; call != NULL; call = call->next) {
+    for (const struct fake_call *call = handle->calls; call != NULL; call = call->next) {
         must(call->watching && !call->ended);
         if (call->end_ms < deadline_ms)
             deadline_ms = call->end_ms;
@@ -308,7 +308,7 @@ static int64_t next_deadline(const struct handle *handle, int64_t deadline_ms)
  * Waits until something was written, wake() was called, or the time is over. Returns whether it was
  * wake().
  */
-static bool wait_for_news(struct handle *handle, int64_t until_ms)
+static bool wait_for_news(struct fake_handle *handle, int64_t until_ms)
 {
     struct fake_apiserver *fake = handle->fake;
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
@@ -327,7 +327,7 @@ static bool wait_for_news(struct handle *handle, int64_t until_ms)
 static void ops_poll(void *ctx, int64_t wait_ms, void *user,
                      void (*deliver)(void *user, const struct kube_answer *answer))
 {
-    struct handle *handle = ctx;
+    struct fake_handle *handle = ctx;
     const int64_t wait = wait_ms < 0 ? 0 : wait_ms > WAIT_MAX_MS ? WAIT_MAX_MS : wait_ms;
     const int64_t end_ms = clock_ms(CLOCK_MONOTONIC) + wait;
     const uint64_t before = handle->delivered;
@@ -346,14 +346,14 @@ static void ops_poll(void *ctx, int64_t wait_ms, void *user,
 
 static int ops_start(void *ctx, const struct kube_request *request, struct err *err)
 {
-    struct handle *handle = ctx;
-    struct call **end = &handle->calls;
+    struct fake_handle *handle = ctx;
+    struct fake_call **end = &handle->calls;
 
     (void)err; /* cannot fail */
     must(request->id != 0 && request->path[0] == '/');
     for (; *end != NULL; end = &(*end)->next)
         must((*end)->id != request->id || (*end)->ended);
-    struct call *call = xcalloc(1, sizeof *call);
+    struct fake_call *call = xcalloc(1, sizeof *call);
     call->id = request->id;
     call->method = xstrdup(request->method);
     call->path = xstrdup(request->path);
@@ -366,10 +366,10 @@ static int ops_start(void *ctx, const struct kube_request *request, struct err *
 
 static void ops_cancel(void *ctx, uint64_t id)
 {
-    struct handle *handle = ctx;
+    struct fake_handle *handle = ctx;
 
     must(id != 0);
-    for (struct call *call = handle->calls; call != NULL; call = call->next)
+    for (struct fake_call *call = handle->calls; call != NULL; call = call->next)
         if (call->id == id)
             call->ended = true;
     if (handle->deliver == NULL) /* otherwise poll() walks the list */
@@ -378,7 +378,7 @@ static void ops_cancel(void *ctx, uint64_t id)
 
 static void ops_wake(void *ctx)
 {
-    struct handle *handle = ctx;
+    struct fake_handle *handle = ctx;
 
     pthread_mutex_lock(&handle->fake->lock);
     handle->woken = true;
@@ -388,16 +388,16 @@ static void ops_wake(void *ctx)
 
 static const char *ops_name(void *ctx)
 {
-    const struct handle *handle = ctx;
+    const struct fake_handle *handle = ctx;
     return handle->fake->name;
 }
 
 static void ops_free(void *ctx)
 {
-    struct handle *handle = ctx;
+    struct fake_handle *handle = ctx;
 
     must(handle->deliver == NULL);
-    for (struct call *call = handle->calls; call != NULL; call = call->next)
+    for (struct fake_call *call = handle->calls; call != NULL; call = call->next)
         call->ended = true;
     free_ended(handle);
     xfree(handle);
@@ -405,7 +405,7 @@ static void ops_free(void *ctx)
 
 void fake_apiserver_ops(struct fake_apiserver *fake, struct kube_ops *out)
 {
-    struct handle *handle = xcalloc(1, sizeof *handle);
+    struct fake_handle *handle = xcalloc(1, sizeof *handle);
 
     handle->fake = fake;
     *out = (struct kube_ops){.ctx = handle,

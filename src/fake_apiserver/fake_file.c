@@ -20,7 +20,7 @@ struct docs {
 };
 
 /* Everything is checked before anything is stored: a bad file changes nothing. */
-struct loading {
+struct file_loading {
     struct fake_apiserver *fake;
     const char *file;
     struct arena arena;
@@ -30,14 +30,14 @@ struct loading {
     char where[64]; /* "items[3]", "document 2", or "" */
 };
 
-static int file_wrong(struct loading *in, const struct doc *at, const char *text)
+static int file_wrong(struct file_loading *in, const struct doc *at, const char *text)
 {
     must(text[0] != '\0');
     return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->line, in->where,
                    in->where[0] != '\0' ? "." : "", text);
 }
 
-static int wrong_type(struct loading *in, const struct doc *at, const char *field,
+static int wrong_type(struct file_loading *in, const struct doc *at, const char *field,
                       const char *expected)
 {
     char text[256];
@@ -56,7 +56,7 @@ static void docs_add(struct docs *docs, struct doc *doc)
     docs->doc[docs->count++] = doc;
 }
 
-static int check_field(struct loading *in, const struct doc *item, const char *path,
+static int check_field(struct file_loading *in, const struct doc *item, const char *path,
                        enum doc_kind kind)
 {
     const struct doc *found = doc_at(item, path);
@@ -72,7 +72,7 @@ static int check_field(struct loading *in, const struct doc *item, const char *p
 }
 
 /* What the fake API server itself reads; everything else is checked by its clients. */
-static int check_item(struct loading *in, const struct doc *item)
+static int check_item(struct file_loading *in, const struct doc *item)
 {
     static const struct {
         const char *path;
@@ -104,7 +104,7 @@ static int check_item(struct loading *in, const struct doc *item)
     return 0;
 }
 
-static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
+static void fill_item(struct file_loading *in, enum resource_id id, struct doc *item)
 {
     const struct resource *resource = fake_resource(id);
     struct doc *meta = doc_object(&in->arena, item, "metadata");
@@ -133,7 +133,7 @@ static void fill_item(struct loading *in, enum resource_id id, struct doc *item)
 }
 
 /* kind may be omitted in the items of a NodeList. */
-static int load_item(struct loading *in, struct doc *item, const char *list_of)
+static int load_item(struct file_loading *in, struct doc *item, const char *list_of)
 {
     if (item->kind != DOC_OBJECT)
         return wrong_type(in, item, "", "an object");
@@ -156,7 +156,7 @@ static int load_item(struct loading *in, struct doc *item, const char *list_of)
     return 0;
 }
 
-static int load_list(struct loading *in, struct doc *list, const char *kind)
+static int load_list(struct file_loading *in, struct doc *list, const char *kind)
 {
     struct doc *items = doc_get(list, "items");
     char prefix[sizeof in->where];
@@ -188,7 +188,7 @@ static bool ends_in_list(const char *kind)
     return len >= 4 && strcmp(kind + len - 4, "List") == 0;
 }
 
-static int load_document(struct loading *in, struct doc *document)
+static int load_document(struct file_loading *in, struct doc *document)
 {
     const char *kind = doc_str(document, "kind");
 
@@ -206,7 +206,7 @@ static int load_document(struct loading *in, struct doc *document)
     return ends_in_list(kind) ? load_list(in, document, kind) : load_item(in, document, "");
 }
 
-static int load_documents(struct loading *in, struct doc *documents)
+static int load_documents(struct file_loading *in, struct doc *documents)
 {
     unsigned number = 0;
 
@@ -238,7 +238,7 @@ static int compare_docs(const void *a, const void *b)
                       : strcmp(doc_str(*left, "metadata.name"), doc_str(*right, "metadata.name"));
 }
 
-static int file_check_names(struct loading *in, enum resource_id id)
+static int file_check_names(struct file_loading *in, enum resource_id id)
 {
     struct docs *docs = &in->docs[id];
 
@@ -259,7 +259,7 @@ static int file_check_names(struct loading *in, enum resource_id id)
     return 0;
 }
 
-static void file_store(struct loading *in)
+static void file_store(struct file_loading *in)
 {
     struct fake_apiserver *fake = in->fake;
 
@@ -287,7 +287,7 @@ static bool file_looks_like_json(struct text text)
 }
 
 /* JSON is YAML, too, but its own reader is ten times faster and stricter. */
-static int file_parse(struct loading *in, struct text text, struct doc **out)
+static int file_parse(struct file_loading *in, struct text text, struct doc **out)
 {
     if (!file_looks_like_json(text))
         return doc_parse_yaml(text, &in->arena, out, in->err);
@@ -304,7 +304,7 @@ static int file_parse(struct loading *in, struct text text, struct doc **out)
 int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, struct text text,
                              struct err *err)
 {
-    struct loading in = {.fake = fake, .file = name, .err = err};
+    struct file_loading in = {.fake = fake, .file = name, .err = err};
     struct doc *documents = NULL;
 
     must(name[0] != '\0');

@@ -64,7 +64,7 @@ struct log_entry {
 enum { SNAPSHOTS_MAX = 8 };
 
 /* What the later pages of a list are cut from. */
-struct snapshot {
+struct list_snapshot {
     uint64_t id; /* 0: free */
     uint64_t rv;
     struct shelf items;
@@ -83,7 +83,7 @@ struct fake_apiserver {
     struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
     size_t log_first;
     size_t log_count;
-    struct snapshot snapshot[SNAPSHOTS_MAX];
+    struct list_snapshot snapshot[SNAPSHOTS_MAX];
     struct fake_apiserver_counts counts;
     int64_t (*wall_ms)(void *ctx);
     void *wall_ctx;
@@ -144,7 +144,7 @@ const char *fake_time(struct fake_apiserver *fake, struct arena *arena);
 void fake_object_unref(struct object *object);
 void fake_log_compact(struct fake_apiserver *fake, size_t left);
 bool fake_selects(const struct selector *selector, const struct object *object);
-void fake_snapshot_drop(struct snapshot *snapshot);
+void fake_snapshot_drop(struct list_snapshot *snapshot);
 
 /* fake_status.c: a Status is the whole answer; returns code. */
 int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)

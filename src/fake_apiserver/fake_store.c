@@ -320,11 +320,11 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     return last;
 }
 
-void fake_snapshot_drop(struct snapshot *snapshot)
+void fake_snapshot_drop(struct list_snapshot *snapshot)
 {
     must(snapshot->id != 0 || snapshot->items.count == 0);
     for (size_t i = 0; i < snapshot->items.count; i++)
         fake_object_unref(snapshot->items.item[i]);
     xfree(snapshot->items.item);
-    *snapshot = (struct snapshot){.id = 0};
+    *snapshot = (struct list_snapshot){.id = 0};
 }

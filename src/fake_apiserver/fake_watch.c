@@ -41,11 +41,11 @@ static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_t
 {
     struct fake_apiserver *fake = in->fake;
     const uint64_t id = ++fake->snapshots;
-    struct snapshot *snapshot = &fake->snapshot[id % SNAPSHOTS_MAX];
+    struct list_snapshot *snapshot = &fake->snapshot[id % SNAPSHOTS_MAX];
 
     must(rest->count > 0);
     fake_snapshot_drop(snapshot);
-    *snapshot = (struct snapshot){.id = id, .rv = fake->rv, .items = *rest};
+    *snapshot = (struct list_snapshot){.id = id, .rv = fake->rv, .items = *rest};
     *rest = (struct shelf){NULL, 0, 0};
     *out_token = arena_printf(in->arena, "%llu.0", (unsigned long long)id);
 }
@@ -81,7 +81,7 @@ static int later_page(struct ask *in)
     char *end;
     const unsigned long long id = strtoull(in->continue_token, &end, 10);
     const unsigned long long from = *end == '.' ? strtoull(end + 1, &end, 10) : 0;
-    const struct snapshot *snapshot = &in->fake->snapshot[id % SNAPSHOTS_MAX];
+    const struct list_snapshot *snapshot = &in->fake->snapshot[id % SNAPSHOTS_MAX];
     const char *token = "";
 
     if (*end != '\0' || id == 0)

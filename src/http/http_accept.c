@@ -1,6 +1,5 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"

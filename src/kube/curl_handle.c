@@ -32,7 +32,7 @@ struct handles {
     char *host;                    /* header, if the URL names another host; or NULL */
     struct curl_slist *connect_to; /* the address in that case; or NULL */
     struct makeup *now;            /* for the latest credentials; NULL: there were none yet */
-    struct handle *spare;
+    struct curl_handle *spare;
     uint32_t spares;
     int *socket; /* the sockets that libcurl has open */
     size_t sockets;
@@ -182,7 +182,7 @@ static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_m
 /* ---- options that are set once per handle ---- */
 
 /* Options fail only if curl was built without the feature: an error, not a bug. */
-struct options {
+struct handle_options {
     CURL *easy;
     CURLcode code;
 };
@@ -193,7 +193,7 @@ struct options {
             (options)->code = curl_easy_setopt((options)->easy, (option), (value));                \
     } while (0)
 
-static void set_blob(struct options *set, CURLoption option, const char *pem)
+static void set_blob(struct handle_options *set, CURLoption option, const char *pem)
 {
     struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
 
@@ -205,7 +205,7 @@ static void set_blob(struct options *set, CURLoption option, const char *pem)
     set->code = curl_easy_setopt(set->easy, option, &blob);
 }
 
-static void set_tls(struct options *set, const struct handles *handles)
+static void set_tls(struct handle_options *set, const struct handles *handles)
 {
     const struct kube_config *config = handles->config;
     const struct auth *auth = &handles->now->auth;
@@ -231,7 +231,7 @@ static void set_tls(struct options *set, const struct handles *handles)
  * HTTP/2 if the server agrees to it in the TLS handshake; requests that come meanwhile wait for
  * that result instead of starting a handshake of their own.
  */
-static void set_protocol(struct options *set, const struct handles *handles)
+static void set_protocol(struct handle_options *set, const struct handles *handles)
 {
     const bool secure = strncmp(handles->base, "https://", 8) == 0;
 
@@ -245,7 +245,7 @@ static void set_protocol(struct options *set, const struct handles *handles)
     SET(set, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BYTES);
 }
 
-static void set_connection(struct options *set, struct handles *handles)
+static void set_connection(struct handle_options *set, struct handles *handles)
 {
     const char *proxy = handles->config->proxy;
 
@@ -264,9 +264,9 @@ static void set_connection(struct options *set, struct handles *handles)
     SET(set, CURLOPT_CLOSESOCKETDATA, handles);
 }
 
-static int curl_handle_make_up(struct handles *handles, struct handle *handle, struct err *err)
+static int curl_handle_make_up(struct handles *handles, struct curl_handle *handle, struct err *err)
 {
-    struct options set = {handle->easy, CURLE_OK};
+    struct handle_options set = {handle->easy, CURLE_OK};
 
     must(handles->now != NULL);
     if (handle->makeup == handles->now)
@@ -286,9 +286,9 @@ static int curl_handle_make_up(struct handles *handles, struct handle *handle, s
 
 /* ---- handles come and go ---- */
 
-static struct handle *curl_handle_pick(struct handles *handles)
+static struct curl_handle *curl_handle_pick(struct handles *handles)
 {
-    struct handle *handle = handles->spare;
+    struct curl_handle *handle = handles->spare;
 
     if (handle != NULL) {
         must(handles->spares > 0);
@@ -302,7 +302,7 @@ static struct handle *curl_handle_pick(struct handles *handles)
     return handle;
 }
 
-static void handle_free(struct handle *handle)
+static void handle_free(struct curl_handle *handle)
 {
     curl_easy_cleanup(handle->easy);
     makeup_unref(handle->makeup);
@@ -310,7 +310,7 @@ static void handle_free(struct handle *handle)
     xfree(handle);
 }
 
-enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct handle **out,
+enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
                                struct err *err)
 {
     const enum auth_verdict verdict = curl_handle_look(handles, now_ms, err);
@@ -318,7 +318,7 @@ enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct h
     if (verdict != AUTH_READY)
         return verdict;
     must(handles->now != NULL);
-    struct handle *handle = curl_handle_pick(handles);
+    struct curl_handle *handle = curl_handle_pick(handles);
     if (curl_handle_make_up(handles, handle, err) < 0) {
         handle_free(handle);
         return AUTH_FAILED;
@@ -327,7 +327,7 @@ enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct h
     return AUTH_READY;
 }
 
-void handles_give(struct handles *handles, struct handle *handle)
+void handles_give(struct handles *handles, struct curl_handle *handle)
 {
     must(handle->next == NULL);
     xfree(handle->first.data);
@@ -354,7 +354,7 @@ void handles_free(struct handles *handles)
     xfree(handles);
 }
 
-uint64_t handle_generation(const struct handle *handle)
+uint64_t handle_generation(const struct curl_handle *handle)
 {
     must(handle->makeup != NULL);
     return handle->makeup->auth.generation;
@@ -362,7 +362,7 @@ uint64_t handle_generation(const struct handle *handle)
 
 /* ---- one request ---- */
 
-bool handle_sent_body(const struct handle *handle)
+bool handle_sent_body(const struct curl_handle *handle)
 {
     curl_off_t bytes = 0;
 
@@ -372,7 +372,7 @@ bool handle_sent_body(const struct handle *handle)
 
 static size_t read_body(char *out, size_t size, size_t count, void *arg)
 {
-    struct handle *handle = arg;
+    struct curl_handle *handle = arg;
 
     must(handle->given <= handle->body.len);
     const size_t left = handle->body.len - handle->given;
@@ -387,7 +387,7 @@ static size_t read_body(char *out, size_t size, size_t count, void *arg)
 /* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static int begin_body(void *arg, char *remote, char *local, int remote_port, int local_port)
 {
-    struct handle *handle = arg;
+    struct curl_handle *handle = arg;
 
     (void)remote, (void)local, (void)remote_port, (void)local_port;
     must(handle->given <= handle->body.len);
@@ -407,7 +407,7 @@ static int never_again(void *arg, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_FAIL;
 }
 
-static void set_method(struct options *set, struct handle *handle,
+static void set_method(struct handle_options *set, struct curl_handle *handle,
                        const struct handle_request *request)
 {
     const bool bare = strcmp(request->method, "GET") == 0;
@@ -432,10 +432,10 @@ static void set_method(struct options *set, struct handle *handle,
     SET(set, CURLOPT_SEEKDATA, handle);
 }
 
-int handle_ask(struct handles *handles, struct handle *handle, const struct handle_request *request,
-               struct err *err)
+int handle_ask(struct handles *handles, struct curl_handle *handle,
+               const struct handle_request *request, struct err *err)
 {
-    struct options set = {handle->easy, CURLE_OK};
+    struct handle_options set = {handle->easy, CURLE_OK};
     struct strbuf text;
 
     must(handle->makeup != NULL && handle->first.data == NULL);

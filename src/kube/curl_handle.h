@@ -16,13 +16,13 @@
 /* The options for a server and a generation of credentials. */
 struct makeup;
 
-struct handle {
+struct curl_handle {
     CURL *easy;
     struct makeup *makeup;
     struct curl_slist first; /* "Content-Type: ...", before the shared headers */
     struct text body;        /* of the current request, borrowed */
     size_t given;            /* bytes of it given to libcurl on the current connection */
-    struct handle *next;
+    struct curl_handle *next;
 };
 
 struct handles;
@@ -33,11 +33,11 @@ struct handles *handles_new(struct kube_config *config) MUST_USE;
 void handles_free(struct handles *handles);
 
 /* Returns a handle with everything set except the request. AUTH_WAIT: ask again soon. */
-enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct handle **out,
+enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
                                struct err *err);
-void handles_give(struct handles *handles, struct handle *handle);
+void handles_give(struct handles *handles, struct curl_handle *handle);
 /* The generation of its credentials. */
-uint64_t handle_generation(const struct handle *handle);
+uint64_t handle_generation(const struct curl_handle *handle);
 
 struct handle_request {
     const char *method;
@@ -46,14 +46,14 @@ struct handle_request {
     struct text body;         /* borrowed until the handle is given back, as the two above */
     bool watch;
 };
-int handle_ask(struct handles *handles, struct handle *handle, const struct handle_request *request,
-               struct err *err) MUST_USE;
+int handle_ask(struct handles *handles, struct curl_handle *handle,
+               const struct handle_request *request, struct err *err) MUST_USE;
 
 /*
  * Was the whole body of the current request sent? If libcurl would have sent it again had it been
  * allowed, that is unknown: false.
  */
-bool handle_sent_body(const struct handle *handle);
+bool handle_sent_body(const struct curl_handle *handle);
 
 /* Cuts every connection: requests in flight on them fail, later ones get new connections. */
 void handles_cut(struct handles *handles);

@@ -1,8 +1,6 @@
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"

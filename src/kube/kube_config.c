@@ -15,7 +15,7 @@ DEFINE_FREEP(struct kube_config, kube_config_free);
  * A kubeconfig being read. where is the path of the current object, for errors; the first error
  * sticks, so that readers may continue and check once.
  */
-struct reading {
+struct kubeconfig_reading {
     const char *file;
     const char *folder;
     struct kube_config *config;
@@ -24,8 +24,8 @@ struct reading {
     char where[256];
 };
 
-__attribute__((format(printf, 4, 5))) static void wrong(struct reading *in, const struct doc *at,
-                                                        const char *key, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void
+wrong(struct kubeconfig_reading *in, const struct doc *at, const char *key, const char *fmt, ...)
 {
     struct strbuf text;
     va_list args;
@@ -46,7 +46,7 @@ __attribute__((format(printf, 4, 5))) static void wrong(struct reading *in, cons
     strbuf_done(&text);
 }
 
-static void set_where(struct reading *in, const char *where)
+static void set_where(struct kubeconfig_reading *in, const char *where)
 {
     must(strlen(where) < sizeof in->where);
     memcpy(in->where, where, strlen(where) + 1);
@@ -56,7 +56,8 @@ static void set_where(struct reading *in, const char *where)
  * An unknown key is a typing error, and the intended key is missing. The lists are those of
  * client-go's v1.Config; "extensions" may contain anything.
  */
-static void kube_config_check_keys(struct reading *in, const struct doc *object, const char *known)
+static void kube_config_check_keys(struct kubeconfig_reading *in, const struct doc *object,
+                                   const char *known)
 {
     must(object->kind == DOC_OBJECT);
     for (const struct doc *at = object->first; at != NULL && in->rc == 0; at = at->next) {
@@ -82,7 +83,8 @@ static const char exec_keys[] =
     " command args env apiVersion installHint provideClusterInfo interactiveMode ";
 
 /* NULL if absent or empty; a wrong type is an error. */
-static const char *get_string(struct reading *in, const struct doc *object, const char *key)
+static const char *get_string(struct kubeconfig_reading *in, const struct doc *object,
+                              const char *key)
 {
     const struct doc *found = doc_get(object, key);
 
@@ -100,13 +102,13 @@ static const char *get_string(struct reading *in, const struct doc *object, cons
     return found->text.len > 0 ? found->text.at : NULL;
 }
 
-static char *copy_string(struct reading *in, const struct doc *object, const char *key)
+static char *copy_string(struct kubeconfig_reading *in, const struct doc *object, const char *key)
 {
     const char *text = get_string(in, object, key);
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-static bool get_bool(struct reading *in, const struct doc *object, const char *key)
+static bool get_bool(struct kubeconfig_reading *in, const struct doc *object, const char *key)
 {
     const struct doc *found = doc_get(object, key);
 
@@ -117,8 +119,8 @@ static bool get_bool(struct reading *in, const struct doc *object, const char *k
     return text_is(found->text, "true");
 }
 
-static const struct doc *get_kind(struct reading *in, const struct doc *object, const char *key,
-                                  enum doc_kind kind)
+static const struct doc *get_kind(struct kubeconfig_reading *in, const struct doc *object,
+                                  const char *key, enum doc_kind kind)
 {
     const struct doc *found = doc_get(object, key);
 
@@ -129,8 +131,8 @@ static const struct doc *get_kind(struct reading *in, const struct doc *object, 
 }
 
 /* Finds {name: NAME, <key>: {...}} in the list and returns the object under key. */
-static const struct doc *get_named(struct reading *in, const struct doc *root, const char *list,
-                                   const char *name, const char *key)
+static const struct doc *get_named(struct kubeconfig_reading *in, const struct doc *root,
+                                   const char *list, const char *name, const char *key)
 {
     must(name != NULL);
     const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
@@ -160,7 +162,7 @@ static const struct doc *get_named(struct reading *in, const struct doc *root, c
     return NULL;
 }
 
-static char *resolve_path(const struct reading *in, const char *path)
+static char *resolve_path(const struct kubeconfig_reading *in, const char *path)
 {
     struct strbuf text;
     strbuf_init(&text);
@@ -171,7 +173,7 @@ static char *resolve_path(const struct reading *in, const char *path)
 }
 
 /* Inline bytes take precedence over a file, as in kubectl. */
-static void kube_config_read_source(struct reading *in, const struct doc *object,
+static void kube_config_read_source(struct kubeconfig_reading *in, const struct doc *object,
                                     const char *file_key, const char *data_key, struct source *out)
 {
     const char *data = get_string(in, object, data_key);
@@ -186,7 +188,7 @@ static void kube_config_read_source(struct reading *in, const struct doc *object
     }
 }
 
-static void read_cluster(struct reading *in, const struct doc *cluster)
+static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluster)
 {
     struct kube_config *config = in->config;
 
@@ -214,7 +216,8 @@ static void read_cluster(struct reading *in, const struct doc *cluster)
         server[--len] = '\0';
 }
 
-static void read_exec_args(struct reading *in, const struct doc *exec, struct exec_plugin *out)
+static void read_exec_args(struct kubeconfig_reading *in, const struct doc *exec,
+                           struct exec_plugin *out)
 {
     const struct doc *args = get_kind(in, exec, "args", DOC_ARRAY);
 
@@ -231,7 +234,8 @@ static void read_exec_args(struct reading *in, const struct doc *exec, struct ex
     }
 }
 
-static void read_exec_env(struct reading *in, const struct doc *exec, struct exec_plugin *out)
+static void read_exec_env(struct kubeconfig_reading *in, const struct doc *exec,
+                          struct exec_plugin *out)
 {
     const struct doc *env = get_kind(in, exec, "env", DOC_ARRAY);
 
@@ -252,7 +256,7 @@ static void read_exec_env(struct reading *in, const struct doc *exec, struct exe
 }
 
 /* The bytes of the CA for the plugin, inline or from a file. */
-static char *ca_for_plugin(struct reading *in, const struct source *ca)
+static char *ca_for_plugin(struct kubeconfig_reading *in, const struct source *ca)
 {
     char *data = NULL;
     size_t len = 0;
@@ -271,7 +275,7 @@ static char *ca_for_plugin(struct reading *in, const struct source *ca)
     return encoded;
 }
 
-static char *make_info(struct reading *in, bool with_cluster)
+static char *make_info(struct kubeconfig_reading *in, bool with_cluster)
 {
     const struct kube_config *config = in->config;
     struct strbuf text;
@@ -311,7 +315,7 @@ static char *make_info(struct reading *in, bool with_cluster)
     return strbuf_steal(&text);
 }
 
-static void read_exec(struct reading *in, const struct doc *exec)
+static void read_exec(struct kubeconfig_reading *in, const struct doc *exec)
 {
     struct exec_plugin *out = &in->config->exec;
     kube_config_check_keys(in, exec, exec_keys);
@@ -342,7 +346,7 @@ static void read_exec(struct reading *in, const struct doc *exec)
     out->command = STEAL(command);
 }
 
-static void read_user(struct reading *in, const struct doc *user)
+static void read_user(struct kubeconfig_reading *in, const struct doc *user)
 {
     struct kube_config *config = in->config;
     const char *token = get_string(in, user, "token");
@@ -384,7 +388,7 @@ static void read_user(struct reading *in, const struct doc *user)
     read_exec(in, exec);
 }
 
-static void read_root(struct reading *in, const struct doc *root, const char *context)
+static void read_root(struct kubeconfig_reading *in, const struct doc *root, const char *context)
 {
     kube_config_check_keys(in, root, root_keys);
     const char *kind = get_string(in, root, "kind");
@@ -438,7 +442,7 @@ int kube_config_parse(struct text text, const char *file, const char *context,
 {
     CLEANUP(kube_config_freep) struct kube_config *config = kube_config_new();
     CLEANUP(xfreep) char *folder = folder_of(file);
-    struct reading in = {.file = file, .folder = folder, .config = config, .err = err};
+    struct kubeconfig_reading in = {.file = file, .folder = folder, .config = config, .err = err};
     struct arena arena;
     struct doc *documents;
 

@@ -32,10 +32,10 @@ enum {
 
 enum call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
 
-struct call {
-    struct call *next; /* in the chain of its state */
-    struct call *prev;
-    struct call *next_done;
+struct curl_call {
+    struct curl_call *next; /* in the chain of its state */
+    struct curl_call *prev;
+    struct curl_call *next_done;
     struct curl_kube *kube;
     uint64_t id;
     enum call_state state;
@@ -56,14 +56,14 @@ struct call {
     char *path;
     char *content_type;
     struct strbuf body;
-    struct handle *handle;
+    struct curl_handle *handle;
     char error[CURL_ERROR_SIZE];
 };
 
 /* All calls of one state, oldest first. */
 struct chain {
-    struct call *first;
-    struct call *last;
+    struct curl_call *first;
+    struct curl_call *last;
     size_t calls;
 };
 
@@ -72,7 +72,7 @@ struct curl_kube {
     struct kube_config *config;
     struct handles *handles;
     struct chain chain[CALL_STATES];
-    struct call *done;
+    struct curl_call *done;
     struct map by_id; /* calls that are not done */
     int64_t look_ms;  /* no deadline is due before */
     int64_t heard_ms; /* the last byte of any call */
@@ -96,7 +96,7 @@ static struct text id_text(const uint64_t *id)
     return (struct text){(const char *)id, sizeof *id};
 }
 
-static void chain_add(struct call *call, enum call_state state)
+static void chain_add(struct curl_call *call, enum call_state state)
 {
     struct chain *chain = &call->kube->chain[state];
 
@@ -111,7 +111,7 @@ static void chain_add(struct call *call, enum call_state state)
     chain->calls++;
 }
 
-static void chain_drop(struct call *call)
+static void chain_drop(struct curl_call *call)
 {
     struct chain *chain = &call->kube->chain[call->state];
 
@@ -123,7 +123,7 @@ static void chain_drop(struct call *call)
 }
 
 /* Its id is free again; the chains are unchanged, because a caller may be iterating over them. */
-static void kube_curl_retire(struct call *call)
+static void kube_curl_retire(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
 
@@ -135,9 +135,9 @@ static void kube_curl_retire(struct call *call)
     kube->done = call;
 }
 
-static struct call *call_new(struct curl_kube *kube, const struct kube_request *request)
+static struct curl_call *call_new(struct curl_kube *kube, const struct kube_request *request)
 {
-    struct call *call = xcalloc(1, sizeof *call);
+    struct curl_call *call = xcalloc(1, sizeof *call);
 
     call->kube = kube;
     call->id = request->id;
@@ -153,7 +153,7 @@ static struct call *call_new(struct curl_kube *kube, const struct kube_request *
     return call;
 }
 
-static int64_t limit_of(const struct call *call)
+static int64_t limit_of(const struct curl_call *call)
 {
     int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
 
@@ -170,7 +170,7 @@ static void look_by(struct curl_kube *kube, int64_t at_ms)
         kube->look_ms = at_ms;
 }
 
-static void call_add(struct call *take_call)
+static void call_add(struct curl_call *take_call)
 {
     struct curl_kube *kube = take_call->kube;
 
@@ -181,7 +181,7 @@ static void call_add(struct call *take_call)
 
 /* ---- answers ---- */
 
-static void kube_curl_deliver(struct call *call, enum kube_piece piece, struct text data,
+static void kube_curl_deliver(struct curl_call *call, enum kube_piece piece, struct text data,
                               bool unsent, const struct err *err)
 {
     struct curl_kube *kube = call->kube;
@@ -207,7 +207,7 @@ static void kube_curl_deliver(struct call *call, enum kube_piece piece, struct t
     kube->deliver(kube->user, &answer);
 }
 
-static void kube_curl_fail(struct call *call, bool unsent, const struct err *err)
+static void kube_curl_fail(struct curl_call *call, bool unsent, const struct err *err)
 {
     must(call->kube != NULL);
     kube_curl_deliver(call, KUBE_FAILED, TEXT(""), unsent, err);
@@ -228,7 +228,7 @@ static int64_t parse_seconds(const char *at, size_t len)
     return seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
 }
 
-static void head_is_complete(struct call *call)
+static void head_is_complete(struct curl_call *call)
 {
     long status = 0;
 
@@ -245,7 +245,7 @@ static void head_is_complete(struct call *call)
     kube_curl_deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
 }
 
-static void kube_curl_heard(struct call *call)
+static void kube_curl_heard(struct curl_call *call)
 {
     const int64_t now_ms = kube_curl_clock_now_ms();
 
@@ -259,7 +259,7 @@ static void kube_curl_heard(struct call *call)
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
     static const char retry_after[] = "retry-after:";
-    struct call *call = arg;
+    struct curl_call *call = arg;
     const size_t len = size * count;
 
     must(size == 1);
@@ -278,7 +278,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 /* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
 {
-    struct call *call = arg;
+    struct curl_call *call = arg;
     const size_t len = size * count;
 
     must(size == 1);
@@ -293,7 +293,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 
 /* ---- the life of a call ---- */
 
-static void drop_handle(struct call *call)
+static void drop_handle(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
 
@@ -305,7 +305,7 @@ static void drop_handle(struct call *call)
     call->handle = NULL;
 }
 
-static void kube_curl_call_free(struct call *call)
+static void kube_curl_call_free(struct curl_call *call)
 {
     must(call->handle == NULL && call->done);
     strbuf_done(&call->body);
@@ -315,7 +315,7 @@ static void kube_curl_call_free(struct call *call)
     xfree(call);
 }
 
-static int kube_curl_ask(struct call *call, struct handle *handle, struct err *err)
+static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, struct err *err)
 {
     const struct handle_request request = {.method = call->method,
                                            .path = call->path,
@@ -335,10 +335,10 @@ static int kube_curl_ask(struct call *call, struct handle *handle, struct err *e
 }
 
 /* It stays queued while credentials are being obtained. */
-static void kube_curl_begin(struct call *call, int64_t now_ms)
+static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
-    struct handle *handle = NULL;
+    struct curl_handle *handle = NULL;
     struct err err;
 
     must(call->state == CALL_QUEUED && call->handle == NULL);
@@ -359,7 +359,7 @@ static void kube_curl_begin(struct call *call, int64_t now_ms)
     must(curl_multi_add_handle(kube->multi, handle->easy) == CURLM_OK);
 }
 
-static bool nothing_was_sent(const struct call *call)
+static bool nothing_was_sent(const struct curl_call *call)
 {
     long bytes = 0;
 
@@ -393,13 +393,13 @@ static enum err_code kube_curl_code_of(CURLcode code)
  * The server ended the stream before it had the whole body: usually a 429 right after the headers,
  * which libcurl does not report. A request without its whole body is never processed.
  */
-static bool was_cut_short(const struct call *call, CURLcode code)
+static bool was_cut_short(const struct curl_call *call, CURLcode code)
 {
     must(call->state == CALL_ACTIVE && call->handle != NULL);
     return code == CURLE_HTTP2_STREAM && call->body.len > 0 && !handle_sent_body(call->handle);
 }
 
-static void transfer_failed(struct call *call, CURLcode code)
+static void transfer_failed(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
@@ -413,7 +413,7 @@ static void transfer_failed(struct call *call, CURLcode code)
     kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
-static void transfer_ended(struct call *call, CURLcode code)
+static void transfer_ended(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
@@ -441,7 +441,7 @@ static void transfer_ended(struct call *call, CURLcode code)
 }
 
 /* The peer is gone: later requests must not wait on that connection as well. */
-static void cut_if_silent(struct call *call)
+static void cut_if_silent(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
 
@@ -450,7 +450,7 @@ static void cut_if_silent(struct call *call)
         handles_cut(kube->handles);
 }
 
-static void kube_curl_expire(struct call *call, int64_t now_ms)
+static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 {
     struct err err;
 
@@ -474,13 +474,13 @@ static void kube_curl_expire(struct call *call, int64_t now_ms)
  * later; this happened once in 75 starts beside a real API server. So when an answer has begun and
  * is silent, a small request is sent, and any answer to it will do.
  */
-static bool may_stall(const struct call *call)
+static bool may_stall(const struct curl_call *call)
 {
     must(call->kube != NULL);
     return call->headed && !call->watch && !call->nudged && !call->done && call->id != NUDGE;
 }
 
-static bool kube_curl_speaks_h2(const struct call *call)
+static bool kube_curl_speaks_h2(const struct curl_call *call)
 {
     long version = 0;
 
@@ -490,7 +490,7 @@ static bool kube_curl_speaks_h2(const struct call *call)
 }
 
 /* One nudge at a time is enough for all. */
-static void kube_curl_nudge(struct call *stalled)
+static void kube_curl_nudge(struct curl_call *stalled)
 {
     struct curl_kube *kube = stalled->kube;
     const uint64_t id = NUDGE;
@@ -503,12 +503,12 @@ static void kube_curl_nudge(struct call *stalled)
         return;
     /* Every user may read it; even a refusal would be enough. */
     const struct kube_request request = {.id = id, .method = "GET", .path = "/version"};
-    struct call *nudge = call_new(kube, &request);
+    struct curl_call *nudge = call_new(kube, &request);
     nudge->deadline_ms = stalled->deadline_ms;
     call_add(nudge);
 }
 
-static void look_for_stall(struct call *call, int64_t now_ms)
+static void look_for_stall(struct curl_call *call, int64_t now_ms)
 {
     must(!call->done);
     if (may_stall(call) && now_ms >= call->heard_ms + STALL_MS)
@@ -520,7 +520,7 @@ static void look_for_stall(struct call *call, int64_t now_ms)
 }
 
 /* Calls that are started by answers meanwhile are at the end of the chain, and have time. */
-static void look_at_call(struct call *call, int64_t now_ms)
+static void look_at_call(struct curl_call *call, int64_t now_ms)
 {
     if (call->done)
         return;
@@ -538,7 +538,7 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
         return;
     kube->look_ms = INT64_MAX;
     for (size_t state = 0; state < CALL_STATES; state++)
-        for (struct call *call = kube->chain[state].first; call != NULL; call = call->next)
+        for (struct curl_call *call = kube->chain[state].first; call != NULL; call = call->next)
             look_at_call(call, now_ms);
     must(kube->look_ms > now_ms);
 }
@@ -547,7 +547,7 @@ static void kube_curl_free_done(struct curl_kube *kube)
 {
     must(kube->inside == 0);
     while (kube->done != NULL) {
-        struct call *call = kube->done;
+        struct curl_call *call = kube->done;
         kube->done = call->next_done;
         drop_handle(call);
         chain_drop(call);
@@ -559,10 +559,10 @@ static void kube_curl_free_done(struct curl_kube *kube)
 static void begin_queued(struct curl_kube *kube)
 {
     must(kube->multi != NULL);
-    for (struct call *call = kube->chain[CALL_QUEUED].first; call != NULL;) {
+    for (struct curl_call *call = kube->chain[CALL_QUEUED].first; call != NULL;) {
         if (!call->done)
             kube_curl_begin(call, kube_curl_clock_now_ms());
-        struct call *next = call->next;
+        struct curl_call *next = call->next;
         if (call->handle != NULL) {
             chain_drop(call);
             chain_add(call, CALL_ACTIVE);
@@ -582,7 +582,7 @@ static void kube_curl_reap(struct curl_kube *kube)
         must(message->msg == CURLMSG_DONE);
         must(curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK);
         /* curl's char pointer hides the alignment: it is the call that was set. */
-        transfer_ended((struct call *)(void *)private, code);
+        transfer_ended((struct curl_call *)(void *)private, code);
     }
 }
 
@@ -627,7 +627,7 @@ static void kube_cancel(void *ctx, uint64_t id)
     struct curl_kube *kube = ctx;
 
     must(id != 0);
-    struct call *call = map_find(&kube->by_id, id_text(&id));
+    struct curl_call *call = map_find(&kube->by_id, id_text(&id));
     if (call == NULL)
         return;
     call->cancelled = true;
@@ -687,7 +687,7 @@ static void kube_free(void *ctx)
 
     must(kube->inside == 0);
     for (size_t state = 0; state < CALL_STATES; state++)
-        for (struct call *call = kube->chain[state].first; call != NULL; call = call->next)
+        for (struct curl_call *call = kube->chain[state].first; call != NULL; call = call->next)
             kube_curl_retire(call);
     kube_curl_free_done(kube);
     must(kube->by_id.count == 0);

@@ -246,7 +246,7 @@ static int read_environment(struct settings_set *set, char *const *envp, struct 
 
 /* --- rules between settings --- */
 
-struct rule {
+struct setting_rule {
     const struct settings_set *set;
     const struct settings *values;
     struct err *err;
@@ -258,7 +258,7 @@ static bool settings_is_set(const char *text)
 }
 
 /* "admin_listen (config.yaml:3): what" */
-static int settings_broken(const struct rule *rule, enum setting_id id, const char *what)
+static int settings_broken(const struct setting_rule *rule, enum setting_id id, const char *what)
 {
     const struct setting_slot *slot = &rule->set->slot[id];
 
@@ -267,7 +267,7 @@ static int settings_broken(const struct rule *rule, enum setting_id id, const ch
                    slot->place != NULL ? slot->place : "default", settings_name(id), what);
 }
 
-static int check_tls(const struct rule *rule)
+static int check_tls(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
 
@@ -282,7 +282,7 @@ static int check_tls(const struct rule *rule)
     return 0;
 }
 
-static int check_listeners(const struct rule *rule)
+static int check_listeners(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
 
@@ -319,7 +319,7 @@ static bool is_host(struct text name)
     return name.len > 0 && name.len <= 253;
 }
 
-static int check_hosts(const struct rule *rule, enum setting_id id, const char *hosts)
+static int check_hosts(const struct setting_rule *rule, enum setting_id id, const char *hosts)
 {
     struct text rest = text_of(hosts);
     struct text name;
@@ -334,7 +334,7 @@ static int check_hosts(const struct rule *rule, enum setting_id id, const char *
 }
 
 /* A name as certificates show it. */
-static int check_client_names(const struct rule *rule)
+static int check_client_names(const struct setting_rule *rule)
 {
     const char *names = rule->values->webhook_client_names;
     struct text rest = text_of(names);
@@ -353,7 +353,7 @@ static int check_client_names(const struct rule *rule)
     return 0;
 }
 
-static int check_cluster(const struct rule *rule)
+static int check_cluster(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
 
@@ -386,7 +386,7 @@ static bool is_resource(const char *name)
     return true;
 }
 
-static int settings_check_names(const struct rule *rule)
+static int settings_check_names(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
     const size_t length = strlen(is->base_path);
@@ -414,7 +414,7 @@ static int settings_check_names(const struct rule *rule)
 
 int settings_cross_check(const struct settings_set *set, struct err *err)
 {
-    const struct rule rule = {set, &set->values, err};
+    const struct setting_rule rule = {set, &set->values, err};
 
     must(err != NULL);
     int rc = check_cluster(&rule);

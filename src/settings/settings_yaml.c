@@ -10,7 +10,7 @@
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
-struct reading {
+struct settings_reading {
     yaml_parser_t parser;
     const char *file;
     struct settings_set *set;
@@ -24,7 +24,7 @@ static size_t yaml_line_of(const yaml_event_t *event)
     return event->start_mark.line + 1;
 }
 
-static int yaml_next(struct reading *in, yaml_event_t *out)
+static int yaml_next(struct settings_reading *in, yaml_event_t *out)
 {
     if (yaml_parser_parse(&in->parser, out) == 1)
         return 0;
@@ -61,7 +61,8 @@ static const char *not_a_value(const yaml_event_t *event)
     return NULL;
 }
 
-static int yaml_unknown(const struct reading *in, const yaml_event_t *key, struct text name)
+static int yaml_unknown(const struct settings_reading *in, const yaml_event_t *key,
+                        struct text name)
 {
     const char *nearest = setting_nearest(name);
     char shown[80];
@@ -73,7 +74,8 @@ static int yaml_unknown(const struct reading *in, const yaml_event_t *key, struc
                    nearest != NULL ? nearest : "", nearest != NULL ? "?" : " (see --help)");
 }
 
-static int judge_key(const struct reading *in, const yaml_event_t *key, enum setting_id *out)
+static int judge_key(const struct settings_reading *in, const yaml_event_t *key,
+                     enum setting_id *out)
 {
     if (key->type != YAML_SCALAR_EVENT)
         return err_set(in->err, ERR_INVALID, "%s:%zu: a key that is not a name", in->file,
@@ -94,7 +96,7 @@ static int judge_key(const struct reading *in, const yaml_event_t *key, enum set
     return 0;
 }
 
-static int take_value(struct reading *in, enum setting_id id, const yaml_event_t *value)
+static int take_value(struct settings_reading *in, enum setting_id id, const yaml_event_t *value)
 {
     const char *fault = not_a_value(value);
     char place[PLACE_BYTES];
@@ -109,7 +111,7 @@ static int take_value(struct reading *in, enum setting_id id, const yaml_event_t
 }
 
 /* One key with its value; *out_more is false at the end of the mapping. */
-static int read_pair(struct reading *in, bool *out_more)
+static int read_pair(struct settings_reading *in, bool *out_more)
 {
     yaml_event_t event;
     enum setting_id id = SETTINGS;
@@ -133,7 +135,7 @@ static int read_pair(struct reading *in, bool *out_more)
     return rc;
 }
 
-static int read_mapping(struct reading *in)
+static int read_mapping(struct settings_reading *in)
 {
     bool more = true;
 
@@ -147,7 +149,8 @@ static int read_mapping(struct reading *in)
 }
 
 /* An empty file contains no document; nor does one with comments only. */
-static int read_document(struct reading *in, yaml_event_type_t type, size_t line, bool first)
+static int read_document(struct settings_reading *in, yaml_event_type_t type, size_t line,
+                         bool first)
 {
     must(line > 0);
     if (type == YAML_DOCUMENT_START_EVENT && !first)
@@ -162,7 +165,7 @@ static int read_document(struct reading *in, yaml_event_type_t type, size_t line
     return 0;
 }
 
-static int read_stream(struct reading *in)
+static int read_stream(struct settings_reading *in)
 {
     yaml_event_type_t type = YAML_NO_EVENT;
     bool first = true;
@@ -206,7 +209,7 @@ static int read_bytes(const char *file, struct strbuf *out, struct err *err)
 
 int settings_read_file(struct settings_set *set, const char *file, struct err *err)
 {
-    struct reading in = {.file = file, .set = set, .err = err};
+    struct settings_reading in = {.file = file, .set = set, .err = err};
     CLEANUP(strbuf_done) struct strbuf bytes;
 
     strbuf_init(&bytes);

@@ -63,7 +63,7 @@ static const char *call_word(enum call_kind kind)
     return words[kind];
 }
 
-struct call {
+struct outbox_call {
     enum call_kind kind;
     struct ticket ticket; /* where it stands */
     struct arena arena;   /* every string below */
@@ -89,15 +89,15 @@ struct call {
     const char *pod_path;
     struct message *fetched; /* FETCH: the result, as far as it is known */
     char last_error[256];
-    struct call *next; /* inbox */
+    struct outbox_call *next; /* inbox */
 };
 
 struct outbox {
     struct outbox_rules rules;
     /* guards inbox, open_bindings, the wake-up request and stats */
     pthread_mutex_t lock;
-    struct call *inbox;
-    struct call **inbox_end;
+    struct outbox_call *inbox;
+    struct outbox_call **inbox_end;
     size_t open_bindings;
     size_t binding_bytes; /* of these */
     size_t side_calls;
@@ -107,7 +107,7 @@ struct outbox {
     struct outbox_stats stats;
     /* Owned by the thread that steps. */
     struct flow *flow;
-    struct call **call; /* slots; the low bits of an id are its slot */
+    struct outbox_call **call; /* slots; the low bits of an id are its slot */
     size_t calls;
     size_t capacity;
     size_t *spare; /* slots that are free */
@@ -143,11 +143,11 @@ struct outbox *outbox_new(const struct outbox_rules *rules)
     return outbox;
 }
 
-static struct call *call_new(enum call_kind kind, const char *method)
+static struct outbox_call *call_new(enum call_kind kind, const char *method)
 {
     must(method[0] != '\0');
 
-    struct call *call = xcalloc(1, sizeof *call);
+    struct outbox_call *call = xcalloc(1, sizeof *call);
 
     call->kind = kind;
     call->method = method;
@@ -156,7 +156,7 @@ static struct call *call_new(enum call_kind kind, const char *method)
     return call;
 }
 
-static void outbox_call_free(struct call *call)
+static void outbox_call_free(struct outbox_call *call)
 {
     must(call->fetched == NULL);
     strbuf_done(&call->answer);
@@ -165,7 +165,7 @@ static void outbox_call_free(struct call *call)
 }
 
 /* An HTTP call that still waits is answered by the listener when it stops. */
-static void call_abandon(struct call *call)
+static void call_abandon(struct outbox_call *call)
 {
     must(!call->flying || call->id != 0);
 
@@ -186,7 +186,7 @@ void outbox_free(struct outbox *outbox)
         call_abandon(outbox->call[i]);
     }
     while (outbox->inbox != NULL) {
-        struct call *call = outbox->inbox;
+        struct outbox_call *call = outbox->inbox;
         outbox->inbox = call->next;
         call_abandon(call);
     }
@@ -199,7 +199,7 @@ void outbox_free(struct outbox *outbox)
 
 /* --- jobs from other threads --- */
 
-static void outbox_put(struct outbox *outbox, struct call *call)
+static void outbox_put(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->path != NULL && call->next == NULL);
     outbox_lock(outbox);
@@ -235,7 +235,7 @@ static struct text outbox_keep(struct arena *arena, struct text text)
 }
 
 /* From now on the call asks for the outcome of the Binding. */
-static void become_check(struct call *call)
+static void become_check(struct outbox_call *call)
 {
     must(call->kind == CALL_BIND && call->pod_path != NULL);
     call->kind = CALL_CHECK;
@@ -248,7 +248,7 @@ static void become_check(struct call *call)
 
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 {
-    struct call *call = call_new(CALL_BIND, "POST");
+    struct outbox_call *call = call_new(CALL_BIND, "POST");
 
     must(binding->deadline_ms > 0 && binding->body.len > 0);
     call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
@@ -273,7 +273,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
     must(bind->reply.to != NULL);
 
     const struct extender_bind *asks = &bind->asks;
-    struct call *call = call_new(CALL_FETCH, "GET");
+    struct outbox_call *call = call_new(CALL_FETCH, "GET");
     struct message *fetched = message_new(MESSAGE_FETCHED);
 
     fetched->fetched.bind = (struct bind_call){
@@ -303,7 +303,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
         metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
         return;
     }
-    struct call *call = call_new(CALL_EVENT, "POST");
+    struct outbox_call *call = call_new(CALL_EVENT, "POST");
     strbuf_init(&body);
     event_encode(&body, facts);
     call->path =
@@ -322,7 +322,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
 
     if (!side_call_begins(outbox))
         return; /* the node's next event tries again */
-    struct call *call = call_new(CALL_ADVERTISE, "PATCH");
+    struct outbox_call *call = call_new(CALL_ADVERTISE, "PATCH");
     strbuf_init(&body);
     advertise_patch(&body, outbox->rules.resource, milli);
     call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
@@ -388,7 +388,7 @@ static enum flow_lane lane_of(enum call_kind kind)
     must_not_reach("every kind is listed");
 }
 
-static void take_slot(struct outbox *outbox, struct call *call)
+static void take_slot(struct outbox *outbox, struct outbox_call *call)
 {
     size_t slot = outbox->calls;
 
@@ -405,7 +405,7 @@ static void take_slot(struct outbox *outbox, struct call *call)
 }
 
 /* From now on it waits for its turn. */
-static void line_up(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void line_up(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->next == NULL && !call->flying);
 
@@ -417,13 +417,13 @@ static void line_up(struct outbox *outbox, struct call *call, int64_t now_ms)
     flow_line_up(outbox->flow, &call->ticket, now_ms);
 }
 
-static uint64_t next_id(struct outbox *outbox, const struct call *call)
+static uint64_t next_id(struct outbox *outbox, const struct outbox_call *call)
 {
     const uint64_t slot = call->id & (((uint64_t)1 << SLOT_BITS) - 1);
     return ++outbox->serial << SLOT_BITS | slot;
 }
 
-static void drop_call(struct outbox *outbox, struct call *call)
+static void drop_call(struct outbox *outbox, struct outbox_call *call)
 {
     const size_t slot = call->id & (((size_t)1 << SLOT_BITS) - 1);
 
@@ -445,7 +445,7 @@ static void drop_call(struct outbox *outbox, struct call *call)
     outbox_call_free(call);
 }
 
-static void outbox_count_call(const struct call *call, int status)
+static void outbox_count_call(const struct outbox_call *call, int status)
 {
     char labels[64];
 
@@ -453,7 +453,7 @@ static void outbox_count_call(const struct call *call, int status)
     metric_add(M_API_REQUESTS, labels, 1);
 }
 
-static int64_t pause_of(const struct call *call)
+static int64_t pause_of(const struct outbox_call *call)
 {
     int64_t pause = RETRY_MS;
 
@@ -464,7 +464,7 @@ static int64_t pause_of(const struct call *call)
 }
 
 /* After an attempt that has ended: the same again, later. */
-static void wait_before_retry(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void wait_before_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     const bool told = call->status == 429 || call->retry_after_s > 0;
     const int64_t least_ms = call->retry_after_s * 1000;
@@ -482,21 +482,21 @@ static void wait_before_retry(struct outbox *outbox, struct call *call, int64_t 
 }
 
 /* The call continues at once with another request. */
-static void goes_on(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void goes_on(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->flying);
     call->flying = false;
     flow_again(outbox->flow, &call->ticket, now_ms, now_ms, false);
 }
 
-static void start_check(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void start_check(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     become_check(call);
     goes_on(outbox, call, now_ms);
     must(!call->flying);
 }
 
-static struct message *outcome_of(const struct call *call, enum bind_outcome outcome,
+static struct message *outcome_of(const struct outbox_call *call, enum bind_outcome outcome,
                                   enum reason reason, const char *text)
 {
     struct message *result = message_new(MESSAGE_OUTCOME);
@@ -513,7 +513,7 @@ static struct message *outcome_of(const struct call *call, enum bind_outcome out
     return result;
 }
 
-static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcome outcome,
+static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum bind_outcome outcome,
                       enum reason reason, const char *text)
 {
     struct message *result = outcome_of(call, outcome, reason, text);
@@ -524,7 +524,7 @@ static void bind_ends(struct outbox *outbox, struct call *call, enum bind_outcom
 }
 
 /* The writer evaluates the pod as it is now. */
-static void bind_moved(struct outbox *outbox, struct call *call, const struct pod *pod,
+static void bind_moved(struct outbox *outbox, struct outbox_call *call, const struct pod *pod,
                        const char *text)
 {
     struct message *result = outcome_of(call, OUTCOME_MOVED, REASON_CHANGED, text);
@@ -536,7 +536,7 @@ static void bind_moved(struct outbox *outbox, struct call *call, const struct po
 }
 
 /* No pod: it does not exist, or the API server could not be asked. */
-static void fetch_ends(struct outbox *outbox, struct call *call, enum reason reason,
+static void fetch_ends(struct outbox *outbox, struct outbox_call *call, enum reason reason,
                        const char *trouble)
 {
     must(call->kind == CALL_FETCH && call->fetched != NULL);
@@ -551,7 +551,7 @@ static void fetch_ends(struct outbox *outbox, struct call *call, enum reason rea
     outbox->rules.result(outbox->rules.user, result);
 }
 
-static void fetch_found(struct outbox *outbox, struct call *call)
+static void fetch_found(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->kind == CALL_FETCH && call->fetched != NULL);
 
@@ -571,7 +571,7 @@ static void fetch_found(struct outbox *outbox, struct call *call)
 }
 
 /* The deadline has passed: what does the last known state allow us to conclude? */
-static void outbox_give_up(struct outbox *outbox, struct call *call)
+static void outbox_give_up(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->deadline_ms > 0);
 
@@ -591,7 +591,7 @@ static void outbox_give_up(struct outbox *outbox, struct call *call)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
 }
 
-static void note_status(struct call *call)
+static void note_status(struct outbox_call *call)
 {
     struct arena arena;
     struct status status;
@@ -609,7 +609,7 @@ static bool outbox_passing(int status)
 }
 
 /* This copy has no effect. Only if no other copy was sent is the outcome for the pod known. */
-static void outbox_refused(struct outbox *outbox, struct call *call, const char *text)
+static void outbox_refused(struct outbox *outbox, struct outbox_call *call, const char *text)
 {
     must(text[0] != '\0');
     if (call->maybe_sent)
@@ -618,7 +618,7 @@ static void outbox_refused(struct outbox *outbox, struct call *call, const char 
         bind_ends(outbox, call, OUTCOME_VOID, REASON_CHANGED, text);
 }
 
-static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void bind_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind == CALL_BIND && call->flying);
 
@@ -645,7 +645,8 @@ static void bind_answered(struct outbox *outbox, struct call *call, int64_t now_
 /*
  * Unbound, but in which version? In a later one no Binding that was sent can take effect any more.
  */
-static void outbox_check_unbound(struct outbox *outbox, struct call *call, const struct pod *pod)
+static void outbox_check_unbound(struct outbox *outbox, struct outbox_call *call,
+                                 const struct pod *pod)
 {
     must(call->kind == CALL_CHECK && pod->node[0] == '\0');
 
@@ -668,7 +669,7 @@ static void outbox_check_unbound(struct outbox *outbox, struct call *call, const
  * who may write the pod may have changed it already; the reservation is what the pod holds, as it
  * is if the watch is faster.
  */
-static void check_pod(struct outbox *outbox, struct call *call)
+static void check_pod(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->kind == CALL_CHECK && call->node != NULL);
 
@@ -695,7 +696,7 @@ static void check_pod(struct outbox *outbox, struct call *call)
     arena_done(&arena);
 }
 
-static void get_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void get_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind == CALL_CHECK || call->kind == CALL_FETCH);
 
@@ -747,7 +748,7 @@ static int64_t wake_retry_ms(const struct outbox *outbox)
     return pause_ms - (int64_t)draw % (pause_ms / 4);
 }
 
-static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64_t now_ms)
+static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke, int64_t now_ms)
 {
     must(outbox->waking);
 
@@ -772,7 +773,8 @@ static void wake_ends(struct outbox *outbox, struct call *call, bool woke, int64
 }
 
 /* The wake-up object was deleted; creating it again is a wake-up in itself. */
-static void outbox_create_wake_object(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call *call,
+                                      int64_t now_ms)
 {
     must(call->kind == CALL_WAKE_UP);
 
@@ -789,7 +791,7 @@ static void outbox_create_wake_object(struct outbox *outbox, struct call *call, 
     goes_on(outbox, call, now_ms);
 }
 
-static void side_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void side_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
 
@@ -813,7 +815,7 @@ static void side_answered(struct outbox *outbox, struct call *call, int64_t now_
     drop_call(outbox, call);
 }
 
-static void outbox_answered(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->flying);
 
@@ -838,7 +840,7 @@ static void outbox_answered(struct outbox *outbox, struct call *call, int64_t no
     must_not_reach("every kind is listed");
 }
 
-static void outbox_failed(struct outbox *outbox, struct call *call, int64_t now_ms,
+static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
                           const struct kube_answer *answer)
 {
     must(call->flying && answer->err != NULL);
@@ -870,7 +872,7 @@ static void outbox_failed(struct outbox *outbox, struct call *call, int64_t now_
 }
 
 /* Everything or nothing: with a part missing it is another object. */
-static void keep_answer(struct call *call, struct text data)
+static void keep_answer(struct outbox_call *call, struct text data)
 {
     must(call->flying);
     if (call->answer.len + data.len > EVENT_BYTES_MAX)
@@ -884,7 +886,7 @@ static void keep_answer(struct call *call, struct text data)
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer)
 {
     const size_t slot = answer->id & (((size_t)1 << SLOT_BITS) - 1);
-    struct call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
+    struct outbox_call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
 
     if (call == NULL || call->id != answer->id || !call->flying)
         return; /* cancelled, or the answer to another call */
@@ -906,7 +908,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
     must_not_reach("every piece is listed");
 }
 
-static void send_call(struct outbox *outbox, struct call *call, int64_t now_ms)
+static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(!call->flying);
     const int64_t left =
@@ -962,7 +964,7 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     outbox_unlock(outbox);
     if (!due)
         return;
-    struct call *call = call_new(CALL_WAKE_UP, "PATCH");
+    struct outbox_call *call = call_new(CALL_WAKE_UP, "PATCH");
     strbuf_init(&body);
     if (node) {
         call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
@@ -984,12 +986,12 @@ static void empty_inbox(struct outbox *outbox, int64_t now_ms)
 {
     outbox_lock(outbox);
     must(outbox->inbox_end != NULL);
-    struct call *call = outbox->inbox;
+    struct outbox_call *call = outbox->inbox;
     outbox->inbox = NULL;
     outbox->inbox_end = &outbox->inbox;
     outbox_unlock(outbox);
     while (call != NULL) {
-        struct call *next = call->next;
+        struct outbox_call *next = call->next;
         call->next = NULL;
         line_up(outbox, call, now_ms);
         call = next;
@@ -1009,7 +1011,7 @@ static void give_up_late(struct outbox *outbox, int64_t now_ms)
     struct ticket *ticket;
 
     while ((ticket = flow_late(outbox->flow, now_ms)) != NULL) {
-        struct call *call = ticket->owner;
+        struct outbox_call *call = ticket->owner;
         must(call->deadline_ms > 0);
         if (call->flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);

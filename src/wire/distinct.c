@@ -3,7 +3,7 @@
 #include "milligpu/limits.h"
 
 /* At most half of it is used; place is 1 + index of the name, 0: free. */
-struct slot {
+struct distinct_slot {
     uint32_t hash;
     uint32_t place;
 };
@@ -15,7 +15,7 @@ bool distinct_names(struct arena *arena, const struct text *name, uint32_t count
     must(count <= NODES_MAX);
     while (slots < count * 2)
         slots *= 2;
-    struct slot *slot = arena_array(arena, slots, sizeof *slot);
+    struct distinct_slot *slot = arena_array(arena, slots, sizeof *slot);
     for (uint32_t i = 0; i < count; i++) {
         hash[i] = text_hash(name[i]);
         uint32_t at = hash[i] & (slots - 1);
@@ -24,7 +24,7 @@ bool distinct_names(struct arena *arena, const struct text *name, uint32_t count
                 *out_second = i;
                 return false;
             }
-        slot[at] = (struct slot){hash[i], i + 1};
+        slot[at] = (struct distinct_slot){hash[i], i + 1};
     }
     return true;
 }

@@ -24,14 +24,14 @@ static void check_problem(const struct http_call *call)
     json_decref(second.value);
 }
 
-static void serve(struct core_fixture *core, struct http_call *call)
+static void serve(struct fuzz_app *fuzz, struct http_call *call)
 {
-    api_handle(&core->app, call);
+    api_handle(&fuzz->app, call);
     must(call->status >= 200 && call->status < 600);
 }
 
 /* Ask for the next page, which must be a different one. */
-static void go_on(struct core_fixture *core, const struct http_call *first, const char *token)
+static void go_on(struct fuzz_app *fuzz, const struct http_call *first, const char *token)
 {
     struct http_call call;
     CLEANUP(strbuf_done) struct strbuf query;
@@ -43,14 +43,14 @@ static void go_on(struct core_fixture *core, const struct http_call *first, cons
         http_call_init(&call, first->path);
         call.method = first->method;
         call.query = query.data;
-        serve(core, &call);
+        serve(fuzz, &call);
         must(call.status == 200);
         must(strcmp(call.answer.data, first->answer.data) != 0);
         http_call_done(&call);
     }
 }
 
-static void check_json(struct core_fixture *core, const struct http_call *call)
+static void check_json(struct fuzz_app *fuzz, const struct http_call *call)
 {
     const struct second second = second_read((struct text){call->answer.data, call->answer.len});
     must(!second.refused && json_is_object(second.value));
@@ -58,7 +58,7 @@ static void check_json(struct core_fixture *core, const struct http_call *call)
     json_t *items = json_object_get(second.value, "items");
     must(json_array_size(items) <= 1000);
     if (json_string_length(token) > 0)
-        go_on(core, call, json_string_value(token));
+        go_on(fuzz, call, json_string_value(token));
     json_decref(second.value);
 }
 
@@ -83,16 +83,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const bool writes = strcmp(call.method, "POST") == 0 || strcmp(call.method, "DELETE") == 0;
     /* A backup writes a file, so the e2e tests cover it. */
     if (strstr(call.path, "backup") == NULL) {
-        struct core_fixture *core = core_take();
-        serve(core, &call);
+        struct fuzz_app *fuzz = fuzz_app_take();
+        serve(fuzz, &call);
         if (call.status >= 400 && strcmp(call.path, "/readyz") != 0)
             check_problem(&call);
         else if (strcmp(call.type, "application/json") == 0)
-            check_json(core, &call);
+            check_json(fuzz, &call);
         if (writes && call.status < 300) {
-            core_run(core);
-            core_close(core);
-            core_spoil();
+            fuzz_app_run(fuzz);
+            fuzz_app_close(fuzz);
+            fuzz_app_spoil();
         }
     }
     http_call_done(&call);

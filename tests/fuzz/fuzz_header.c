@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pieces pieces = pieces_of(data, size);
     CLEANUP(xfreep) char *copy = xcalloc(size + 2, 1);
     struct curl_kube kube = {.config = NULL};
-    struct call call = {.kube = &kube, .headed = true};
+    struct curl_call call = {.kube = &kube, .headed = true};
     const struct text line = pieces_rest(&pieces);
     memcpy(copy, line.at, line.len);
     must(on_header(copy, 1, line.len, &call) == line.len);

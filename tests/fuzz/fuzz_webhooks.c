@@ -13,10 +13,10 @@
 
 #include "support_app.h"
 
-static void ask(struct core_fixture *core, struct http_call *call)
+static void ask(struct fuzz_app *fuzz, struct http_call *call)
 {
-    webhooks_handle(core->parts.webhooks, call);
-    core_answer(core, call);
+    webhooks_handle(fuzz->parts.webhooks, call);
+    fuzz_app_answer(fuzz, call);
     must(strcmp(call->type,
                 call->status == 200 ? "application/json" : "application/problem+json") == 0);
 }
@@ -69,7 +69,7 @@ static void check_filter(const struct extender_args *args, json_t *answer)
 }
 
 /* The same question with Node objects; false if a node is not known to the cluster. */
-static bool with_nodes(struct core_fixture *core, const struct extender_args *args, struct text pod,
+static bool with_nodes(struct fuzz_app *fuzz, const struct extender_args *args, struct text pod,
                        struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf node;
@@ -83,7 +83,7 @@ static bool with_nodes(struct core_fixture *core, const struct extender_args *ar
         (void)snprintf(path, sizeof path, "/api/v1/nodes/%.*s", TEXT_ARG(args->name[i]));
         strbuf_reset(&node);
         if (strcspn(path, "?%# ") != strlen(path) ||
-            fake_apiserver_request(core->app.fake, "GET", path, TEXT(""), &node) != 200)
+            fake_apiserver_request(fuzz->app.fake, "GET", path, TEXT(""), &node) != 200)
             return false;
         strbuf_printf(out, "%s%s", i > 0 ? "," : "", node.data);
     }
@@ -106,18 +106,18 @@ static struct text raw_pod(struct text body, struct arena *arena)
     return pod;
 }
 
-static void same_answer(struct core_fixture *core, const struct http_call *first,
+static void same_answer(struct fuzz_app *fuzz, const struct http_call *first,
                         const struct extender_args *args, struct arena *arena)
 {
     struct http_call call;
     CLEANUP(strbuf_done) struct strbuf body;
     strbuf_init(&body);
-    if (args->full_nodes || !with_nodes(core, args, raw_pod(first->body, arena), &body))
+    if (args->full_nodes || !with_nodes(fuzz, args, raw_pod(first->body, arena), &body))
         return;
     http_call_init(&call, first->path);
     call.body = (struct text){body.data, body.len};
-    core_forget(core);
-    ask(core, &call);
+    fuzz_app_forget(fuzz);
+    ask(fuzz, &call);
     json_t *names = answer_of(first);
     json_t *nodes = answer_of(&call);
     static const char *const keys[] = {"NodeNames", "FailedNodes", "FailedAndUnresolvableNodes",
@@ -141,7 +141,7 @@ static void check_scores(const struct extender_args *args, json_t *answer)
     }
 }
 
-static void check_args(struct core_fixture *core, struct http_call *call, bool scoring)
+static void check_args(struct fuzz_app *fuzz, struct http_call *call, bool scoring)
 {
     struct extender_args args;
     struct arena arena;
@@ -151,7 +151,7 @@ static void check_args(struct core_fixture *core, struct http_call *call, bool s
     json_t *answer = answer_of(call);
     arena_init(&arena);
     const bool good =
-        extender_args_decode(call->body, &core->app.wire_rules, &arena, &args, &err) == 0;
+        extender_args_decode(call->body, &fuzz->app.wire_rules, &arena, &args, &err) == 0;
     must(good == (call->status == 200 &&
                   (scoring || json_string_length(json_object_get(answer, "Error")) == 0)));
     if (good && scoring)
@@ -159,13 +159,13 @@ static void check_args(struct core_fixture *core, struct http_call *call, bool s
     if (good && !scoring)
         check_filter(&args, answer);
     if (good)
-        same_answer(core, call, &args, &arena);
+        same_answer(fuzz, call, &args, &arena);
     json_decref(answer);
     arena_done(&arena);
 }
 
 /* A pod reported as bound is bound there, and the ledger agrees. */
-static void check_bind(struct core_fixture *core, struct http_call *call)
+static void check_bind(struct fuzz_app *fuzz, struct http_call *call)
 {
     struct extender_bind bind;
     struct arena arena;
@@ -182,13 +182,13 @@ static void check_bind(struct core_fixture *core, struct http_call *call)
             strbuf_init(&out);
             const char *path =
                 arena_printf(&arena, "/api/v1/namespaces/%s/pods/%s", bind.namespace, bind.pod);
-            must(fake_apiserver_request(core->app.fake, "GET", path, TEXT(""), &out) == 200);
+            must(fake_apiserver_request(fuzz->app.fake, "GET", path, TEXT(""), &out) == 200);
             const struct second pod = second_read((struct text){out.data, out.len});
             must(second_says(second_at(pod.value, "spec.nodeName"), bind.node));
             must(second_says(second_at(pod.value, "metadata.uid"), bind.uid));
             json_decref(pod.value);
         }
-        core_close(core);
+        fuzz_app_close(fuzz);
     }
     json_decref(answer);
     arena_done(&arena);
@@ -215,7 +215,7 @@ static void check_preempt(struct http_call *call)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pieces pieces = pieces_of(data, size);
-    struct core_fixture *core = core_take();
+    struct fuzz_app *fuzz = fuzz_app_take();
     const uint8_t door = pieces_byte(&pieces);
     const char *path = door == 'f'   ? "/scheduler/filter"
                        : door == 'p' ? "/scheduler/prioritize"
@@ -224,12 +224,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct http_call call;
     http_call_init(&call, path);
     call.body = pieces_rest(&pieces);
-    core_forget(core);
-    ask(core, &call);
+    fuzz_app_forget(fuzz);
+    ask(fuzz, &call);
     if (door == 'b')
-        check_bind(core, &call);
+        check_bind(fuzz, &call);
     else if (door == 'f' || door == 'p')
-        check_args(core, &call, door == 'p');
+        check_args(fuzz, &call, door == 'p');
     else
         check_preempt(&call);
     http_call_done(&call);

@@ -44,49 +44,49 @@ static const char cluster[] =
     "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"w4\",\"uid\":\"u-w4\"},\"spec\":{\"containers\":"
     "[{\"name\":\"c\"}]}}]}";
 
-static struct core_fixture *current;
+static struct fuzz_app *current;
 static bool spoiled;
 
 static int64_t now(void *ctx)
 {
-    return ((struct core_fixture *)ctx)->now_ms;
+    return ((struct fuzz_app *)ctx)->now_ms;
 }
 
 static int64_t wall(void *ctx)
 {
-    return 1700000000000 + ((struct core_fixture *)ctx)->now_ms;
+    return 1700000000000 + ((struct fuzz_app *)ctx)->now_ms;
 }
 
 static void to_informer(void *user, const struct kube_answer *answer)
 {
-    struct core_fixture *core = user;
-    informer_answer(core->parts.informer, core->now_ms, answer);
+    struct fuzz_app *fuzz = user;
+    informer_answer(fuzz->parts.informer, fuzz->now_ms, answer);
 }
 
 static void to_outbox(void *user, const struct kube_answer *answer)
 {
-    struct core_fixture *core = user;
-    outbox_answer(core->app.outbox, core->now_ms, answer);
+    struct fuzz_app *fuzz = user;
+    outbox_answer(fuzz->app.outbox, fuzz->now_ms, answer);
 }
 
-static void turn(struct core_fixture *core)
+static void turn(struct fuzz_app *fuzz)
 {
-    (void)informer_step(core->parts.informer, core->now_ms);
-    core->watch_ops.poll(core->watch_ops.ctx, 0, core, to_informer);
-    (void)writer_step(core->parts.writer, 0);
-    (void)outbox_step(core->app.outbox, core->now_ms, wall(core));
-    core->call_ops.poll(core->call_ops.ctx, 0, core, to_outbox);
+    (void)informer_step(fuzz->parts.informer, fuzz->now_ms);
+    fuzz->watch_ops.poll(fuzz->watch_ops.ctx, 0, fuzz, to_informer);
+    (void)writer_step(fuzz->parts.writer, 0);
+    (void)outbox_step(fuzz->app.outbox, fuzz->now_ms, wall(fuzz));
+    fuzz->call_ops.poll(fuzz->call_ops.ctx, 0, fuzz, to_outbox);
 }
 
-static void fill(struct core_fixture *core)
+static void fill(struct fuzz_app *fuzz)
 {
-    struct app *app = &core->app;
+    struct app *app = &fuzz->app;
     enum settings_action action;
     char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"}};
     char *envp[] = {NULL};
     struct err err;
-    must(settings_load(2, argv, envp, &core->set, &action, &err) == 0);
-    atomic_store(&app->set, core->set);
+    must(settings_load(2, argv, envp, &fuzz->set, &action, &err) == 0);
+    atomic_store(&app->set, fuzz->set);
 }
 
 static void open_store(struct app *app)
@@ -97,69 +97,69 @@ static void open_store(struct app *app)
     must(store_set_cluster(app->store, "cluster", &err) == 0);
 }
 
-static void note_generation(struct core_fixture *core)
+static void note_generation(struct fuzz_app *fuzz)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
-    core->generation = snapshot->generation;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fuzz->app.view);
+    fuzz->generation = snapshot->generation;
 }
 
-static struct core_fixture *core_new(void)
+static struct fuzz_app *fuzz_app_new(void)
 {
-    struct core_fixture *core = xcalloc(1, sizeof *core);
-    struct app *app = &core->app;
+    struct fuzz_app *fuzz = xcalloc(1, sizeof *fuzz);
+    struct app *app = &fuzz->app;
     struct err err;
 
     log_set(LOG_ERROR, false);
-    core->now_ms = 1000000;
-    fill(core);
+    fuzz->now_ms = 1000000;
+    fill(fuzz);
     open_store(app);
     app->fake = fake_apiserver_new("fuzz");
-    fake_apiserver_set_clock(app->fake, wall, core);
+    fake_apiserver_set_clock(app->fake, wall, fuzz);
     must(fake_apiserver_load_text(app->fake, "cluster", text_of(cluster), &err) == 0);
-    fake_apiserver_ops(app->fake, &core->watch_ops);
-    fake_apiserver_ops(app->fake, &core->call_ops);
-    core->settings = *settings_get(core->set);
-    core->settings.wake = "off";
-    const struct app_edges edges = {.clock = {.ctx = core, .now_ms = now, .wall_ms = wall},
+    fake_apiserver_ops(app->fake, &fuzz->watch_ops);
+    fake_apiserver_ops(app->fake, &fuzz->call_ops);
+    fuzz->settings = *settings_get(fuzz->set);
+    fuzz->settings.wake = "off";
+    const struct app_edges edges = {.clock = {.ctx = fuzz, .now_ms = now, .wall_ms = wall},
                                     .store = app->store,
                                     .fake = app->fake,
-                                    .watch = &core->watch_ops,
-                                    .calls = &core->call_ops,
+                                    .watch = &fuzz->watch_ops,
+                                    .calls = &fuzz->call_ops,
                                     .server = "standalone",
                                     .wake_namespace = "ns",
                                     .instance = "fuzz"};
-    app_open(app, &core->settings, &edges, &core->parts);
-    must(writer_load(core->parts.writer, &err) == 0);
+    app_open(app, &fuzz->settings, &edges, &fuzz->parts);
+    must(writer_load(fuzz->parts.writer, &err) == 0);
     atomic_store(&app->identified, true);
     atomic_store(&app->history_checked, true);
     for (int i = 0; i < 24; i++)
-        turn(core);
+        turn(fuzz);
     must(app_ready(app, NULL));
-    note_generation(core);
-    return core;
+    note_generation(fuzz);
+    return fuzz;
 }
 
-static void core_free(struct core_fixture *core)
+static void fuzz_app_free(struct fuzz_app *fuzz)
 {
-    struct app *app = &core->app;
+    struct app *app = &fuzz->app;
 
-    app_close(app, &core->parts);
-    core->watch_ops.free(core->watch_ops.ctx);
-    core->call_ops.free(core->call_ops.ctx);
+    app_close(app, &fuzz->parts);
+    fuzz->watch_ops.free(fuzz->watch_ops.ctx);
+    fuzz->call_ops.free(fuzz->call_ops.ctx);
     fake_apiserver_free(app->fake);
     store_close(app->store);
-    settings_free(core->set);
-    xfree(core);
+    settings_free(fuzz->set);
+    xfree(fuzz);
 }
 
 static void at_exit(void)
 {
     if (current != NULL)
-        core_free(current);
+        fuzz_app_free(current);
     current = NULL;
 }
 
-struct core_fixture *core_take(void)
+struct fuzz_app *fuzz_app_take(void)
 {
     static bool registered;
     if (!registered) {
@@ -171,54 +171,54 @@ struct core_fixture *core_take(void)
         at_exit();
     spoiled = false;
     if (current == NULL)
-        current = core_new();
+        current = fuzz_app_new();
     return current;
 }
 
 /* Every node of the snapshot keeps its invariants; so does the store, including its journal. */
-static void core_assert_valid(struct core_fixture *core)
+static void fuzz_app_assert_valid(struct fuzz_app *fuzz)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fuzz->app.view);
     const struct node *node;
     struct err err;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         node_assert_valid(node);
-    must(store_verify(core->app.store, &err) == 0);
-    must(store_replay_check(core->app.store, &err) == 0);
+    must(store_verify(fuzz->app.store, &err) == 0);
+    must(store_replay_check(fuzz->app.store, &err) == 0);
 }
 
-void core_spoil(void)
+void fuzz_app_spoil(void)
 {
     spoiled = true;
 }
 
-void core_close(struct core_fixture *core)
+void fuzz_app_close(struct fuzz_app *fuzz)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(core->app.view);
-    if (snapshot->generation == core->generation)
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fuzz->app.view);
+    if (snapshot->generation == fuzz->generation)
         return;
-    core_assert_valid(core);
-    core_spoil();
+    fuzz_app_assert_valid(fuzz);
+    fuzz_app_spoil();
 }
 
-void core_forget(struct core_fixture *core)
+void fuzz_app_forget(struct fuzz_app *fuzz)
 {
-    hints_free(core->app.hints);
-    core->app.hints = hints_new();
+    hints_free(fuzz->app.hints);
+    fuzz->app.hints = hints_new();
 }
 
-void core_run(struct core_fixture *core)
+void fuzz_app_run(struct fuzz_app *fuzz)
 {
     for (int i = 0; i < 8; i++)
-        turn(core);
+        turn(fuzz);
 }
 
-void core_answer(struct core_fixture *core, const struct http_call *call)
+void fuzz_app_answer(struct fuzz_app *fuzz, const struct http_call *call)
 {
     for (int i = 0; i < 64 && call->status == 0; i++) {
-        turn(core);
-        core->now_ms += i >= 8 ? 250 : 0; /* let time pass, so that lost requests time out */
+        turn(fuzz);
+        fuzz->now_ms += i >= 8 ? 250 : 0; /* let time pass, so that lost requests time out */
     }
     must(call->status != 0);
 }

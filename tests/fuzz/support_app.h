@@ -16,7 +16,7 @@
 #include "support.h"
 #include "support/fake_http.h"
 
-struct core_fixture {
+struct fuzz_app {
     struct app app;
     struct app_parts parts;
     struct settings settings;
@@ -29,15 +29,15 @@ struct core_fixture {
 };
 
 /* The cluster that runs share, ready to use; made if there is none. */
-struct core_fixture *core_take(void) MUST_USE;
+struct fuzz_app *fuzz_app_take(void) MUST_USE;
 /* This cluster was changed: the next run gets a new one. */
-void core_spoil(void);
+void fuzz_app_spoil(void);
 /* If the ledger was changed: verify it, and let the next run get a new cluster. */
-void core_close(struct core_fixture *core);
+void fuzz_app_close(struct fuzz_app *fuzz);
 /* Empty the hints: every run begins without earlier questions. */
-void core_forget(struct core_fixture *core);
+void fuzz_app_forget(struct fuzz_app *fuzz);
 /* Run a few turns, so that changes reach the ledger. */
-void core_run(struct core_fixture *core);
+void fuzz_app_run(struct fuzz_app *fuzz);
 /* Run until the call is answered; bounded. */
-void core_answer(struct core_fixture *core, const struct http_call *call);
+void fuzz_app_answer(struct fuzz_app *fuzz, const struct http_call *call);
 #endif

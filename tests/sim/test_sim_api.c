@@ -1039,7 +1039,7 @@ enum { NAMES = 40, BASE_NODES = 1, BASE_PODS = 2 };
 
 /* One resource: what a client believes, and what was written. */
 struct mirror {
-    struct core_fixture *core;
+    struct sim_api_fixture *core;
     struct reflector *reflector;
     const char *plural;
     const char *prefix;
@@ -1050,13 +1050,13 @@ struct mirror {
     unsigned lists;
 };
 
-struct core_fixture {
+struct sim_api_fixture {
     struct fixture *fixture;
     uint64_t random;
     struct mirror mirror[2];
 };
 
-static uint64_t draw(struct core_fixture *core, uint64_t bound)
+static uint64_t draw(struct sim_api_fixture *core, uint64_t bound)
 {
     core->random = core->random * 6364136223846793005U + 1442695040888963407U;
     return (core->random >> 33) % bound;
@@ -1129,7 +1129,7 @@ static int deleted(void *user, struct text object, struct err *err)
 /* "Delivered up to version" is true: no earlier write is unknown. */
 static void core_told(void *user, const char *resource, uint64_t version)
 {
-    struct core_fixture *core = user;
+    struct sim_api_fixture *core = user;
     const struct mirror *mirror = &core->mirror[strcmp(resource, "pods") == 0];
 
     core->fixture->tellings++;
@@ -1140,14 +1140,14 @@ static void core_told(void *user, const char *resource, uint64_t version)
 
 static void core_deliver(void *user, const struct kube_answer *answer)
 {
-    struct core_fixture *core = user;
+    struct sim_api_fixture *core = user;
 
     for (unsigned i = 0; i < 2; i++)
         (void)reflector_answer(core->mirror[i].reflector, core->fixture->now_ms, answer);
 }
 
 /* An actor creates, changes or removes one object. */
-static void write_one(struct core_fixture *core)
+static void write_one(struct sim_api_fixture *core)
 {
     struct fixture *fixture = core->fixture;
     struct mirror *mirror = &core->mirror[draw(core, 2)];
@@ -1173,7 +1173,7 @@ static void write_one(struct core_fixture *core)
     mirror->alive[slot] = change == 0 && mirror->alive[slot] != 0 ? 0 : mirror->written[slot];
 }
 
-static void core_turn(struct core_fixture *core, int64_t ms)
+static void core_turn(struct sim_api_fixture *core, int64_t ms)
 {
     struct fixture *fixture = core->fixture;
     const int64_t until_ms = fixture->now_ms + ms;
@@ -1215,7 +1215,7 @@ static struct reflector *open_mirror(struct mirror *mirror, uint64_t base)
     return reflector_new(&rules, &mirror->core->fixture->watch, &sink);
 }
 
-static void live(struct core_fixture *core, unsigned rounds)
+static void live(struct sim_api_fixture *core, unsigned rounds)
 {
     for (unsigned i = 0; i < rounds; i++) {
         write_one(core);
@@ -1238,7 +1238,7 @@ static void all_faults_but_those_of_writes_were_met(const struct fixture *fixtur
 static void after_a_long_bad_time_a_reflector_agrees_with_the_cluster(void **state)
 {
     struct fixture *fixture = *state;
-    struct core_fixture core = {.fixture = fixture, .random = 7};
+    struct sim_api_fixture core = {.fixture = fixture, .random = 7};
     const struct sim_api_rules rules = {.seed = 3,
                                         .fake = fixture->fake,
                                         .faults_per_mille = 200,

@@ -57,7 +57,7 @@ void url_query(struct strbuf *path, const char *key, const char *value)
     url_escape(path, value);
 }
 
-static void make_url(struct strbuf *out, const struct call *call)
+static void make_url(struct strbuf *out, const struct client_request *call)
 {
     struct text base = text_of(call->base);
 
@@ -120,7 +120,8 @@ void client_free(struct client *client)
 #define SET(client, option, value)                                                                 \
     must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
 
-static void client_prepare(struct client *client, const char *url, const struct call *call)
+static void client_prepare(struct client *client, const char *url,
+                           const struct client_request *call)
 {
     must(url[0] != '\0');
     curl_easy_reset(client->curl);
@@ -169,8 +170,8 @@ static int client_explain(const struct client *client, CURLcode code, const char
                    "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
 }
 
-static int client_perform(struct client *client, const struct call *call, long *out_status,
-                          struct err *err)
+static int client_perform(struct client *client, const struct client_request *call,
+                          long *out_status, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf url;
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -229,7 +230,7 @@ int client_problem(long status, struct text body, struct err *err)
     return found;
 }
 
-int client_call(struct client *client, const struct call *call, struct arena *arena,
+int client_call(struct client *client, const struct client_request *call, struct arena *arena,
                 struct doc **out, struct err *err)
 {
     long status;
@@ -289,7 +290,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
         strbuf_str(&target, path);
         url_query(&target, "limit", "1000");
         url_query(&target, "continue", next[0] != '\0' ? next : NULL);
-        const struct call call = {.base = base, .method = "GET", .path = target.data};
+        const struct client_request call = {.base = base, .method = "GET", .path = target.data};
         if (client_call(client, &call, arena, &answer, err) < 0 ||
             read_page(answer, path, arena, list, err) < 0)
             return err_same(err);
@@ -305,7 +306,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err)
 {
-    const struct call call = {.base = base, .method = "GET", .path = path};
+    const struct client_request call = {.base = base, .method = "GET", .path = path};
     long status = 0;
 
     must(client->file == NULL);

@@ -19,7 +19,7 @@ struct client *client_new(void) MUST_USE;
 void client_free(struct client *client);
 
 /* base: "127.0.0.1:8911" or "http://127.0.0.1:8911"; path begins with '/'. */
-struct call {
+struct client_request {
     const char *base;
     const char *method; /* "GET", "POST" */
     const char *path;
@@ -27,7 +27,7 @@ struct call {
 };
 
 /* The answer as JSON. */
-int client_call(struct client *client, const struct call *call, struct arena *arena,
+int client_call(struct client *client, const struct client_request *call, struct arena *arena,
                 struct doc **out, struct err *err) MUST_USE;
 /* All pages of a list in one: {"items":[...]}.  path may have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,

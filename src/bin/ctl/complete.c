@@ -115,13 +115,13 @@ static void complete_gpus(struct completion *completion)
 
 static void complete_commands(struct completion *completion)
 {
-    const struct command *command;
+    const struct ctl_command *command;
 
     for (size_t at = 0; (command = option_command(at)) != NULL; at++)
         complete_offer(completion, command->name, command->summary);
 }
 
-static void complete_options(struct completion *completion, const struct command *command)
+static void complete_options(struct completion *completion, const struct ctl_command *command)
 {
     char word[64];
 
@@ -160,7 +160,7 @@ static void complete_value(struct completion *completion, size_t id)
 }
 
 /* What the name of an argument in commands.def stands for. */
-static void complete_argument(struct completion *completion, const struct options *line)
+static void complete_argument(struct completion *completion, const struct ctl_options *line)
 {
     const char *argument = line->command->arguments;
 

@@ -112,7 +112,7 @@ struct client *ctl_client(struct ctl *ctl)
 
 int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err)
 {
-    struct call call = {.method = "GET", .path = path};
+    struct client_request call = {.method = "GET", .path = path};
 
     must(path[0] == '/');
     const int status = ctl_base(ctl, &call.base, err);

@@ -19,7 +19,7 @@ enum { CTL_FINE = 0, CTL_NO = 1, CTL_USAGE = 2 };
 enum format { FORMAT_TABLE, FORMAT_WIDE, FORMAT_JSON, FORMAT_YAML, FORMAT_NAME };
 
 struct ctl {
-    struct options options;
+    struct ctl_options options;
     enum format format;
     struct screen screen;
     struct arena arena;    /* for the present output; --watch resets it */
@@ -72,7 +72,7 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
 
 /* A list as a table: how an item becomes a row, and its name for -o name. */
 struct list_view {
-    const struct column *column;
+    const struct table_column *column;
     size_t columns;
     void (*row)(struct table *table, const struct doc *item);
     void (*name)(struct strbuf *out, const struct doc *item);

@@ -43,13 +43,13 @@ void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
 
 /* --- whose history --- */
 
-struct question {
+struct history_question {
     struct ctl *ctl;
     const char *argument;
     const char *at; /* NULL: all of it */
 };
 
-static int history_ask(const struct question *question, const char *key, const char *value,
+static int history_ask(const struct history_question *question, const char *key, const char *value,
                        struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -62,7 +62,7 @@ static int history_ask(const struct question *question, const char *key, const c
     return ctl_list(question->ctl, path.data, out, err);
 }
 
-static int ask_for_pod(const struct question *question, struct doc **out, struct err *err)
+static int ask_for_pod(const struct history_question *question, struct doc **out, struct err *err)
 {
     struct pod_name pod;
 
@@ -96,7 +96,7 @@ static bool node_has(const struct doc *node, const char *gpu)
 }
 
 /* Does it exist, although it has no history? Then an empty history is the answer. */
-static bool history_exists(const struct question *question, bool as_gpu, bool as_pod)
+static bool history_exists(const struct history_question *question, bool as_gpu, bool as_pod)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name pod;
@@ -119,7 +119,7 @@ static bool history_exists(const struct question *question, bool as_gpu, bool as
 }
 
 /* First as a GPU, then as a pod, unless an option says which. */
-static int history_find(const struct question *question, struct doc **out, struct err *err)
+static int history_find(const struct history_question *question, struct doc **out, struct err *err)
 {
     const char *const *given = question->ctl->options.given;
     const bool as_gpu = given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL;
@@ -143,7 +143,7 @@ static int history_find(const struct question *question, struct doc **out, struc
 int command_history(struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;
-    struct question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
+    struct history_question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
     char at[AGE_BYTES + 32];
     struct doc *list = NULL;
     struct err err;

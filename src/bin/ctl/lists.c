@@ -98,7 +98,7 @@ static int lists_ask_and_show(struct ctl *ctl, const char *path,
 
 /* --- nodes --- */
 
-static const struct column node_columns[] = {
+static const struct table_column node_columns[] = {
     {"NAME", 0},
     {"MODEL", 0},
     {"GPUS", COLUMN_RIGHT},
@@ -161,7 +161,7 @@ int command_nodes(struct ctl *ctl)
 
 /* --- allocations --- */
 
-static const struct column allocation_columns[] = {
+static const struct table_column allocation_columns[] = {
     {"NAMESPACE", 0},
     {"NAME", 0},
     {"NODE", 0},
@@ -231,7 +231,7 @@ int command_allocations(struct ctl *ctl)
 
 /* --- waiting --- */
 
-static const struct column waiting_columns[] = {
+static const struct table_column waiting_columns[] = {
     {"NAMESPACE", 0},        {"NAME", 0},          {"REQUEST", 0},        {"ASKS", COLUMN_RIGHT},
     {"REASON", COLUMN_WRAP}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT},
 };
@@ -267,7 +267,7 @@ int command_waiting(struct ctl *ctl)
 
 /* --- drift --- */
 
-static const struct column drift_columns[] = {
+static const struct table_column drift_columns[] = {
     {"KIND", 0}, {"NODE", 0}, {"GPU", 0}, {"POD", 0}, {"WHAT", COLUMN_WRAP}, {"AGE", COLUMN_RIGHT},
 };
 
@@ -311,7 +311,7 @@ int command_drift(struct ctl *ctl)
 
 /* --- history --- */
 
-static const struct column history_columns[] = {
+static const struct table_column history_columns[] = {
     {"NAMESPACE", 0},
     {"NAME", 0},
     {"NODE", 0},

@@ -18,14 +18,14 @@ static void man_option(struct strbuf *out, size_t id)
 }
 
 /* command NULL: those of every command. */
-static void man_options(struct strbuf *out, const struct command *command)
+static void man_options(struct strbuf *out, const struct ctl_command *command)
 {
     for (size_t id = 0; id < OPTIONS; id++)
         if (option_is_of(id, command))
             man_option(out, id);
 }
 
-static void man_command(struct strbuf *out, const struct command *command)
+static void man_command(struct strbuf *out, const struct ctl_command *command)
 {
     strbuf_str(out, ".SS milligpuctl ");
     strbuf_roff(out, command->name);
@@ -41,7 +41,7 @@ static void man_command(struct strbuf *out, const struct command *command)
 
 void options_man(struct strbuf *out)
 {
-    const struct command *command;
+    const struct ctl_command *command;
 
     strbuf_str(out,
                ".\\\" Written by UPDATE=1 unit.ctl.options from commands.def and options.def.\n"

@@ -35,7 +35,7 @@ static const char *or_unknown(const char *text)
 
 /* --- node --- */
 
-static const struct column gpu_columns[] = {
+static const struct table_column gpu_columns[] = {
     {"GPU", COLUMN_RIGHT},
     {"ID", 0},
     {"MODEL", 0},
@@ -65,7 +65,7 @@ static void gpu_row(struct table *table, const struct doc *gpu)
         table_color(table, "red");
 }
 
-static const struct column holder_columns[] = {
+static const struct table_column holder_columns[] = {
     {"NAMESPACE", 0},        {"NAME", 0},           {"GPU", COLUMN_RIGHT},
     {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT}, {"STATE", 0},
 };
@@ -139,7 +139,7 @@ int command_node(struct ctl *ctl)
 
 /* --- pod --- */
 
-static const struct column share_columns[] = {
+static const struct table_column share_columns[] = {
     {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0},
     {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
 };
@@ -155,7 +155,7 @@ static void share_row(struct table *table, const struct doc *share)
     table_number(table, doc_int(share, "mib"));
 }
 
-static const struct column verdict_columns[] = {
+static const struct table_column verdict_columns[] = {
     {"NODE", 0},
     {"FITS", 0},
     {"WHY NOT", COLUMN_WRAP},
@@ -285,7 +285,7 @@ int command_pod(struct ctl *ctl)
 
 /* --- summary --- */
 
-static const struct column model_columns[] = {
+static const struct table_column model_columns[] = {
     {"MODEL", 0},
     {"GPUS", COLUMN_RIGHT},
     {"SIZE", COLUMN_RIGHT},

@@ -15,7 +15,7 @@ static const struct option options[] = {
 #undef OPTION
 };
 
-static const struct command commands[] = {
+static const struct ctl_command commands[] = {
 #define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
     {name, arguments, options, summary, help, least, most, handler},
 #include "commands.def"
@@ -46,12 +46,12 @@ const struct option *option_info(size_t id)
     return &options[id];
 }
 
-const struct command *option_command(size_t at)
+const struct ctl_command *option_command(size_t at)
 {
     return at < ARRAY_LEN(commands) ? &commands[at] : NULL;
 }
 
-bool option_is_of(size_t id, const struct command *command)
+bool option_is_of(size_t id, const struct ctl_command *command)
 {
     must(id < OPTIONS);
     return has_word(command != NULL ? command->options : common, options[id].name);
@@ -79,17 +79,17 @@ static const char *options_nearest(const char *word)
 
 /* --- parsing --- */
 
-struct line {
+struct option_line {
     char *const *argv;
     int argc;
     int at;
     bool words_only; /* after "--" */
     size_t wants;    /* the option that the line ends with, without its value; or OPTIONS */
-    struct options *out;
+    struct ctl_options *out;
     struct err *err;
 };
 
-const struct command *options_find_command(const char *name)
+const struct ctl_command *options_find_command(const char *name)
 {
     must(name != NULL);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -98,9 +98,9 @@ const struct command *options_find_command(const char *name)
     return NULL;
 }
 
-static int take_word(struct line *line, const char *word)
+static int take_word(struct option_line *line, const char *word)
 {
-    struct options *out = line->out;
+    struct ctl_options *out = line->out;
 
     must(word != NULL);
     if (out->command != NULL) {
@@ -123,7 +123,7 @@ static int take_word(struct line *line, const char *word)
 }
 
 /* value NULL: the next word is it, if one is wanted. */
-static int take_option(struct line *line, size_t id, const char *value)
+static int take_option(struct option_line *line, size_t id, const char *value)
 {
     const struct option *option = &options[id];
 
@@ -146,7 +146,7 @@ static int take_option(struct line *line, size_t id, const char *value)
     return 0;
 }
 
-static int take_long(struct line *line, const char *word)
+static int take_long(struct option_line *line, const char *word)
 {
     const size_t length = strcspn(word, "=");
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
@@ -160,7 +160,7 @@ static int take_long(struct line *line, const char *word)
 }
 
 /* -A, -n x, -nx, -n=x, -Aw. */
-static int take_short(struct line *line, const char *letters)
+static int take_short(struct option_line *line, const char *letters)
 {
     size_t id = 0;
 
@@ -178,7 +178,7 @@ static int take_short(struct line *line, const char *letters)
     return status < 0 ? status : take_short(line, letters + 1);
 }
 
-static int options_take(struct line *line, const char *word)
+static int options_take(struct option_line *line, const char *word)
 {
     if (line->words_only || word[0] != '-' || word[1] == '\0')
         return take_word(line, word);
@@ -189,9 +189,9 @@ static int options_take(struct line *line, const char *word)
     return word[1] == '-' ? take_long(line, word + 2) : take_short(line, word + 1);
 }
 
-static int options_check(const struct options *given, struct err *err)
+static int options_check(const struct ctl_options *given, struct err *err)
 {
-    const struct command *command = given->command;
+    const struct ctl_command *command = given->command;
 
     must(err != NULL);
     if (command == NULL)
@@ -214,10 +214,10 @@ static int options_check(const struct options *given, struct err *err)
     return 0;
 }
 
-int options_parse(int argc, char *const *argv, struct options *out, struct err *err)
+int options_parse(int argc, char *const *argv, struct ctl_options *out, struct err *err)
 {
-    struct options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
-    struct line line = {
+    struct ctl_options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
+    struct option_line line = {
         .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = &parsed, .err = err};
     int status = 0;
 
@@ -233,20 +233,20 @@ int options_parse(int argc, char *const *argv, struct options *out, struct err *
     return status;
 }
 
-size_t options_scan(int argc, char *const *argv, struct options *out)
+size_t options_scan(int argc, char *const *argv, struct ctl_options *out)
 {
     struct err err;
 
     must(argc > 0);
-    *out = (struct options){.argument = xcalloc((size_t)argc + 1, sizeof *out->argument)};
-    struct line line = {
+    *out = (struct ctl_options){.argument = xcalloc((size_t)argc + 1, sizeof *out->argument)};
+    struct option_line line = {
         .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = out, .err = &err};
     for (; line.at < argc; line.at++)
         (void)options_take(&line, argv[line.at]); /* the line is not complete */
     return line.wants;
 }
 
-int options_choice(const struct options *given, size_t id, size_t *out, struct err *err)
+int options_choice(const struct ctl_options *given, size_t id, size_t *out, struct err *err)
 {
     const struct option *option = &options[id];
     struct text rest = text_of(option->words);
@@ -263,10 +263,10 @@ int options_choice(const struct options *given, size_t id, size_t *out, struct e
                    given->given[id], option->words);
 }
 
-void options_done(struct options *given)
+void options_done(struct ctl_options *given)
 {
     xfree(given->argument);
-    *given = (struct options){0};
+    *given = (struct ctl_options){0};
 }
 
 /* --- help --- */
@@ -327,7 +327,7 @@ static void put_options(struct strbuf *out, const char *title, const char *names
             put_option(out, &options[id]);
 }
 
-static void command_usage(struct strbuf *out, const struct command *command)
+static void command_usage(struct strbuf *out, const struct ctl_command *command)
 {
     must(command->name[0] != '\0');
     strbuf_printf(out, "milligpuctl %s%s%s [OPTIONS]", command->name,
@@ -349,7 +349,7 @@ static void put_overview(struct strbuf *out)
                     "exit status: 0 fine, 1 refused, not found or unhealthy, 2 wrong usage\n");
 }
 
-void options_help(struct strbuf *out, const struct command *command)
+void options_help(struct strbuf *out, const struct ctl_command *command)
 {
     if (command == NULL) {
         put_overview(out);

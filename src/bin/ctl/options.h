@@ -29,7 +29,7 @@ struct option {
     char letter; /* 0: none */
 };
 
-struct command {
+struct ctl_command {
     const char *name;
     const char *arguments;
     const char *options;
@@ -40,33 +40,34 @@ struct command {
     int (*run)(struct ctl *ctl);
 };
 
-struct options {
-    const struct command *command; /* NULL: none was named */
-    const char *given[OPTIONS];    /* NULL: not given; "": a switch */
+struct ctl_options {
+    const struct ctl_command *command; /* NULL: none was named */
+    const char *given[OPTIONS];        /* NULL: not given; "": a switch */
     const char **argument;
     size_t arguments;
 };
 
 /* out borrows from argv, except for the list of arguments: options_done(). */
-int options_parse(int argc, char *const *argv, struct options *out, struct err *err) MUST_USE;
-void options_done(struct options *given);
+int options_parse(int argc, char *const *argv, struct ctl_options *out, struct err *err) MUST_USE;
+void options_done(struct ctl_options *given);
 /*
  * For completion, of an incomplete line: uses whatever can be parsed. Returns the option whose
  * value comes next, or OPTIONS.
  */
-size_t options_scan(int argc, char *const *argv, struct options *out);
+size_t options_scan(int argc, char *const *argv, struct ctl_options *out);
 /* The index of the given value among the option's words. ERR_INVALID if it is none of them. */
-int options_choice(const struct options *given, size_t id, size_t *out, struct err *err) MUST_USE;
+int options_choice(const struct ctl_options *given, size_t id, size_t *out,
+                   struct err *err) MUST_USE;
 
 /* The tables. */
-const struct option *option_info(size_t id);                  /* id < OPTIONS */
-const struct command *option_command(size_t at);              /* NULL behind the last one */
-const struct command *options_find_command(const char *name); /* NULL: there is none */
-bool option_is_of(size_t id, const struct command *command);  /* NULL: of every command */
+const struct option *option_info(size_t id);                      /* id < OPTIONS */
+const struct ctl_command *option_command(size_t at);              /* NULL behind the last one */
+const struct ctl_command *options_find_command(const char *name); /* NULL: there is none */
+bool option_is_of(size_t id, const struct ctl_command *command);  /* NULL: of every command */
 
-void options_help(struct strbuf *out, const struct command *command); /* NULL: all of them */
-void options_markdown(struct strbuf *out);                            /* docs/CLI.md */
-void options_man(struct strbuf *out);                                 /* docs/man/milligpuctl.1 */
+void options_help(struct strbuf *out, const struct ctl_command *command); /* NULL: all of them */
+void options_markdown(struct strbuf *out);                                /* docs/CLI.md */
+void options_man(struct strbuf *out); /* docs/man/milligpuctl.1 */
 
 #define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
     int handler(struct ctl *ctl);

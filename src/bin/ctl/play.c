@@ -177,7 +177,7 @@ static void play_report(struct play *play, const struct doc *pod, enum outcome o
 static int play_post(struct play *play, const char *base, const char *path,
                      const struct strbuf *body, struct doc **out, struct err *err)
 {
-    const struct call call = {
+    const struct client_request call = {
         .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
     must(path[0] == '/');
     return client_call(ctl_client(play->ctl), &call, &play->ctl->arena, out, err);

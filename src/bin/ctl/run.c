@@ -71,7 +71,7 @@ static int say_help(struct ctl *ctl, FILE *where)
 
 static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
 {
-    const struct options *options = &ctl->options;
+    const struct ctl_options *options = &ctl->options;
     struct err err;
 
     must(environment != NULL);

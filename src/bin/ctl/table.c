@@ -15,7 +15,7 @@
 #include "milligpu/wire_kube.h"
 
 void table_init(struct table *table, const struct screen *screen, struct arena *arena,
-                const struct column *column, size_t columns)
+                const struct table_column *column, size_t columns)
 {
     must(columns > 0);
     must(screen->out != NULL);

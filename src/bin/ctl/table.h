@@ -22,7 +22,7 @@
 
 enum { COLUMN_RIGHT = 1, COLUMN_WIDE = 2, COLUMN_WRAP = 4 };
 
-struct column {
+struct table_column {
     const char *name;
     unsigned flags;
 };
@@ -50,7 +50,7 @@ struct cell {
 
 struct table {
     const struct screen *screen;
-    const struct column *column;
+    const struct table_column *column;
     size_t columns;
     struct arena *arena;
     struct cell *cell; /* columns a row */
@@ -59,7 +59,7 @@ struct table {
 };
 
 void table_init(struct table *table, const struct screen *screen, struct arena *arena,
-                const struct column *column, size_t columns);
+                const struct table_column *column, size_t columns);
 void table_done(struct table *table);
 
 void table_text(struct table *table, const char *text);

@@ -8,7 +8,7 @@
 
 enum { BAR_CELLS = 20, AGAIN_MS = 2000 };
 
-static const struct column with_bars[] = {
+static const struct table_column with_bars[] = {
     {"NODE", 0},
     {"GPU", COLUMN_RIGHT},
     {"MODEL", 0},
@@ -25,7 +25,7 @@ static const struct column with_bars[] = {
 };
 
 /* The same without the bar. */
-static const struct column without_bars[] = {
+static const struct table_column without_bars[] = {
     {"NODE", 0},
     {"GPU", COLUMN_RIGHT},
     {"MODEL", 0},

@@ -17,7 +17,7 @@
 #include "store/store_internal.h"
 #include "support/disk.h"
 
-struct api_fixture {
+struct identity_fixture {
     struct app app;
     struct kube_ops ops;
     struct cluster_identity *identity;
@@ -26,7 +26,7 @@ struct api_fixture {
     int64_t now_ms;
 };
 
-static void api_fixture_open(struct api_fixture *fixture)
+static void api_fixture_open(struct identity_fixture *fixture)
 {
     const struct store_rules rules = {.path = fixture->path};
     struct err err;
@@ -36,9 +36,9 @@ static void api_fixture_open(struct api_fixture *fixture)
 
 static int setup(void **state)
 {
-    static struct api_fixture fixture;
+    static struct identity_fixture fixture;
 
-    fixture = (struct api_fixture){.now_ms = 1000000};
+    fixture = (struct identity_fixture){.now_ms = 1000000};
     log_set(LOG_ERROR, false);
     disk_install();
     (void)snprintf(fixture.folder, sizeof fixture.folder, "/tmp/milligpu-claim-XXXXXX");
@@ -56,7 +56,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
     char lock[112];
 
     cluster_identity_free(fixture->identity);
@@ -72,11 +72,11 @@ static int teardown(void **state)
 
 static void deliver(void *user, const struct kube_answer *answer)
 {
-    struct api_fixture *fixture = user;
+    struct identity_fixture *fixture = user;
     cluster_identity_answer(fixture->identity, fixture->now_ms, answer);
 }
 
-static void try_once(struct api_fixture *fixture)
+static void try_once(struct identity_fixture *fixture)
 {
     fixture->now_ms += 1000;
     (void)cluster_identity_step(fixture->identity, fixture->now_ms);
@@ -85,7 +85,7 @@ static void try_once(struct api_fixture *fixture)
 }
 
 /* One step for the uid, one for the wake-up object. */
-static void try_twice(struct api_fixture *fixture)
+static void try_twice(struct identity_fixture *fixture)
 {
     try_once(fixture);
     try_once(fixture);
@@ -93,7 +93,7 @@ static void try_twice(struct api_fixture *fixture)
 
 static void a_new_ledger_is_given_to_the_first_cluster(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
 
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
@@ -103,7 +103,7 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
 }
 
 /* As after a restart: only the ledger and the cluster are what they were. */
-static void start_again(struct api_fixture *fixture)
+static void start_again(struct identity_fixture *fixture)
 {
     cluster_identity_free(fixture->identity);
     atomic_store(&fixture->app.identified, false);
@@ -114,7 +114,7 @@ static void start_again(struct api_fixture *fixture)
 
 static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
 
     try_twice(fixture);
     start_again(fixture);
@@ -126,7 +126,7 @@ static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
 
 static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
     struct err err;
 
     try_twice(fixture);
@@ -139,7 +139,7 @@ static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
 }
 
 /* Answers the POST of the wake-up object with this status, in place of the fake API server. */
-static void wake_object_answer(struct api_fixture *fixture, int status)
+static void wake_object_answer(struct identity_fixture *fixture, int status)
 {
     struct err err = {.code = ERR_IO, .text = "cut"};
     const uint64_t id = (uint64_t)3 << 32;
@@ -160,7 +160,7 @@ static void wake_object_answer(struct api_fixture *fixture, int status)
 
 static void who_may_not_create_the_wake_up_object_assumes_one_before(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
 
     try_once(fixture);
     wake_object_answer(fixture, 403);
@@ -176,7 +176,7 @@ static void who_may_not_create_the_wake_up_object_assumes_one_before(void **stat
 static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
 {
     static const int status[] = {0, 401, 429, 500, 503};
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
 
     try_once(fixture);
     for (size_t i = 0; i < ARRAY_LEN(status); i++) {
@@ -191,7 +191,7 @@ static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
     struct err err;
 
     assert_int_equal(store_set_cluster(fixture->app.store, "somebody-else", &err), 0);
@@ -202,7 +202,7 @@ static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
 
 static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
 {
-    struct api_fixture *fixture = *state;
+    struct identity_fixture *fixture = *state;
     struct err err;
 
     (void)sqlite3_db_release_memory(fixture->app.store->db); /* drop its cache: it must read */

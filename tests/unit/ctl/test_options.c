@@ -14,7 +14,7 @@ static struct shown shown;
 
 static int parse(const char *words, struct err *err)
 {
-    struct options options;
+    struct ctl_options options;
     char copy[256];
     char *argv[16] = {(char[]){"milligpuctl"}};
     int argc = 1;

@@ -10,7 +10,7 @@
 static struct arena arena;
 static struct strbuf printed;
 
-static const struct column columns[] = {
+static const struct table_column columns[] = {
     {"NAME", 0}, {"FREE", COLUMN_RIGHT}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT}};
 
 static int print(struct screen *screen, struct err *err)
@@ -103,7 +103,7 @@ static void sorting_by_what_is_no_column_names_those_there_are(void **state)
 static void control_characters_reach_no_terminal(void **state)
 {
     CLEANUP(table_done) struct table table;
-    static const struct column one[] = {{"NAME", 0}};
+    static const struct table_column one[] = {{"NAME", 0}};
     struct screen screen = {.headers = false};
     char *text = NULL;
     size_t bytes = 0;
