@@ -135,7 +135,7 @@ static void kube_curl_retire(struct curl_call *call)
     kube->done = call;
 }
 
-static struct curl_call *call_new(struct curl_kube *kube, const struct kube_request *request)
+static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube_request *request)
 {
     struct curl_call *call = xcalloc(1, sizeof *call);
 
@@ -503,7 +503,7 @@ static void kube_curl_nudge(struct curl_call *stalled)
         return;
     /* Every user may read it; even a refusal would be enough. */
     const struct kube_request request = {.id = id, .method = "GET", .path = "/version"};
-    struct curl_call *nudge = call_new(kube, &request);
+    struct curl_call *nudge = curl_call_new(kube, &request);
     nudge->deadline_ms = stalled->deadline_ms;
     call_add(nudge);
 }
@@ -618,7 +618,7 @@ static int kube_start(void *ctx, const struct kube_request *request, struct err 
     must((request->content_type != NULL) == (request->body.len > 0));
     if (strpbrk(request->path, " \t\r\n") != NULL)
         return err_set(err, ERR_INVALID, "path \"%s\": a blank inside", request->path);
-    call_add(call_new(ctx, request));
+    call_add(curl_call_new(ctx, request));
     return 0;
 }
 

@@ -143,7 +143,7 @@ struct outbox *outbox_new(const struct outbox_rules *rules)
     return outbox;
 }
 
-static struct outbox_call *call_new(enum call_kind kind, const char *method)
+static struct outbox_call *outbox_call_new(enum call_kind kind, const char *method)
 {
     must(method[0] != '\0');
 
@@ -248,7 +248,7 @@ static void become_check(struct outbox_call *call)
 
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
 {
-    struct outbox_call *call = call_new(CALL_BIND, "POST");
+    struct outbox_call *call = outbox_call_new(CALL_BIND, "POST");
 
     must(binding->deadline_ms > 0 && binding->body.len > 0);
     call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
@@ -273,7 +273,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
     must(bind->reply.to != NULL);
 
     const struct extender_bind *asks = &bind->asks;
-    struct outbox_call *call = call_new(CALL_FETCH, "GET");
+    struct outbox_call *call = outbox_call_new(CALL_FETCH, "GET");
     struct message *fetched = message_new(MESSAGE_FETCHED);
 
     fetched->fetched.bind = (struct bind_call){
@@ -303,7 +303,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
         metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
         return;
     }
-    struct outbox_call *call = call_new(CALL_EVENT, "POST");
+    struct outbox_call *call = outbox_call_new(CALL_EVENT, "POST");
     strbuf_init(&body);
     event_encode(&body, facts);
     call->path =
@@ -322,7 +322,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
 
     if (!side_call_begins(outbox))
         return; /* the node's next event tries again */
-    struct outbox_call *call = call_new(CALL_ADVERTISE, "PATCH");
+    struct outbox_call *call = outbox_call_new(CALL_ADVERTISE, "PATCH");
     strbuf_init(&body);
     advertise_patch(&body, outbox->rules.resource, milli);
     call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
@@ -964,7 +964,7 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     outbox_unlock(outbox);
     if (!due)
         return;
-    struct outbox_call *call = call_new(CALL_WAKE_UP, "PATCH");
+    struct outbox_call *call = outbox_call_new(CALL_WAKE_UP, "PATCH");
     strbuf_init(&body);
     if (node) {
         call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);

@@ -380,7 +380,7 @@ bool json_read_name(struct json_reader *in, size_t max, struct text *out)
     return json_read_string(in, out) && json_read_is_name(in, max, *out);
 }
 
-static bool read_number(struct json_reader *in, struct text *out)
+static bool json_scan_number(struct json_reader *in, struct text *out)
 {
     if (!json_reader_expect(in, JSON_TYPE_NUMBER, "a whole number"))
         return false;
@@ -400,7 +400,7 @@ bool json_read_i64(struct json_reader *in, int64_t *out)
     must(out != NULL);
 
     struct text number;
-    if (!read_number(in, &number))
+    if (!json_scan_number(in, &number))
         return false;
     const enum scan_whole verdict = scan_i64(number, out);
     const int shown = number.len < SHOWN_MAX_BYTES ? (int)number.len : SHOWN_MAX_BYTES;
@@ -457,7 +457,7 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
         in->at = string.close + 1;
         return true;
     case JSON_TYPE_NUMBER:
-        return read_number(in, &number);
+        return json_scan_number(in, &number);
     case JSON_TYPE_TRUE:
         return json_reader_literal(in, "true");
     case JSON_TYPE_FALSE:

@@ -258,8 +258,8 @@ static void put_amount(struct json_writer *json, uint32_t milli, uint32_t mib)
     put_u64(json, "mib", mib);
 }
 
-static void put_charges(struct json_writer *json, const struct allocation *allocation,
-                        const struct node *node)
+static void admin_charges(struct json_writer *json, const struct allocation *allocation,
+                          const struct node *node)
 {
     json_write_key(json, "charges");
     json_write_array(json);
@@ -312,7 +312,7 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
     put_time(json, "terminatingSince", is->terminating_ms);
     put_u64(json, "heldGpus", is->held_gpus);
     put_u64(json, "unplacedMilli", is->unplaced_milli);
-    put_charges(json, allocation, node);
+    admin_charges(json, allocation, node);
     put_shares(json, allocation, node);
     json_write_object_end(json);
 }

@@ -49,8 +49,8 @@ struct history_question {
     const char *at; /* NULL: all of it */
 };
 
-static int history_ask(const struct history_question *question, const char *key, const char *value,
-                       struct doc **out, struct err *err)
+static int history_ask_server(const struct history_question *question, const char *key,
+                              const char *value, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -69,9 +69,9 @@ static int ask_for_pod(const struct history_question *question, struct doc **out
     must(question->argument != NULL);
     if (ctl_pod_name(question->ctl, question->argument, &pod, err) < 0)
         return err_same(err);
-    return history_ask(question, "pod",
-                       arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name), out,
-                       err);
+    return history_ask_server(question, "pod",
+                              arena_printf(&question->ctl->arena, "%s/%s", pod.namespace, pod.name),
+                              out, err);
 }
 
 static bool history_is_empty(const struct doc *list)
@@ -129,7 +129,7 @@ static int history_find(const struct history_question *question, struct doc **ou
 
     must(as_gpu || as_pod || given[OPTION_namespace] != NULL);
     if (as_gpu || !as_pod) {
-        if (history_ask(question, "gpu", question->argument, out, err) < 0)
+        if (history_ask_server(question, "gpu", question->argument, out, err) < 0)
             return err_same(err);
         if (!history_is_empty(*out) || !as_pod)
             return 0;

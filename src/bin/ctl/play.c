@@ -250,7 +250,7 @@ static int play_choose(struct play *play, const struct doc *pod, const struct do
     return err_same(err);
 }
 
-static int bind_pod(struct play *play, const struct doc *pod, const char *node, struct err *err)
+static int play_bind(struct play *play, const struct doc *pod, const char *node, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
     struct doc *answer;
@@ -310,7 +310,7 @@ static int play_schedule(struct play *play, const struct doc *pod, const char **
         return 0;
     }
     if (play_choose(play, made, names, out_node, err) < 0 ||
-        bind_pod(play, made, *out_node, err) < 0)
+        play_bind(play, made, *out_node, err) < 0)
         return err_same(err);
     *out_text = play_where(play, made, *out_node);
     return 0;
