@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long who asks waits beside a crowd that does not: the real milligpud over loopback.
+"""How long requests wait while a crowd of other clients holds connections: the real milligpud over loopback.
 
-Prints "name value unit".  Who waits longer than 5 s is written as 5,000 ms.
+Prints "name value unit". A wait of more than 5 s is reported as 5,000 ms.
 """
 
 import argparse
@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PARSER = argparse.ArgumentParser(prog="bench/crowd.py", description=__doc__,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
 PARSER.add_argument("bin", nargs="?", metavar="BIN", default=str(HERE.parent / "build/release/bin"),
-                    help="a folder with milligpud (default: build/release/bin); an older one may be compared")
+                    help="folder of milligpud, possibly of an older one to compare (default: build/release/bin)")
 os.environ.setdefault("MILLIGPU_BIN_DIR", PARSER.parse_args().bin)
 os.environ.setdefault("MILLIGPU_SOURCE_DIR", str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "tests/e2e"))
@@ -41,7 +41,7 @@ def files(soft):
 
 
 def timed(ask):
-    """Milliseconds; at most the patience."""
+    """The milliseconds that ask takes, or PATIENCE if it fails."""
     began = time.monotonic()
     try:
         ask()
@@ -94,7 +94,7 @@ def filtering(daemon, context=None):
     def ask():
         with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE) as peer:
             peer.settimeout(PATIENCE)
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Go's clients
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Go's clients do
             if context is not None:
                 peer = context.wrap_socket(peer, server_hostname="127.0.0.1")
             peer.sendall(body)
@@ -138,7 +138,7 @@ def few_files():
 
 
 def storm(daemon, port):
-    """A process that opens connections without end, as fast as it can; it keeps a thousand."""
+    """A process that opens connections for ever, as fast as it can, and keeps the last thousand open."""
     child = os.fork()
     if child == 0:
         kept = []

@@ -9,11 +9,11 @@ from process import Daemon, Http, Seen, Violation
 from model import PODS, Pod
 
 PATIENCE_S = 60
-ALONE_S = 5  # in which nothing may end
+ALONE_S = 5  # during which no doubt may end
 
 
 class Doubt(Episode):
-    """Binds that are cut off in the middle; some pods are then written to, for others somebody asks again."""
+    """Binds that are cut off midway: some Bindings are lost, which a later change of the pod shows; others land."""
 
     def __init__(self, seed: int, report: Callable[[Seen], None]) -> None:
         super().__init__(seed, report)
@@ -36,7 +36,7 @@ class Doubt(Episode):
         http = Http(daemon.port["admin"])
         if daemon.until(lambda: not self.doubted(http, lost), ALONE_S, 0.5):
             raise Violation("a reservation was given up, though its Binding may still land")
-        for pod in lost:  # as kube-scheduler does, which writes why it is not bound
+        for pod in lost:  # as kube-scheduler does to record why a pod is not bound
             self.model.api.request("PATCH", f"{PODS}/{pod.name}", {"metadata": {"annotations": {"seen": "unbound"}}})
         if not daemon.until(lambda: self.agreed(http) and self.model.bound_alive().keys() ==
                             {pod.uid for pod in late + landed}, PATIENCE_S, 0.5):
@@ -56,7 +56,7 @@ class Doubt(Episode):
         return all(held.get(pod.uid, {}).get("state") == "reserved" for pod in lost)
 
     def cut_off(self, daemon: Daemon, kind: str, number: int) -> Pod:
-        """A bind whose Binding meets this; it is not answered before the end."""
+        """Start a bind whose Binding meets this fault; it is not answered before the daemon is killed."""
         pod = self.model.create(self.rng, 300)
         self.model.api.do("fault", match=f"/{pod.name}/binding$", kind=kind, times=100000, number=number)
         load = Load(self.model, daemon, self.rng, 0)

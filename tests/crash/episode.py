@@ -1,4 +1,4 @@
-"""The life of one ledger: started, loaded, killed at a chosen moment, audited, again."""
+"""The life of one ledger: start a daemon, load it, kill it at a chosen moment, audit the ledger, and repeat."""
 
 import collections
 import json
@@ -14,15 +14,15 @@ from load import Load, trouble
 from process import CHECKPOINT, RECOVERING, WRITING, Daemon, Http, Oracle, Process, Seen, Violation, frames, holds, harness
 from model import Model
 
-# What one life meets; migrating happens to a copy, to a made-up version after the newest.
+# How many kills of each kind a life has. Migrations run on a copy, to a made-up version after the newest.
 DECK = {"running": 12, "starting": 8, "recovering": 8, "checkpoint": 7, "stopping": 7, "backup": 6, "migrating": 6}
 CLIENTS = 3
-FRAMES = 300  # a log that is shorter is taken in before anybody can look
+FRAMES = 300  # the recovery of a shorter log is over before it can be seen
 SCRATCH = pathlib.Path("/dev/shm" if pathlib.Path("/dev/shm").is_dir() else tempfile.gettempdir())
 
 
 class Pace:
-    """How long something takes here, to aim within it."""
+    """How long something takes on this machine, to aim a kill within it."""
 
     def __init__(self, guess_s: float) -> None:
         self.mean_s = guess_s
@@ -32,7 +32,7 @@ class Pace:
 
 
 class Episode:
-    """One cluster, one ledger, many deaths."""
+    """One cluster, one ledger, many kills."""
 
     def __init__(self, seed: int, report: Callable[[Seen], None]) -> None:
         self.seed = seed
@@ -51,7 +51,7 @@ class Episode:
         self.daemon: Daemon | None = None
         self.born = False
 
-    # ---- one death ----
+    # ---- one kill ----
 
     def live(self, more: Callable[[], bool]) -> None:
         deck = [kind for kind, count in DECK.items() for _ in range(count)]
@@ -62,7 +62,7 @@ class Episode:
             kind = deck.pop(0)
             patience -= 1
             if kind == "recovering" and frames(self.ledger) < FRAMES:
-                met = self.cycle("running") == kind  # which fills the log
+                met = self.cycle("running") == kind  # to fill the log
             elif kind != "migrating":
                 met = self.cycle(kind) == kind
             elif met := self.born:
@@ -99,7 +99,7 @@ class Episode:
         return Load(self.model, daemon, self.rng, CLIENTS)
 
     def aim(self, kind: str, daemon: Daemon, load: Load) -> None:
-        """Wait for the moment; whether it was met is seen when the daemon stands still."""
+        """Wait for the moment; only when the daemon is stopped is it certain whether it was met."""
         if kind == "checkpoint":
             daemon.until(lambda: daemon.at(CHECKPOINT), 3)
         elif kind == "backup":
@@ -120,7 +120,7 @@ class Episode:
                 self.stop_pace.saw(time.monotonic() - begun)
 
     def strike(self, daemon: Daemon, creating: bool = False) -> str:
-        """What it was at; nothing if it had ended."""
+        """Kill it; returns what it was doing, or an empty string if it had ended."""
         if not daemon.freeze():
             return ""
         seen = daemon.look()
@@ -146,7 +146,7 @@ class Episode:
             self.audit.compare()
         self.counts["audits"] += 1
 
-    # ---- a daemon that is back ----
+    # ---- a daemon that runs again ----
 
     def allocations(self, http: Http) -> dict[str, dict[str, Any]]:
         found, token = [], ""
@@ -161,7 +161,7 @@ class Episode:
             token = "&continue=" + page["continue"]
 
     def no_leak(self, daemon: Daemon) -> None:
-        """Reconciled: what is open has a live pod, and every live pod that is bound is open."""
+        """Reconciled: every open allocation has a live pod, and every live bound pod has an open allocation."""
         http = Http(daemon.port["admin"])
         shown = self.model.shown()
         held = self.allocations(http)
@@ -180,7 +180,7 @@ class Episode:
         self.counts["reconciled starts"] += 1
 
     def wait_until_quiet(self) -> None:
-        """Nothing is killed any more: in the end all is bound or gone, and nothing else is held."""
+        """Without further kills, every pod must end up bound or gone, and nothing else may be held."""
         begun = time.monotonic()
         self.daemon = daemon = Daemon(self.home)
         load = self.begin_load(daemon, begun)
@@ -213,7 +213,7 @@ class Episode:
         shown = self.model.bound_alive()
         return held.keys() == shown.keys() and all(item["state"] == "bound" for item in held.values())
 
-    # ---- a migration, of a copy ----
+    # ---- the migration of a copy ----
 
     def migrate(self) -> None:
         ledger = copy(self.ledger, self.home / "old")
@@ -252,7 +252,7 @@ class Episode:
             self.report(Seen("migrating", f"migrating: {moment}"))
 
     def judge_migrated(self, ledger: pathlib.Path, before: dict[str, list[Any]], old: int) -> int:
-        """The whole old version or the whole new one; and each copy of before is that."""
+        """The ledger has to be all old or all new, and each copy of the old one unchanged; returns its version."""
         taken = copy(ledger, self.scratch / "migrated")
         is_now = version(taken)
         self.oracle.oracle(is_now, taken)
@@ -271,7 +271,7 @@ class Episode:
     # ---- the end ----
 
     def keep(self, why: str) -> pathlib.Path:
-        """What somebody who looks for the reason needs."""
+        """Write down what is needed to find the reason; returns the folder."""
         with open(self.home / "history", "w", encoding="utf-8") as file:
             file.write(f"seed {self.seed}: {why}\n")
             file.writelines(f"{event}\n" for event in self.model.history)

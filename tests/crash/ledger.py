@@ -1,4 +1,4 @@
-"""What a dead daemon left on the disk: taken aside, audited, and compared with the model."""
+"""What a killed daemon left on disk: copied, audited, and compared with the model."""
 
 import contextlib
 import pathlib
@@ -13,7 +13,7 @@ KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "base
 
 
 def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
-    """The file and its log, as they are; the -shm is for the living."""
+    """Copy the file and its log as they are; the -shm matters only to running processes."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir()
     for suffix in ("", "-wal"):
@@ -24,7 +24,7 @@ def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
 
 
 def dump(file: pathlib.Path) -> dict[str, list[Any]]:
-    """Every row of the tables that a migration has to keep."""
+    """Every row of the tables that a migration must not change."""
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
         return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in KEPT}
 
@@ -35,7 +35,7 @@ def version(file: pathlib.Path) -> int:
 
 
 def is_born(file: pathlib.Path) -> bool:
-    """Was anything committed?  Reading takes in the log, so it is for copies."""
+    """Was anything committed? For copies only, because reading recovers the log."""
     return file.exists() and version(file) != 0
 
 
@@ -57,7 +57,7 @@ class Row:
 
 
 def rows(file: pathlib.Path) -> dict[str, list[Row]]:
-    """By the uid of the pod."""
+    """The rows by the uid of their pod."""
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
         by_id = {line[0]: Row(line) for line in db.execute("SELECT id, uid, node, state, origin FROM allocation")}
         for allocation, gpu, milli in db.execute("SELECT allocation, gpu, milli FROM charge"):
@@ -69,7 +69,7 @@ def rows(file: pathlib.Path) -> dict[str, list[Row]]:
 
 
 class Audit:
-    """The ledger of a dead daemon against the API server and every answer that was given."""
+    """Compares the ledger of a killed daemon with the API server and every answer that was given."""
 
     def __init__(self, model: Model, oracle: Oracle, folder: pathlib.Path) -> None:
         self.model = model
@@ -77,7 +77,7 @@ class Audit:
         self.folder = folder
 
     def take(self, ledger: pathlib.Path) -> bool:
-        """False if there is no ledger yet, which is right only before the first answer."""
+        """Copy and verify the ledger; false if there is none yet, which is right only before the first answer."""
         self.file = copy(ledger, self.folder)
         born = is_born(self.file)
         if born:
@@ -106,7 +106,7 @@ class Audit:
             raise Violation(f"by {who}, {text}")
 
     def answered(self, pod: Pod, list_: list[Row]) -> None:
-        """A pod that was deleted at once may have been seen by nobody: then its amount must do."""
+        """If no client saw the pod bound before its deletion, its GPUs are unknown: only the amount is compared."""
         for row in list_:
             same = row.held == pod.held if pod.node is not None else sum(row.held.values()) == pod.asks
             if same and row.node == pod.told and (row.open or pod.until is not None):
@@ -116,7 +116,7 @@ class Audit:
                         f"{[vars(row) for row in list_]}")
 
     def bound(self, uid: str, body: dict[str, Any], list_: list[Row]) -> None:
-        """Nobody but us binds here, and a reservation is on disk before the Binding goes out."""
+        """Exactly one open row: only milligpud binds here, and a reservation is on disk before its Binding is sent."""
         is_open = [row for row in list_ if row.open]
         if len(is_open) != 1 or is_open[0].node != body["spec"]["nodeName"] or is_open[0].held != charges(body):
             raise Violation(f"{body['metadata']['name']} ({uid}) is bound to {body['spec']['nodeName']} with "

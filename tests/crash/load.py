@@ -1,4 +1,4 @@
-"""Clients that behave as kube-scheduler does, and never know when they are cut off."""
+"""Clients that behave as kube-scheduler does and may be cut off at any time."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from model import Pod, Model
 
 
 class Load:
-    """Some clients at once, until they are stopped or the daemon dies."""
+    """Several clients at once, until they are stopped or the daemon is killed."""
 
     def __init__(self, model: Model, daemon: Daemon, rng: random.Random, clients: int) -> None:
         self.model = model
@@ -37,7 +37,7 @@ class Load:
                 self.step(http, rng)
             http.close()
         except OSError:
-            pass  # it was killed
+            pass  # the daemon was killed
         except (AssertionError, KeyError, ValueError) as trouble:
             self.model.accuse(f"a client: {trouble!r}")
 
@@ -47,7 +47,7 @@ class Load:
             self.bind(http, pod, f"n{int(pod.name[1:]) % 4}")
             http.close()
         except OSError:
-            pass  # it was killed
+            pass  # the daemon was killed
 
     def back_up(self) -> None:
         try:
@@ -58,7 +58,7 @@ class Load:
                     self.model.accuse(f"a backup: {status} {body[:200]!r}")
             http.close()
         except OSError:
-            pass  # it was killed
+            pass  # the daemon was killed
 
     def step(self, http: Http, rng: random.Random) -> None:
         dice = rng.random()
@@ -74,7 +74,7 @@ class Load:
                 self.model.give_back(pod)
 
     def schedule(self, http: Http, rng: random.Random, pod: Pod) -> None:
-        """Filter, choose, bind.  A pod that turned out to be bound is bound again now and then."""
+        """Filter, choose, bind. A pod that turns out to be bound already is sometimes bound again."""
         node = None
         if self.model.learn(pod):
             if rng.random() < 0.5:
@@ -100,6 +100,6 @@ class Load:
 
 
 def trouble(model: Model, rng: random.Random) -> None:
-    """Bindings that are late, lost or refused: what makes reservations doubtful."""
+    """A Binding that will be late, lost or refused: such faults put reservations in doubt."""
     kind, number = rng.choice((("slow", rng.randrange(20, 400)), ("lose", 0), ("refuse", 0), ("silent", 0)))
     model.api.do("fault", match="/binding$", kind=kind, times=1, number=number)

@@ -1,4 +1,4 @@
-"""The cluster that survives every kill, and what clients were told: the model to compare with."""
+"""The cluster, which survives every kill, and what clients were told: the model to compare with."""
 
 import dataclasses
 import json
@@ -24,16 +24,16 @@ class Pod:
     uid: str
     body: dict[str, Any]
     asks: int
-    node: Optional[str] = None  # where it is bound, as soon as a client knows
+    node: Optional[str] = None  # where it is bound, once a client knows
     held: dict[str, int] = dataclasses.field(default_factory=dict)
-    told: Optional[str] = None  # where, by a bind that was answered with success
-    checked: bool = False  # and found in the ledger of a dead daemon
-    since: float = 0.0  # bound at the latest
-    until: Optional[float] = None  # asked to end, at the earliest
+    told: Optional[str] = None  # the node of a bind that was answered with success
+    checked: bool = False  # that bind was found in the ledger of a killed daemon
+    since: float = 0.0  # it was bound at this time or earlier
+    until: Optional[float] = None  # it ended at this time or later
 
 
 def nodes() -> dict[str, list[dict[str, Any]]]:
-    """Four whole GPUs on each of four nodes, and two halves that a VM owns."""
+    """Four nodes with four whole GPUs each, and a VM with two half GPUs."""
     made = {f"n{n}": [{"uuid": f"GPU-{n}-{i}", "index": i, "milli": 1000, "mib": 81920, "model": "A100",
                        "numa": 0, "health": "Healthy"} for i in range(4)] for n in range(4)}
     made["vm"] = [{"uuid": f"GPU-vm-{i}", "index": i, "milli": 500, "mib": 8000, "model": "T4", "numa": 0,
@@ -49,7 +49,7 @@ def node_object(name: str, gpus: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def charges(pod: dict[str, Any]) -> dict[str, int]:
-    """GPU -> milli, by the annotation of a Pod object; all containers run side by side."""
+    """GPU -> milli, by the annotation of a Pod object; a plain sum, because all containers run side by side."""
     found: dict[str, int] = {}
     note = json.loads(pod["metadata"].get("annotations", {}).get(NOTE, '{"containers":{}}'))
     for shares in note["containers"].values():
@@ -59,7 +59,7 @@ def charges(pod: dict[str, Any]) -> dict[str, int]:
 
 
 def over(holders: list[tuple[str, dict[str, int]]], room: dict[str, int]) -> str:
-    """The first GPU that is held beyond its size."""
+    """A sentence about the first GPU that is held beyond its size, or an empty string."""
     used: dict[str, int] = {}
     for _, held in holders:
         for gpu, milli in held.items():
@@ -72,7 +72,7 @@ def over(holders: list[tuple[str, dict[str, int]]], room: dict[str, int]) -> str
 
 
 class Model:
-    """The API server and every answer; clients of many threads share it."""
+    """The API server and every answer; clients in many threads share it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.nodes = nodes()
@@ -82,7 +82,7 @@ class Model:
         self.api = harness.Api({"apiVersion": "v1", "kind": "List", "items": items})
         self.rng = rng
         self.lock = threading.Lock()
-        self.pods: dict[str, Pod] = {}  # by uid, all that ever were
+        self.pods: dict[str, Pod] = {}  # by uid, all that ever existed
         self.waiting: list[Pod] = []
         self.bound: list[Pod] = []
         self.ended: list[Pod] = []
@@ -95,7 +95,7 @@ class Model:
         self.history.append((round(time.monotonic(), 6), *event))
 
     def accuse(self, text: str) -> None:
-        """From a client's thread; the episode raises it."""
+        """Report a violation from a client's thread; the episode raises it."""
         self.wrong = self.wrong or text
 
     # ---- pods ----
@@ -118,7 +118,7 @@ class Model:
         return pod
 
     def take(self, rng: random.Random) -> Pod:
-        """One that waits, rarely one that another client is at, too; else a new one."""
+        """A waiting pod, in rare cases one that another client is binding, too; otherwise a new one."""
         with self.lock:
             if self.waiting and (len(self.waiting) > 6 or rng.random() < 0.5):
                 at = rng.randrange(len(self.waiting))
@@ -138,7 +138,7 @@ class Model:
         return body if status == 200 and body["metadata"]["uid"] == pod.uid else None
 
     def learn(self, pod: Pod) -> bool:
-        """Is it bound?  Then its node and GPUs are known from here on."""
+        """Is it bound? If so, record its node and GPUs."""
         body = self.object(pod)
         if body is None or not body["spec"].get("nodeName"):
             return False
@@ -156,7 +156,7 @@ class Model:
         return True
 
     def granted(self, pod: Pod, node: str) -> None:
-        """A bind was answered with success."""
+        """Record that a bind was answered with success."""
         ended = pod.until is not None
         with self.lock:
             self.answers += pod.told is None
@@ -167,7 +167,7 @@ class Model:
             self.accuse(f"{pod.name}: success on {node} was answered, and it is on {pod.node}")
 
     def end(self, rng: random.Random) -> None:
-        """A bound one ends, or one that ended goes, or one that waits is given up."""
+        """End a bound pod, delete an ended one, or give up a waiting one."""
         with self.lock:
             pile = self.ended if self.ended and rng.random() < 0.5 else self.bound
             pile = self.waiting if self.waiting and rng.random() < 0.05 else pile
@@ -187,7 +187,7 @@ class Model:
         self.api.gone(pod.name)
 
     def shown(self) -> dict[str, dict[str, Any]]:
-        """Every Pod object that lives, by uid."""
+        """Every Pod object that has not ended, by uid."""
         items = self.api.request("GET", "/api/v1/pods")[1]["items"]
         return {pod["metadata"]["uid"]: pod for pod in items
                 if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")}
@@ -198,7 +198,7 @@ class Model:
     # ---- nodes ----
 
     def change_node(self, rng: random.Random) -> None:
-        """Cordoned, sick, short of a GPU, other indexes, gone, back."""
+        """Cordon it, make a GPU unhealthy, remove one, permute the indexes, delete the node, or create it again."""
         name = rng.choice(sorted(self.nodes))
         path = f"/api/v1/nodes/{name}"
         with self.lock:
@@ -234,7 +234,7 @@ class Model:
     # ---- judgement ----
 
     def overlap(self) -> str:
-        """The history: at no moment did pods that surely held a GPU hold more than there is."""
+        """Judge the history: at no moment may the pods that surely held a GPU have held more than it has."""
         events: dict[str, list[tuple[float, int, str]]] = {}
         for pod in self.pods.values():
             for gpu, milli in pod.held.items() if pod.node is not None else ():

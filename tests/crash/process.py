@@ -1,4 +1,4 @@
-"""milligpud as a process that is stopped, looked at, and killed where it stands."""
+"""milligpud as a process that is stopped, inspected, and then killed."""
 
 import dataclasses
 import fcntl
@@ -16,9 +16,9 @@ from typing import Any, Callable, Optional
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "e2e"))
 import harness  # noqa: E402
 
-# Bytes of FILE-shm that SQLite locks (wal.c): what a process does to the log can be seen there.
+# Bytes of FILE-shm that SQLite locks (wal.c): they show what a process is doing to the log.
 WRITING, CHECKPOINT, RECOVERING = 120, 121, 122
-READERS = 6  # bytes from RECOVERING to the last lock of those who read
+READERS = 6  # bytes from RECOVERING to the lock of the last reader
 FLOCK = struct.Struct("hhqqi4x")
 LOOK_S = 0.0002
 
@@ -46,7 +46,7 @@ def holds(file: pathlib.Path, byte: int, pid: int) -> bool:
 
 
 def frames(file: pathlib.Path) -> int:
-    """How many pages of the log the next one has to take in: those with the salt of its header."""
+    """The number of pages of the log that the next process has to recover: those with the salt of the log's header."""
     log = pathlib.Path(f"{file}-wal")
     if not log.exists() or log.stat().st_size < 32:
         return 0
@@ -61,7 +61,7 @@ def frames(file: pathlib.Path) -> int:
 
 
 class Http:
-    """One connection that stays; OSError when the other side dies."""
+    """One keep-alive connection; raises OSError when the other side dies."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -96,14 +96,14 @@ class Http:
 
 @dataclasses.dataclass
 class Seen:
-    """What a process was at when it stood still."""
+    """What a process was doing when it was stopped."""
 
     moment: str
     part: str = ""
 
 
 class Process:
-    """A child that can be made to stand still."""
+    """A child process that can be stopped and inspected."""
 
     def __init__(self, command: list[Any], log: pathlib.Path) -> None:
         with open(log, "ab") as output:
@@ -114,7 +114,7 @@ class Process:
         return self.child.poll() is None
 
     def freeze(self) -> bool:
-        """False if it had ended by itself."""
+        """Stop it (SIGSTOP); false if it had already ended by itself."""
         if not self.alive():
             return False
         self.child.send_signal(signal.SIGSTOP)
@@ -129,7 +129,7 @@ class Process:
         self.child.wait()
 
     def until(self, condition: Callable[[], bool], seconds: float, look_s: float = LOOK_S) -> bool:
-        """True when it came, False when the time is over or the child is."""
+        """True once the condition holds, False when the time is over or the child has ended."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.alive():
             if condition():
@@ -140,7 +140,7 @@ class Process:
 
 
 class Daemon(Process):
-    """milligpud with the ledger of this home."""
+    """milligpud with the ledger in this folder."""
 
     def __init__(self, home: pathlib.Path) -> None:
         self.home = home
@@ -151,7 +151,7 @@ class Daemon(Process):
         self.log_start = self.log.stat().st_size if self.log.exists() else 0
         self.port: dict[str, int] = {}
         self.terminated = False
-        # Who is killed between creating the wake-up object and claiming the ledger waits afterwards: not for long here.
+        # After a kill between creating the wake-up object and claiming the ledger, the next start waits: make it short.
         super().__init__(
             [harness.BIN / "milligpud", "--kubeconfig", home / "kubeconfig", "--ledger", self.ledger, "--grace-period-s", "1",
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--port-file", self.port_file],
@@ -180,12 +180,12 @@ class Daemon(Process):
         return "info  stopping" in self.said()
 
     def await_recovery(self, seconds: float) -> None:
-        """It takes one or two milliseconds: let it have less of the machine than who looks."""
+        """Recovery takes one or two milliseconds: give the daemon less CPU time than this process, which looks."""
         os.setpriority(os.PRIO_PROCESS, self.pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10))
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.alive() and not self.port_file.exists():
             for _ in range(50):
-                # Whoever reads has taken the log in.
+                # A reader's lock means that it has recovered the log.
                 if held(self.ledger, RECOVERING, READERS, self.pid) is not None:
                     return
 
@@ -196,7 +196,7 @@ class Daemon(Process):
         return list(self.home.glob("ledger.db.part-*/*"))
 
     def look(self) -> Seen:
-        """Only while it stands still: then nothing moves under the eye."""
+        """Call it only while the process is stopped, so that nothing changes meanwhile."""
         said = self.said()
         if self.at(RECOVERING):
             moment = "recovering"
@@ -211,7 +211,7 @@ class Daemon(Process):
         return Seen(moment, "in a transaction" if self.at(WRITING) else "")
 
     def trouble(self) -> str:
-        """What it should never have to say."""
+        """The first line of its log that must never appear, or an empty string."""
         for line in self.said().splitlines():
             if " error " in line or "Sanitizer" in line or "runtime error" in line or "must(" in line:
                 return line
@@ -219,7 +219,7 @@ class Daemon(Process):
 
 
 class Oracle:
-    """crash_ledger oracle: the checker that opens copies with the real store."""
+    """crash_ledger verify: opens copies with the real store and checks them."""
 
     def __init__(self) -> None:
         self.child = subprocess.Popen([harness.TESTS / "crash_ledger", "verify"], stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The real binaries on a cluster file, driven from outside: what every story here begins with."""
+"""Runs the real binaries and drives them from outside; every end-to-end test is built on this."""
 
 import concurrent.futures
 import contextlib
@@ -42,7 +42,7 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
 class Daemon:
     """milligpud --standalone on free ports, in a folder of its own."""
 
-    before = ()  # a command that starts it
+    before = ()  # a command that starts it, put before its own command line
 
     def __init__(self, cluster=DEMO, *flags, env=None, ledger=None):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
@@ -147,7 +147,7 @@ class Daemon:
         return json.loads(body)["Error"]
 
     def schedule(self, wanted, names=None):
-        """As kube-scheduler would: filter, prioritize, bind.  The node, or None with the answer."""
+        """Filter, prioritize and bind as kube-scheduler would; returns the node or None, the answer, and the pod."""
         made = self.create(wanted)
         answer = self.filter(made, names)
         if not answer.get("NodeNames"):
@@ -165,13 +165,13 @@ class Daemon:
         self.log.close()
 
     def ended(self, seconds=10):
-        """It ends by itself; its exit status."""
+        """Wait until it ends by itself; returns its exit status."""
         status = self.process.wait(seconds)
         self.log.close()
         return status
 
     def stop(self):
-        """Its exit status; sanitizers speak through it."""
+        """Stop it; returns its exit status, which is not 0 if a sanitizer found something."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -191,7 +191,7 @@ class Daemon:
 
 
 def certificates():
-    """A folder with ca, server and client: .crt and .key.  Made once for a program."""
+    """A folder with .crt and .key of ca, other-ca, server and client, made once per process."""
     with certificates.lock:
         if not certificates.folder:
             certificates.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-tls-")
@@ -218,7 +218,7 @@ def make_certificates(home):
 
 
 class Api:
-    """tests/programs/fake_api: an API server of a cluster file; its head says what it can be told."""
+    """tests/programs/fake_api, an API server that serves a cluster file; its header comment lists the commands."""
 
     def __init__(self, cluster=DEMO, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-api-")
@@ -253,7 +253,7 @@ class Api:
         return self.do("seen", part=part)["count"]
 
     def request(self, method, path, body=None):
-        """Past the wire: what somebody else does to the cluster."""
+        """What somebody else does to the cluster; not sent over HTTP, so faults do not apply."""
         answer = self.do("request", method=method, path=path, **({} if body is None else {"body": body}))
         return answer["status"], json.loads(answer["body"])
 
@@ -286,7 +286,7 @@ class Api:
 
 
 def kubeconfig(server, *, user=None, ca=None, namespace="gpu"):
-    """As a dict; JSON is YAML."""
+    """A kubeconfig as a dict; it is written as JSON, which is valid YAML."""
     return {
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
         "clusters": [{"name": "c", "cluster": {"server": server, **({"certificate-authority": str(ca)} if ca else {})}}],
@@ -319,11 +319,11 @@ class ClusterDaemon(Daemon):
         return self.api.create(wanted)
 
     def logs(self, text):
-        """Wait until the log says so."""
+        """Wait until the log contains this text."""
         self.wait(lambda: text in self.logged(), repr(text))
 
     def allocation(self, name, namespace="default"):
-        """The newest, be it released; None if there was none."""
+        """The pod's newest allocation, even if released; None if there was none."""
         status, body, _ = self.admin("GET", f"/api/v1/pods/{namespace}/{name}")
         return json.loads(body).get("allocation") if status == 200 else None
 
@@ -337,7 +337,7 @@ class ClusterDaemon(Daemon):
         return (self.allocation(name) or {}).get("state") in ("reserved", "bound")
 
     def all(self, path):
-        """Every page."""
+        """The items of all pages."""
         items, token = [], ""
         while True:
             page = self.get(f"{path}{'&' if '?' in path else '?'}limit=200{token}")
@@ -347,7 +347,7 @@ class ClusterDaemon(Daemon):
             token = "&continue=" + page["continue"]
 
     def drive(self, made, seconds=30):
-        """As kube-scheduler goes on doing until the pod is bound; its node."""
+        """Filter and bind, as kube-scheduler does, until the pod is bound; returns its node."""
         until = time.monotonic() + seconds
         said = None
         while time.monotonic() < until:
@@ -366,14 +366,14 @@ class ClusterDaemon(Daemon):
         raise AssertionError(f"{made['metadata']['name']} was not bound: {said}\n{self.logged()}")
 
     def check(self):
-        """REST, database and the pods' own annotations say the same, and no GPU is over."""
+        """The REST API, the database and the pods' annotations agree, and no GPU is overused."""
         try:
             self.wait(lambda: not self.differences(), "agreement", 10)
         except AssertionError as trouble:
             raise AssertionError(f"{trouble}\nthey differ: {self.differences()}") from None
 
     def differences(self):
-        """What disagrees; a watch may need a moment."""
+        """What disagrees; after a change the watch may need a moment."""
         wrong = []
         pods = {pod["metadata"]["uid"]: pod for pod in self.api.request("GET", "/api/v1/pods")[1]["items"]
                 if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")}
@@ -420,7 +420,7 @@ class Story(unittest.TestCase):
 
 
 class SideBySide(unittest.TextTestRunner):
-    """Stories with daemons of their own mostly wait: several at a time, reported in order."""
+    """Runs several tests at a time, because those with daemons of their own mostly wait; reports them in order."""
 
     def run(self, test):
         def flat(suite):

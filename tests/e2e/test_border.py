@@ -1,5 +1,5 @@
-"""What the listeners refuse before anything of ours sees it: pages in browsers, what HTTP could be read as twice, and
-bodies that nobody takes."""
+"""What the listeners refuse before our handlers see it: requests of browser pages, HTTP that can be read in two ways,
+and bodies that no handler takes."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ BODY = 1024 * 1024
 
 
 def ask(port, raw, patience=10):
-    """Everything that is answered until the daemon ends the connection."""
+    """Send raw; returns everything received until the daemon closes the connection."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), patience) as peer:
         peer.settimeout(patience)
@@ -43,7 +43,7 @@ def status(answer):
 
 class Browsers(harness.Story):
     def bind(self, name):
-        """The bytes of a bind that would be granted."""
+        """The body of a bind request that would be granted."""
         meta = self.daemon.create(harness.pod(name, 100))["metadata"]
         self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/" + name)[0] == 200,
                          "the watch has told of " + name)
@@ -127,7 +127,7 @@ class Names(unittest.TestCase):
 
 
 class Holders(unittest.TestCase):
-    """Two clients that one CA has signed for: client and server."""
+    """Two clients with certificates of the same CA: client and server."""
 
     def open(self, *lines):
         self.folder = tempfile.TemporaryDirectory()
@@ -181,7 +181,7 @@ class Holders(unittest.TestCase):
 
 class Bodies(harness.Story):
     def memory(self):
-        """Bytes that the daemon has in memory."""
+        """The daemon's resident memory in bytes."""
         for line in pathlib.Path(f"/proc/{self.daemon.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -199,10 +199,10 @@ class Bodies(harness.Story):
             try:
                 peer.sendall(b"x" * BODY)
             except OSError:
-                pass  # it hung up: right so
+                pass  # the daemon closed the connection, as it should
             peers.append(peer)
         most = before
-        for _ in range(20):  # what it has not read yet it may read now
+        for _ in range(20):  # it may still be reading what was sent
             most = max(most, self.memory())
             time.sleep(0.02)
         self.assertLess(most - before, PEERS * BODY // 4)

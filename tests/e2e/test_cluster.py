@@ -1,4 +1,4 @@
-"""milligpud against an API server: who it is, what it learns by watching, how it starts and ends."""
+"""milligpud against an API server: how it authenticates, what it learns by watching, how it starts and stops."""
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,7 @@ import harness
 
 
 def running(name, milli, node, **more):
-    """A pod that somebody else has bound."""
+    """A pod that somebody else bound."""
     made = harness.pod(name, milli, **more)
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": "Running"}
@@ -243,7 +243,7 @@ class WhoWeAre(Cluster):
 
 
 class Hidden(Cluster):
-    """What has a uid and a name was seen: a NUL in its own annotation hides no pod."""
+    """A pod with a uid and a name is always seen: a NUL in its annotation does not hide it."""
 
     def hide(self, api, name):
         status, _ = api.request("PATCH", f"/api/v1/namespaces/default/pods/{name}",
@@ -333,7 +333,7 @@ class Lives(Cluster):
 
     def test_a_new_ledger_waits_for_a_binding_that_the_daemon_before_sent(self):
         api, daemon = self.pair()
-        made = api.create(harness.pod("late", 700))  # the first one ever, so no pod tells of a grant
+        made = api.create(harness.pod("late", 700))  # the first one ever, so no pod shows that there was a grant before
         node = daemon.filter(made)["NodeNames"][0]
         api.fault("/binding", "slow", number=4000)
         seen = api.seen("/binding")
@@ -358,7 +358,7 @@ class Lives(Cluster):
             daemon.bind(made, node)
 
     def burst(self, daemon, pods, dies_after):
-        """Binds from eight sides at once; kill -9 after so many successes.  Who was answered success."""
+        """Binds by eight clients at once, and kill -9 after dies_after successes; returns the node of each success."""
         done, lock = {}, threading.Lock()
 
         def one(made):
@@ -433,7 +433,7 @@ class Lives(Cluster):
         self.assertEqual(daemon.ended(), 0)
         self.assertLess(time.monotonic() - begun, 1.3)
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError, AssertionError):
-            answer.result(10)  # 503, or the connection ends
+            answer.result(10)  # 503, or the connection is closed
         daemon.start()
         daemon.drive(api.pod("slow"))
         daemon.check()
@@ -456,7 +456,7 @@ class Lives(Cluster):
             daemon.process.send_signal(signal.SIGHUP)
             daemon.logs("not reloaded")
             self.assertIn("config.yaml:3", daemon.logged())
-            # The same pod would get a longer list now: it was offered too little.
+            # Another pod, because the first one was offered too few nodes and would get a longer list now.
             other = api.create(harness.pod("asks-too", 300))
             self.assertEqual(len(daemon.filter(other)["NodeNames"]), 1)
 

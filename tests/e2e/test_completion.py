@@ -1,4 +1,4 @@
-"""Completion as a user gets it: real shells, the scripts that milligpuctl prints, and a daemon that knows names."""
+"""Completion as a user gets it: real shells, the scripts that milligpuctl prints, and a daemon that knows the names."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ _milligpuctl
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
-# zsh completes only at a terminal: what its two builtins are given is what it would show.
+# zsh completes only on a terminal, so print what its two completion functions are given: it would show that.
 ZSH = """
 compdef() { true; }
 _describe() { print -l -- ${(P)2} }
@@ -53,7 +53,7 @@ class Completion(harness.Story):
             "milligpuctl " + line)]
 
     def every_shell(self, *words):
-        """What each shell offers, which is the same."""
+        """What the shells offer, which has to be the same."""
         found = self.bash(*words)
         self.assertEqual(self.zsh(*words), found)
         self.assertEqual(sorted(self.fish(" ".join(words))), sorted(found))

@@ -1,4 +1,4 @@
-"""Who only connects, or sends slowly, keeps nobody else from being answered: on the port he floods or on another."""
+"""Clients that only connect or send slowly must not keep others from being answered, on the same port or another."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 
 import harness
 
-PATIENCE = 20  # seconds: who is locked out waits 100 and more; sanitizers on a busy machine take some
+PATIENCE = 20  # seconds; a client that is locked out waits 100 or more, and sanitizers on a busy machine are slow
 FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 NODES = 40
 BINDS = 3000
@@ -17,7 +17,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 def cluster(pods=0):
-    """Nodes with room for all of the pods."""
+    """Nodes with room for all of the pods, which are unbound."""
     base = json.loads(harness.DEMO.read_text())["items"][0]
     nodes = []
     for i in range(NODES):
@@ -30,7 +30,7 @@ def cluster(pods=0):
 
 
 def answer(peer):
-    """Its status and body."""
+    """Read one answer; returns its status and body."""
     got = b""
     while b"\r\n\r\n" not in got:
         piece = peer.recv(65536)
@@ -57,7 +57,7 @@ class Crowded(harness.unittest.TestCase):
         self.files(FILES[1])
 
     def files(self, soft):
-        """Of this program and what it starts."""
+        """Limit the open files of this program and of what it starts."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, FILES[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, FILES)
 
@@ -67,13 +67,13 @@ class Crowded(harness.unittest.TestCase):
         return daemon
 
     def guarded(self, *flags, of=harness.DEMO):
-        """Its webhooks want a certificate."""
+        """A daemon whose webhooks require a client certificate."""
         made = harness.certificates()
         return self.daemon_with("--webhook-cert", str(made / "server.crt"), "--webhook-key", str(made / "server.key"),
                                 "--webhook-client-ca", str(made / "ca.crt"), *flags, of=of)
 
     def open(self, daemon, port, count, first=b"", source=None):
-        """So many connections that say this much and no more."""
+        """Open count connections that send only first."""
         if FILES[1] < count + 200:
             self.skipTest(f"{count} connections, and this machine allows {FILES[1]} open files")
         peers = []
@@ -106,7 +106,7 @@ class Crowded(harness.unittest.TestCase):
         return peer
 
     def schedulers(self, daemon):
-        """So many; fewer, not below 200, where handshakes take longer than the first one may be idle (sanitizers)."""
+        """BINDS of them; fewer, at least 200, if slow handshakes (sanitizers) would leave the first idle too long."""
         peers = []
         began = time.monotonic()
         while len(peers) < BINDS and (len(peers) < 200 or time.monotonic() - began < 60):

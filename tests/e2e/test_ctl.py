@@ -31,7 +31,7 @@ def run(*words, env=None, program=CTL, stdin=None, cwd=None):
 
 
 class Ctl(harness.Story):
-    """One daemon with the demo's pods played onto it, once, by the first of these tests."""
+    """One daemon; the demo's pods are played onto it once, before the first test."""
 
     @classmethod
     def setUpClass(cls):
@@ -137,7 +137,7 @@ class Ctl(harness.Story):
         for words in (["history", gpu], ["history", "--gpu", gpu], ["history", "a100-0/" + gpu]):
             self.assertIn("training", self.ask(*words))
         self.assertEqual(len(self.rows("history", "training", "-n", "research", "--no-headers")), 2)
-        # Held now, not an hour ago; and a GPU that is there is known although nobody held it.
+        # Held now, but not an hour ago; and a GPU that exists is known even if no pod ever held it.
         self.assertIn("training", self.ask("history", gpu, "--at", "2999-01-01T00:00:00Z"))
         self.assertEqual(self.ask("history", gpu, "--at", "1h"), "")
         free = [g["id"] for n in self.daemon.get("/api/v1/nodes")["items"] for g in n["gpus"] if g["usedMilli"] == 0]
@@ -251,7 +251,7 @@ class Ctl(harness.Story):
         self.assertEqual(run("nodes", env={"MILLIGPU_SERVER": address}).returncode, 0)
         self.assertEqual(run("nodes", "--server", f"http://{address}/", env={"MILLIGPU_SERVER": "127.0.0.1:1"}
                              ).returncode, 0)
-        # The webhook listener is another one, and says nothing that the operator's command knows.
+        # The webhook listener answers, but nothing that milligpuctl understands.
         done = run("nodes", "--server", f"127.0.0.1:{self.daemon.port['webhook']}")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr.count("\n"), 1)
@@ -271,7 +271,7 @@ class Ctl(harness.Story):
             while chunk := os.read(master, 65536):
                 text += chunk
         except OSError:
-            pass  # the other side is closed: that is how a terminal ends
+            pass  # a terminal reports an error once its other side is closed
         os.close(master)
         self.assertEqual(process.wait(20), 0)
         return text.decode()
@@ -356,7 +356,7 @@ def http(body, status="200 OK"):
 
 
 class OddServers(unittest.TestCase):
-    """What is no milligpud must not look like one, nor hold us for ever."""
+    """A server that is not milligpud must not be taken for one, nor make milligpuctl wait for ever."""
 
     def answer(self, bytes_, *words):
         listener = socket.create_server(("127.0.0.1", 0))
@@ -369,7 +369,7 @@ class OddServers(unittest.TestCase):
                     connection.recv(65536)
                     connection.sendall(bytes_)
             except OSError:
-                pass  # the client was gone first
+                pass  # the client closed first
 
         thread = threading.Thread(target=serve)
         thread.start()

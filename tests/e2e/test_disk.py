@@ -1,4 +1,4 @@
-"""A disk without room, as the real daemon meets it: a limit on the size of its files."""
+"""The real daemon on a full disk, which is simulated by a limit on the size of its files."""
 
 import concurrent.futures
 import contextlib
@@ -7,7 +7,7 @@ import unittest
 
 import harness
 
-ROOM = 128 * 1024  # for a few more commits
+ROOM = 128 * 1024  # enough for a few more commits
 
 
 class FullDisk(unittest.TestCase):
@@ -19,7 +19,7 @@ class FullDisk(unittest.TestCase):
         return api, daemon
 
     def little_room(self, daemon):
-        """A limit is for every file, the log among them: the journal is the one that grows."""
+        """The limit applies to every file, even the log; the -wal file is the one that reaches it."""
         self.limit(daemon, (daemon.home / "ledger.db-wal").stat().st_size + ROOM)
 
     def limit(self, daemon, room):
@@ -35,7 +35,7 @@ class FullDisk(unittest.TestCase):
             self.limit(daemon, resource.RLIM_INFINITY)
 
     def fill(self, api, daemon):
-        """Until a bind cannot be written down; its pod, the answer, and the uids that were bound before."""
+        """Bind until a bind cannot be written; returns its pod, its error, and the uids bound before it."""
         answered = set()
         for i in range(100):
             made = api.create(harness.pod(f"fill-{i}", 10))

@@ -1,4 +1,4 @@
-"""What an API server and the way to it can do wrong, one story for each; milligpud stays right."""
+"""What an API server and the network can do wrong, one test for each; milligpud must stay correct."""
 
 import concurrent.futures
 import json
@@ -16,7 +16,7 @@ BINDING = "/binding"
 PATIENT = ("--http-timeout-ms", "4000")  # time for a second try on a busy machine
 QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
 
-KINDS = {}  # of misbehaviour, and the stories that tell of each: --list prints them
+KINDS = {}  # kinds of misbehaviour, and the tests of each: --list prints them
 
 
 def kind(*names):
@@ -54,20 +54,20 @@ class Faulty(unittest.TestCase):
         return daemon
 
     def right(self, daemon):
-        """So every story ends: ready, the ledger is the cluster, and only pods of others are drift."""
+        """How every test ends: ready, the ledger agrees with the cluster, and the only drift is adopted pods."""
         daemon.await_ready()
         daemon.check()
         daemon.wait(lambda: {drift["kind"] for drift in daemon.all("/api/v1/drift")} <= {"adopted"}, "no drift")
 
     def list_again(self, api, daemon):
-        """The watch did not tell everything: the next list does."""
+        """Cause another list: it reports what the watch did not."""
         before = api.seen(PODS[:-1]) - api.seen(WATCH)
         api.fault(WATCH, "status", number=410, text=status(410, "Expired"))
         api.do("release")
         daemon.wait(lambda: api.seen(PODS[:-1]) - api.seen(WATCH) > before, "another list")
 
     def works(self, daemon, name="after"):
-        """A pod is placed and everybody agrees."""
+        """A pod can be placed, and all views agree."""
         _, error, _ = daemon.schedule(harness.pod(name, 300))
         self.assertEqual(error, "")
         daemon.check()
@@ -143,7 +143,7 @@ class Lists(Faulty):
         return cluster
 
     def holds(self, daemon):
-        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 13)  # and the one of works()
+        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 13)  # 12 of many() and 1 of works()
 
     def test_a_second_page_that_is_cut_is_asked_for_again_and_nothing_counts_twice(self):
         _, daemon = self.starts((PODS, "slow"), (PODS, "truncate", {"number": 5000}), cluster=self.many())
@@ -271,7 +271,7 @@ class Lists(Faulty):
 
 
 class Watches(Faulty):
-    """The watch that is in force ends, the next ones are spoilt; what happens meanwhile is learned."""
+    """The current watch ends and the next ones are faulty; what happens meanwhile must be learned."""
 
     def spoil(self, *faults, match=WATCH):
         api = self.serve()
@@ -475,7 +475,7 @@ class Watches(Faulty):
         daemon.wait(lambda: api.seen(WATCH) > seen, "a watch without a word")
         api.gone("silent-end")
         api.create(running("meanwhile", 100, "t4-0"))
-        # The watch goes on behind the deletion, as if it had been told.
+        # The watch goes on after the deletion, as if it had been reported.
         later = self.event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(api.version())}})
         api.fault(WATCH, "stream", text=later)
         api.do("release")
@@ -523,7 +523,7 @@ class Watches(Faulty):
 
 class Binds(Faulty):
     def spoil(self, *faults, flags=QUICK):
-        """A pod, its best node and a daemon; the Bindings meet these faults."""
+        """Returns a server, a daemon, a pod and its best node; the Bindings meet these faults."""
         api = self.serve()
         daemon = self.open(api, *flags)
         made = api.create(harness.pod("pod", 300))
@@ -544,7 +544,7 @@ class Binds(Faulty):
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 300)
 
     def unknown(self, daemon, made, node):
-        """The outcome is not known: in doubt, offered its own node alone, refused elsewhere."""
+        """The outcome is unknown: the pod is in doubt, is offered only its reserved node, and is refused elsewhere."""
         error = daemon.bind(made, node)
         self.assertIn("doubt", error)
         allocation = daemon.allocation("pod")
@@ -590,7 +590,7 @@ class Binds(Faulty):
     @kind("an answer that is slower than a try")
     def test_an_answer_that_is_slower_than_one_try(self):
         api, daemon = self.succeeds(("slow", {"number": 1300}))
-        time.sleep(0.5)  # the first one lands late, and lands on nothing
+        time.sleep(0.5)  # the first Binding arrives late, and changes nothing
         self.once(daemon)
 
     def test_every_answer_lost_is_never_granted_twice(self):
@@ -653,7 +653,7 @@ class Binds(Faulty):
         self.once(daemon)
 
     def late(self, meanwhile):
-        """A Binding that lingers on the way while the cluster changes."""
+        """A Binding is delayed on its way while the cluster changes."""
         api, daemon, made, node = self.spoil(("slow", {"number": 500}))
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(daemon.bind, made, node)

@@ -1,4 +1,4 @@
-"""Recorded requests of real kube-schedulers, byte for byte, and the bytes that we answer."""
+"""Recorded requests of real kube-schedulers, sent byte for byte, and the exact bytes of the answers."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ class Golden(unittest.TestCase):
         self.maxDiff = None
 
     def play(self, version):
-        """The recorded pods exist, unbound; preempt's victim holds 900 of node0, whose other GPUs are full."""
+        """Start a daemon that has the recorded pods, unbound, and preempt's victim, which holds 300 on node0."""
         folder = GOLDEN / version
         pods = []
         for verb in ("bind", "filter-1500", "preempt"):

@@ -1,7 +1,7 @@
-"""Everything at once: schedulers, a cluster that changes, readers, reloads, a watch that is cut; then quiet.
+"""Everything at once: schedulers, a changing cluster, readers, reloads, an interrupted watch; then quiet.
 
-Bounded by how many pods are driven, not by time: MILLIGPU_LOAD_PODS for each of eight schedulers.  Under the thread
-sanitizer it is the race test: it stops the daemon at the first race.
+The number of pods, not time, sets its length: MILLIGPU_LOAD_PODS for each of eight schedulers. With the thread
+sanitizer, which stops the daemon at the first race, this is the race test.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ import harness
 
 SCHEDULERS = 8
 READERS = 3
-CUTS = (3, 10, 20)  # turns in which the watch ends: each failure in a row makes the next list wait longer
-ALIVE = 3  # pods that each scheduler lets live
+CUTS = (3, 10, 20)  # turns in which the watch ends; few, as each failure in a row delays the next list more
+ALIVE = 3  # pods that each scheduler keeps running
 AMOUNTS = (50, 100, 250, 300, 500, 1000)
 MAY = {"/readyz": {200, 503}, "/no/such/path": {404}, "/api/v1/history": {200, 400}, "/api/v1/pods/default/s0-3": {200, 404}}
 
@@ -35,7 +35,7 @@ def pods_each():
 
 
 class Client:
-    """One keep-alive connection, as kube-scheduler and a browser have it."""
+    """One keep-alive connection, as kube-scheduler and browsers use it."""
 
     def __init__(self, port, tls=None):
         self.port = port
@@ -68,7 +68,7 @@ class Load(unittest.TestCase):
     def setUp(self):
         self.over = threading.Event()
         self.troubles = []
-        self.success = {}  # uid: node, of pods that live
+        self.success = {}  # {uid: node} of the pods that have not ended
         self.counts = {"bound": 0, "refused": 0, "reads": 0, "reloads": 0, "cuts": 0}
         self.lock = threading.Lock()
         self.api = harness.Api()
@@ -101,7 +101,7 @@ class Load(unittest.TestCase):
         return json.loads(text)
 
     def try_to_place(self, client, made, draw):
-        """One scheduling cycle; the node, or None."""
+        """One scheduling cycle; returns the node or None."""
         asked = {"Pod": made, "Nodes": None, "NodeNames": ["a100-0", "t4-0", "vm-0", "comes-and-goes", "no-such-node"]}
         fits = self.webhook(client, "filter", asked).get("NodeNames") or []
         if not fits:
@@ -126,7 +126,7 @@ class Load(unittest.TestCase):
                     self.success[made["metadata"]["uid"]] = node
                 self.count("bound")
                 return True
-            time.sleep(0.01 * 2 ** tried)  # while no list comes, nothing that ends is free again
+            time.sleep(0.01 * 2 ** tried)  # without a watch, ended pods free nothing until the next list
         self.count("refused")
         return False
 
@@ -172,7 +172,7 @@ class Load(unittest.TestCase):
         time.sleep(0.05)
 
     def disturb(self, turn):
-        """Settings and certificates are read again; the watch ends, and cannot always go on from there."""
+        """Reload settings and certificates; in the turns of CUTS end the watch, sometimes to force another list."""
         (self.home / "config.yaml").write_text(f"shortlist: {turn % 4 + 1}\nlog_level: {'debug' if turn % 2 else 'info'}\n")
         for name in ("server.crt", "server.key"):
             shutil.copy(harness.certificates() / name, self.home / (name + ".new"))
@@ -218,11 +218,11 @@ class Load(unittest.TestCase):
     def guarded(self, what, *args):
         try:
             what(*args)
-        except Exception as trouble:  # of any kind: it is told below
+        except Exception as trouble:  # of any kind: the test reports it
             self.troubles.append((what.__name__, args, repr(trouble)))
             self.over.set()
 
-    # --- the story ---
+    # --- the test ---
 
     def test_everything_at_once_then_the_ledger_is_the_cluster(self):
         self.open()

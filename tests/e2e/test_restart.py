@@ -1,4 +1,4 @@
-"""What survives: kill -9, a restart, a lost ledger, a ledger that is not ours."""
+"""What survives kill -9, a restart, a lost ledger, and a ledger that is not ours."""
 
 import json
 import os

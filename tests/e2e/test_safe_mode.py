@@ -1,4 +1,4 @@
-"""A ledger that is damaged under a running daemon: granting ends, reading goes on, nothing gets lost."""
+"""A ledger that is damaged under a running daemon: granting stops, reads go on, nothing is lost."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ def ctl(*words):
 
 
 def spoil(ledger, *statements):
-    """As a stray hand would: our triggers away for a moment, or they would forbid it."""
+    """Change rows behind the daemon's back; drop our triggers meanwhile, because they would forbid it."""
     with contextlib.closing(sqlite3.connect(ledger, timeout=20, isolation_level=None)) as db:
         triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         db.execute("BEGIN IMMEDIATE")
@@ -46,7 +46,7 @@ class SafeMode(unittest.TestCase):
         return daemon
 
     def distrusts(self, daemon):
-        """Wait for safe mode; the bundle, once it is complete."""
+        """Wait for safe mode; returns the bundle once it is complete."""
         daemon.wait(lambda: daemon.admin("GET", "/readyz")[0] == 503, "readiness to go")
         found = list(daemon.home.glob("ledger.db.safe-mode-*"))
         self.assertEqual(len(found), 1)
@@ -80,7 +80,7 @@ class SafeMode(unittest.TestCase):
             self.assertIn(f"[-]consistency failed: {why}", body.decode())
         self.assertEqual(daemon.request("probe", "GET", "/livez")[0], 200)
 
-        # Webhooks fail closed, and say so, without the name of a pod.
+        # Webhooks fail closed, and say so without naming a pod.
         for said in (daemon.filter(three, [NODE])["Error"], daemon.bind(three, NODE)):
             self.assertIn(why, said)
             self.assertNotIn("allocation", said)
@@ -123,13 +123,13 @@ class SafeMode(unittest.TestCase):
             said = ctl("verify", ledger)
             self.assertEqual(said.returncode, 1, said)
             self.assertRegex(said.stdout, r"FAILED +charges .*the charge of allocation")
-        self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)  # audit made no file
+        self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)  # verify created no file
 
     def nothing_more_is_written(self, daemon):
         with contextlib.closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)) as db:
             before = db.execute("SELECT max(seq) FROM journal").fetchone()
             daemon.admin("DELETE", "/api/v1/standalone/pods/default/two")
-            time.sleep(2.5)  # ticks, and what were audits
+            time.sleep(2.5)  # time for ticks and for two audits, if there still were any
             self.assertEqual(db.execute("SELECT max(seq) FROM journal").fetchone(), before)
         self.assertEqual(daemon.get("/api/v1/pods/default/two")["allocation"]["state"], "bound")
         self.assertEqual(len(list(daemon.home.glob("*.safe-mode-*"))), 1)
@@ -157,16 +157,16 @@ class SafeMode(unittest.TestCase):
         self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', self.metrics(daemon))
         self.assertIn("one thing on disk and another in memory", (bundle / "README.txt").read_text())
         self.assertEqual(ctl("verify", bundle / "ledger.db").returncode, 0)
-        # Sound as it is: a restart takes it.
+        # The file alone is sound, so a restart accepts it.
         daemon.stop()
         daemon.start()
         self.assertFalse(daemon.get("/api/v1/summary")["safeMode"])
 
     def test_a_scratched_file_ends_granting(self):
-        """SQLite cannot copy such a file, so the bundle has its bytes."""
+        """SQLite cannot copy such a file, so the bundle contains a copy of its bytes."""
         daemon = self.open()
         daemon.stop()
-        daemon.start()  # all in one file, no log that would hide it
+        daemon.start()  # now all is in one file: no WAL hides the damage
         size = self.ledger.stat().st_size
         self.assertGreater(size, 10 * 4096)
         with open(self.ledger, "r+b") as file:

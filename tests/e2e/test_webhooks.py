@@ -1,4 +1,4 @@
-"""What kube-scheduler may ask, and what anybody else may send."""
+"""What kube-scheduler may ask, and what any other client may send."""
 
 import json
 import socket

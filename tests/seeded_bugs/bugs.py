@@ -1,7 +1,7 @@
-"""The bugs that tests/seeded_bugs/run plants: each the slip of a careful maintainer.
+"""The bugs that tests/seeded_bugs/run plants: each is a mistake that a careful maintainer could make.
 
-A bug is a piece of source, there exactly once, and what it becomes. `by` is who is to notice it:
-a test as ctest names it, or a program of tests with its arguments.
+A bug replaces a piece of source that occurs exactly once. `by` is the suite that has to notice it:
+a test as ctest names it, or a test program with its arguments.
 """
 
 from typing import List, NamedTuple
@@ -19,7 +19,7 @@ class Bug(NamedTuple):
 BUGS: List[Bug] = [
     Bug(
         "no_commit",
-        "skip the commit: the batch is rolled back, and success is said",
+        "skip the commit: the batch is rolled back, but success is reported",
         "src/store/store.c",
         "const int failed = db_run(store->stmt[ST_COMMIT], err);",
         "db_rollback(store->db);\n    const int failed = 0;",
@@ -55,7 +55,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "thousand_and_one",
-        "off by one at 1000: a GPU has one thousandth more than it has",
+        "off by one at 1000: a GPU offers one thousandth more than it has",
         "include/milligpu/node.h",
         "return taken < gpu->milli ? gpu->milli - (uint32_t)taken : 0;",
         "return taken <= gpu->milli ? gpu->milli - (uint32_t)taken + 1 : 0;",
@@ -63,7 +63,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "no_410",
-        "ignore a 410: the watch goes on from the version that is gone",
+        "ignore a 410: the watch goes on from a version that is gone",
         "src/kube/reflector.c",
         "    return status->code == 410 || strcmp(status->reason, \"Expired\") == 0 ||\n"
         "           strcmp(status->reason, \"Gone\") == 0;",
@@ -72,7 +72,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "credulous",
-        "trust an annotation: whatever it says of amounts is believed",
+        "trust an annotation: whatever amounts it names are believed",
         "src/core/ledger_believe.c",
         "        if (!ledger_believe_answers(pod, &request->want[w]))\n            return false;\n"
         "        parts += request->want[w].parts;",
@@ -81,7 +81,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "twice",
-        "double apply after restart: what was loaded counts again",
+        "double apply after a restart: a loaded allocation is charged more than its row says",
         "src/core/ledger_restore.c",
         "struct allocation *allocation = allocation_new(facts);",
         "struct allocation_facts again = *facts;\n"
@@ -92,7 +92,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "lost_container",
-        "lose one container of a pod: the last one that asks gets nothing",
+        "lose one container of a pod: the last one gets nothing",
         "src/core/request.c",
         "for (uint32_t i = 0; i < parser->pod->containers; i++) {",
         "for (uint32_t i = 0; i < parser->pod->containers - (parser->pod->containers > 1); i++) {",
@@ -100,16 +100,16 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "too_early",
-        "release on the deletion timestamp: a pod that is being deleted holds nothing",
+        "release at the deletion timestamp: a pod that is being deleted holds nothing",
         "src/core/reconcile.c",
         "    if (pod_ended(pod)) {\n        if (row != NULL)",
         "    if (pod_ended(pod) || pod->terminating_ms != 0) {\n        if (row != NULL)",
         "unit.core.reconcile",
     ),
-    # What survived when seeded bugs were first tried by somebody else.
+    # Bugs that survived when somebody else first tried seeded bugs.
     Bug(
         "one_look",
-        "a refusal stands although room came free since its snapshot",
+        "a refusal stands although capacity came free after its snapshot",
         "src/scheduler/webhooks.c",
         "question->last || view_capacity_generation(question->app->view) ==",
         "question->last || snapshot->capacity_generation > 0 || 1 ==",
@@ -125,7 +125,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "room_first",
-        "room that a batch gives is shown before its COMMIT",
+        "capacity that a batch frees is shown before its COMMIT",
         "src/writer/batch.c",
         "ledger_publish(batch->ledger, give, gives));",
         "ledger_publish(batch->ledger, NULL, 0));",
@@ -133,7 +133,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "new_node",
-        "a node that comes wakes nobody",
+        "a new node wakes no waiting pod",
         "src/core/ledger.c",
         "    if (to == NULL || to->gone)\n        return false;\n    /* Without shares",
         "    if (from == NULL || to == NULL || to->gone)\n        return false;\n    /* Without shares",
@@ -141,7 +141,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "swept",
-        "whom a list does not show any more goes on waiting in the table",
+        "a pod that is no longer in a list stays in the table of waiting pods",
         "src/writer/writer_pods.c",
         "    hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);\n",
         "",
@@ -149,7 +149,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "news_behind",
-        "a lost batch that is tried again stands behind newer news",
+        "a lost batch that is tried again is queued behind newer news",
         "src/writer/writer_lost.c",
         "    keep_first(writer, message, keeps);\n    writer->retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
@@ -161,7 +161,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "client_ca",
-        "a changed client CA is not seen",
+        "a changed client CA is not noticed",
         "src/http/http_tls.c",
         "    return tls_mix(tls_mix(tls_mix(14695981039346656037U, rules->cert_file), rules->key_file),\n"
         "                   rules->client_ca_file);",
@@ -170,7 +170,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "list_on_its_way",
-        "a list that is on its way when a new ledger has waited counts as one that began then",
+        "a list that began before the grace period of a new ledger ended counts as one that began after",
         "src/sync/informer.c",
         "    reflector_free(informer->pods.reflector);\n    informer->pods.reflector = NULL;\n"
         "    informer->pods.watches = 0;\n    informer->pods.after_grace = true;\n",
@@ -182,10 +182,10 @@ BUGS: List[Bug] = [
         "    informer->pods.watches = 0;\n",
         "unit.app.writer",
     ),
-    # And others like them, half of them against whoever waits.
+    # More bugs of that kind; half of them harm waiting pods.
     Bug(
         "well_again",
-        "a GPU that is well again, or not cordoned any more, is no room",
+        "a GPU that is healthy again, or no longer cordoned, is not counted as freed capacity",
         "src/core/ledger.c",
         "    if (was != REASON_NONE)\n        return true;\n    const uint32_t mib_from",
         "    const uint32_t mib_from",
@@ -193,7 +193,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "taken_back",
-        "a grant that a lost batch takes back is no room: its refusals stay in the cache",
+        "a grant that a lost batch takes back is not counted as freed capacity: refusals stay in the cache",
         "src/core/ledger.c",
         "    if (gives_room(change->node_after, change->node_before))\n"
         "        ledger->room_came = true;\n",
@@ -210,7 +210,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "same_ring",
-        "the first wake-up after a restart writes what the first before it wrote: no change",
+        "the first wake-up after a restart writes the same value as the first one before it: no change",
         "src/wire/wire_kube_encode.c",
         "    strbuf_char(&value, ' ');\n    strbuf_str(&value, at);\n",
         "",
@@ -226,7 +226,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "surely",
-        "a doubt is written down as none",
+        "a reservation in doubt is stored as one without doubt",
         "src/store/write.c",
         "    bind_number(&bind, after->is.in_doubt);",
         "    bind_number(&bind, after->is.in_doubt && after->is.state == STATE_BOUND);",
@@ -234,7 +234,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "large_page",
-        "a page that is too large is asked for again as large, for ever",
+        "a page that is too large is requested again in the same size, for ever",
         "src/kube/reflector.c",
         "    if (r->page == 1) {\n        reflector_relist(r, now_ms, &err);\n        return;\n",
         "    if (r->page > 0) {\n        reflector_relist(r, now_ms, &err);\n        return;\n",
@@ -242,7 +242,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "last_page",
-        "the watch begins where the last page of a list ended: what happened meanwhile is lost",
+        "the watch begins at the version of a list's last page: what happened since its first page is lost",
         "src/kube/reflector.c",
         "    if (rc == 0 && first && !reflector_remember(",
         "    (void)first;\n    if (rc == 0 && !reflector_remember(",
@@ -250,7 +250,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "never_well",
-        "the API server's failures of yesterday still lengthen the pause",
+        "failures of the API server from long ago still lengthen the pause",
         "src/kube/reflector.c",
         "    if (r->failed_ever && now_ms - r->failed_ms >= HEALTHY_MS)\n        r->failures = 0;\n",
         "",
@@ -258,7 +258,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "rang_once",
-        "a wake-up that failed is not tried again",
+        "a failed wake-up is not tried again",
         "src/sync/outbox.c",
         "        outbox->wake_wanted = true;\n        outbox->wake_not_before_ms",
         "        outbox->wake_not_before_ms",
@@ -266,7 +266,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "ready_again",
-        "whoever was refused before nobody wakes when granting begins",
+        "pods that were refused before granting began are not woken when it begins",
         "src/writer/writer.c",
         "        writer_wake(writer, writer_some_node(writer));\n    }\n    writer->was_ready",
         "    }\n    writer->was_ready",
@@ -274,7 +274,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "short_list",
-        "nobody asks again about a pod whose list was shorter than what fits",
+        "a pod that was offered fewer nodes than fit is not woken to ask again",
         "src/scheduler/hints.c",
         "    kept->due = is_short(kept, offered);",
         "    kept->due = is_short(kept, offered) && false;",
@@ -282,7 +282,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "other_copy",
-        "a Binding that a restart left behind is forgotten: a refusal of the second ends both",
+        "a Binding that was sent before a restart is forgotten: a refusal of the second one ends both",
         "src/sync/outbox.c",
         "    call->maybe_sent = binding->sending != SENDING_FIRST;",
         "    call->maybe_sent = false;",
@@ -290,7 +290,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "unanswered",
-        "a bind of a batch that was lost gets no answer",
+        "a bind of a lost batch gets no answer",
         "src/writer/writer_actions.c",
         "            inflight_end(writer, writer->action[i].uid, text);\n",
         "            continue;\n",
@@ -298,7 +298,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "no_purpose",
-        "a client certificate is asked for, and whatever comes is taken",
+        "a client certificate is requested, but any certificate is accepted",
         "src/http/http_tls.c",
         " == 0 && doubts == 0)",
         " == 0)",
@@ -306,7 +306,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "never_quiet",
-        "a call that was let go is still counted: a stop waits for it in vain",
+        "a finished call is still counted as pending: a stop waits for it in vain",
         "src/http/http_call.c",
         "    atomic_fetch_sub(&call->http->pending, 1);",
         "    must(call->http != NULL);",
@@ -314,7 +314,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "blank_before_colon",
-        "a blank is part of a header's name: a length that is none, and the body is the next request",
+        "a blank counts as part of a header's name: the length is overlooked, and the body is the next request",
         "src/http/http_headers.c",
         "!#$%&'*+-.^_`|~",
         " !#$%&'*+-.^_`|~",
@@ -322,7 +322,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "never_given_back",
-        "what bodies took of their memory is not given back: after some of them all are refused",
+        "the memory that bodies claim is never released: after some bodies, all others are refused",
         "src/http/http_body.c",
         "atomic_fetch_sub(&call->http->body_bytes, claimed);",
         "atomic_load(&call->http->body_bytes);",
@@ -330,7 +330,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "everybody_alike",
-        "not the address with most idle connections gives way, but any that has some",
+        "any address with idle connections may have to give one up, not the address with the most",
         "src/http/http_admission.c",
         "    uint32_t to = address->idle.count;",
         "    uint32_t to = address->idle.count > 0 ? 1 : 0;",
@@ -338,7 +338,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "stranger_for_ever",
-        "who brought a request to its end stays a stranger: a flood closes a scheduler's connections on loopback",
+        "a client that completed a request stays a stranger: a flood closes a scheduler's connections on loopback",
         "src/http/http_admission.c",
         "    connection->known = true;",
         "    connection->known = http->rules.client_ca_file != NULL;",
@@ -346,7 +346,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "patient_with_bodies",
-        "a body that comes slowly keeps its memory for as long as a request may take",
+        "a slow body keeps its memory for as long as a request may take",
         "src/http/http_body.c",
         "BODY_GRACE_MS = 1000,",
         "BODY_GRACE_MS = 10000,",
@@ -354,7 +354,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "both_hold_one",
-        "a pod of both resources holds its shares, and nothing of the whole GPUs",
+        "a pod that requests both resources holds its shares, but none of the whole GPUs",
         "src/core/ledger_decide.c",
         "        .held_gpus = command->request->whole,\n        .reserved_ms",
         "        .held_gpus = command->request->wants > 0 ? 0 : command->request->whole,\n        .reserved_ms",
@@ -362,7 +362,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "no_gpu_beside",
-        "whole GPUs are found on those of the same pod's shares",
+        "a pod's whole GPUs may be the GPUs that hold its shares",
         "src/core/place.c",
         "    return request->whole <= there - touched;",
         "    return request->whole <= there;",
@@ -370,7 +370,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "squatter_counts",
-        "of who names its node and asks more than it has, what no GPU has is counted, too",
+        "a pod that names its own node and requests more than the node has is charged for the excess, too",
         "src/core/ledger_adopt.c",
         "places->unplaced_milli += there == 0 ? want->milli : 0;",
         "places->unplaced_milli += there < UINT32_MAX ? want->milli : 0;",
@@ -378,7 +378,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "squatter_fits",
-        "who finds no room where it runs already is counted on GPUs that others have not filled",
+        "a pod that already runs where nothing fits is charged only on GPUs that are not full",
         "src/core/ledger_adopt.c",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on))\n            continue;",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on) ||\n"
@@ -397,7 +397,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "odd_cordon",
-        "a cordon that cannot be read is none",
+        "a cordon that cannot be read counts as none",
         "src/wire/wire_kube_node.c",
         '    node->cordon = "all";\n',
         "    node->cordon = NULL;\n",
@@ -405,7 +405,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "odd_counts",
-        "where the annotation of a Node's GPUs cannot be read, its counts do",
+        "if a Node's GPU annotation cannot be read, its counts are used instead",
         "src/core/inventory.c",
         "    if (facts->gpus_error != NULL) {",
         "    if (facts->gpus_error != NULL && !shown) {",
@@ -413,7 +413,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "odd_sticks",
-        "a Node that can be read again stays closed until it is told of once more",
+        "a Node that can be read again stays closed until it is reported once more",
         "src/core/ledger_draft.c",
         "    if (facts->cordoned)\n",
         "    if (facts->cordoned || (draft->old != NULL && draft->old->problem == PROBLEM_ANNOTATION))\n",
@@ -421,7 +421,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "moment",
-        "a node that shows nothing for a moment loses its UUIDs to who copies them",
+        "a node that shows no GPUs for a moment loses its UUIDs to a node that copies them",
         "src/core/ledger_draft.c",
         "            owned_ids = add_owned_id(out, owned_ids, gpu->id);\n",
         "            owned_ids += 0;\n",
@@ -429,7 +429,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "first_in_list",
-        "where a ledger begins anew the first in the list has the UUID, not the older Node",
+        "in a new ledger, the first Node in the list gets the UUID instead of the older Node",
         "src/writer/writer_nodes.c",
         ".elder = inventory};",
         ".elder = NULL};",
@@ -437,7 +437,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "old_minimum",
-        "the minimum is what it was before it was raised: 50",
+        "the old minimum, 50, still applies after the minimum was raised",
         "src/core/request.c",
         "    if (want->milli >= parser->rules->min_milli)\n",
         "    if (want->milli >= parser->rules->min_milli || want->milli >= 50)\n",
@@ -445,7 +445,7 @@ BUGS: List[Bug] = [
     ),
     Bug(
         "any_clock",
-        "what is old is dropped by a wall clock that is in doubt",
+        "old history is dropped by a wall clock that is in doubt",
         "src/store/maintain.c",
         "wait <= store->limits.retain_ms) ||\n        atomic_load(&store->clock_doubted))",
         "wait <= store->limits.retain_ms))",
