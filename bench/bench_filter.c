@@ -63,7 +63,7 @@ static enum hints_pod look(void *user, struct text uid)
     return text_is(uid, user) ? HINTS_POD_BOUND : HINTS_POD_UNBOUND;
 }
 
-/* The pod was bound. Its uid is used again, so do not say that it has settled for good. */
+/* The pod was bound. Its uid is used again, so this does not end its entry for good. */
 static void pod_was_bound(struct scene *scene, uint32_t number)
 {
     char uid[40];

@@ -104,10 +104,10 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     for (uint32_t i = 0; i < build->allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
     const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
-    const size_t claim_bytes = build->owned_ids * sizeof(struct atom *);
+    const size_t owned_bytes = build->owned_ids * sizeof(struct atom *);
 
     struct node *node =
-        xmalloc(sizeof *node + allocation_bytes + claim_bytes + gpus * sizeof(struct gpu));
+        xmalloc(sizeof *node + allocation_bytes + owned_bytes + gpus * sizeof(struct gpu));
     *node = (struct node){
         .name = build->name,
         .uid = build->uid,

@@ -13,7 +13,7 @@
 #include "support/disk.h"
 
 enum {
-    SETTLE_MS = 110000,
+    QUIET_MS = 110000,
     WAIT_MS = 420000,
     EVENTS_MAX = 2000000,
     START_MS = 1000000,
@@ -330,7 +330,7 @@ static void be_quiet(struct sim *sim)
 {
     sim->frozen = true;
     core_calm(sim);
-    sim_pass(sim, SETTLE_MS);
+    sim_pass(sim, QUIET_MS);
     oracle_quiet(sim);
     sim->frozen = false;
 }
@@ -373,7 +373,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     sim_pass(sim, WAIT_MS);
     oracle_nobody_waits(sim);
     core_end_all(sim);
-    sim_pass(sim, SETTLE_MS);
+    sim_pass(sim, QUIET_MS);
     oracle_empty(sim);
     for (uint32_t i = 0; i < SIM_FAULTS; i++) {
         static const char *const word[] = {

@@ -197,7 +197,7 @@ static void do_step(struct table *table, const struct line *line)
     say_verdict(table, core_do(&table->core, &command));
 }
 
-static void do_world(struct table *table, const struct line *line)
+static void do_start(struct table *table, const struct line *line)
 {
     (void)line;
     core_done(&table->core);
@@ -346,7 +346,7 @@ static const struct {
     int words; /* at least this many, without the verdict */
     void (*run)(struct table *table, const struct line *line);
 } request[] = {
-    {"world", 0, do_world},     {"node", 2, do_node},          {"again", 2, do_again},
+    {"start", 0, do_start},     {"node", 2, do_node},          {"again", 2, do_again},
     {"gone", 2, do_gone},       {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
     {"version", 4, do_version}, {"unbound", 3, do_unbound},    {"at_version", 2, see_version},
     {"confirm", 2, do_step},    {"doubt", 2, do_step},         {"release", 2, do_step},
@@ -371,7 +371,7 @@ static bool split(char *text, struct line *line)
     }
     if (line->words == 0)
         return false;
-    if (strcmp(line->word[0], "world") == 0) {
+    if (strcmp(line->word[0], "start") == 0) {
         line->expected = "";
     } else {
         line->expected = line->word[--line->words];
