@@ -9,8 +9,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// newScheduler starts kube-scheduler anew. After an outage each of its many watches waits up to half
-// a minute for itself, which is not what is tested here, and would be the next tests' trouble.
+// newScheduler restarts kube-scheduler. After an outage, each of its many watches backs off on its own for
+// up to half a minute. That is not what we test here, and would disturb the next tests.
 func (f *fixture) newScheduler() {
 	f.Helper()
 	f.w.scheduler.Stop()
@@ -54,7 +54,7 @@ func TestChangesThatACompactionSwallowedAreFoundByANewList(t *testing.T) {
 	proxy.CutWatches()
 	f.delete("ends", 0)
 	f.addNode(harness.NodeShape{Name: "node-b", Milli: 1000, Product: "Tesla-T4", MiB: 16384})
-	/* a restart empties the API server's own memory of old versions, the compaction etcd's */
+	/* the restart empties the API server's cache of old versions, the compaction removes them from etcd */
 	f.w.StopAPIServer()
 	f.check(f.w.StartAPIServer())
 	f.check(f.w.Compact())

@@ -1,9 +1,10 @@
 #!/bin/sh
 # build.sh [VERSION] - builds the programs of a real control plane into build/controlplane/VERSION/.
 #
-# etcd, kube-apiserver, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
-# checksums are committed next to this script. What is up to date is left alone: the stamp beside a
-# program names the module files, the compiler and the flags that it was built from.
+# These are etcd, kube-apiserver, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
+# checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else 1.36.3.
+# Programs that are up to date are not built again: the stamp beside a program is a hash of the module
+# files, the compiler version and the flags that it was built with.
 set -eu
 
 case ${1:-} in

@@ -11,15 +11,15 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-/* what a burst may cost, whatever the machine */
+/* what a burst may cost on any machine */
 const (
 	burstNodes       = 100
 	burstLimit       = 4 * time.Minute
 	peakKiBMax       = 40 * 1024
-	connectionsMax   = 8         /* two watches and lists, and the outbox: 2 is what a quiet one has */
+	connectionsMax   = 8         /* watches, lists and the outbox; on a quiet machine they need 2 */
 	bytesPerPodMax   = 12 * 1024 /* a Binding, its answer, and the events of the watch */
 	bytesAtStartMax  = 4 << 20
-	bindsPerPodMilli = 1100 /* bind calls for 1,000 pods: a few are refused for room and come again */
+	bindsPerPodMilli = 1100 /* bind calls for 1,000 pods; a few are refused for lack of room and repeated */
 )
 
 func TestAThousandPodsAtOnceAreBoundOverAFewConnections(t *testing.T) {
@@ -65,7 +65,7 @@ func burst(t *testing.T, pods int) {
 	}
 }
 
-// noneInDoubt reads what kube-scheduler was answered.
+// noneInDoubt checks that no bind call of kube-scheduler was answered "in doubt".
 func (f *fixture) noneInDoubt() {
 	f.Helper()
 	var doubts []string
@@ -80,7 +80,7 @@ func (f *fixture) noneInDoubt() {
 	}
 }
 
-// An API server that takes its time for every Binding is not made slower by being asked again.
+// Each Binding is sent once: an API server that is slow must not get more work from repetitions.
 func TestAnAPIServerThatTakesHalfASecondForEachBindingBindsAllOfThem(t *testing.T) {
 	f, proxy := through(t, harness.BurstNodes(burstNodes)...)
 	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
@@ -94,8 +94,8 @@ func TestAnAPIServerThatTakesHalfASecondForEachBindingBindsAllOfThem(t *testing.
 	f.untilNothingIsOpen()
 }
 
-// An API server that takes fifty Bindings a second and tells the others to come again. All of them
-// in three seconds: after four we give a bind up, and it comes again, perhaps of a newer version.
+// The API server takes fifty Bindings a second and answers 429 to the others. 150 pods need three seconds:
+// after four, milligpud gives a bind up and kube-scheduler repeats it, perhaps for a newer version.
 func TestAnAPIServerThatSaysTooManyRequestsGetsThemAtItsRate(t *testing.T) {
 	f, proxy := through(t, harness.BurstNodes(burstNodes)...)
 	t.Cleanup(func() { f.check(f.api.DeletePods(f.space)) })
@@ -107,7 +107,7 @@ func TestAnAPIServerThatSaysTooManyRequestsGetsThemAtItsRate(t *testing.T) {
 		if now := time.Now().Unix(); now != second {
 			second, taken = now, 0
 		}
-		if taken++; taken > 50 || refused < 20 { /* on a slow machine fifty never come */
+		if taken++; taken > 50 || refused < 20 { /* always refuse some: a slow machine may never send fifty */
 			refused++
 			return harness.Delay{RetryAfter: 1}
 		}

@@ -42,7 +42,7 @@ func TestKillNineThreeTimesInABurstOf200PodsLosesNothing(t *testing.T) {
 	for i := range 200 {
 		f.create(harness.Simple(fmt.Sprintf("p%d", i), 100))
 	}
-	/* 8000 + 4000 + 500: exactly 125 of them fit, and 100 leaves no holes */
+	/* exactly 125 pods fit into 8000 + 4000 + 500 milli: 100 divides every GPU without a remainder */
 	for _, bound := range []int{15, 50, 85} {
 		f.untilBound(bound)
 		f.killAndStart()
@@ -112,7 +112,7 @@ func TestABindingWhoseAnswerIsLostForEverIsResolvedAfterKillNine(t *testing.T) {
 			sent.Add(1)
 			return harness.LoseAnswer
 		}
-		/* before, the request is read by a GET; afterwards no GET may tell how it went */
+		/* a GET before the Binding may read the pod's request; a later one would show the outcome */
 		if sent.Load() > 0 && strings.HasSuffix(r.URL.Path, "/pods/lost") {
 			return harness.LoseAnswer
 		}

@@ -15,7 +15,7 @@ import (
 
 type object = harness.Object
 
-// soon is how long anything may take that should happen at once, on a busy machine.
+// soon is the limit for anything that should happen at once, even on a busy machine.
 const soon = 20 * time.Second
 
 // fixture is one test's own nodes, namespace and milligpud.
@@ -25,10 +25,10 @@ type fixture struct {
 	api     *harness.API
 	d       *harness.Daemon
 	space   string
-	applied int /* components with policies that act now */
+	applied int /* number of components whose policies are in force */
 }
 
-/* how often each test began: `-count` repeats them in one cluster, whose namespaces do not go */
+/* how often each test has started: `-count` repeats tests in one cluster, where namespaces are never deleted */
 var begun = map[string]int{}
 
 func spaceOf(t *testing.T) string {
@@ -37,7 +37,7 @@ func spaceOf(t *testing.T) string {
 	return fmt.Sprintf("t-%.6x", sha256.Sum256([]byte(name)))
 }
 
-// bare makes a clean cluster with these nodes, without a milligpud.
+// bare empties the shared cluster and adds these nodes, without a milligpud.
 func bare(t *testing.T, nodes ...harness.NodeShape) *fixture {
 	t.Helper()
 	f := &fixture{T: t, w: shared, api: shared.Admin, space: spaceOf(t)}
@@ -56,7 +56,7 @@ func bare(t *testing.T, nodes ...harness.NodeShape) *fixture {
 	return f
 }
 
-// start is bare with a milligpud of a new ledger behind the shared kube-scheduler.
+// start is bare with a milligpud that has a new ledger and serves the shared kube-scheduler.
 func start(t *testing.T, nodes ...harness.NodeShape) *fixture {
 	t.Helper()
 	f := bare(t, nodes...)
@@ -115,7 +115,7 @@ func (f *fixture) until(limit time.Duration, condition func() (bool, string)) {
 	f.check(harness.Until(limit, condition))
 }
 
-// deleteAll deletes every pod and node there is.
+// deleteAll deletes every pod and node of the cluster.
 func (f *fixture) deleteAll() {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
@@ -133,7 +133,7 @@ func (f *fixture) deleteAll() {
 	})
 }
 
-// story is what one wants to read when a test has failed.
+// story returns what explains a failed test: its pods, the last webhook calls, the ends of the logs.
 func (f *fixture) story() string {
 	var b strings.Builder
 	pods, err := f.api.Get(harness.PodPath(f.space, ""))
@@ -209,7 +209,7 @@ func (f *fixture) place(pod harness.PodShape) object {
 	return f.bound(pod.Name)
 }
 
-// refused waits until a pod's condition says that it cannot be scheduled, and returns the words.
+// refused waits until a pod's condition says that it cannot be scheduled, and returns the message.
 func (f *fixture) refused(name string) string {
 	f.Helper()
 	var message string
@@ -226,7 +226,7 @@ func (f *fixture) refused(name string) string {
 	return message
 }
 
-// refusedWith is refused, and the words hold this text.
+// refusedWith is refused, and checks that the message contains this text.
 func (f *fixture) refusedWith(name, text string) {
 	f.Helper()
 	if message := f.refused(name); !strings.Contains(message, text) {
@@ -234,7 +234,7 @@ func (f *fixture) refusedWith(name, text string) {
 	}
 }
 
-// stays checks that a pod is still unbound when some time has passed.
+// stays checks that a pod is still unbound after this time.
 func (f *fixture) stays(name string, long time.Duration) {
 	f.Helper()
 	time.Sleep(long)
@@ -243,7 +243,7 @@ func (f *fixture) stays(name string, long time.Duration) {
 	}
 }
 
-// events waits until an event about a pod holds this text.
+// event waits until an Event about a pod contains this text.
 func (f *fixture) event(name, text string) {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
@@ -266,7 +266,7 @@ func (f *fixture) delete(name string, grace int) {
 	f.check(f.api.Delete(harness.PodPath(f.space, name), grace))
 }
 
-// shape changes what a node shows.
+// showMilli changes how much of our resource a node shows.
 func (f *fixture) showMilli(node string, milli int) {
 	f.Helper()
 	room := object{harness.Resource: fmt.Sprint(milli)}
@@ -285,7 +285,7 @@ type share struct {
 	Index, Milli, MiB int
 }
 
-// sharesOf reads the annotation that came with the Binding, sorted.
+// sharesOf returns the shares in the annotation that came with the Binding, sorted.
 func (f *fixture) sharesOf(pod object) []share {
 	f.Helper()
 	text := harness.Text(pod, "metadata", "annotations", "milligpu.io/allocation")
@@ -306,7 +306,7 @@ func (f *fixture) sharesOf(pod object) []share {
 	return all
 }
 
-// rest is what the REST API says of one allocation, in the same form.
+// restShares returns the shares of an allocation from the REST API, in the same form.
 func restShares(allocation object) []share {
 	var all []share
 	for _, s := range harness.Items(allocation, "shares") {
@@ -317,7 +317,7 @@ func restShares(allocation object) []share {
 	return all
 }
 
-// allocations are the live ones by pod uid.
+// allocations returns the live allocations by pod uid.
 func (f *fixture) allocations() map[string]object {
 	f.Helper()
 	list, err := f.d.List("/api/v1/allocations")
@@ -333,7 +333,7 @@ func (f *fixture) allocations() map[string]object {
 	return byUID
 }
 
-// gpus are all GPUs of the REST API by "node id".
+// gpus returns all GPUs of the REST API by "node gpu".
 func (f *fixture) gpus() map[string]object {
 	f.Helper()
 	nodes, err := f.d.List("/api/v1/nodes")
@@ -347,7 +347,7 @@ func (f *fixture) gpus() map[string]object {
 	return all
 }
 
-// drift are the kinds of drift that are reported now, about a node or pod ("" = any).
+// drift returns the drift that is reported now, of a kind, about a node and a pod ("" = any).
 func (f *fixture) drift(kind, node, pod string) []object {
 	f.Helper()
 	list, err := f.d.List("/api/v1/drift")
@@ -363,7 +363,7 @@ func (f *fixture) drift(kind, node, pod string) []object {
 	return some
 }
 
-// drifts waits until a drift of this kind is reported.
+// drifts waits until such drift is reported.
 func (f *fixture) drifts(kind, node, pod string) {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
@@ -373,7 +373,7 @@ func (f *fixture) drifts(kind, node, pod string) {
 	})
 }
 
-// untilNothingIsOpen waits until nothing is reserved, in doubt or queued any more.
+// untilNothingIsOpen waits until no reservation is left; a bind that is queued or in doubt has one.
 func (f *fixture) untilNothingIsOpen() {
 	f.Helper()
 	f.until(soon, func() (bool, string) {
@@ -383,8 +383,8 @@ func (f *fixture) untilNothingIsOpen() {
 	})
 }
 
-// consistent checks that API server, REST and database tell one story, and that no GPU that was
-// granted from is over its capacity. It returns the milli in use by "node gpu".
+// consistent checks that API server, REST API and database agree, and that no GPU has more in use than its
+// capacity. It returns the milli in use by "node gpu".
 func (f *fixture) consistent() map[string]int {
 	f.Helper()
 	f.untilNothingIsOpen()

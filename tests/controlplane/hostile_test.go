@@ -11,7 +11,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// hostile makes objects at the edges of what an API server takes (tests/support/hostile.h).
+// hostile returns objects at the limits of what an API server accepts (tests/support/hostile.h).
 func (f *fixture) hostile(seed, count int, what ...string) []string {
 	f.Helper()
 	var program string
@@ -74,7 +74,7 @@ func TestATenantCannotHideItsBoundPod(t *testing.T) {
 	f.create(harness.Simple("second", 800))
 	f.refused("second")
 
-	/* no ledger, and the same: its allocation says what it holds */
+	/* the same without a ledger: the pod's annotation says what it holds */
 	f.loseLedger(func() {})
 	f.counted(uids)
 	if node := nodeOf(f.pod("second")); node != "" {
@@ -119,7 +119,7 @@ func TestWhateverTheAPIServerTakesIsCounted(t *testing.T) {
 	f.counted(uids)
 	for i, patch := range f.hostile(37, 120, "pod-patches") {
 		_, err := f.api.Merge(harness.PodPath(f.space, fmt.Sprintf("h%d", i)), patch)
-		if err != nil && harness.Code(err) != 422 { /* too many bytes of annotations together */
+		if err != nil && harness.Code(err) != 422 { /* 422: the annotations together are too large */
 			t.Errorf("the API server does not take it: %v: %.300s", err, patch)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// realNode is a node whose pods really run; where the machine forbids it the test is skipped.
+// realNode starts a node whose pods really run, or skips the test if the machine forbids that.
 func (f *fixture) realNode(name string) *harness.RealNode {
 	f.Helper()
 	if call := harness.Forbidden(f.w.Dir); call != "" {
@@ -29,7 +29,7 @@ func (f *fixture) realNode(name string) *harness.RealNode {
 	return node
 }
 
-// endPods deletes the pods and gives kubelet the time to end their containers in order.
+// endPods deletes the pods and waits until kubelet has ended their containers in order.
 func (f *fixture) endPods() {
 	for _, pod := range f.pods() {
 		f.delete(harness.Text(pod, "metadata", "name"), 1)
@@ -43,7 +43,7 @@ func (f *fixture) endPods() {
 	}
 }
 
-// realPod runs a shell script in each container; milli 0 asks nothing.
+// realPod returns a pod that runs a shell script in each container; one with Milli 0 requests no GPU.
 func realPod(name string, scripts map[harness.Ask]string) object {
 	var containers []any
 	for ask, script := range scripts {
@@ -70,7 +70,7 @@ func (f *fixture) phase(name, phase string) {
 	})
 }
 
-// printed waits until a container has printed a line that starts with this, and returns the rest.
+// printed waits until a container has printed a line with this prefix, and returns the rest of the line.
 func (f *fixture) printed(n *harness.RealNode, pod, container, prefix string) string {
 	f.Helper()
 	uid := harness.Text(f.pod(pod), "metadata", "uid")
@@ -100,7 +100,7 @@ func TestARealContainerStartsAndEndsHere(t *testing.T) {
 	}
 }
 
-/* nothing but the one line under limits is milligpu's */
+/* only the one line under limits has to do with milligpu */
 const oneLinePod = `apiVersion: v1
 kind: Pod
 metadata:
@@ -123,7 +123,7 @@ func needsZeroTouch(t *testing.T) {
 	}
 }
 
-// zeroTouch applies the component and waits until it acts.
+// zeroTouch applies the component and waits until its policy takes effect.
 func (f *fixture) zeroTouch() {
 	f.Helper()
 	f.apply("components/zero-touch")
@@ -137,7 +137,7 @@ func (f *fixture) zeroTouch() {
 	})
 }
 
-// uuids gives a node GPUs with real names, as the node side would.
+// uuids annotates a node with two GPUs that have UUIDs, as software on the node would.
 func (f *fixture) uuids(node string) {
 	f.Helper()
 	const gpus = `[{"uuid":"GPU-0a","index":0,"milli":1000,"mib":16384,"model":"Tesla-T4"},` +
@@ -165,7 +165,7 @@ func TestAPodWithOnlyTheOneLineSeesItsGPUAndFreesItWhenItsProcessEnds(t *testing
 		t.Errorf("the container sees %q, the ledger says %v", seen, shares)
 	}
 	f.consistent()
-	/* this one waits until the first one's process ends, without anyone patching a phase */
+	/* this pod waits until the process of the first one ends; nobody patches a phase */
 	apply("two", 0, 2000)
 	f.phase("one", "Succeeded")
 	f.bound("two")
@@ -214,7 +214,7 @@ func TestAContainerCanMapTheAnnotationItself(t *testing.T) {
 		"fieldPath": "metadata.annotations['milligpu.io/visible-devices']"}}}}
 	f.must(f.api.Create(harness.PodPath(f.space, ""), pod))
 	f.phase("maps", "Succeeded")
-	/* a GPU that is known by count only is no device by its id: the index is shown */
+	/* the id of a GPU that is known only by count names no device, so the container gets the index */
 	if seen := f.printed(node, "maps", "main", "devices="); seen != "0" && seen != "1" {
 		t.Errorf("the container sees %q", seen)
 	}
@@ -255,7 +255,7 @@ func TestWhatRunsOutlivesKubeletsRestartThoughItsNodeHasFewerGPUsNow(t *testing.
 	restart := func() {
 		node.Kubelet().Stop()
 		f.check(node.StartKubelet())
-		time.Sleep(3 * time.Second) /* it judges its pods in the first one */
+		time.Sleep(3 * time.Second) /* kubelet admits or fails its pods within the first second */
 	}
 	label("2")
 	f.hasCapacity("gpu-real", "2000")
@@ -273,11 +273,11 @@ func TestWhatRunsOutlivesKubeletsRestartThoughItsNodeHasFewerGPUsNow(t *testing.
 	f.until(soon, func() (bool, string) {
 		return len(f.allocations()) == 1, "pod two still holds its share"
 	})
-	restart() /* and tells of its node, which lowers it */
+	restart() /* kubelet writes its node, and this event makes milligpud lower the capacity */
 	f.hasCapacity("gpu-real", "1000")
 	restart()
 	runs("one")
-	/* what happens where somebody else lowers it */
+	/* what happens if somebody else lowers the capacity */
 	label("0")
 	f.check(node.Advertise(500))
 	restart()

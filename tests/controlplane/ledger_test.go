@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// databaseShares reads the live shares by pod uid from the ledger's file itself.
+// databaseShares reads the live shares by pod uid directly from the ledger's file.
 func (f *fixture) databaseShares() map[string][]share {
 	f.Helper()
 	rows, err := f.d.SQL(`SELECT a.uid, s.container, s.gpu, g.idx, s.milli, s.mib

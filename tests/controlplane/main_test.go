@@ -1,4 +1,4 @@
-// Package tests proves milligpu on a real control plane; README.md tells what and how.
+// Package tests runs milligpu on a real control plane; README.md lists what each file tests.
 package tests
 
 import (
@@ -12,8 +12,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// environment is what all tests share: one control plane, one kube-scheduler, the rights of our
-// manifests. Nodes, pods and milligpud are each test's own.
+// environment is what all tests share: one control plane, one kube-scheduler, and the account with the
+// rights of our manifests. Each test has its own nodes, pods and milligpud.
 type environment struct {
 	*harness.Cluster
 	account   *harness.Account
@@ -67,7 +67,7 @@ func run(m *testing.M) int {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	/* children die with us, folders do not: an interrupted run still tidies up in `run` */
+	/* child processes end with us, but folders stay; after an interruption, `run` removes them */
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {

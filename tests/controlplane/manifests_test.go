@@ -10,7 +10,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// folders are all below manifests/ that have a kustomization of this kind.
+// folders returns the folders below manifests/ whose kustomization is of this kind.
 func folders(t *testing.T, kind string) []string {
 	t.Helper()
 	root := filepath.Join(harness.Root(), "manifests")
@@ -54,8 +54,8 @@ func (f *fixture) renderWith(component string) string {
 	return out
 }
 
-/* Two kinds belong to an operator that this cluster does not have. Definitions with the fields that
- * ours must have let the API server itself check them. */
+/* Two kinds in our manifests belong to the Prometheus operator, which this cluster does not have. With these
+ * definitions, which require the fields that our objects must have, the API server can check them. */
 const operatorKinds = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: prometheusrules.monitoring.coreos.com}
@@ -176,7 +176,7 @@ func TestAllManifestsPassTheAPIServer(t *testing.T) {
 	f.withOperatorKinds()
 	plain, components := folders(t, "Kustomization"), folders(t, "Component")
 	if len(plain) < 3 || len(components) < 3 {
-		t.Errorf("there are only %v and %v", plain, components)
+		t.Errorf("too few folders: kustomizations %v, components %v", plain, components)
 	}
 	for _, folder := range plain {
 		documents, err := f.w.Render(folder)
@@ -209,7 +209,7 @@ func TestKubectlReadsTheManifestsBack(t *testing.T) {
 	f.check(err)
 }
 
-// apply puts a component's own objects into the cluster until the test ends.
+// apply creates the policies of a component until the test ends.
 func (f *fixture) apply(component string) {
 	f.Helper()
 	text := f.renderWith(component)
@@ -232,8 +232,8 @@ func (f *fixture) apply(component string) {
 	})
 }
 
-// noPolicyActs waits until the API server has noticed that a policy is gone, which takes it up to a
-// second: the next test's pods must not meet it.
+// noPolicyActs waits until the API server has noticed that the policies are gone, which takes up to a
+// second: they must not affect the pods of the next test.
 func (f *fixture) noPolicyActs() {
 	f.Helper()
 	probe := harness.Simple("probe", 1500).With("milligpu.io/allocation", "{}")
@@ -248,7 +248,8 @@ func (f *fixture) noPolicyActs() {
 	})
 }
 
-// denied waits until a policy acts (about a second after it was made) and returns its words.
+// denied waits until a policy denies this pod (about a second after the policy was created) and returns
+// the message.
 func (f *fixture) denied(pod harness.PodShape) string {
 	f.Helper()
 	var words string
@@ -293,12 +294,12 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	generated["metadata"].(object)["name"] = nil
 	generated["metadata"].(object)["generateName"] = "forged-"
 	if _, err := f.api.Create(harness.PodPath(f.space, ""), generated); err == nil {
-		t.Error("a forged pod was let in whose name is made up")
+		t.Error("a forged pod with generateName was admitted")
 	}
 	f.place(harness.Simple("ours", 300))
 	f.forges("PATCH", "?fieldManager=tenant&force=true", "application/apply-patch+yaml", "")
 	f.forges("PATCH", "/status", "application/merge-patch+json", "")
-	/* these take the one and leave the other */
+	/* the API server applies what belongs to these subresources and drops the annotation */
 	f.forges("PATCH", "/ephemeralcontainers", "application/strategic-merge-patch+json",
 		`,"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}`)
 	f.forges("PATCH", "/resize", "application/strategic-merge-patch+json", "")
@@ -307,7 +308,7 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 		_, err := f.api.Merge(harness.PodPath(f.space, "ours"),
 			object{"metadata": object{"annotations": annotations}})
 		if err == nil {
-			t.Errorf("the admin was let to write %v", annotations)
+			t.Errorf("the admin was allowed to write %v", annotations)
 		}
 	}
 	f.must(f.api.Merge(harness.PodPath(f.space, "ours"),
@@ -318,7 +319,7 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	})
 }
 
-// forges tries to write pod ours' allocation in this way, which must leave it as it is.
+// forges tries to overwrite the allocation of pod ours in this way, and checks that it stays as it was.
 func (f *fixture) forges(method, where, kind, more string) {
 	f.Helper()
 	allocation := func() string {
@@ -391,7 +392,7 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 	pod := harness.Simple("ours", 600).With("milligpu.io/gpu-count", "2")
 	f.place(pod)
 	before := f.remembered()
-	/* edited where no guard is, and the ledger is lost */
+	/* edit the request while there is no guard, and lose the ledger */
 	f.must(f.api.Merge(harness.PodPath(f.space, "ours"),
 		object{"metadata": object{"annotations": object{"milligpu.io/gpu-count": nil}}}))
 	f.loseLedger(func() {})
@@ -402,7 +403,7 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 	f.apply("components/guard")
 	edits := 0
 	f.until(soon, func() (bool, string) {
-		edits++ /* until the policy acts they pass */
+		edits++ /* they pass until the policy takes effect */
 		_, err := f.api.Merge(harness.PodPath(f.space, "ours"), object{"metadata": object{
 			"annotations": object{"milligpu.io/gpu-count": fmt.Sprint(edits)}}})
 		if err == nil {
@@ -410,13 +411,14 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 		}
 		return strings.Contains(err.Error(), "was read when the pod was bound"), err.Error()
 	})
-	f.succeed("ours") /* which writes its status */
+	f.succeed("ours") /* the guard still allows a write to the status */
 }
 
-// withOurRights is whoever asks as our ServiceAccount for what milligpud never asks for.
+// withOurRights is the field manager of requests that a test sends as our ServiceAccount, and milligpud
+// never sends; the test of the audit log ignores them.
 const withOurRights = "somebody-with-our-rights"
 
-// advertising gives our ServiceAccount what components/advertise gives it, and its policy.
+// advertising applies components/advertise: the additional rights of our ServiceAccount, and the policy.
 func (f *fixture) advertising() {
 	f.Helper()
 	text := f.renderWith("components/advertise")
@@ -442,7 +444,7 @@ func TestWhoAdvertisesWritesOneAmountOfANodeAndNothingElse(t *testing.T) {
 	labelled.Labels = map[string]string{"nvidia.com/gpu.count": "2"}
 	f := bare(t, labelled)
 	f.advertising()
-	/* by this name the last test of all knows that it was not milligpud */
+	/* the field manager tells the test of the audit log that this was not milligpud */
 	path := "/api/v1/nodes/node-a/status?fieldManager=" + withOurRights
 	ours := f.api.As(f.w.account.Token)
 	status := func(name string, value any) object { return object{"status": object{name: value}} }
@@ -463,7 +465,7 @@ func TestWhoAdvertisesWritesOneAmountOfANodeAndNothingElse(t *testing.T) {
 	}
 	tries := 0
 	f.until(soon, func() (bool, string) {
-		tries++ /* until the policy acts they pass */
+		tries++ /* they pass until the policy takes effect */
 		_, err := ours.Merge(path, status("phase", fmt.Sprint(tries)))
 		return denies(err), fmt.Sprint("the policy does not act: ", err)
 	})
@@ -477,7 +479,7 @@ func TestWhoAdvertisesWritesOneAmountOfANodeAndNothingElse(t *testing.T) {
 	if harness.At(after, "metadata", "resourceVersion") != before {
 		t.Errorf("something was written: %v", after)
 	}
-	f.must(f.api.Merge(path, others[0])) /* others are not concerned */
+	f.must(f.api.Merge(path, others[0])) /* the policy does not apply to other users */
 	f.d = f.daemon(f.w.URL, f.w.CAFile, "--advertise")
 	f.startDaemon()
 	f.until(soon, func() (bool, string) {

@@ -171,7 +171,7 @@ func TestAPodOfBothResourcesHoldsBoth(t *testing.T) {
 	f.bound("more")
 	both.Name = "again"
 	f.create(both)
-	f.refused("again") /* beside another's share it has no place */
+	f.refused("again") /* it cannot be placed beside a share of another pod */
 	f.delete("more", 0)
 	f.bound("again")
 }

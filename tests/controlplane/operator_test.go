@@ -23,7 +23,7 @@ func (f *fixture) says(text string, words ...string) {
 	f.Helper()
 	for _, word := range words {
 		if !strings.Contains(text, word) {
-			f.Errorf("%q is not said:\n%s", word, text)
+			f.Errorf("the output does not contain %q:\n%s", word, text)
 		}
 	}
 }
@@ -40,12 +40,12 @@ func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
 	f.says(f.ctl("pod", f.space+"/waits"), "no GPU with 500 milli free",
 		"largest free piece 300 milli")
 	f.says(f.ctl("waiting"), "waits")
-	/* asked of the API server, with the rights of manifests/base and no other */
+	/* milligpud asks the API server about its rights: those of manifests/base and no others */
 	f.says(f.ctl("doctor"), "rights", "grants all 10 needed permissions", "wake", "scheduler")
 	moment := time.Now().UTC().Format(time.RFC3339Nano)
 	f.delete("first", 0)
 	f.bound("waits")
-	/* who held it is still known, also as of a moment in the past */
+	/* the history still says who held the GPU, also at a given moment in the past */
 	then := f.ctl("history", "node-a/gpu-0", "--at", moment)
 	f.says(then, "first")
 	if strings.Contains(then, "waits") {
@@ -63,12 +63,12 @@ func TestABackupOfARunningLedgerIsALedger(t *testing.T) {
 	if shares := f.databaseShares(); len(shares) != 1 {
 		t.Errorf("the copy holds %v", shares)
 	}
-	/* and milligpud goes on with it as with its own */
+	/* milligpud continues with the copy as with its own ledger */
 	f.w.front.Lead("")
 	f.d.Proc.Stop()
 	f.startDaemon()
 	f.says(f.ctl("allocations", "-A"), "first")
 	if drift := f.drift("", "", ""); len(drift) > 0 {
-		t.Errorf("a copy of the present is no drift: %v", drift)
+		t.Errorf("drift is reported although the backup is up to date: %v", drift)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// oneNode has GPUs of 16 GiB and nothing else.
+// oneNode returns a node with this many GPUs of 16 GiB.
 func oneNode(gpus int) harness.NodeShape {
 	return harness.NodeShape{Name: "node-a", Milli: 1000 * gpus, Product: "Tesla-T4", MiB: 16384}
 }
@@ -61,7 +61,7 @@ func (f *fixture) oneWrite(changes <-chan harness.Change) {
 	}
 }
 
-// noPodWasPatched reads the audit log: in this namespace milligpud sent Bindings only.
+// noPodWasPatched checks the audit log: the only writes of milligpud to pods of this namespace are Bindings.
 func (f *fixture) noPodWasPatched() {
 	f.Helper()
 	audit, err := f.w.Audit()
@@ -132,7 +132,7 @@ func TestAModelGlobIsRespected(t *testing.T) {
 func TestAMemoryFloorIsRespected(t *testing.T) {
 	f := start(t, harness.DemoNodes()...)
 	for i := range 4 {
-		/* 300 of a T4 come with 4608 MiB, of the VM's half A100 and of an A100 with 24576 */
+		/* 300 milli come with 4608 MiB on a T4, and with 24576 on an A100 and on the VM's half A100 */
 		name := fmt.Sprintf("m%d", i)
 		pod := f.place(harness.Simple(name, 300).With("milligpu.io/gpu-memory", "16Gi"))
 		if shares := f.sharesOf(pod); nodeOf(pod) == "t4-0" || shares[0].MiB != 24576 {

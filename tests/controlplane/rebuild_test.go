@@ -8,7 +8,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// loseLedger stops milligpud, deletes its database, and starts it again.
+// loseLedger stops milligpud, deletes its database, calls meanwhile, and starts milligpud again.
 func (f *fixture) loseLedger(meanwhile func()) {
 	f.Helper()
 	f.w.front.Lead("")
@@ -42,7 +42,7 @@ func TestALostLedgerIsRebuiltFromThePods(t *testing.T) {
 		t.Errorf("before %v\nafter  %v", before, after)
 	}
 	if drift := f.drift("", "", ""); len(drift) > 0 {
-		t.Errorf("rebuilding is no drift: %v", drift)
+		t.Errorf("drift is reported after the rebuild: %v", drift)
 	}
 }
 
@@ -60,14 +60,14 @@ func TestALostLedgerIsRebuiltWhileANodeShowsFewerGPUsThanItsPodsHold(t *testing.
 		t.Errorf("before %v\nafter  %v", before, after)
 	}
 	f.drifts("absent", "node-a", "")
-	/* kube-scheduler compares sums and lets nobody come before 1600 of the 3600 are free */
+	/* kube-scheduler compares sums: a pod of 200 gets past it only after 1800 of the 3600 are freed */
 	for i := range 4 {
 		name := fmt.Sprintf("p%d", i)
 		if s := f.sharesOf(f.pod(name)); s[0].Index < 2 {
 			f.delete(name, 0)
 		}
 	}
-	/* of the 200 left by the sum 900 would be free on GPUs that are there */
+	/* by the sum, 200 are free; they must come from the two GPUs that the node still shows */
 	if s := f.sharesOf(f.place(harness.Simple("more", 200))); s[0].Index >= 2 {
 		t.Errorf("a GPU that is not there was granted: %v", s)
 	}
@@ -94,7 +94,7 @@ func TestAPodBoundBehindOurBackIsAdoptedAndReported(t *testing.T) {
 		harness.Text(rest, "allocation", "origin") != "observed" {
 		t.Errorf("it is not shown as presumed: %v", rest)
 	}
-	/* it counts: of 2000 milli 1300 are left, 1000 of them in one piece */
+	/* the pod is counted: 1300 of 2000 milli are left, 1000 of them on one GPU */
 	f.place(harness.Simple("whole", 1000))
 	f.create(harness.Simple("more", 400))
 	f.refused("more")
@@ -114,7 +114,7 @@ func TestAPodBoundOntoAFullNodeIsCountedAndReported(t *testing.T) {
 	})
 	f.create(harness.Simple("more", 100))
 	f.refused("more")
-	/* and it is over when the intruder is gone */
+	/* the drift ends when that pod is gone */
 	f.delete("behind", 0)
 	f.bound("more")
 	f.until(soon, func() (bool, string) {

@@ -13,7 +13,7 @@ func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
 	second, err := f.w.StartScheduler("second", f.w.front.URL)
 	f.check(err)
 	defer second.Stop()
-	/* 400 fits twice on each of 12 GPUs and once on the half: 25 of 60 */
+	/* 400 fits twice on each of 12 GPUs and once on the half GPU: 25 of 60 pods */
 	for i := range 60 {
 		pod := harness.Simple(fmt.Sprintf("p%d", i), 400)
 		if i%2 == 1 {
@@ -27,7 +27,7 @@ func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
 		t.Errorf("%d pods of 400 are bound where 25 fit", n)
 	}
 	f.consistent()
-	/* the losers are tried again, by either scheduler */
+	/* both schedulers try their refused pods again */
 	freed := 0
 	for _, pod := range f.pods() {
 		if nodeOf(pod) != "" && freed < 10 {
@@ -39,7 +39,7 @@ func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
 	f.consistent()
 }
 
-// classes makes the priority class "high" besides the default of 0.
+// highClass creates a priority class above the default of 0 and returns its name.
 func (f *fixture) highClass() string {
 	f.Helper()
 	f.must(f.api.Create("/apis/scheduling.k8s.io/v1/priorityclasses", object{
@@ -50,8 +50,8 @@ func (f *fixture) highClass() string {
 	return f.space
 }
 
-// fragmented fills a node of three GPUs with 600 that stay and 400 that may be evicted on each:
-// by the node's sum evicting the small ones makes room for 1000, on no single GPU it does.
+// fragmented fills each of a node's three GPUs with a pod of 600 that stays and one of 400 that may be
+// evicted. By the node's sum, evicting the small pods makes room for 1000; on a single GPU it does not.
 func fragmented(t *testing.T) (f *fixture, class string) {
 	f = start(t, oneNode(3))
 	class = f.highClass()

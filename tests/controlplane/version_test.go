@@ -13,7 +13,7 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// conflicts is how often a Binding met a newer pod, and what was spent on all of them.
+// conflicts counts Bindings, those that met a newer version of the pod (409), and GETs of pods.
 type conflicts struct{ bindings, conflicts, gets float64 }
 
 func (f *fixture) conflicts() (c conflicts) {
@@ -33,7 +33,7 @@ func (f *fixture) conflicts() (c conflicts) {
 	return c
 }
 
-// report says what it was, and fails where a conflict cost more than one look and one more Binding.
+// report logs the counts, and fails if a conflict cost more than one GET and one more Binding.
 func (f *fixture) report(what string, pods int, took time.Duration, before conflicts) {
 	f.Helper()
 	after := f.conflicts()
@@ -49,7 +49,7 @@ func (f *fixture) report(what string, pods int, took time.Duration, before confl
 	f.noneInDoubt()
 }
 
-// How many Bindings meet a pod that somebody wrote to since it was judged, and what that costs.
+// How many Bindings meet a pod that was written to after milligpud judged it, and what that costs.
 func TestABindingThatMeetsANewerPodCostsOneLookAndOneMore(t *testing.T) {
 	const pods = 1000
 	f := bare(t)
@@ -70,7 +70,7 @@ func TestABindingThatMeetsANewerPodCostsOneLookAndOneMore(t *testing.T) {
 	f.untilNothingIsOpen()
 }
 
-// kube-scheduler writes into each refused pod why, often just before it asks again.
+// kube-scheduler writes the reason into each refused pod, often just before it asks again.
 func TestPodsThatWereRefusedBeforeAreBoundInTheirNewVersion(t *testing.T) {
 	const pods = 1000
 	f := start(t, oneNode(8))
@@ -100,7 +100,7 @@ func TestPodsThatWereRefusedBeforeAreBoundInTheirNewVersion(t *testing.T) {
 	f.untilNothingIsOpen()
 }
 
-// condition is the text of PodScheduled.
+// condition returns the message of a pod's PodScheduled condition.
 func condition(pod object) string {
 	status, _ := pod["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
@@ -113,8 +113,8 @@ func condition(pod object) string {
 	return ""
 }
 
-// With volumes that wait for their first consumer kube-scheduler writes nominatedNodeName, waits
-// for the volume, and then asks us to bind.
+// If a volume waits for its first consumer, kube-scheduler writes nominatedNodeName into the pod, waits for
+// the volume, and then asks us to bind.
 func TestPodsWithVolumesAreBoundInTheirNewVersion(t *testing.T) {
 	const pods = 200
 	f := start(t, harness.BurstNodes(20)...)
@@ -176,7 +176,7 @@ func (f *fixture) volumes(count int) {
 	}
 }
 
-// bindVolumes is the controller of persistent volumes, as far as kube-scheduler waits for it.
+// bindVolumes does what kube-scheduler expects of the persistent volume controller, which does not run here.
 func (f *fixture) bindVolumes(stop <-chan struct{}) {
 	claimed := map[string]bool{}
 	for {
@@ -205,7 +205,8 @@ func (f *fixture) bindVolumes(stop <-chan struct{}) {
 	}
 }
 
-// What a tenant writes between our reading and the Binding is judged, or nothing is bound.
+// If a tenant writes to a pod between our reading and the Binding, milligpud judges the new version before
+// anything is bound.
 func TestAPodThatIsWrittenToWhileItsBindingIsOnItsWayIsJudgedAgain(t *testing.T) {
 	f, proxy := through(t, oneNode(4))
 	var sent atomic.Int32
@@ -221,7 +222,7 @@ func TestAPodThatIsWrittenToWhileItsBindingIsOnItsWayIsJudgedAgain(t *testing.T)
 	})
 	f.create(harness.Simple("moved", 600))
 	if shares := f.sharesOf(f.bound("moved")); len(shares) != 2 || shares[0].Milli != 300 {
-		t.Errorf("it asks for two halves of 300 and has %v", shares)
+		t.Errorf("the pod requests 300 of each of two GPUs and holds %v", shares)
 	}
 	if c := f.conflicts(); c.conflicts != 1 || c.gets != 1 || sent.Load() != 2 {
 		t.Errorf("%d Bindings, %.0f conflicts, %.0f GETs", sent.Load(), c.conflicts, c.gets)
@@ -231,8 +232,8 @@ func TestAPodThatIsWrittenToWhileItsBindingIsOnItsWayIsJudgedAgain(t *testing.T)
 
 var named = regexp.MustCompile(`in doubt: the Binding of version (\d+): `)
 
-// kube-scheduler writes nothing where a failure repeats the very same condition.  The version in
-// the text makes it write, and that write is the evidence.
+// kube-scheduler writes nothing if a failure repeats the same condition. The version in the text changes
+// the condition, so kube-scheduler writes it, and that write is the evidence.
 func TestTheErrorOfADoubtMakesKubeSchedulerWriteTheCondition(t *testing.T) {
 	f, proxy := through(t, oneNode(4))
 	var sent atomic.Int32

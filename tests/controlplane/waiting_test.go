@@ -8,8 +8,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// crowded is a node of two GPUs with 400 free on each: 500 does not fit, although the node's sum
-// has 800 left and kube-scheduler therefore asks.
+// crowded starts with a node of two GPUs, 400 free on each, and a pod that waits for 500. The pod fits on
+// neither GPU, but into the node's sum of 800, so kube-scheduler asks.
 func crowded(t *testing.T) (*fixture, *harness.APIProxy) {
 	t.Helper()
 	f, proxy := through(t, oneNode(2))
@@ -78,7 +78,7 @@ func TestTheWakeUpObjectWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.
 	f.until(soon, func() (bool, string) {
 		return f.calls("filter", "waits") > before, "kube-scheduler did not ask again"
 	})
-	/* it asked before milligpud had heard, was refused, and would now leave the pod alone */
+	/* kube-scheduler asked before milligpud knew, was refused, and would now leave the pod alone */
 	f.stays("waits", 2*time.Second)
 	rings, err := f.d.Metric("milligpu_wake_ups_total")
 	f.check(err)
@@ -92,8 +92,8 @@ func TestTheWakeUpObjectWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.
 	f.consistent()
 }
 
-// choosy is 300 nodes of which another extender accepts one at most, and a kube-scheduler that asks
-// us first and then it.
+// choosy starts with 300 nodes, another extender that accepts at most one of them, and a kube-scheduler
+// that asks us first and then that extender.
 func choosy(t *testing.T, accept string, silent bool) (*fixture, *harness.Picky) {
 	t.Helper()
 	var nodes []harness.NodeShape
@@ -141,7 +141,7 @@ func TestAPodThatAnotherExtenderRefusesEverywhereIsShownAsOfferedAndNotBound(t *
 	f.until(soon, func() (bool, string) {
 		waiting, err := f.d.List("/api/v1/waiting")
 		f.check(err)
-		/* kube-scheduler asks about a part of 300 nodes, another one each time */
+		/* kube-scheduler asks about a part of the 300 nodes, a different one each time */
 		n := 0
 		if len(waiting) == 1 {
 			n = harness.Number(waiting[0], "offered")
@@ -152,7 +152,7 @@ func TestAPodThatAnotherExtenderRefusesEverywhereIsShownAsOfferedAndNotBound(t *
 	})
 	time.Sleep(10 * time.Second)
 	if sizes := picky.Sizes(); len(sizes) > 8 {
-		t.Errorf("there is nothing longer to offer, and the lists had %v names", sizes)
+		t.Errorf("asked again although milligpud has no longer list to offer: the lists had %v names", sizes)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestAPodThatAnotherExtenderRefusesOnSixteenNodesIsOfferedMoreOnABusyCluster
 	f.place(harness.Simple("busy", 100))
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
-	go func() { /* each change of a bound pod has kube-scheduler try all others again */
+	go func() { /* each change of a bound pod makes kube-scheduler try all others again */
 		defer close(stopped)
 		for i := 0; ; i++ {
 			select {

@@ -14,8 +14,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// wired starts a kube-scheduler with a configuration of manifests/, to which only this machine's
-// addresses and files are told. Pods name it by the name that is returned.
+// wired starts a kube-scheduler with a configuration from manifests/, adapted only to this machine's
+// addresses and files and to the shared kube-scheduler. It returns the schedulerName for pods.
 func (f *fixture) wired(file, certs string) string {
 	f.Helper()
 	text, err := harness.Manifest(file)
@@ -43,8 +43,8 @@ func (f *fixture) wired(file, certs string) string {
 	return name
 }
 
-// configured is a milligpud with the settings of manifests/; only addresses and the ledger's place
-// are this machine's own.
+// configured prepares a milligpud with a configuration from manifests/; only addresses and paths are this
+// machine's own.
 func (f *fixture) configured(file, certs string) *harness.Daemon {
 	f.Helper()
 	text, err := harness.Manifest(file)
@@ -60,7 +60,7 @@ func by(scheduler string, pod harness.PodShape) harness.PodShape {
 	return pod
 }
 
-// certificates are what the operator makes with the script of the overlay.
+// certificates makes certificates with the overlay's script, as an operator would, and returns their folder.
 func (f *fixture) certificates() string {
 	f.Helper()
 	certs := filepath.Join(f.w.Dir, "certs-"+f.space)
@@ -81,7 +81,8 @@ func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
 	f.consistent()
 }
 
-// turnedAway tries the webhooks without a certificate, with a stranger's, and without TLS.
+// turnedAway checks that the webhooks reject a client without a certificate, with a wrong one, or without
+// TLS, and accept our own.
 func (f *fixture) turnedAway(certs string) {
 	f.Helper()
 	const body = `{"Pod":{"metadata":{"name":"x","namespace":"x","uid":"x"}},"NodeNames":["node-a"]}`
@@ -93,7 +94,7 @@ func (f *fixture) turnedAway(certs string) {
 	f.check(err)
 	stranger, err := harness.ClientTLS(certs+"/server-ca.crt", certFile, keyFile)
 	f.check(err)
-	/* a server's certificate is signed by another authority and opens nothing */
+	/* another authority signed the server's certificate, so it must not let a client in */
 	server, err := harness.ClientTLS(certs+"/server-ca.crt", certs+"/tls.crt", certs+"/tls.key")
 	f.check(err)
 	for name, config := range map[string]*tls.Config{"no certificate": without,
@@ -160,7 +161,7 @@ func TestTheWholeGPUWiringKeepsWholeGPUPodsOffNodesWithShares(t *testing.T) {
 	if pod := f.bound("whole"); nodeOf(pod) != "node-b" {
 		t.Errorf("the whole-GPU pod is on %s", nodeOf(pod))
 	}
-	/* and no share comes to the node where it lives */
+	/* and no share is placed on the node where that pod runs */
 	f.create(by(name, harness.Simple("two", 2000)))
 	f.refused("two")
 	if drift := f.drift("mixed", "", ""); len(drift) > 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-/* By its file's name this test comes last and speaks about everything before it. */
+/* The file's name makes this test run last, so that it covers the requests of all others. */
 
 func TestWithTheRightsOfOurManifestsNothingWasDeniedAndNoPodWasPatched(t *testing.T) {
 	audit, err := shared.Audit()

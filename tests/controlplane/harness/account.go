@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Render is `kubectl kustomize` of a folder below manifests/, as single documents.
+// Render runs `kubectl kustomize` on a folder below manifests/ and returns its documents.
 func (c *Cluster) Render(folder string) ([]string, error) {
 	out, err := Run(Component("kubectl"), "kustomize", filepath.Join(Root(), "manifests", folder))
 	if err != nil {
@@ -33,13 +33,13 @@ func OfKinds(documents []string, kinds ...string) []string {
 	return kept
 }
 
-// Account is the ServiceAccount of our own manifests, with a token of its own.
+// Account is the ServiceAccount of our manifests, with a token.
 type Account struct {
 	User  string
 	Token string
 }
 
-// CreateAccount applies the rights of manifests/base and nothing else of it.
+// CreateAccount applies the ServiceAccount of manifests/base and its rights, and nothing else of it.
 func (c *Cluster) CreateAccount() (*Account, error) {
 	documents, err := c.Render("base")
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Cluster) CreateAccount() (*Account, error) {
 		Token: Text(answer, "status", "token")}, nil
 }
 
-// Kubeconfig writes one for the account, against the API server or a proxy before it.
+// Kubeconfig writes a kubeconfig for the account; server is the API server or a proxy in front of it.
 func (a *Account) Kubeconfig(dir, name, server, caFile string) (string, error) {
 	path := filepath.Join(dir, name+".kubeconfig")
 	return path, WriteKubeconfig(path, server, caFile, a.Token)

@@ -16,7 +16,7 @@ import (
 // Object is any JSON object; At walks into it.
 type Object = map[string]any
 
-// At returns what lies at a path of keys and list positions, or nil.
+// At returns the value at a path of keys and list positions, or nil.
 func At(value any, path ...any) any {
 	for _, step := range path {
 		switch s := step.(type) {
@@ -37,13 +37,13 @@ func At(value any, path ...any) any {
 	return value
 }
 
-// Text is At for strings; what is not there is "".
+// Text is At for strings; "" if there is none.
 func Text(value any, path ...any) string {
 	s, _ := At(value, path...).(string)
 	return s
 }
 
-// Number is At for numbers; what is not there is 0.
+// Number is At for numbers; 0 if there is none.
 func Number(value any, path ...any) int {
 	f, _ := At(value, path...).(float64)
 	return int(f)
@@ -68,7 +68,7 @@ type API struct {
 	client *http.Client
 }
 
-// NewAPI returns a client that speaks with a bearer token.
+// NewAPI returns a client that authenticates with a bearer token.
 func NewAPI(url, token string, config *tls.Config) *API {
 	return &API{URL: url, token: token, client: &http.Client{
 		Timeout:   30 * time.Second,
@@ -76,12 +76,12 @@ func NewAPI(url, token string, config *tls.Config) *API {
 	}}
 }
 
-// As is the same client as another user.
+// As returns the same client with the token of another user.
 func (a *API) As(token string) *API {
 	return &API{URL: a.URL, token: token, client: a.client}
 }
 
-// StatusError is an answer of 400 and above.
+// StatusError is an answer with a status of 400 or above.
 type StatusError struct {
 	Code    int
 	Message string
@@ -89,7 +89,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// IsCode says whether an error is the API server's answer with this code.
+// IsCode says whether an error is an answer of the API server with this status.
 func IsCode(err error, code int) bool {
 	status, ok := err.(*StatusError)
 	return ok && status.Code == code
@@ -149,7 +149,7 @@ func (a *API) Do(method, path, contentType string, body any) (Object, error) {
 	return out, nil
 }
 
-// Code of an error anywhere below, or 0.
+// Code returns the status of the StatusError that an error is or wraps, or 0.
 func Code(err error) int {
 	for err != nil {
 		if status, ok := err.(*StatusError); ok {
@@ -175,12 +175,13 @@ func (a *API) Create(path string, object any) (Object, error) {
 	return a.Do("POST", path, "application/json", object)
 }
 
-// Merge patches an object by merge-patch.
+// Merge applies a merge patch to an object.
 func (a *API) Merge(path string, patch any) (Object, error) {
 	return a.Do("PATCH", path, "application/merge-patch+json", patch)
 }
 
-// Delete removes an object; grace < 0 leaves the object's own grace period. Gone is no error.
+// Delete removes an object; with grace < 0, the object's own grace period applies. A missing object is
+// no error.
 func (a *API) Delete(path string, grace int) error {
 	if grace >= 0 {
 		path += fmt.Sprintf("?gracePeriodSeconds=%d", grace)
@@ -209,7 +210,7 @@ func NodePath(name string) string {
 	return "/api/v1/nodes/" + name
 }
 
-// Events about one object, as lines "reason: message".
+// Events returns the Events about one object, as lines "reason: message".
 func (a *API) Events(namespace, name string) ([]string, error) {
 	selector := url.QueryEscape("involvedObject.name=" + name)
 	list, err := a.Get("/api/v1/namespaces/" + namespace + "/events?fieldSelector=" + selector)
@@ -223,7 +224,7 @@ func (a *API) Events(namespace, name string) ([]string, error) {
 	return lines, nil
 }
 
-// Condition returns the reason and message of a pod's PodScheduled condition.
+// Condition returns status, reason and message of a pod's PodScheduled condition.
 func Condition(pod Object) (status, reason, message string) {
 	for _, c := range Items(pod, "status", "conditions") {
 		if Text(c, "type") == "PodScheduled" {

@@ -20,18 +20,18 @@ import (
 type Fate int
 
 const (
-	Pass       Fate = iota /* forward it and bring the answer */
+	Pass       Fate = iota /* forward it and return the answer */
 	LoseAnswer             /* forward it, then cut the connection instead of answering */
 	LoseAsk                /* cut the connection without forwarding */
 )
 
-// Delay is how the proxy makes a request wait that it does not lose.
+// Delay says how the proxy delays a request, or turns it away; LoseAsk takes precedence.
 type Delay struct {
 	Wait       time.Duration /* before it is forwarded */
-	RetryAfter int           /* seconds: 429 instead of an answer */
+	RetryAfter int           /* in seconds; > 0: answer 429 instead of forwarding */
 }
 
-// APIProxy stands between milligpud and the API server, ends TLS, and misbehaves on demand.
+// APIProxy stands between milligpud and the API server, terminates TLS, and misbehaves on demand.
 type APIProxy struct {
 	URL    string
 	CAFile string
@@ -40,7 +40,7 @@ type APIProxy struct {
 	mutex  sync.Mutex
 	decide func(*http.Request) Fate
 	slow   func(*http.Request) Delay
-	held   chan struct{} /* closed: watches flow */
+	held   chan struct{} /* closed while watches flow */
 	cuts   map[int]context.CancelFunc
 	next   int
 	gone   int
@@ -48,7 +48,7 @@ type APIProxy struct {
 
 var errLost = errors.New("the proxy lost this answer")
 
-// StartAPIProxy starts one in front of the cluster's API server.
+// StartAPIProxy starts a proxy in front of the cluster's API server.
 func (c *Cluster) StartAPIProxy(name string) (*APIProxy, error) {
 	authority, err := NewAuthority(c.Dir, name+"-ca")
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *APIProxy) handler(target *url.URL, inner *tls.Config) http.Handler {
 			p.countGone(r)
 			return nil
 		},
-		/* a broken connection is what a broken network shows, not a 502 */
+		/* break the connection, as a broken network would, instead of answering 502 */
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler)
 		},
@@ -121,7 +121,7 @@ func (p *APIProxy) handler(target *url.URL, inner *tls.Config) http.Handler {
 	})
 }
 
-// wait is false when the request was answered instead.
+// wait delays a request by the rule of Slow; false: the request was answered with 429 instead.
 func (p *APIProxy) wait(w http.ResponseWriter, r *http.Request) bool {
 	p.mutex.Lock()
 	slow := p.slow
@@ -183,7 +183,7 @@ func (p *APIProxy) sawGone() {
 	p.gone++
 }
 
-// Gone is how often the API server answered 410, as a status or as an event of a watch.
+// Gone returns how often the API server answered 410, as a status or in an event of a watch.
 func (p *APIProxy) Gone() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -197,14 +197,14 @@ func (p *APIProxy) Decide(rule func(*http.Request) Fate) {
 	p.decide = rule
 }
 
-// Slow sets the rule by which requests wait; nil: none does.
+// Slow sets the rule that delays requests; nil delays none.
 func (p *APIProxy) Slow(rule func(*http.Request) Delay) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.slow = rule
 }
 
-// CutWatches breaks every watch that is open, and says how many.
+// CutWatches breaks every open watch and returns how many there were.
 func (p *APIProxy) CutWatches() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -214,7 +214,7 @@ func (p *APIProxy) CutWatches() int {
 	return len(p.cuts)
 }
 
-// HoldWatches stops what watches bring without closing them; the returned function lets it flow.
+// HoldWatches holds back the events of all watches without closing them; the returned function releases them.
 func (p *APIProxy) HoldWatches() (release func()) {
 	held := make(chan struct{})
 	p.mutex.Lock()
@@ -229,10 +229,10 @@ func (p *APIProxy) flow() <-chan struct{} {
 	return p.held
 }
 
-// Stop ends it and everything that runs through it.
+// Stop ends the proxy and every connection through it.
 func (p *APIProxy) Stop() { p.server.Close() }
 
-// gate is the body of a watch: it waits while watches are held.
+// gate is the body of a watch; reads from it wait while watches are held.
 type gate struct {
 	io.ReadCloser
 	proxy *APIProxy

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Audited is one request as the API server's audit log tells it.
+// Audited is one request from the API server's audit log.
 type Audited struct {
 	At time.Time
 

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// BurstNodes are n nodes of 16 GPUs.
+// BurstNodes returns n nodes of 16 GPUs each.
 func BurstNodes(n int) []NodeShape {
 	var nodes []NodeShape
 	for i := range n {
@@ -27,7 +27,7 @@ func BurstNodes(n int) []NodeShape {
 
 const creators = 32
 
-// CreatePods posts pods p0, p1, ... of 300 thousandths, many at a time.
+// CreatePods posts pods p0, p1, ... of 300 thousandths each, many at a time.
 func (a *API) CreatePods(space, scheduler string, count int) error {
 	var next atomic.Int64
 	errs := make(chan error, creators)
@@ -57,27 +57,28 @@ func (a *API) CreatePods(space, scheduler string, count int) error {
 	return first
 }
 
-// AllBound asks for one pod of the namespace that has no node: cheap, however many there are.
+// AllBound says whether every pod of a namespace has a node. It lists at most one pod without a node,
+// which is cheap however many there are.
 func (a *API) AllBound(space string) (bool, error) {
 	list, err := a.Get(PodPath(space, "") + "?limit=1&fieldSelector=" +
 		url.QueryEscape("spec.nodeName="))
 	return err == nil && len(Items(list, "items")) == 0, err
 }
 
-// DeletePods removes all of a namespace at once.
+// DeletePods deletes all pods of a namespace in one request.
 func (a *API) DeletePods(space string) error {
 	return a.Delete(PodPath(space, ""), 0)
 }
 
-// Burst lets a kube-scheduler loose on pods that are all there, and says how long it takes to bind
-// them. The scheduler sleeps while they are made.
+// Burst suspends a kube-scheduler, creates all pods, resumes it, and returns how long it takes to bind
+// them.
 func (a *API) Burst(scheduler *Proc, space, name string, count int, limit time.Duration) (time.Duration, error) {
 	scheduler.Signal(syscall.SIGSTOP)
 	defer scheduler.Signal(syscall.SIGCONT)
 	if err := a.CreatePods(space, name, count); err != nil {
 		return 0, err
 	}
-	time.Sleep(500 * time.Millisecond) /* so that everybody has heard of them */
+	time.Sleep(500 * time.Millisecond) /* so that every watch has delivered them */
 	began := time.Now()
 	scheduler.Signal(syscall.SIGCONT)
 	err := Until(limit, func() (bool, string) {
@@ -90,7 +91,7 @@ func (a *API) Burst(scheduler *Proc, space, name string, count int, limit time.D
 	return time.Since(began), err
 }
 
-// PeakKiB is the most memory that a process had at any time.
+// PeakKiB returns the peak resident memory of a process.
 func PeakKiB(pid int) (int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -105,7 +106,7 @@ func PeakKiB(pid int) (int, error) {
 	return 0, fmt.Errorf("process %d shows no VmHWM", pid)
 }
 
-// CPU of a process, of all its threads.
+// CPU returns the CPU time of a process, all threads together.
 func CPU(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -119,7 +120,7 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, nil
 }
 
-// Relay passes bytes on and counts them, and the connections they came by.
+// Relay forwards TCP connections and counts them and their bytes.
 type Relay struct {
 	URL string
 
@@ -131,7 +132,7 @@ type Relay struct {
 	open        map[net.Conn]bool
 }
 
-// StartRelay starts one in front of the cluster's API server, whose certificate it leaves alone.
+// StartRelay starts a relay in front of the cluster's API server; TLS passes through it unchanged.
 func (c *Cluster) StartRelay() (*Relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -180,13 +181,13 @@ func (c counting) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// Connections that were made so far.
+// Connections returns the number of connections so far.
 func (r *Relay) Connections() int { return int(r.connections.Load()) }
 
-// Bytes that were carried so far, both ways.
+// Bytes returns the number of bytes so far, in both directions.
 func (r *Relay) Bytes() int64 { return r.bytes.Load() }
 
-// Stop ends it and what runs through it.
+// Stop ends the relay and its connections.
 func (r *Relay) Stop() {
 	r.listener.Close()
 	r.mutex.Lock()
@@ -196,13 +197,13 @@ func (r *Relay) Stop() {
 	}
 }
 
-// Idle is an extender that does nothing: every node fits, none is better.
+// Idle is an extender that does nothing: every node fits, and all score the same.
 type Idle struct {
 	URL    string
 	server *http.Server
 }
 
-// StartIdle starts one.
+// StartIdle starts such an extender.
 func StartIdle() (*Idle, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -238,7 +239,7 @@ func StartIdle() (*Idle, error) {
 // Stop ends it.
 func (i *Idle) Stop() { i.server.Close() }
 
-// CountLines with all of these words.
+// CountLines counts the lines that contain all of these words.
 func CountLines(text string, words ...string) int {
 	count := 0
 	for _, line := range strings.Split(text, "\n") {
@@ -253,8 +254,8 @@ func CountLines(text string, words ...string) int {
 	return count
 }
 
-// BurstScheduler is a kube-scheduler's configuration: without an extender, with one that only
-// filters and scores, or with one that binds, too.
+// BurstScheduler returns a kube-scheduler configuration: without an extender (webhooks is ""), with one
+// that only filters and scores, or with one that also binds and preempts.
 func BurstScheduler(c *Cluster, name, webhooks string, binds bool) string {
 	text := schedulerYAML(c.Kubeconfig, name, webhooks)
 	if webhooks == "" {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority of the test's own.
+// Authority is a certificate authority made for a test.
 type Authority struct {
 	File string
 	cert *x509.Certificate
@@ -40,7 +40,7 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// NewAuthority makes one; its certificate is DIR/NAME.crt.
+// NewAuthority makes an authority; its certificate is DIR/NAME.crt.
 func NewAuthority(dir, name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -61,7 +61,7 @@ func NewAuthority(dir, name string) (*Authority, error) {
 	return a, writePEM(a.File, "CERTIFICATE", der)
 }
 
-// Issue writes DIR/NAME.crt and DIR/NAME.key, good for 127.0.0.1 and for clients.
+// Issue writes DIR/NAME.crt and DIR/NAME.key, valid for a server at 127.0.0.1 and for a client.
 func (a *Authority) Issue(name string) (certFile, keyFile string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *Authority) Issue(name string) (certFile, keyFile string, err error) {
 	return certFile, keyFile, writePEM(keyFile, "PRIVATE KEY", keyDER)
 }
 
-// ClientTLS trusts one authority and shows a certificate when one is named.
+// ClientTLS returns a configuration that trusts one authority and presents a certificate if one is named.
 func ClientTLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 	ca, err := os.ReadFile(caFile)
 	if err != nil {
@@ -103,7 +103,7 @@ func ClientTLS(caFile, certFile, keyFile string) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		/* Go holds a certificate back that the server does not ask for: this one is always sent */
+		/* Go withholds a certificate whose authority the server does not name; send this one always */
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &pair, nil
 		}

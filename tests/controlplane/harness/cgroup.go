@@ -18,8 +18,7 @@ func unified() bool {
 	return err == nil
 }
 
-// cgroupDirs are the folders of one cgroup: one where cgroups are unified, else one for each
-// controller.
+// cgroupDirs returns the folders of one cgroup: a single one with cgroup v2, one per controller with v1.
 func cgroupDirs(name string) []string {
 	if unified() {
 		return []string{filepath.Join(cgroupMount, name)}
@@ -32,13 +31,13 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
-// makeCgroup makes the root cgroup that kubelet works below.
+// makeCgroup makes the cgroup below which kubelet makes its own.
 func makeCgroup(name string) error {
 	for _, dir := range cgroupDirs(name) {
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			return err
 		}
-		/* without CPUs and memory nodes of its own a cpuset takes no process */
+		/* a cpuset accepts no process until it has CPUs and memory nodes */
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			above, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
 			if err != nil || unified() {
@@ -52,7 +51,7 @@ func makeCgroup(name string) error {
 	return nil
 }
 
-// removeCgroup kills what still runs in it and removes it, deepest first.
+// removeCgroup kills the processes that are left in a cgroup and removes its folders, deepest first.
 func removeCgroup(name string) error {
 	return Until(10*time.Second, func() (bool, string) {
 		left := ""

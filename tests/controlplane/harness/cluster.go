@@ -34,7 +34,8 @@ type Cluster struct {
 // span is a time in which kube-apiserver was starting.
 type span struct{ from, to time.Time }
 
-/* Who wrote what, answered how: enough to prove what milligpud did and what it never did. */
+/* Logs all requests of service accounts, and everybody's patches, updates and deletions of pods and nodes, with
+ * their status: enough to prove what milligpud did and what it never did. */
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted, Panic]
@@ -47,7 +48,7 @@ rules:
 - level: None
 `
 
-// StartCluster starts both and returns when the API server is ready.
+// StartCluster starts etcd and kube-apiserver and returns when the API server is ready.
 func StartCluster(dir string) (*Cluster, error) {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 	}
 }
 
-// StartAPIServer starts kube-apiserver, also again after StopAPIServer, and waits for it.
+// StartAPIServer starts kube-apiserver, also after StopAPIServer, and waits until it is ready.
 func (c *Cluster) StartAPIServer() (err error) {
 	began := time.Now()
 	defer func() { c.starting = append(c.starting, span{began, time.Now()}) }()
@@ -170,8 +171,8 @@ users: [{name: test, user: {token: "%s"}}]
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// Starting says whether kube-apiserver was starting then. It serves before it has read the roles, and
-// denies everything.
+// Starting says whether kube-apiserver was starting at that time: it serves before it has read the roles,
+// and until then denies everything.
 func (c *Cluster) Starting(at time.Time) bool {
 	for _, s := range c.starting {
 		if at.After(s.from) && at.Before(s.to) {
@@ -181,8 +182,8 @@ func (c *Cluster) Starting(at time.Time) bool {
 	return false
 }
 
-// StopAPIServer stops kube-apiserver; etcd stays. Its orderly end waits for others to end their
-// watches, which they do not.
+// StopAPIServer stops kube-apiserver; etcd keeps running. After a second, kube-apiserver is killed: its
+// orderly shutdown waits until clients end their watches, which they do not.
 func (c *Cluster) StopAPIServer() { c.api.stopWithin(time.Second) }
 
 // Compact makes etcd forget everything before now, so that old resourceVersions are really gone.
@@ -201,7 +202,7 @@ func (c *Cluster) etcdCall(path, body string) (Object, error) {
 	return etcd.Do("POST", path, "application/json", body)
 }
 
-// Start runs a further program of this cluster, stopped with it.
+// Start runs another program, which is stopped with the cluster.
 func (c *Cluster) Start(name, program string, args ...string) (*Proc, error) {
 	p, err := StartProc(name, c.Dir, program, args...)
 	if err == nil {
@@ -217,7 +218,7 @@ func (c *Cluster) Kubectl(stdin string, args ...string) (string, error) {
 		append([]string{"--kubeconfig=" + c.Kubeconfig, cache}, args...)...)
 }
 
-// Tails are the ends of all logs.
+// Tails returns the last lines of all logs.
 func (c *Cluster) Tails(lines int) string {
 	var all strings.Builder
 	logs, _ := filepath.Glob(filepath.Join(c.Dir, "*.log"))
@@ -229,7 +230,7 @@ func (c *Cluster) Tails(lines int) string {
 	return all.String()
 }
 
-// Pids of everything that runs, by name (cmd/up).
+// Pids returns the pids of all running processes by name (for cmd/up).
 func (c *Cluster) Pids() map[string]int {
 	pids := map[string]int{"etcd": c.etcd.Pid(), "kube-apiserver": c.api.Pid()}
 	for _, p := range c.procs {
@@ -240,18 +241,18 @@ func (c *Cluster) Pids() map[string]int {
 	return pids
 }
 
-// Stop ends every process of the cluster; the folder stays for whoever made it.
+// Stop ends every process of the cluster; its folder is left to the caller.
 func (c *Cluster) Stop() {
 	for i := len(c.procs) - 1; i >= 0; i-- {
 		c.procs[i].Stop()
 	}
 	c.StopAPIServer()
-	/* nothing of etcd is wanted any more: no time for an orderly end */
+	/* etcd's data is no longer needed, so do not wait for an orderly shutdown */
 	c.etcd.Kill()
 }
 
-// WithCluster runs do on a cluster in a folder of its own, and takes both away; also where somebody
-// ends the program.
+// WithCluster runs do on a cluster in a folder of its own and removes both afterwards. On SIGINT or
+// SIGTERM, it stops the cluster and leaves the folder to the caller.
 func WithCluster(do func(*Cluster) error) error {
 	dir, err := TempDir()
 	if err != nil {

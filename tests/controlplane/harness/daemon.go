@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Namespace is the one that milligpud of the tests calls its own.
+// Namespace is the value of --namespace for every milligpud of the tests.
 const Namespace = "milligpu-system"
 
 // Daemon is one milligpud: its files stay when it is stopped, so that it can be started again.
@@ -21,8 +21,8 @@ type Daemon struct {
 	Name       string
 	Ledger     string
 	Kubeconfig string
-	Args       []string /* further flags */
-	SettleS    string   /* how long a new ledger waits; most tests have one, and no daemon before */
+	Args       []string /* additional flags */
+	SettleS    string   /* grace period; 0 in most tests, where no earlier milligpud can have granted anything */
 	Proc       *Proc
 
 	cluster *Cluster
@@ -35,7 +35,7 @@ func (c *Cluster) NewDaemon(name, kubeconfig string, args ...string) *Daemon {
 		Args: args, SettleS: "0", cluster: c}
 }
 
-// Spawn starts it and returns at once.
+// Spawn starts milligpud and returns when it has written its port file, or has ended.
 func (d *Daemon) Spawn() error {
 	program, err := Program("milligpud", "MILLIGPUD")
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Daemon) Spawn() error {
 	})
 }
 
-// Start starts it and returns when it is ready.
+// Start starts milligpud and returns when it is ready.
 func (d *Daemon) Start() error {
 	if err := d.Spawn(); err != nil {
 		return err
@@ -102,10 +102,10 @@ func readPorts(path string) (map[string]string, error) {
 	return ports, nil
 }
 
-// Address of the listener "webhook", "admin" or "probe".
+// Address returns the address of the listener "webhook", "admin" or "probe".
 func (d *Daemon) Address(listener string) string { return d.ports[listener] }
 
-// Fetch asks the admin listener and returns status and body.
+// Fetch sends a GET to the admin listener and returns status and body.
 func (d *Daemon) Fetch(path string) (int, string, error) {
 	return fetch("http://" + d.Address("admin") + path)
 }
@@ -122,7 +122,7 @@ func fetch(url string) (int, string, error) {
 	return response.StatusCode, string(text), err
 }
 
-// Get asks the REST API.
+// Get fetches an object from the REST API.
 func (d *Daemon) Get(path string) (Object, error) {
 	code, body, err := d.Fetch(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *Daemon) Get(path string) (Object, error) {
 	return out, nil
 }
 
-// List asks for a whole collection, page by page.
+// List fetches a whole collection, page by page.
 func (d *Daemon) List(path string) ([]Object, error) {
 	separator := "?"
 	if strings.Contains(path, "?") {
@@ -162,7 +162,7 @@ func (d *Daemon) List(path string) ([]Object, error) {
 	}
 }
 
-// Metric sums all samples of a metric whose line holds every one of the labels.
+// Metric sums the samples of a metric that have all of these labels.
 func (d *Daemon) Metric(name string, labels ...string) (float64, error) {
 	_, body, err := d.Fetch("/metrics")
 	if err != nil {
@@ -186,7 +186,7 @@ func (d *Daemon) Metric(name string, labels ...string) (float64, error) {
 	return sum, nil
 }
 
-// SQL asks the ledger's file, read-only, with the sqlite3 command; rows of "|"-separated columns.
+// SQL runs a query on the ledger's file, read-only, with the sqlite3 command, and returns the rows.
 func (d *Daemon) SQL(query string) ([][]string, error) {
 	out, err := Run("sqlite3", "-readonly", "-batch", "-cmd", ".timeout 5000", d.Ledger, query)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// Call is one webhook call as it passed by.
+// Call is one webhook call that went through a Front.
 type Call struct {
 	At     time.Time
 	Verb   string
@@ -26,8 +26,8 @@ type Call struct {
 	Code   int
 }
 
-// Front stands between kube-schedulers and milligpud: it counts, and it stays at one address while
-// milligpud comes and goes.
+// Front stands between kube-schedulers and milligpud: it records the calls and keeps one address while
+// milligpud stops and starts.
 type Front struct {
 	URL string
 
@@ -37,7 +37,7 @@ type Front struct {
 	calls  []Call
 }
 
-// StartFront starts one that leads nowhere yet.
+// StartFront starts a Front that answers 503 until Lead sets a target.
 func StartFront() (*Front, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,14 +59,14 @@ func StartFront() (*Front, error) {
 	return f, nil
 }
 
-// Target is where calls go now.
+// Target returns where calls go now, or nil.
 func (f *Front) Target() *url.URL {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return f.target
 }
 
-// Lead sends calls to HOST:PORT from now on; "" leads nowhere.
+// Lead sends calls to HOST:PORT from now on; with "", they are answered 503.
 func (f *Front) Lead(address string) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -122,7 +122,7 @@ func (f *Front) serve(reverse http.Handler, w http.ResponseWriter, r *http.Reque
 	f.calls = append(f.calls, call)
 }
 
-// Calls of one verb about one pod "namespace/name" ("" = any), oldest first.
+// Calls returns the calls of one verb about one pod "namespace/name" ("" = any for both), oldest first.
 func (f *Front) Calls(verb, pod string) []Call {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -135,7 +135,7 @@ func (f *Front) Calls(verb, pod string) []Call {
 	return some
 }
 
-// Forget starts counting anew.
+// Forget drops the recorded calls.
 func (f *Front) Forget() {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Image is the name of the only image there is: a static busybox.
+// Image is the name of the only image on the node, a static busybox.
 const Image = "docker.io/library/milligpu-busybox:1"
 
 type tarFile struct {

@@ -24,7 +24,7 @@ type RealNode struct {
 	kubelet    *Proc
 }
 
-// Forbidden returns the call that this machine refuses and containers need, or "".
+// Forbidden returns the system call that containers need and this machine refuses, or "".
 func Forbidden(dir string) string {
 	if uid := os.Geteuid(); uid != 0 {
 		return fmt.Sprintf("geteuid() = %d: containers need root here", uid)
@@ -57,7 +57,7 @@ func Forbidden(dir string) string {
 // StartRealNode starts containerd and kubelet and waits until the node is Ready.
 func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
-		cgroup: filepath.Base(c.Dir), /* what `run` looks for when we were killed */
+		cgroup: filepath.Base(c.Dir), /* `run` finds the cgroup by this name if we are killed */
 		bridge: fmt.Sprintf("mg%d", os.Getpid())}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
@@ -188,7 +188,7 @@ func (n *RealNode) startContainerd() (err error) {
 	return err
 }
 
-// StartKubelet starts it, also again, and waits for the node to be Ready.
+// StartKubelet starts kubelet, also after it was stopped, and waits until the node is Ready.
 func (n *RealNode) StartKubelet() (err error) {
 	n.kubelet, err = StartProc("kubelet", n.cluster.Dir, Component("kubelet"),
 		"--kubeconfig="+n.cluster.Kubeconfig, "--config="+filepath.Join(n.dir, "kubelet.yaml"),
@@ -215,7 +215,8 @@ func (n *RealNode) StartKubelet() (err error) {
 	})
 }
 
-// Advertise adds thousandths to what kubelet itself reports, as an operator would by hand.
+// Advertise adds our resource to the node's capacity, as an operator would by hand, and waits until kubelet
+// shows it as allocatable.
 func (n *RealNode) Advertise(milli int) error {
 	patch := fmt.Sprintf(`[{"op":"add","path":"/status/capacity/nvidia.com~1vgpu","value":"%d"}]`,
 		milli)
@@ -234,7 +235,7 @@ func (n *RealNode) Advertise(milli int) error {
 	})
 }
 
-// Output is what a container has printed so far.
+// Output returns what a container has printed so far.
 func (n *RealNode) Output(namespace, pod, uid, container string) (string, error) {
 	pattern := filepath.Join(n.LogsDir, namespace+"_"+pod+"_"+uid, container, "*.log")
 	files, err := filepath.Glob(pattern)
@@ -257,10 +258,10 @@ func (n *RealNode) Output(namespace, pod, uid, container string) (string, error)
 	return text.String(), nil
 }
 
-// Kubelet is its process.
+// Kubelet returns kubelet's process.
 func (n *RealNode) Kubelet() *Proc { return n.kubelet }
 
-// Stop ends kubelet, all containers, containerd, and takes away what they have left.
+// Stop ends kubelet, all containers and containerd, and removes their cgroups, mounts and bridge.
 func (n *RealNode) Stop() error {
 	n.kubelet.Stop()
 	n.endTasks()
@@ -303,7 +304,7 @@ func (n *RealNode) removeBridge() {
 	}
 }
 
-// Unmount takes down every mount below a folder, deepest first.
+// Unmount unmounts everything below a folder, newest mount first.
 func Unmount(dir string) error {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {

@@ -2,10 +2,10 @@ package harness
 
 import "fmt"
 
-// Resource is the name of what pods ask for.
+// Resource is the name of the resource that pods request.
 const Resource = "nvidia.com/vgpu"
 
-// NodeShape describes a node that nobody runs: one POST with a status is all it takes.
+// NodeShape describes a node without a kubelet: one POST with a status creates it.
 type NodeShape struct {
 	Name        string
 	Milli       int
@@ -16,7 +16,7 @@ type NodeShape struct {
 	WholeGPUs   int
 }
 
-// DemoNodes are the three of the demo: 8 x A100, 4 x T4, and a VM that owns half an A100.
+// DemoNodes returns the three nodes of the demo: 8 x A100, 4 x T4, and a VM that owns half an A100.
 func DemoNodes() []NodeShape {
 	return []NodeShape{
 		{Name: "a100-0", Milli: 8000, Product: "A100-SXM4-80GB", MiB: 81920},
@@ -25,7 +25,7 @@ func DemoNodes() []NodeShape {
 	}
 }
 
-// Object is the node as it is posted.
+// Object returns the node as it is posted.
 func (s NodeShape) Object() Object {
 	labels := Object{"kubernetes.io/hostname": s.Name, "nvidia.com/gpu.product": s.Product,
 		"nvidia.com/gpu.memory": fmt.Sprint(s.MiB)}
@@ -52,7 +52,7 @@ func (s NodeShape) status() Object {
 	return Object{"capacity": room, "allocatable": room}
 }
 
-// Ask is one container that asks for thousandths of a GPU (0: asks nothing).
+// Ask is one container that requests thousandths of a GPU (0: requests none).
 type Ask struct {
 	Name  string
 	Milli int
@@ -68,10 +68,10 @@ type PodShape struct {
 	Scheduler   string
 	Class       string
 	Grace       *int
-	Extra       map[string]string /* further limits of the first container */
+	Extra       map[string]string /* additional limits of the first container */
 }
 
-// Simple is a pod of one container, as most are.
+// Simple returns a pod with one container.
 func Simple(name string, milli int) PodShape {
 	return PodShape{Name: name, Apps: []Ask{{"main", milli}}}
 }
@@ -100,7 +100,7 @@ func container(ask Ask, extra map[string]string) Object {
 	return Object{"name": ask.Name, "image": "pause", "resources": Object{"limits": limits}}
 }
 
-// Object is the pod as it is posted.
+// Object returns the pod as it is posted.
 func (p PodShape) Object() Object {
 	var apps, inits []any
 	for i, ask := range p.Apps {

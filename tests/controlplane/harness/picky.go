@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Picky is another product's extender: of whatever it is asked it accepts one node. It says why,
-// which changes the pod's condition with each list and so has kube-scheduler ask again; or not.
+// Picky is another product's extender, which accepts only one node. Unless it is silent, it gives a reason
+// for each node that it refuses: with each list the pod's condition changes, so kube-scheduler asks again.
 type Picky struct {
 	URL string
 
@@ -20,7 +20,7 @@ type Picky struct {
 	sizes  []int
 }
 
-// StartPicky starts one that accepts the node of this name and no other.
+// StartPicky starts an extender that accepts only the node of this name.
 func StartPicky(accept string, silent bool) (*Picky, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *Picky) filter(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"NodeNames": passed, "FailedNodes": failed})
 }
 
-// Sizes of the lists it was asked about, oldest first.
+// Sizes returns the lengths of the node lists that it was asked about, oldest first.
 func (p *Picky) Sizes() []int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -62,7 +62,7 @@ func (p *Picky) Sizes() []int {
 // Stop ends it.
 func (p *Picky) Stop() { p.server.Close() }
 
-// StartSchedulerBeside starts a kube-scheduler that asks another extender behind our webhooks.
+// StartSchedulerBeside starts a kube-scheduler that calls another extender after our webhooks.
 func (c *Cluster) StartSchedulerBeside(name, webhooks, other string) (*Proc, error) {
 	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks)+fmt.Sprintf(
 		`- {urlPrefix: "%s", filterVerb: filter, nodeCacheCapable: true, httpTimeout: 10s}

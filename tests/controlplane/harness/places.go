@@ -14,7 +14,7 @@ func Root() string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file))))
 }
 
-// Version of Kubernetes that the tests run against.
+// Version returns the version of Kubernetes that the tests use.
 func Version() string {
 	if v := os.Getenv("KUBERNETES_VERSION"); v != "" {
 		return v
@@ -29,12 +29,13 @@ func Minor() int {
 	return minor
 }
 
-// Component is the path of a program that build.sh built.
+// Component returns the path of a program that build.sh built.
 func Component(name string) string {
 	return filepath.Join(Root(), "build", "controlplane", Version(), name)
 }
 
-// Program finds a program of ours: by its variable, else among the presets' outputs.
+// Program finds one of our programs: named by its environment variable, else beside the milligpud that
+// MILLIGPUD names, else in the build folder of a preset.
 func Program(name, variable string) (string, error) {
 	if p := os.Getenv(variable); p != "" {
 		if _, err := os.Stat(p); err != nil {
@@ -42,7 +43,7 @@ func Program(name, variable string) (string, error) {
 		}
 		return filepath.Abs(p)
 	}
-	/* whoever names another milligpud has built the rest beside it */
+	/* another milligpud has the programs of the same build beside it */
 	if p := os.Getenv("MILLIGPUD"); p != "" {
 		beside := filepath.Join(filepath.Dir(p), name)
 		if _, err := os.Stat(beside); err == nil {

@@ -28,8 +28,8 @@ type Proc struct {
 	err  error
 }
 
-// A child is killed when the *thread* that started it ends, so one thread that never ends starts
-// them all.
+// Pdeathsig kills a child when the *thread* that started it ends, so one thread that never ends starts all
+// children.
 var starter struct {
 	once sync.Once
 	jobs chan func()
@@ -79,7 +79,7 @@ func StartProc(name, dir, program string, args ...string) (*Proc, error) {
 	return p, nil
 }
 
-// Pid of the process.
+// Pid returns the process id.
 func (p *Proc) Pid() int { return p.cmd.Process.Pid }
 
 // Running says whether it has not ended yet.
@@ -95,7 +95,7 @@ func (p *Proc) Running() bool {
 // Signal sends one signal; a process that has ended is no error.
 func (p *Proc) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Wait until it ends by itself, and say how.
+// Wait waits until the process ends by itself and returns its error.
 func (p *Proc) Wait(limit time.Duration) error {
 	select {
 	case <-p.done:
@@ -105,7 +105,7 @@ func (p *Proc) Wait(limit time.Duration) error {
 	}
 }
 
-// Kill is kill -9.
+// Kill sends SIGKILL and waits until the process has ended.
 func (p *Proc) Kill() {
 	if p == nil {
 		return
@@ -114,7 +114,7 @@ func (p *Proc) Kill() {
 	<-p.done
 }
 
-// Stop asks with SIGTERM and insists after ten seconds.
+// Stop sends SIGTERM, and SIGKILL after ten seconds.
 func (p *Proc) Stop() { p.stopWithin(10 * time.Second) }
 
 func (p *Proc) stopWithin(limit time.Duration) {
@@ -129,7 +129,7 @@ func (p *Proc) stopWithin(limit time.Duration) {
 	}
 }
 
-// Tail is the end of the log, for failure messages.
+// Tail returns the last lines of the log, for failure messages.
 func (p *Proc) Tail(lines int) string {
 	if p == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-/* as in the overlays of manifests/, with backoffs that suit a test */
+/* as in the overlays of manifests/, but with backoffs that are short enough for a test */
 func schedulerYAML(kubeconfig, name, webhooks string) string {
 	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -34,13 +34,13 @@ extenders:
 `, kubeconfig, name, webhooks, Resource)
 }
 
-// StartScheduler starts a kube-scheduler for the pods that carry this scheduler name; the webhooks
-// are named without a trailing slash.
+// StartScheduler starts a kube-scheduler for pods with this schedulerName; webhooks is the URL prefix of
+// the extender, without a trailing slash.
 func (c *Cluster) StartScheduler(name, webhooks string) (*Proc, error) {
 	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks))
 }
 
-// StartSchedulerWith starts one with a configuration of its own.
+// StartSchedulerWith starts a kube-scheduler with this configuration.
 func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
 	ports, err := FreePorts(1)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
 		return nil, err
 	}
 	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", ports[0])
-	/* its certificate is its own and nobody's business: only readiness is asked */
+	/* the certificate is self-signed; a question about readiness need not verify it */
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	err = Until(40*time.Second, func() (bool, string) {

@@ -1,5 +1,5 @@
-// burst measures pods that all come at once, on a real control plane: kube-scheduler alone, with an
-// extender that does nothing, and with milligpud, in turns. It prints "name value unit".
+// burst measures how fast a real control plane binds pods that are all created at once: kube-scheduler
+// alone, with an extender that does nothing, and with milligpud, in turn. It prints "name value unit".
 package main
 
 import (
@@ -18,11 +18,11 @@ const (
 )
 
 var (
-	nodes  = flag.Int("nodes", 100, "nodes of 16 GPUs")
-	rounds = flag.Int("rounds", 5, "rounds, each with every rival")
+	nodes  = flag.Int("nodes", 100, "number of nodes, 16 GPUs each")
+	rounds = flag.Int("rounds", 5, "number of rounds; each measures all three setups")
 )
 
-/* one rival's rounds */
+/* what one rival's rounds measured: "name unit" -> a value for each round */
 type figures map[string][]float64
 
 type environment struct {
@@ -122,7 +122,7 @@ func say(prefix string, f figures) {
 
 func (f figures) add(name string, value float64) { f[name] = append(f[name], value) }
 
-/* one burst with a kube-scheduler of its own, whose extender is at webhooks ("": none) */
+/* runs one burst with a new kube-scheduler whose extender is at webhooks ("": no extender) */
 func (w *environment) burst(pods int, f figures, webhooks string, binds bool) (string, error) {
 	p, err := w.StartSchedulerWith(scheduler, harness.BurstScheduler(w.Cluster, scheduler, webhooks, binds))
 	if err != nil {
@@ -218,7 +218,7 @@ func (w *environment) tell(d *harness.Daemon, relay *harness.Relay, pods int, be
 	return nil
 }
 
-/* what milligpud logged about binds whose outcome it could not tell */
+/* counts the binds that milligpud's log reports as in doubt; -1: there is no log */
 func doubts(d *harness.Daemon) int {
 	log, err := os.ReadFile(d.Proc.Log)
 	if err != nil {

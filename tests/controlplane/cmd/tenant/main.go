@@ -1,6 +1,7 @@
-// tenant is an afternoon of one who may only make pods in one namespace, and reach our ports: what it
-// does to the filter of another. A thousand unlike nodes, the real API server and kube-scheduler. It
-// prints "name value unit", and fails if milligpud ended or another one's share changed.
+// tenant measures how much a tenant who may only create pods in one namespace and connect to our ports can
+// slow down the filter of others' pods: a thousand nodes, all different, the real API server and
+// kube-scheduler. It prints "name value unit", and fails if milligpud ends or does not answer, or if the
+// share of another pod has changed.
 package main
 
 import (
@@ -27,13 +28,13 @@ const (
 	tenants   = "tenant"
 	gpus      = 8
 	makers    = 8
-	pause     = 20 * time.Millisecond /* between two questions of the innocent */
+	pause     = 20 * time.Millisecond /* between two filter calls for the innocent pod */
 )
 
 var (
-	nodes   = flag.Int("nodes", 1000, "unlike nodes of 8 GPUs")
-	seconds = flag.Int("seconds", 15, "how long each attack lasts")
-	only    = flag.String("only", "", "attacks whose names have this in them")
+	nodes   = flag.Int("nodes", 1000, "number of nodes, 8 GPUs each, all different")
+	seconds = flag.Int("seconds", 15, "duration of each attack, in seconds")
+	only    = flag.String("only", "", "run only the attacks whose name contains this")
 )
 
 type object = harness.Object
@@ -48,7 +49,7 @@ type environment struct {
 	made   int
 }
 
-// An attack goes on until stop is closed; its name says what is tried.
+// An attack runs until stop is closed; its name says what it tries.
 type attack struct {
 	name string
 	run  func(w *environment, stop <-chan struct{})
@@ -136,7 +137,7 @@ func afternoon(cluster *harness.Cluster) error {
 	return nil
 }
 
-/* nodes whose GPUs have different sizes, so that no two rooms are alike */
+/* the GPUs have random sizes, so that no two nodes are alike */
 func (w *environment) prepare() error {
 	for i := range *nodes {
 		node := harness.NodeShape{Name: fmt.Sprintf("unlike-%04d", i), Milli: gpus * 1000,
@@ -200,7 +201,7 @@ func (w *environment) guard() error {
 	return err
 }
 
-/* a namespace, and an account that may do everything with pods there and nothing else anywhere */
+/* creates a namespace, and an account that may do anything with the pods there and nothing else */
 func (w *environment) makeTenant() error {
 	const rights = `{"apiVersion":"v1","kind":"List","items":[
  {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenant"}},
@@ -255,7 +256,7 @@ func (w *environment) pod(containers, milli int, annotations object) object {
 			"automountServiceAccountToken": false}}
 }
 
-/* many at a time, as fast as the API server takes them; what it refuses, it refuses */
+/* creates pods, many at a time, as fast as the API server accepts them; refusals do not matter */
 func pods(shape func(w *environment) object) func(*environment, <-chan struct{}) {
 	return func(w *environment, stop <-chan struct{}) {
 		var group sync.WaitGroup
@@ -272,7 +273,7 @@ func pods(shape func(w *environment) object) func(*environment, <-chan struct{})
 	}
 }
 
-/* fifty that cannot be placed ask for something else all the time */
+/* keeps changing the requests of fifty pods that cannot be placed */
 func changing(w *environment, stop <-chan struct{}) {
 	var names []string
 	for range 50 {
@@ -287,7 +288,7 @@ func changing(w *environment, stop <-chan struct{}) {
 	}
 }
 
-/* to each listener, from an address of its own, as many as there are files for */
+/* opens connections to each listener from an address of its own, up to 9,000 or the limit on open files */
 func connections(say string) func(*environment, <-chan struct{}) {
 	return func(w *environment, stop <-chan struct{}) {
 		var open []net.Conn
@@ -322,7 +323,7 @@ func over(stop <-chan struct{}) bool {
 	}
 }
 
-/* ---- what another sees ---- */
+/* ---- what others notice ---- */
 
 func (w *environment) endure(a attack) error {
 	pid := w.d.Proc.Pid()
@@ -359,7 +360,7 @@ func at(ms []float64, part float64) float64 {
 	return ms[int(part*float64(len(ms)-1))]
 }
 
-/* an innocent pod's filter over all nodes, and kubelet's probe, again and again */
+/* calls the filter for an innocent pod over all nodes, and kubelet's probe, again and again; in ms */
 func (w *environment) ask(limit time.Duration) (filter, livez []float64, err error) {
 	pod := harness.Simple("innocent", 300).Object()
 	pod["metadata"].(object)["uid"] = "00000000-0000-4000-8000-000000000001"
@@ -403,7 +404,7 @@ func (w *environment) ask(limit time.Duration) (filter, livez []float64, err err
 	return filter, livez, nil
 }
 
-/* who holds what, of those in the namespace others */
+/* the shares of the pods in the namespace others, a line for each pod */
 func (w *environment) sharesOfOthers() (string, error) {
 	list, err := w.d.List("/api/v1/allocations?namespace=" + others)
 	if err != nil {

@@ -1,4 +1,4 @@
-// up leaves a control plane and a milligpud running and prints how to use and how to stop them.
+// up starts a control plane and a milligpud, leaves them running, and prints the environment to set.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	dir := os.Args[1]
 	harness.Detached = true
 	cluster, daemon, err := bringUp(dir)
-	/* also when only half of it runs: `down` then ends that half */
+	/* also if only a part has started, so that `down` can end that part */
 	if cluster != nil {
 		if err := writePids(dir, cluster); err != nil {
 			fmt.Fprintln(os.Stderr, "up:", err)
@@ -61,7 +61,7 @@ func bringUp(dir string) (*harness.Cluster, *harness.Daemon, error) {
 	return cluster, daemon, err
 }
 
-/* pid, program, name: `down` ends a pid only while it is still that program */
+/* one line per process: pid, program, name. `down` signals a pid only while it still runs that program. */
 func writePids(dir string, cluster *harness.Cluster) error {
 	var lines []string
 	for name, pid := range cluster.Pids() {
