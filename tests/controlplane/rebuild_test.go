@@ -14,7 +14,7 @@ func (f *fixture) loseLedger(meanwhile func()) {
 	f.w.front.Lead("")
 	f.d.Proc.Stop()
 	f.check(f.d.RemoveLedger())
-	f.d.SettleS = "3"
+	f.d.GracePeriodS = "3"
 	meanwhile()
 	f.startDaemon()
 }

@@ -89,12 +89,6 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// IsCode says whether an error is an answer of the API server with this status.
-func IsCode(err error, code int) bool {
-	status, ok := err.(*StatusError)
-	return ok && status.Code == code
-}
-
 func (a *API) send(method, path, contentType string, body any) ([]byte, error) {
 	var reader io.Reader
 	switch b := body.(type) {

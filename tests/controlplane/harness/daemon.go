@@ -18,12 +18,12 @@ const Namespace = "milligpu-system"
 
 // Daemon is one milligpud: its files stay when it is stopped, so that it can be started again.
 type Daemon struct {
-	Name       string
-	Ledger     string
-	Kubeconfig string
-	Args       []string /* additional flags */
-	SettleS    string   /* grace period; 0 in most tests, where no earlier milligpud can have granted anything */
-	Proc       *Proc
+	Name         string
+	Ledger       string
+	Kubeconfig   string
+	Args         []string /* additional flags */
+	GracePeriodS string   /* grace period; 0 in most tests, where no earlier milligpud can have granted anything */
+	Proc         *Proc
 
 	cluster *Cluster
 	ports   map[string]string
@@ -32,7 +32,7 @@ type Daemon struct {
 // NewDaemon prepares a milligpud with a ledger of its own; Start starts it.
 func (c *Cluster) NewDaemon(name, kubeconfig string, args ...string) *Daemon {
 	return &Daemon{Name: name, Ledger: filepath.Join(c.Dir, name+".db"), Kubeconfig: kubeconfig,
-		Args: args, SettleS: "0", cluster: c}
+		Args: args, GracePeriodS: "0", cluster: c}
 }
 
 // Spawn starts milligpud and returns when it has written its port file, or has ended.
@@ -48,7 +48,7 @@ func (d *Daemon) Spawn() error {
 	args := append([]string{"--kubeconfig", d.Kubeconfig, "--ledger", d.Ledger,
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
-		"--namespace", Namespace, "--grace-period-s", d.SettleS}, d.Args...)
+		"--namespace", Namespace, "--grace-period-s", d.GracePeriodS}, d.Args...)
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
 	if err != nil {
 		return err
