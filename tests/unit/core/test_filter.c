@@ -519,7 +519,7 @@ static void refusals_are_one_each_or_one_for_all_alike(void **state)
 }
 
 /*
- * Compared with a judge that ranks all names naively
+ * Compared with an oracle that ranks all names naively
  */
 
 struct judged {

@@ -50,10 +50,10 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 }
 
 /*
- * The judge tries every way to place a request and checks each against the rules as written
+ * The oracle tries every way to place a request and checks each against the rules as written
  */
 
-struct judge {
+struct oracle {
     const struct room *room;
     const struct request *request;
     uint32_t on[WANTS]; /* bit g: a part on GPU g */
@@ -64,17 +64,17 @@ struct judge {
 };
 
 /* The formula of request.h, word for word. */
-static uint32_t judged_peak(const struct judge *judge, uint32_t gpu, bool mib)
+static uint32_t oracle_peak(const struct oracle *oracle, uint32_t gpu, bool mib)
 {
-    const struct request *request = judge->request;
-    const struct gpu_room *room = &judge->room->gpu[gpu];
+    const struct request *request = oracle->request;
+    const struct gpu_room *room = &oracle->room->gpu[gpu];
     uint32_t taken[WANTS] = {0};
     uint32_t apps = 0;
     uint32_t sidecars = 0;
     uint32_t inits = 0;
 
     for (uint32_t w = 0; w < request->wants; w++)
-        if ((judge->on[w] >> gpu & 1) != 0)
+        if ((oracle->on[w] >> gpu & 1) != 0)
             taken[w] =
                 mib ? room->mib * request->want[w].milli / room->milli : request->want[w].milli;
     for (uint32_t w = 0; w < request->wants; w++) {
@@ -90,63 +90,63 @@ static uint32_t judged_peak(const struct judge *judge, uint32_t gpu, bool mib)
     return apps + sidecars > inits ? apps + sidecars : inits;
 }
 
-static bool part_may_lie(const struct judge *judge, uint32_t want, uint32_t gpu)
+static bool part_may_lie(const struct oracle *oracle, uint32_t want, uint32_t gpu)
 {
-    const struct gpu_room *room = &judge->room->gpu[gpu];
-    const uint32_t milli = judge->request->want[want].milli;
+    const struct gpu_room *room = &oracle->room->gpu[gpu];
+    const uint32_t milli = oracle->request->want[want].milli;
 
-    return judge->room->closed == REASON_NONE && room->closed == REASON_NONE && room->milli > 0 &&
-           milli <= room->milli && request_takes_model(judge->request, atom_text(room->model)) &&
-           room->mib * milli / room->milli >= judge->request->memory_mib;
+    return oracle->room->closed == REASON_NONE && room->closed == REASON_NONE && room->milli > 0 &&
+           milli <= room->milli && request_takes_model(oracle->request, atom_text(room->model)) &&
+           room->mib * milli / room->milli >= oracle->request->memory_mib;
 }
 
-static uint32_t touched(const struct judge *judge)
+static uint32_t touched(const struct oracle *oracle)
 {
     uint32_t set = 0;
 
-    for (uint32_t w = 0; w < judge->request->wants; w++)
-        set |= judge->on[w];
+    for (uint32_t w = 0; w < oracle->request->wants; w++)
+        set |= oracle->on[w];
     return (uint32_t)__builtin_popcount(set);
 }
 
 /* Each whole GPU must be present and hold no share. */
-static bool leaves_whole(const struct judge *judge)
+static bool leaves_whole(const struct oracle *oracle)
 {
     uint32_t there = 0;
 
-    for (uint32_t gpu = 0; gpu < judge->room->gpus; gpu++)
-        there += judge->room->gpu[gpu].closed != REASON_ABSENT;
-    return touched(judge) + judge->request->whole <= there;
+    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+        there += oracle->room->gpu[gpu].closed != REASON_ABSENT;
+    return touched(oracle) + oracle->request->whole <= there;
 }
 
 /* False if it does not fit. */
-static bool write_down(const struct judge *judge, struct placement *out)
+static bool write_down(const struct oracle *oracle, struct placement *out)
 {
-    *out = (struct placement){.exact = true, .free_milli = judge->room->free_milli};
-    for (uint32_t gpu = 0; gpu < judge->room->gpus; gpu++) {
-        const uint32_t milli = judged_peak(judge, gpu, false);
+    *out = (struct placement){.exact = true, .free_milli = oracle->room->free_milli};
+    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++) {
+        const uint32_t milli = oracle_peak(oracle, gpu, false);
         if (milli == 0)
             continue;
-        if (milli > judge->room->gpu[gpu].free_milli ||
-            judged_peak(judge, gpu, true) > judge->room->gpu[gpu].free_mib)
+        if (milli > oracle->room->gpu[gpu].free_milli ||
+            oracle_peak(oracle, gpu, true) > oracle->room->gpu[gpu].free_mib)
             return false;
         out->charge_milli += milli;
-        out->left_milli += judge->room->gpu[gpu].free_milli - milli;
+        out->left_milli += oracle->room->gpu[gpu].free_milli - milli;
     }
-    for (uint32_t w = 0; w < judge->request->wants; w++)
-        for (uint32_t gpu = 0; gpu < judge->room->gpus; gpu++)
-            if ((judge->on[w] >> gpu & 1) != 0)
+    for (uint32_t w = 0; w < oracle->request->wants; w++)
+        for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+            if ((oracle->on[w] >> gpu & 1) != 0)
                 out->part[out->parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
     return true;
 }
 
 /* Rules 1, 2 and 5; next to whole GPUs, the fewest touched GPUs come first. */
-static bool is_better(const struct judge *judge, const struct placement *a)
+static bool is_better(const struct oracle *oracle, const struct placement *a)
 {
-    const struct placement *b = &judge->best;
+    const struct placement *b = &oracle->best;
 
-    if (judge->request->whole > 0 && touched(judge) != judge->best_touches)
-        return touched(judge) < judge->best_touches;
+    if (oracle->request->whole > 0 && touched(oracle) != oracle->best_touches)
+        return touched(oracle) < oracle->best_touches;
     if (a->charge_milli != b->charge_milli)
         return a->charge_milli < b->charge_milli;
     if (a->left_milli != b->left_milli)
@@ -158,29 +158,29 @@ static bool is_better(const struct judge *judge, const struct placement *a)
     return false;
 }
 
-static void try_all(struct judge *judge, uint32_t want)
+static void try_all(struct oracle *oracle, uint32_t want)
 {
-    if (want == judge->request->wants) {
+    if (want == oracle->request->wants) {
         struct placement placement;
-        if (!write_down(judge, &placement) || !leaves_whole(judge))
+        if (!write_down(oracle, &placement) || !leaves_whole(oracle))
             return;
-        judge->ways++;
-        if (!judge->found || is_better(judge, &placement)) {
-            judge->best = placement;
-            judge->best_touches = touched(judge);
+        oracle->ways++;
+        if (!oracle->found || is_better(oracle, &placement)) {
+            oracle->best = placement;
+            oracle->best_touches = touched(oracle);
         }
-        judge->found = true;
+        oracle->found = true;
         return;
     }
-    for (uint32_t set = 1; set < 1U << judge->room->gpus; set++) {
-        bool may = (uint32_t)__builtin_popcount(set) == judge->request->want[want].parts;
-        for (uint32_t gpu = 0; may && gpu < judge->room->gpus; gpu++)
-            may = (set >> gpu & 1) == 0 || part_may_lie(judge, want, gpu);
-        judge->on[want] = set;
+    for (uint32_t set = 1; set < 1U << oracle->room->gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == oracle->request->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < oracle->room->gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || part_may_lie(oracle, want, gpu);
+        oracle->on[want] = set;
         if (may)
-            try_all(judge, want + 1);
+            try_all(oracle, want + 1);
     }
-    judge->on[want] = 0;
+    oracle->on[want] = 0;
 }
 
 /*
@@ -294,22 +294,22 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         struct setting setting;
         struct placement found;
         draw_setting(&seed, i % 10 == 0 ? GPUS : 4, WANTS, &setting);
-        struct judge judge = {.room = &setting.room, .request = &setting.request};
-        try_all(&judge, 0);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
         const enum reason why = search_with(&setting, ALL_STEPS, &found);
-        assert_int_equal(why == REASON_NONE, judge.found);
+        assert_int_equal(why == REASON_NONE, oracle.found);
         assert_int_not_equal(why, REASON_UNSEARCHED);
         reasons[why]++;
-        ways += judge.ways;
-        if (!judge.found) {
+        ways += oracle.ways;
+        if (!oracle.found) {
             refused[setting.request.wants]++;
             continue;
         }
         fitting[setting.request.wants]++;
-        assert_int_equal(found.charge_milli, judge.best.charge_milli);
-        assert_int_equal(found.left_milli, judge.best.left_milli);
+        assert_int_equal(found.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(found.left_milli, oracle.best.left_milli);
         if (found.exact)
-            assert_same_placement(&found, &judge.best);
+            assert_same_placement(&found, &oracle.best);
         undecided_ids += !found.exact; /* as good, but perhaps not the first by rule 5 */
     }
     print_message("%llu ways judged, %u not settled by rule 5\n", (unsigned long long)ways,
@@ -335,19 +335,19 @@ static void an_answer_that_is_not_exact_says_so(void **state)
         struct setting setting;
         struct placement found;
         draw_setting(&seed, i % 10 == 0 ? GPUS : 4, WANTS, &setting);
-        struct judge judge = {.room = &setting.room, .request = &setting.request};
-        try_all(&judge, 0);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
         const uint32_t steps = i % 2 == 0 ? PLACE_STEPS_MAX : draw(&seed, 100);
         const enum reason why = search_with(&setting, steps, &found);
-        assert_true(why != REASON_NONE || judge.found);
-        assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !judge.found);
+        assert_true(why != REASON_NONE || oracle.found);
+        assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !oracle.found);
         unsearched += why == REASON_UNSEARCHED;
         if (why == REASON_UNSEARCHED || setting.request.wants == 1)
             assert_true(why == REASON_UNSEARCHED ? !found.exact : found.exact);
         if (why != REASON_NONE)
             continue;
         if (found.exact)
-            assert_same_placement(&found, &judge.best);
+            assert_same_placement(&found, &oracle.best);
         inexact += !found.exact;
     }
     print_message("%u not exact, %u unsearched of %d\n", inexact, unsearched, rounds);
@@ -517,23 +517,23 @@ static void note_profile(struct profiles *profiles, const struct placement *plac
                     swap_if_larger(profile->count[a], profile->count[b]);
 }
 
-static void note_all(struct judge *judge, struct profiles *profiles, uint32_t want)
+static void note_all(struct oracle *oracle, struct profiles *profiles, uint32_t want)
 {
-    if (want == judge->request->wants) {
+    if (want == oracle->request->wants) {
         struct placement placement;
-        if (write_down(judge, &placement) && leaves_whole(judge))
+        if (write_down(oracle, &placement) && leaves_whole(oracle))
             note_profile(profiles, &placement);
         return;
     }
-    for (uint32_t set = 1; set < 1U << judge->room->gpus; set++) {
-        bool may = (uint32_t)__builtin_popcount(set) == judge->request->want[want].parts;
-        for (uint32_t gpu = 0; may && gpu < judge->room->gpus; gpu++)
-            may = (set >> gpu & 1) == 0 || part_may_lie(judge, want, gpu);
-        judge->on[want] = set;
+    for (uint32_t set = 1; set < 1U << oracle->room->gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == oracle->request->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < oracle->room->gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || part_may_lie(oracle, want, gpu);
+        oracle->on[want] = set;
         if (may)
-            note_all(judge, profiles, want + 1);
+            note_all(oracle, profiles, want + 1);
     }
-    judge->on[want] = 0;
+    oracle->on[want] = 0;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -593,14 +593,14 @@ static void each_way_that_differs_is_told_once(void **state)
         struct setting setting;
         struct plan plan;
         draw_alike(&seed, &setting);
-        struct judge judge = {.room = &setting.room, .request = &setting.request};
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
         plan_init(&plan, &setting.request);
         told.setting = all.setting = &setting;
         told.count = all.count = 0;
         for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
             for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
                 told.row[plan.rows.want[w]] = all.row[plan.rows.want[w]] = r;
-        note_all(&judge, &all, 0);
+        note_all(&oracle, &all, 0);
         assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, note_told), PLACE_ALL);
         sort_profiles(&told, true);
         sort_profiles(&all, false);
