@@ -1,12 +1,12 @@
 #!/bin/bash
-# demo.sh [--once] [--cluster FILE] - milligpu on a cluster that is a file; no Kubernetes needed.
+# demo.sh [--once] [--cluster FILE] - milligpu on a cluster read from a file; no Kubernetes needed.
 #
-#   --once           end by itself; exit status 0 only if what it showed is right
+#   --once           stop at the end; exit status 0 only if what it showed is right
 #   --cluster FILE   your own cluster: the output of kubectl get nodes,pods -A -o json (or yaml)
 #
-# Installs the Debian packages it needs, builds the release, starts milligpud --standalone, plays the
-# pods of demo/pods.yaml as kube-scheduler would, and shows where they are.  Then it leaves the
-# server running; the next run stops it.
+# Installs the Debian packages it needs, builds the release, starts milligpud --standalone, schedules
+# the pods of demo/pods.yaml as kube-scheduler would, and shows where they are. Without --once, it
+# leaves the server running; the next run stops it.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -70,7 +70,7 @@ ctl() {
 
 # --- the server ---
 
-# A pid comes again: it is ours only if that process runs with our port file.
+# Pids are reused: the process is ours only if it runs with our port file.
 is_our_server() {
     [ -r "/proc/$1/cmdline" ] && tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -qxF -- "$PORTS"
 }
@@ -98,7 +98,7 @@ is_taken() {
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-# With the default port where it is free, so that the commands below need no address.
+# Uses the default ports if they are free, so that the commands below need no address.
 start_server() {
     local -a listen=()
     if is_taken 8910 || is_taken 8911; then
@@ -146,7 +146,7 @@ play() {
     return "$status"
 }
 
-# Lines of the game, `name outcome ...`, with that outcome.
+# The names in the played lines, `name outcome ...`, that have this outcome.
 names_of() {
     local name outcome rest
     while read -r name outcome rest; do
@@ -176,13 +176,13 @@ wrong() {
     faults=$((faults + 1))
 }
 
-# 12 of `"milli": 12,`
+# Prints 12 for `"milli": 12,`.
 number_of() {
     local text=${1##*: }
     echo "${text%,}"
 }
 
-# What the GPUs say is used in all; and no GPU is beyond its size.
+# Adds up what the GPUs show as used; no GPU may be used beyond its size.
 check_gpus() {
     local line milli='' used=0 reserved
     gpu_sum=0
@@ -192,9 +192,9 @@ check_gpus() {
         '"usedMilli": '*) used=$(number_of "$line") ;;
         '"reservedMilli": '*)
             reserved=$(number_of "$line")
-            [ -n "$milli" ] || continue # of a node, not of a GPU
+            [ -n "$milli" ] || continue # belongs to a node, not to a GPU
             gpu_sum=$((gpu_sum + used + reserved))
-            # In a cluster of one's own it may have been so before us.
+            # In the user's own cluster, a GPU may have been overused before.
             if [ -z "$cluster" ] && [ $((used + reserved)) -gt "$milli" ]; then
                 wrong "a GPU of $milli milli has $used used and $reserved reserved"
             fi
@@ -204,7 +204,7 @@ check_gpus() {
     done < <(ctl top -o json)
 }
 
-# What the allocations say.
+# Adds up what the allocations charge.
 check_allocations() {
     local line inside=''
     charge_sum=0
@@ -246,7 +246,7 @@ check() {
     [ "$faults" = 0 ] || die "$faults faults"
 }
 
-# The address of the admin listener only where it is not the default.
+# The option that names the admin listener's address, unless that is the default.
 address() {
     local name value
     while read -r name value; do

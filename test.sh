@@ -1,12 +1,12 @@
 #!/bin/bash
 # test.sh [all | STEP...] - install what is needed, build, and test.
 #
-# Without arguments the steps that a newcomer waits for (packages asan manifests demo): some minutes
-# on two cores.  "all" runs every step, as CI does; with names only those (./test.sh asan tsan).  The
+# Without arguments, it runs the quick steps (packages asan manifests demo): some minutes on two
+# cores. "all" runs every step, as CI does; names run only those steps (./test.sh asan tsan). The
 # steps: packages asan clang release trust fuzz mutation model tsan manifests demo controlplane.
 #
-# A skipped step says why, and where CI=true there are no skips.  MILLIGPU_E2E=0 leaves out the real
-# control plane.  The last line counts; the exit status is 0 only if nothing failed.
+# A skipped step says why; with CI=true, a skip is a failure. MILLIGPU_E2E=0 leaves out the real
+# control plane. The last line counts the steps; the exit status is 0 only if nothing failed.
 set -uo pipefail
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
@@ -38,12 +38,12 @@ step_packages() {
     scripts/install-deps.sh --build --test
 }
 
-# Everything under the address and undefined behaviour sanitizers, the tidy checks among it.
+# All tests but crash, with the address and undefined behavior sanitizers, and the tidy checks.
 step_asan() {
     preset asan -LE 'never|crash'
 }
 
-# The other compiler sees other mistakes, and clang-tidy reads the sources on the way.
+# clang warns about other mistakes than gcc, and the same build runs clang-tidy.
 step_clang() {
     preset tidy
 }
@@ -52,7 +52,7 @@ step_release() {
     preset release
     local program looks sign
     local signs=('Position-Independent Executable' BIND_NOW GNU_RELRO __memcpy_chk)
-    # Marks of indirect branches, and a look at each page of a large stack frame.
+    # Landing pads for indirect branches, and a probe of each page of a large stack frame.
     [ "$(uname -m)" != x86_64 ] || signs+=(endbr64 'or[lq] +\$0x0,(0x[0-9a-f]+)?\(%rsp\)')
     for program in build/release/bin/milligpud build/release/bin/milligpuctl; do
         looks=$(readelf --wide --file-header --dynamic --program-headers --dyn-syms "$program"
@@ -66,13 +66,13 @@ step_release() {
         fi
     done
     tests/manifests/image.sh build/release/bin/milligpud
-    # Nobody reads these figures, but a benchmark that does not run any more would rot unseen.
+    # The figures are not used; this only proves that the benchmarks still run.
     bench/run --quick filter worst bind memory verify waiting crowd events >build/bench.txt ||
         { tail build/bench.txt; return 1; }
 }
 
-# The ledger cannot lie: fixed seeds, kill -9, power loss.  Fresh seeds are a command (tests/sim/run):
-# about one in ten thousand finds something, which is seldom of the commit that CI looks at.
+# Is the ledger always right? Fixed seeds, kill -9, power loss. Fresh seeds are left to tests/sim/run:
+# about one in ten thousand finds something, and seldom a fault of the commit that CI looks at.
 step_trust() {
     cmake --preset fast >build/fast.configure.log 2>&1 || { cat build/fast.configure.log; return 1; }
     cmake --build --preset fast -j "$JOBS" \
@@ -82,14 +82,14 @@ step_trust() {
     tests/sim/run --seeds 151-1000 --jobs "$JOBS"
 }
 
-# A minute and a half of bytes that nobody has tried before.
+# 90 s of fresh inputs.
 step_fuzz() {
     tests/fuzz/run --seconds 90
 }
 
-# Do the tests bite?  Branches of core; every mutant of core and of the SQL.
+# Do the tests notice mistakes? Branch coverage of core; every mutant of core and of the SQL.
 step_mutation() {
-    tests/mutation/run --all --list >/dev/null # seconds, before the minutes
+    tests/mutation/run --all --list >/dev/null # takes seconds; the rest takes minutes
     tests/mutation/coverage
     tests/mutation/run --all
 }
@@ -98,7 +98,7 @@ step_model() {
     docs/model/run
 }
 
-# Races only matter where there are threads; core, wire and the loops over the disk have none.
+# Only code with threads can race; base, core, wire, ctl and the loops over the disk have none.
 step_tsan() {
     preset tsan -LE 'tidy|table|golden|fuzz|sim|crash|power' -E '^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal)$'
 }

@@ -1,7 +1,7 @@
 # A layer is a static library made of every .c file in its folder.
 
 # Text files of a layer (schema.sql, ...) become C strings: src/store/schema.sql is
-# `const char store_schema_sql[]`, declared by whoever uses it.
+# `const char store_schema_sql[]`, declared where it is used.
 function(milligpu_embed out layer)
     file(GLOB texts CONFIGURE_DEPENDS *.sql *.json *.txt)
     list(FILTER texts EXCLUDE REGEX "CMakeLists.txt$")
@@ -23,7 +23,7 @@ endfunction()
 function(milligpu_layer name)
     cmake_parse_arguments(ARG "" "" "LINKS;PRIVATE" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS *.c)
-    if(NOT sources) # a layer nobody has written to yet
+    if(NOT sources) # a layer without sources yet
         add_library(milligpu_${name} INTERFACE)
         target_link_libraries(milligpu_${name} INTERFACE ${ARG_LINKS} milligpu_options)
         return()
@@ -35,8 +35,8 @@ function(milligpu_layer name)
         PUBLIC ${ARG_LINKS} milligpu_options PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# bench_<x>.c is a program, build/<preset>/bench/<x>; the other files are what they share, and with
-# them the fake API server of the tests.  `cmake --build . --target benches` builds them all.
+# bench_<x>.c becomes the program build/<preset>/bench/<x>; the programs share the other files and the
+# fake API server of the tests. `cmake --build . --target benches` builds them all.
 function(milligpu_benches folder)
     file(GLOB programs CONFIGURE_DEPENDS ${folder}/bench_*.c)
     file(GLOB shared CONFIGURE_DEPENDS ${folder}/*.c)

@@ -20,7 +20,7 @@ endif()
 if(NOT CMAKE_C_COMPILER_LAUNCHER)
     find_program(MILLIGPU_CCACHE ccache)
     if(MILLIGPU_CCACHE)
-        # Several build folders of one tree share their objects.
+        # Without the folder in the hash, several build folders of one tree share objects.
         set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 ${MILLIGPU_CCACHE})
     endif()
 endif()
@@ -34,7 +34,7 @@ target_compile_options(milligpu_options INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
     -Wwrite-strings -Wvla -Wformat=2 -Wundef -Wcast-qual -Wnull-dereference -Wimplicit-fallthrough
     -fno-common -fno-omit-frame-pointer
-    # A failed must() names src/core/ledger.c, not the machine it was built on.
+    # A failed must() names src/core/ledger.c, not a path of the build machine.
     -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_link_libraries(milligpu_options INTERFACE Threads::Threads)
 
@@ -75,15 +75,15 @@ if(MILLIGPU_HARDEN)
     target_compile_options(milligpu_options INTERFACE
         -fstack-protector-strong -U_FORTIFY_SOURCE
         -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
-    # What not every compiler and processor has.  Of zeroed automatic variables a forgotten one
-    # tells nobody what was on the stack; where that costs, the variable is UNSET (base.h).
+    # Not every compiler and processor has these. Automatic variables are zeroed so that one without
+    # an initializer does not leak the stack; where zeroing costs time, the variable is UNSET (base.h).
     foreach(option IN ITEMS -D_FORTIFY_SOURCE=3 -fstack-clash-protection -fcf-protection=full
                             -ftrivial-auto-var-init=zero)
         string(MAKE_C_IDENTIFIER "MILLIGPU_HAS${option}" has)
         check_c_compiler_flag("-O2 -U_FORTIFY_SOURCE ${option}" ${has})
         if(${has})
             target_compile_options(milligpu_options INTERFACE ${option})
-            target_link_options(milligpu_options INTERFACE ${option}) # it compiles there, too
+            target_link_options(milligpu_options INTERFACE ${option}) # LTO compiles when linking
         endif()
     endforeach()
     target_link_options(milligpu_options INTERFACE -Wl,-z,relro,-z,now -Wl,--as-needed)

@@ -1,5 +1,5 @@
-# Every library that is not ours, found once.  Which layer may use which is said in
-# src/*/CMakeLists.txt and checked by the layers test.
+# Every library that is not ours, found once. src/*/CMakeLists.txt says which layer may use
+# which, and the layers test checks it.
 
 find_package(PkgConfig REQUIRED)
 

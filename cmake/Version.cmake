@@ -1,5 +1,5 @@
-# milligpu_version.h: MILLIGPU_VERSION and MILLIGPU_COMMIT.  Looked at in every build,
-# rewritten only when the commit changed, so a commit recompiles the one file that asks.
+# milligpu_version.h: MILLIGPU_VERSION and MILLIGPU_COMMIT. Checked in every build, but
+# rewritten only when the commit changed, so a commit recompiles only the files that include it.
 
 set(MILLIGPU_COMMIT "" CACHE STRING "What is built, where the sources have no history; else git is asked")
 set(MILLIGPU_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)

@@ -1,16 +1,16 @@
 #!/bin/bash
-# install-deps.sh [--build] [--test] [--controlplane] - the Debian packages that are missing.
+# install-deps.sh [--build] [--test] [--controlplane] - install the Debian packages that are missing.
 #
 #   --build          what compiling milligpu needs (the default)
 #   --test           also what ./test.sh needs
 #   --controlplane   also what running pods on a real kubelet needs
 #
-# Installs as root or through sudo.  When nothing is missing it takes no time and touches
-# nothing.  On other systems it names what is missing and leaves the installing to you.
+# Installs as root or through sudo. If nothing is missing, it takes no time and changes
+# nothing. On other systems, it names what is missing and installs nothing.
 set -euo pipefail
 
-# One per line: the package, and what shows that it is there: a command, @a pkg-config
-# module, or a file.
+# One per line: the package, and what shows that it is installed: a command, @ and a pkg-config
+# module, or a path.
 BUILD_NEEDS='
 gcc                        gcc
 libc6-dev                  /usr/include/stdio.h
@@ -89,7 +89,7 @@ install_packages() {
         apt-get install -y -qq --no-install-recommends "$@" </dev/null
 }
 
-# The lists may be absent (a fresh image) or older than what the mirror still has.
+# The package lists may be missing (a fresh image) or may name versions that the mirror no longer has.
 install_with_update() {
     if apt-cache show "$@" >/dev/null 2>&1 && install_packages "$@"; then
         return 0

@@ -2,23 +2,23 @@
  * bind.pml - one milligpud between kube-scheduler and the API server.
  *
  * README.md says which function each step stands for, and why what is left out may be left out.
- * Every pod asks for a whole GPU: a GPU has room for one.  A "row" is an allocation of the ledger,
+ * Every pod asks for a whole GPU: a GPU has room for one. A "row" is an allocation in the ledger,
  * a "call" is a Binding of ours in the outbox, "late" POSTs are in the network or inside the API
- * server and take effect whenever they like, also after we died: after any time.
+ * server and may take effect after any time, also after milligpud died.
  *
- * Versions are counted pod by pod: each write to a pod that is unbound makes the next one, and the
- * one it is bound in is the last that matters.  A Binding names the version that was
- * evaluated, and applies to that one alone.  "Not older than version v" of a list is: it shows the pod's v or a later
- * one, or was taken after it was gone.
+ * Versions are counted per pod: each write to an unbound pod makes the next one, and the version in
+ * which it is bound is the last that matters. A Binding names the version that was evaluated, and
+ * applies to that version only. A list is "not older than version v" if it shows the pod's v or a
+ * later one, or was taken after the pod was gone.
  *
- * "twin" marks a line that is expanded for several callers and pods, of which some never reach it:
+ * "twin" marks a line that is expanded for several callers and pods, some of which never reach it:
  * the first two pods are never fetched.
  *
- * Bounds (-D): UIDS pods (the third bears the name of the first), NODES x GPUS, TRIES binds per
- * pod and one more while it is in doubt, LOSSES messages lost or late, MOVES writes of others,
- * CONFLICTS and REFUSALS of the API server without such a reason, CRASHES, LOST_LEDGERS among
- * them, BAD_COMMITS, RELISTS, BATCH messages per COMMIT.
- * Faults (-D): see the list in README.md; each of them has to produce a counterexample.
+ * Bounds (-D): UIDS pods (the third has the name of the first), NODES x GPUS, TRIES binds per pod
+ * and one more while it is in doubt, LOSSES messages lost or late, MOVES writes of others,
+ * CONFLICTS (409s for another reason than the pod), CRASHES, LOST_LEDGERS among them, BAD_COMMITS,
+ * RELISTS, BATCH messages per COMMIT, ENDS pods that may end among the first two.
+ * Faults (-D): README.md lists them; each must produce a counterexample.
  */
 #ifndef UIDS
 #define UIDS 2
@@ -65,7 +65,7 @@
 #define NAME(u) ((u) % 2)
 #define NONE 15
 
-/* A row in one byte; an adopted one is bound, and may be one too many. */
+/* A row in one byte; an adopted one is bound, and may be one too many on its GPU. */
 #define FREE 0
 #define RESERVED(gpu) (1 + (gpu))
 #define GRANTED(gpu) (3 + (gpu))
@@ -76,14 +76,14 @@
 
 /* --- the API server --- */
 
-/* LEAVING: unbound, with a deletion timestamp.  GONE: ended or deleted. */
+/* LEAVING: unbound, with a deletion timestamp. GONE: ended or deleted. */
 mtype = { ABSENT, PENDING, LEAVING, BOUND, TERMINATING, GONE };
 mtype api[UIDS];
 byte api_gpu[UIDS]; /* the annotation; stays readable after the end */
-byte ver[UIDS];     /* the last version in which it is unbound; 0: not made yet */
+byte ver[UIDS];     /* the last version in which it is unbound; 0: not created yet */
 
-/* Late Bindings that name the version of now.  One of an earlier version can never take effect: it is
-   left out. */
+/* Late Bindings that name the current version. Those of earlier versions can never take effect and
+   are left out. */
 typedef per_gpu { bool on[ALL] };
 per_gpu late[UIDS];
 
@@ -96,10 +96,10 @@ per_gpu late[UIDS];
 byte row[UIDS];     /* in the writer's memory */
 byte disk[UIDS];
 byte view[UIDS];    /* in the snapshot that filter reads */
-byte phantom[UIDS]; /* a batch whose COMMIT failed, and which may appear after a crash */
+byte phantom[UIDS]; /* a batch whose COMMIT failed; may be on disk after a crash */
 bool phantom_on_disk;
 
-/* Of a reservation: the highest version that a Binding of it ever named; else 0. */
+/* Of a reservation: the highest version that any of its Bindings named; otherwise 0. */
 byte rv[UIDS];
 byte disk_rv[UIDS];
 byte phantom_rv[UIDS];
@@ -110,22 +110,22 @@ mtype = { COLLECT, COMMIT };
 mtype phase = COLLECT;
 byte batched;
 bool ready = true;
-bool kept_news[UIDS]; /* what was in a lost batch waits to be tried again, in order */
+bool kept_news[UIDS]; /* messages of a lost batch wait to be tried again, in order */
 bool kept_outcome[UIDS];
 
-mtype record[UIDS]; /* the table of pods: by the watch or a GET */
+mtype record[UIDS]; /* the pod cache: by the watch or a GET */
 byte record_ver[UIDS];
 #define KNOWN(u) EXISTS(record[u])
 #define KNOWN_AS_BOUND(u) (record[u] == BOUND || record[u] == TERMINATING)
 mtype seen[UIDS];   /* how far the watch has come */
 byte seen_ver[UIDS];
-mtype taken[UIDS];  /* its news in this batch */
+mtype taken[UIDS];  /* what it delivered in this batch */
 byte taken_ver[UIDS];
-bool listing;       /* the server has taken the snapshot */
+bool listing;       /* the API server has taken the snapshot */
 mtype listed[UIDS];
 byte listed_ver[UIDS];
 bool list_taken;
-bool new_ledger;    /* and the old one is lost */
+bool new_ledger;    /* because the old one is lost */
 
 byte queued[UIDS]; /* a bind in the queue: 1 + node */
 byte asked[UIDS];  /* a bind that waits for a GET of its pod */
@@ -133,7 +133,7 @@ mtype got[UIDS];   /* what the GET showed */
 byte got_ver[UIDS];
 
 bool inflight[UIDS]; /* an outcome will come */
-bool waits[UIDS];  /* a call waits for the outcome */
+bool waits[UIDS];  /* a bind call waits for the outcome */
 
 mtype = { NOTHING, TO_BIND, TO_CHECK };
 mtype action[UIDS] = NOTHING;
@@ -149,7 +149,7 @@ mtype = { SAID_BOUND, SAID_VOID, SAID_UNKNOWN, SAID_MOVED };
 mtype outcome[UIDS] = NOTHING;
 byte moved_to[UIDS];
 bool handled[UIDS];          /* in this batch */
-mtype landed[UIDS] = NOTHING; /* to be answered after it */
+mtype landed[UIDS] = NOTHING; /* to be answered after this batch */
 
 /* --- kube-scheduler --- */
 
@@ -159,7 +159,7 @@ bool promised[UIDS]; /* we have answered success */
 #define NEWS_KEPT (kept_news[0] || kept_news[1] || kept_news[UIDS - 1])
 #define OUTCOME_KEPT (kept_outcome[0] || kept_outcome[1] || kept_outcome[UIDS - 1])
 
-/* What a lost batch left comes first: until it is written no bind is decided. */
+/* Messages of a lost batch come first: until they are written, no bind is decided. */
 #ifdef BINDS_PASS_KEPT_NEWS
 #define BINDS_WAIT_FOR_NEWS false
 #else
@@ -173,14 +173,14 @@ byte i; /* for loops inside atomic steps */
 
 /* ---------------------------------------------------------------- what must hold */
 
-/* The charges of the API server's pods: at most one pod on a GPU. */
+/* Two running pods, or two grants on disk, on one GPU. */
 #define DOUBLE(a, b) (RUNS(a) && RUNS(b) && api_gpu[a] == api_gpu[b])
 #define DOUBLE_ROW(a, b) (IS_GRANT(disk[a]) && IS_GRANT(disk[b]) && GPU(disk[a]) == GPU(disk[b]))
 
-/* Every pod that runs with a GPU of ours is in the ledger, on that GPU; a new one first lists. */
+/* Every running pod has a row on its GPU, except until a new ledger has listed. */
 #define COVERED(u) (!RUNS(u) || new_ledger || (disk[u] != FREE && GPU(disk[u]) == api_gpu[u]))
 
-/* An answered success was one. */
+/* A pod whose bind was answered with success runs or has ended. */
 #define KEPT_WORD(u) (!promised[u] || RUNS(u) || api[u] == GONE)
 
 /* Readers never see room that the disk does not have. */
@@ -200,11 +200,11 @@ end:
     :: !COVERED(0) || !COVERED(1) -> assert(false)
     :: !KEPT_WORD(0) || !KEPT_WORD(1) -> assert(false)
     :: !HONEST(0) || !HONEST(1) -> assert(false)
-    :: timeout -> /* nothing can move any more: everything has to have ended */
+    :: timeout -> /* nothing can move any more: everything must have ended */
        atomic {
            FOR_PODS {
                assert(!IS_RESERVED(disk[i]));           /* every reservation has ended */
-               assert(api[i] != GONE || disk[i] == FREE); /* no share stays for ever */
+               assert(api[i] != GONE || disk[i] == FREE); /* no share stays forever */
                /* every bind was answered */
                assert(!inflight[i] && !waits[i] && queued[i] == 0 && asked[i] == 0);
                assert(row[i] == disk[i] && view[i] == disk[i]) /* I3 */
@@ -220,15 +220,15 @@ end:
     (GPU(rows[0]) == (gpu) && rows[0] != FREE || GPU(rows[1]) == (gpu) && rows[1] != FREE || \
      UIDS > 2 && GPU(rows[UIDS - 1]) == (gpu) && rows[UIDS - 1] != FREE)
 
-/* filter: the node of the reservation alone, else a node with room, by the snapshot. */
+/* filter, by the snapshot: only the reservation's node, otherwise any node with room. */
 #define FITS(u, gpu) \
     ((IS_RESERVED(view[u]) && NODE(GPU(view[u])) == NODE(gpu)) || \
      (view[u] == FREE && !TAKEN(view, gpu)))
 
 /*
- * It gives up at httpTimeout and asks again: the last bind may still be on its way.  It goes on
- * for ever while the pod is unbound; here once more than TRIES, where a reservation waits for it,
- * and again after a kill or a lost batch.
+ * It gives up at httpTimeout and asks again, while the last bind may still be on its way. It goes
+ * on forever while the pod is unbound; the model asks TRIES times, once more if a reservation
+ * waits for it, and again after a kill or a lost batch.
  */
 #define IN_DOUBT(u) (IS_RESERVED(disk[u]) && IS_RESERVED(row[u]) && !inflight[u] && outcome[u] == NOTHING)
 #define ASKS(u) (tries[u] < TRIES || (tries[u] == TRIES && IN_DOUBT(u) && !BINDS_WAIT_FOR_NEWS))
@@ -276,7 +276,7 @@ inline refuse_bind(u)
     answer(u, false)
 }
 
-/* The version that was evaluated is in the row, and both are on disk before the POST: writer_run_actions(). */
+/* The row has the evaluated version and is on disk before the POST: writer_run_actions(). */
 inline send_binding(u, gpu, version, sent_before)
 {
     inflight[u] = true;
@@ -288,7 +288,7 @@ inline send_binding(u, gpu, version, sent_before)
     action[u] = TO_BIND /* twin */
 }
 
-/* Seen unbound in a later version than any Binding of it named: none of them can take effect. */
+/* Seen unbound in a later version than any of its Bindings named: none can take effect. */
 #define IS_VOID(u) (UNBOUND(record[u]) && record_ver[u] > rv[u])
 
 inline void_row(u)
@@ -297,7 +297,7 @@ inline void_row(u)
     rv[u] = 0
 }
 
-/* COMMAND_RESERVE, for node n: where there is room. */
+/* COMMAND_RESERVE, on any GPU of node n with room. */
 inline reserve_anew(u, n)
 {
     if
@@ -310,11 +310,11 @@ inline reserve_anew(u, n)
     fi
 }
 
-/* handle_bind(): the pod is known, n is the node that is asked for. */
+/* bind_pod(): the pod is known, n is the requested node. */
 inline bind_known(u, n)
 {
     if
-    :: inflight[u] && NODE(call_gpu[u]) == n -> waits[u] = true /* flight_join() */
+    :: inflight[u] && NODE(call_gpu[u]) == n -> waits[u] = true /* inflight_join() */
     :: inflight[u] && NODE(call_gpu[u]) != n -> refuse_bind(u) /* elsewhere */
     :: !inflight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) != n -> refuse_bind(u) /* changed */
     :: !inflight[u] && KNOWN_AS_BOUND(u) && NODE(api_gpu[u]) == n && !IS_RESERVED(row[u]) ->
@@ -372,7 +372,7 @@ inline handle_fetched(u)
 
 
 /*
- * evaluate_again(): the request may have changed, too.  The new version is on disk before its POST.
+ * handle_moved(): the request may have changed, too. The new version is on disk before its POST.
  */
 inline evaluate_again(u)
 {
@@ -386,12 +386,12 @@ inline evaluate_again(u)
 #endif
        send_binding(u, GPU(row[u]), record_ver[u], false);
        landed[u] = NOTHING
-    :: IS_RESERVED(row[u]) -> void_row(u) /* nobody waits, or refused now */
+    :: IS_RESERVED(row[u]) -> void_row(u) /* no call waits, or it is refused now */
     :: else
     fi
 }
 
-/* handle_outcome() */
+/* writer_handle_outcome() */
 inline handle_outcome(u)
 {
     atomic {
@@ -416,7 +416,7 @@ inline handle_outcome(u)
     }
 }
 
-/* pods_put(): a view never goes back.  pods_remove(). */
+/* pod_cache_put(): a record never becomes older. pod_cache_remove(). */
 #define OLD_NEWS(u, state, version) \
     (UNBOUND(state) && (KNOWN_AS_BOUND(u) || (KNOWN(u) && (version) < record_ver[u])))
 
@@ -453,8 +453,8 @@ inline reconcile(u, state, version)
           void_row(u);
           row[u] = ADOPTED(api_gpu[u]) /* COMMAND_RELEASE "elsewhere", then ADOPT */
        :: UNBOUND(state) && IS_RESERVED(row[u]) && !inflight[u] && LATER(u, version) ->
-          void_row(u) /* evidence */
-       :: else /* unbound in a version that may be bound yet: it says nothing */
+          void_row(u) /* evidence that no Binding can take effect */
+       :: else /* unbound in a version that may still be bound: no evidence */
        fi;
 #ifdef DELETION_TIMESTAMP_RELEASES
        if
@@ -465,7 +465,7 @@ inline reconcile(u, state, version)
     fi
 }
 
-/* The watch, in order, version by version, as late as it likes. */
+/* The watch delivers versions in order, with any delay. */
 inline handle_pod(u)
 {
     d_step {
@@ -492,7 +492,7 @@ inline handle_pod(u)
 #define RELEASES(u) true
 #endif
 
-/* A list says nothing of what is newer than itself. */
+/* A list says nothing about versions newer than itself. */
 #ifdef OLD_LIST_IS_TAKEN
 #define NEWER(u, version) false
 #else
@@ -503,7 +503,7 @@ inline handle_pod(u)
 #endif
 #endif
 
-/* begin_list(), end_list(): the snapshot was taken when the server liked. */
+/* writer_begin_list(), writer_end_list(): the snapshot was taken at any earlier time. */
 inline handle_list_end()
 {
     d_step {
@@ -513,7 +513,7 @@ inline handle_list_end()
             if
             :: EXISTS(listed[i]) -> reconcile(i, listed[i], listed_ver[i])
             :: else ->
-               if /* pods_sweep() */
+               if /* pod_cache_remove_stale() */
                :: KNOWN(i) && !NEWER(i, record_ver[i]) -> forget_pod(i)
                :: else
                fi;
@@ -529,8 +529,8 @@ inline handle_list_end()
 }
 
 /*
- * tick_doubts(): time only says when to ask.  A GET that would show nothing new is left out: it
- * would change nothing.
+ * writer_check_doubts(): time only decides when to ask. A GET that would show nothing new is left
+ * out, because it would change nothing.
  */
 #ifdef VOID_BY_TIME
 #define WORTH_ASKING(u) true
@@ -577,13 +577,13 @@ inline writer_run_actions()
     }
 }
 
-/* answer_landed() */
+/* replies_send() */
 inline reply()
 {
     FOR_PODS {
         if
         :: landed[i] != NOTHING ->
-           if /* said MOVED, and refused: row[i] may be bound meanwhile */
+           if /* MOVED and refused: row[i] may be bound by now */
            :: waits[i] -> answer(i, landed[i] == SAID_BOUND)
            :: else
            fi;
@@ -615,8 +615,8 @@ inline publish_less()
 }
 
 /*
- * COMMIT -> publish more room -> actions -> reply.  One step here: what comes after the COMMIT is lost
- * in a crash, and nobody else writes what it writes.
+ * COMMIT -> publish more room -> actions -> reply. One step here: a crash loses everything after
+ * the COMMIT as a whole, and nothing else writes what these write.
  */
 inline commit()
 {
@@ -655,7 +655,7 @@ inline commit()
     }
 }
 
-/* undo(), writer_drop_actions(), keep_or_refuse(); answer_landed() all the same. */
+/* batch_undo(), writer_batch_lost(), writer_drop_actions(); then replies_send(), too. */
 inline commit_fails()
 {
     d_step {
@@ -725,7 +725,7 @@ end:
 
 /* ---------------------------------------------------------------- the API server */
 
-/* Who bears the name now: the third pod, once the first is gone. */
+/* The pod that has the name now: the third, once the first is gone. */
 #define BEARER(u) (UIDS > 2 && NAME(u) == 0 -> (api[0] == GONE -> UIDS - 1 : 0) : (u))
 
 #define FOUND(u) EXISTS(api[BEARER(u)])
@@ -750,7 +750,7 @@ inline take_binding(u, gpu)
     printf("api server: pod %d is bound to GPU %d\n", BEARER(u), gpu)
 }
 
-/* Whenever it likes; or it is lost on the way. */
+/* It arrives after any time, or is lost on the way. */
 inline late_post(u, gpu)
 {
     atomic {
@@ -776,7 +776,7 @@ inline move(u)
     printf("api server: pod %d is in version %d\n", u, ver[u])
 }
 
-/* kube-scheduler's condition or nominatedNodeName, a tenant's annotation. */
+/* For example kube-scheduler's condition or nominatedNodeName, or a tenant's annotation. */
 inline others_write(u)
 {
     d_step {
@@ -836,7 +836,7 @@ inline ends(u, what)
     maybe_sent[u] = false
 }
 
-/* This copy comes to nothing.  It ends the reservation if nobody sent another. */
+/* This copy takes no effect. That ends the reservation unless another copy may have been sent. */
 inline definite(u)
 {
 #ifdef ONE_REFUSAL_ENDS_IT
@@ -849,7 +849,7 @@ inline definite(u)
 #endif
 }
 
-/* One POST whose answer comes. */
+/* A POST whose answer arrives. */
 inline post(u)
 {
     d_step {
@@ -863,7 +863,7 @@ inline post(u)
     }
 }
 
-/* A 409 that has another reason than the pod: an admission webhook. */
+/* A 409 for another reason than the pod: an admission webhook. */
 inline post_conflicts(u)
 {
     d_step {
@@ -901,8 +901,8 @@ inline post_late(u)
 }
 
 /*
- * The deadline; also 400, 401, 403, 422, and a server that cannot be reached at all.  Not at the
- * ask that stands for all that kube-scheduler makes until one comes through.
+ * The deadline; also 400, 401, 403, 422, and an API server that cannot be reached. Not at the last
+ * ask, which stands for all that kube-scheduler makes until one succeeds.
  */
 inline give_up_post(u)
 {
@@ -994,8 +994,8 @@ end:
 /* ---------------------------------------------------------------- the informer */
 
 /*
- * A list: at start, and after 410; consistent.  The server takes its snapshot; it arrives later.
- * A new ledger does not know what was sent.  It alone waits until nothing can be on its way.
+ * A consistent list, at start and after a 410. The API server takes its snapshot; it arrives later.
+ * A new ledger does not know what was sent, so it waits until nothing can be on its way.
  */
 #define NONE_LATE(u) (!late[u].on[0] && !late[u].on[ALL - 1])
 #ifdef NEW_LEDGER_DOES_NOT_WAIT

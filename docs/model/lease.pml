@@ -1,21 +1,21 @@
 /*
- * lease.pml - two replicas of milligpud, and the ways to keep them apart.  Nothing of this is in
- * src: the model says what a design with replicas needs.  README.md has the verdicts.
+ * lease.pml - two replicas of milligpud, and the ways to keep them apart. None of this is in src:
+ * the model says what a design with replicas needs. README.md has the verdicts.
  *
- * One GPU with room for one pod.  Each replica has a ledger of its own, made from the pods'
- * annotations when it begins to lead.  A pause (of the process, its VM, its network) is any number
+ * One GPU with room for one pod. Each replica has a ledger of its own, built from the pods'
+ * annotations when it begins to lead. A pause (of the process, its VM, its network) is any number
  * of steps of the others between two steps of one.
  *
  * A design is a choice of:
  *   CHECK   look at the lease after the decision, before the POST
- *   WAIT    a new leader waits until the API server has given up on every POST that it was sent
+ *   WAIT    a new leader waits until the API server has given up on every POST sent to it
  *   PROMPT  no pause between CHECK and POST is longer than that wait: an assumption about the world
  *   TOUCH   a Binding carries the resourceVersion that the decision saw, and a new leader writes
  *           to every pod that is not bound before it grants anything
- *   RECORD  reservations stand in one object of the API server, written by compare-and-swap before
+ *   RECORD  reservations are in one object of the API server, written by compare-and-swap before
  *           the POST; a new leader takes them over, and gives one up only after touching its pod
- * and the world by
- *   DRIFT   clocks run at any speed: the lease can be taken while its holder still believes in it
+ * and, of the world:
+ *   DRIFT   clocks run at any speed: the lease can be taken while its holder still relies on it
  */
 #ifndef TAKEOVERS
 #define TAKEOVERS 2
@@ -30,11 +30,11 @@ mtype api[UIDS]; /* the third is created at any time */
 byte version[UIDS];
 
 typedef replica {
-    bool leads;   /* it believes so */
-    bool valid;   /* by its own clock */
-    bool listed;  /* its ledger is made */
+    bool leads;   /* it believes that it leads */
+    bool valid;   /* the lease, by its own clock */
+    bool listed;  /* its ledger is built */
     byte row[UIDS]; /* 0 free, 1 reserved, 2 bound */
-    bool due[UIDS]; /* decided, not yet looked at the lease */
+    bool due[UIDS]; /* decided, lease not checked yet */
     bool checked[UIDS]; /* about to be sent */
     bool sent[UIDS]; /* in the network, or inside the API server */
     byte saw[UIDS]; /* the version that the decision saw */
@@ -55,7 +55,7 @@ byte i;
 #define IN_NETWORK(me) (r[me].sent[0] || r[me].sent[1] || r[me].sent[2])
 #define ABOUT_TO_SEND(me) (r[me].checked[0] || r[me].checked[1] || r[me].checked[2])
 
-/* Whose compare-and-swap would succeed. */
+/* The one whose compare-and-swap would succeed. */
 #ifdef RECORD
 #define IS_LEADER_FOR_SURE(me) (r[me].knows == record_version)
 #else
@@ -68,7 +68,7 @@ end:
     do
     :: (api[0] == BOUND) + (api[1] == BOUND) + (api[2] == BOUND) > 1 -> assert(false)
     :: timeout ->
-       atomic { /* every reservation of who leads has ended */
+       atomic { /* every reservation of the leader has ended */
            FOR_PODS {
                assert(!r[holder].leads || !r[holder].valid || !IS_LEADER_FOR_SURE(holder) ||
                       r[holder].row[i] != 1)
@@ -89,7 +89,7 @@ inline step_down(me)
     r[me].listed = false
 }
 
-/* Its clock says that the renew deadline has passed; it does not notice yet. */
+/* Its clock says that the renew deadline has passed; it has not noticed yet. */
 inline run_out(me)
 {
     atomic {
@@ -200,7 +200,7 @@ inline check(me, u)
     }
 }
 
-/* The POST: in time, or late; it arrives while it may, and is lost otherwise. */
+/* The POST, in time or late; then it arrives or is lost. */
 inline send(me, u)
 {
     d_step {
@@ -254,7 +254,7 @@ inline see(me, u)
     }
 }
 
-/* A reservation of our own whose POST has ended for certain, or one that was taken over. */
+/* A reservation of our own whose POST has certainly ended, or one that was taken over. */
 inline give_up(me, u)
 {
     d_step {

@@ -1,7 +1,7 @@
-"""The corpus of a fuzz target: what people named lies in corpus/TARGET, what searches found is packed in corpus/TARGET.tar.
+"""The corpus of a fuzz target: named inputs are in corpus/TARGET, what searches found is packed in corpus/TARGET.tar.
 
-What was found is named by the SHA-1 of its bytes, as libFuzzer does.  The archive is the same, byte for byte, whoever
-writes it: by name, with no owner, time or rights of a machine, and not compressed (git does that, and better).
+Found inputs are named by the SHA-1 of their bytes, as libFuzzer does. The archive has the same bytes on every machine:
+sorted by name, without owner, time or permissions, and not compressed, because git compresses better.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def named(target: str) -> List[pathlib.Path]:
 
 
 def inputs_of(tar_bytes: bytes) -> Dict[str, bytes]:
-    """By name.  ValueError: this is no such archive."""
+    """The inputs by name. ValueError: this is no such archive."""
     inputs = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(tar_bytes), mode="r:") as tar:
@@ -44,7 +44,7 @@ def inputs_of(tar_bytes: bytes) -> Dict[str, bytes]:
 
 
 def found(target: str) -> Dict[str, bytes]:
-    """What is packed, by name."""
+    """The packed inputs, by name."""
     return inputs_of(archive(target).read_bytes()) if archive(target).exists() else {}
 
 
@@ -68,7 +68,7 @@ def write(target: str, inputs: Dict[str, bytes]) -> None:
 
 
 def pack(target: str) -> int:
-    """Takes what was found and lies beside the named ones into the archive; says how many these were."""
+    """Move found inputs that lie beside the named ones into the archive; return how many."""
     loose = [path for path in (CORPUS / target).iterdir() if is_found(path.name)]
     write(target, {**found(target), **{path.name: path.read_bytes() for path in loose}})
     for path in loose:

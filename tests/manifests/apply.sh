@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# apply.sh - what a real kube-apiserver says to the manifests: kubectl apply --dry-run=server of every overlay
+# apply.sh - try the manifests on a real kube-apiserver: kubectl apply --dry-run=server of every overlay
 #
 #   tests/manifests/apply.sh KUBECONFIG        (KUBECTL=kubectl)
 #
-# For a test cluster: of all this only the namespace milligpu-system is stored.  Kinds that the cluster lacks (those of
-# the Prometheus operator; below Kubernetes 1.36 the mutating policies) are named and left out.  The Service of overlays
-# (b) and (c) needs a cluster whose Service range has 10.96.0.210.  A warning, such as one about pod security, fails.
+# For a test cluster: only the namespace milligpu-system is stored. Kinds that the cluster lacks (those of the
+# Prometheus operator; below Kubernetes 1.36 the mutating policies) are named and left out. The Service of overlays (b)
+# and (c) needs a cluster whose Service range contains 10.96.0.210. A warning, such as one about pod security, fails.
 set -uo pipefail
 
 case ${1:-} in
@@ -39,7 +39,7 @@ apply() { # NAME FOLDER
     fi
 }
 
-# A pod of the StatefulSet itself, so that admission judges it as it will when the controller makes it.
+# Submits a pod of the StatefulSet itself, so that admission judges what the controller would create.
 admit_pod() { # NAME FOLDER
     local said
     if said=$("$kubectl" kustomize "$2" | "$kubectl" create --dry-run=client -f - -o json 2>/dev/null |

@@ -1,4 +1,4 @@
-"""check.py TOP KUBECTL - what check.sh runs; every function that starts with "check_" is one check."""
+"""check.py TOP KUBECTL - what check.sh runs: each function named "check_..." that has a docstring is one check."""
 
 import os
 import re
@@ -14,7 +14,7 @@ OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
 COMPONENTS = ["advertise", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 
-# The whole of what the default install may do: group, resource, verb, names.
+# All rights of the default install: group, resource, verb, names.
 RIGHTS = {
     ("", "pods", "get", ()),
     ("", "pods", "list", ()),
@@ -65,7 +65,7 @@ def build(folder):
 
 
 def build_with_components(overlay, components):
-    """A kustomization as the README shows it, outside of the tree."""
+    """A kustomization as the README shows it, outside the tree."""
     with tempfile.TemporaryDirectory() as folder:
         folder = os.path.realpath(folder)
         here = {
@@ -103,7 +103,7 @@ def compare_rights(what, wanted, seen):
 
 
 def check_files_parse():
-    """Every YAML file is YAML."""
+    """Every YAML file can be parsed."""
     for folder, _, files in os.walk(MANIFESTS):
         for name in files:
             if name.endswith(".yaml"):
@@ -114,7 +114,7 @@ def check_files_parse():
 
 
 def check_rights_are_least():
-    """The default install has the rights on the list, each bound to our ServiceAccount alone."""
+    """The default install has exactly the listed rights, bound to our ServiceAccount only."""
     objects = documents(text_of("base", "rbac.yaml"))
     compare_rights("base", RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu")))
     wake = named(objects, "Role", "milligpu-bell")
@@ -129,7 +129,7 @@ def check_rights_are_least():
 
 
 def check_every_verb_has_its_reason():
-    """A comment stands beside each verb, and a row in README.md; no row is left over."""
+    """Each verb has a comment beside it and a row in README.md; no row is left over."""
     readme = set()
     row = re.compile(r"^\| (base|advertise) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
     for cells in row.findall(text_of("README.md")):
@@ -155,7 +155,7 @@ def scheduler_configurations():
 
 
 def check_scheduler_configurations():
-    """All six say what the contract says, and the variants differ in what they manage alone."""
+    """All six scheduler configurations have the required settings; variants differ only in what they manage."""
     for name, variant, config in scheduler_configurations():
         second = name.startswith("second")
         need(len(config["extenders"]) == 1, f"{name}: not one extender")
@@ -188,7 +188,7 @@ def check_scheduler_configurations():
 
 
 def check_variants_share_their_text():
-    """What two variants have in common is the same, word by word."""
+    """The scheduler configurations of one overlay are the same, word by word, before managedResources."""
     for overlay in OVERLAYS[:2]:
         heads = {
             text_of("overlays", overlay, f"scheduler{v}.yaml").split("managedResources:")[0]
@@ -198,7 +198,7 @@ def check_variants_share_their_text():
 
 
 def check_address_and_name_agree():
-    """Service, scheduler and certificates speak of one address and one name."""
+    """Service, scheduler and certificates use one address and one name."""
     address = documents(text_of("overlays", "default-scheduler", "service-patch.yaml"))[0]["spec"]["clusterIP"]
     certs = text_of("overlays", "default-scheduler", "certs.sh")
     need(f"${{2:-{address}}}" in certs, f"certs.sh has another address than the Service, {address}")
@@ -236,7 +236,7 @@ def check_certificates():
 
 
 def check_settings_exist():
-    """What the configuration files set is a setting, and what listens to the network asks for certificates."""
+    """The configuration files set only existing settings, and a network listener asks for certificates."""
     with open(os.path.join(TOP, "include", "milligpu", "settings.def"), encoding="utf-8") as file:
         known = set(re.findall(r"^SETTING\((\w+),", file.read(), re.M))
     for file in (("base", "config.yaml"), ("overlays", "default-scheduler", "config.yaml")):
@@ -255,7 +255,7 @@ def check_settings_exist():
 
 
 def check_alerts():
-    """Five alerts, of metrics and labels that there are, each with words for whom it wakes."""
+    """There are five alerts, with existing metrics and labels, each with a severity, a summary and a description."""
     with open(os.path.join(TOP, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
         metrics = dict(re.findall(r'^METRIC\(\w+, "(\w+)", \w+, "([^"]*)"', file.read(), re.M))
     rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
@@ -270,7 +270,7 @@ def check_alerts():
 
 
 def milliseconds(path, name):
-    """A number of an enum in the source: 90000, or 30 * 1000."""
+    """The value of an enumerator in the source, such as 90000 or 30 * 1000."""
     with open(os.path.join(TOP, *path), encoding="utf-8") as file:
         found = re.search(rf"\b{name} = ([0-9 *]+),", file.read())
     product = 1
@@ -280,8 +280,7 @@ def milliseconds(path, name):
 
 
 def check_the_silence_alert():
-    """A quiet cluster is silent, and heard again with each watch that is begun anew: no alert.  One that is gone is
-    not, and the alert comes while doctor says so, too."""
+    """MilligpuWatchSilent does not fire on a quiet cluster, fires soon on a lost one, and agrees with doctor."""
     rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
     rule = next(rule for rule in rules if rule["alert"] == "MilligpuWatchSilent")
     most_s = int(re.search(r"> ([0-9]+)$", rule["expr"]).group(1))
@@ -294,7 +293,7 @@ def check_the_silence_alert():
 
 
 def check_kubeadm():
-    """The configuration and the patch start kube-scheduler with the file that README.md has placed."""
+    """kubeadm's configuration and patch start kube-scheduler with the file that README.md installs."""
     file = "/etc/kubernetes/milligpu/scheduler.yaml"
     config = documents(text_of("overlays", "kubeadm", "cluster-configuration.yaml"))[0]
     need(config["scheduler"]["extraArgs"] == [{"name": "config", "value": file}], "kubeadm: extraArgs")
@@ -309,7 +308,7 @@ def check_kubeadm():
 
 
 def check_network_policy(name, objects):
-    # Who may reach a port is said of each, and nobody reaches the port of operators.
+    # Each open port names who may reach it, and nobody may reach the admin port.
     policy = named(objects, "NetworkPolicy", "milligpu")["spec"]
     seen = set()
     for rule in policy.get("ingress", []):
@@ -365,7 +364,7 @@ def check_build(name, objects, roles, bound):
 
 
 def built_checks():
-    """Base, overlays and components build into what is said of them."""
+    """Base, overlays and components build into the expected objects."""
     roles = {("ClusterRole", "milligpu"), ("Role", "milligpu-bell")}
     bound = {"milligpu", "milligpu-bell"}
     scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}

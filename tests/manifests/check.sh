@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check.sh - the manifests, without a cluster: they build, give no right too many, and agree with the program
+# check.sh - check the manifests without a cluster: they build, grant no right too many, and agree with the program
 #
-# kubectl builds the kustomizations: $KUBECTL, else the one of tests/controlplane, else that of PATH.  Without one, what
-# stands in the files is checked all the same and the rest is skipped with its reason.
+# kubectl builds the kustomizations: $KUBECTL, otherwise that of tests/controlplane, otherwise the one in PATH. Without
+# kubectl, the files are checked all the same; the rest is skipped, and the output says why.
 set -euo pipefail
 
 case ${1:-} in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# image.sh PROGRAM - what the Containerfile puts into the image, without an engine: the file system and its list
+# image.sh PROGRAM - check what the Containerfile puts into the image, without a container engine: files and SBOM
 set -euo pipefail
 
 case ${1:-} in
@@ -44,7 +44,7 @@ check 'names of packages are unique and allowed' jq -e '[.packages[].SPDXID]
 check 'milligpud depends on each of them' jq -e '([.packages[].SPDXID] - ["SPDXRef-milligpud"])
     == [.relationships[] | select(.relationshipType == "DEPENDS_ON") | .relatedSpdxElement]' "$list"
 find "$work/root" -name '*.so*' -type f -printf '%f\n' | sort >"$work/there"
-# The reverse: each library of the image belongs to a package of the list.
+# The reverse: each library of the image belongs to a package in the list.
 jq -r '.packages[] | select(.name != "milligpud") | .name' "$list" | while read -r name; do
     dpkg-query -L "$name"
 done | sed 's|.*/||' | sort -u >"$work/listed"
@@ -58,7 +58,7 @@ commit=$(cmake -DSOURCE=/ -DVERSION=1 -DCOMMIT=0123456789abcdef0123 -DOUT="$work
 check 'a build without history is told its commit' test "$commit" = '#define MILLIGPU_COMMIT "0123456789ab"'
 check 'the base is named by its digest' grep -Eq '^FROM debian:bookworm-[0-9]{8}-slim@sha256:[0-9a-f]{64} AS build$' \
     "$top/Containerfile"
-# From the tree, not from the stage before; the last word is the target.
+# Only what is copied from the tree, not from an earlier stage; the last word is the target.
 sed -n 's/^COPY \([^-]\)/\1/p' "$top/Containerfile" | awk '{ for (i = 1; i < NF; i++) print "!" $i }' | sort >"$work/copied"
 sed -n '/^!/p' "$top/.dockerignore" | sort >"$work/context"
 check '.dockerignore lets in what the Containerfile copies' same "$work/copied" "$work/context"

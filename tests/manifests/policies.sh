@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# policies.sh - the admission policies of manifests/components, asked through a real kube-apiserver
+# policies.sh - test the admission policies of manifests/components through a real kube-apiserver
 #
 #   tests/manifests/policies.sh KUBECONFIG        (KUBECTL=kubectl)
 #
-# For a test cluster: it installs the policies and the ServiceAccount's rights, makes a few pods in the namespace
-# default that nobody schedules, and takes policies and pods away again.  Below Kubernetes 1.36 the mutating policies
+# For a test cluster: it installs the policies and the ServiceAccount's rights, creates a few pods in the namespace
+# default that nobody schedules, and removes policies and pods at the end. Below Kubernetes 1.36 the mutating policies
 # are left out, and the output says so.
 set -uo pipefail
 
@@ -51,12 +51,12 @@ contains() { # SENTENCE PART TEXT
     esac
 }
 
-# The pod that admission makes of it, in the words of a jsonpath; nothing is stored.
+# Prints what the jsonpath selects from the pod as admitted; nothing is stored.
 admitted() { # JSONPATH < POD
     k create --dry-run=server -f - -o "jsonpath=$1" 2>&1
 }
 
-# One container "app" that asks AMOUNT; ANNOTATIONS is a YAML flow mapping.
+# A pod with one container "app" that requests AMOUNT; ANNOTATIONS is a YAML flow mapping.
 asking() { # AMOUNT [ANNOTATIONS [NAME]]
     cat <<EOF
 apiVersion: v1
@@ -69,7 +69,8 @@ spec:
 EOF
 }
 
-# Two asking app containers, two that do not ask, an init container and a sidecar; one sets the variable itself.
+# Containers that request GPUs and others that do not, init containers and a sidecar among them; two set the variable
+# themselves, and one requests a whole GPU.
 mixed() {
     cat <<EOF
 apiVersion: v1
@@ -107,7 +108,7 @@ clean() {
     done
 }
 
-# Policies act about a second after they are created.
+# Policies take effect about a second after they are created.
 wait_for() { # PART JSONPATH < POD
     local body i
     body=$(cat)
@@ -119,7 +120,7 @@ wait_for() { # PART JSONPATH < POD
     exit 1
 }
 
-# What a container reads the variable from: a fixed value or a field.
+# Prints where a container gets the variable from: a fixed value or a field.
 variable() { # LIST CONTAINER
     local env=".spec.$1[?(@.name==\"$2\")].env[?(@.name==\"NVIDIA_VISIBLE_DEVICES\")]"
     mixed | admitted "{$env.value}{$env.valueFrom.fieldRef.fieldPath}"
@@ -238,7 +239,7 @@ test_forged_annotations() {
             -p '{"metadata":{"annotations":{"milligpu.io/allocation":"x"}}}' 2>&1)"
     contains 'nor by apply on the server, which would own it' 'is written by milligpu' \
         "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side --force-conflicts -f - 2>&1)"
-    # These two write nothing but what they are for, whatever is sent along.
+    # These two subresources write only their own fields, whatever else is sent.
     k -n default patch pod "$pod" --subresource=ephemeralcontainers --type=strategic -p '{"metadata":{"annotations":{
         "milligpu.io/allocation":"x"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}}' >/dev/null 2>&1
     k -n default patch pod "$pod" --subresource=resize --type=strategic -p '{"metadata":{"annotations":{
@@ -275,7 +276,7 @@ test_bindings() {
         k create --raw "/api/v1/namespaces/default/pods/$pod-other/binding" -f - 2>&1)"
 }
 
-# One container that asks AMOUNT, on a node of its own choice.
+# A pod with a container that requests AMOUNT; the pod names its node itself.
 placed() { # AMOUNT [NODE]
     cat <<EOF
 apiVersion: v1
@@ -289,7 +290,7 @@ spec:
 EOF
 }
 
-# What comes of it for this user, who may create pods in any case.
+# Prints the result for this user, who may create pods in any case.
 placed_by() { # USER GROUP AMOUNT
     placed "$3" | k create --dry-run=server -f - -o 'jsonpath={.metadata.name}' --as="$1" --as-group=system:masters \
         --as-group="$2" 2>&1
@@ -343,7 +344,7 @@ test_requests() {
         -p '{"status":{"message":"well"}}' 2>&1)"
 }
 
-# All that a copy would carry, and two that are its author's.
+# All annotations that a copy would carry, and two that belong to its author.
 copy() {
     asking 300 '{milligpu.io/allocation: "x", milligpu.io/visible-devices: "0", visible-devices.milligpu.io/app: "0",
         milligpu.io/gpu-model: "A100*", a/b: c}' "$pod-copy"

@@ -1,8 +1,8 @@
-"""The usual mutants of a C file: each is one small change inside of one function.
+"""The usual mutants of a C file: each is one small change inside one function.
 
-The tree is formatted by clang-format, and that is leant on: a function's braces stand alone in the first column, and
-a binary operator has blanks around it.  What is no C after the change is found by the compiler and does not count.
-Nothing inside of must() or static_assert() is changed: an assertion is no behaviour.
+This relies on clang-format: a function's braces stand alone in the first column, and a binary operator has blanks
+around it. Mutants that the compiler rejects do not count. Nothing inside must() or static_assert() is changed, because
+an assertion is not behavior.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ TYPES = {
 
 
 def is_assertion(name: str) -> bool:
-    """must(), must_debug(), must_fit() and so on, which may only abort."""
+    """must(), must_debug(), must_fit() and so on, which can only abort."""
     return name == "must" or name.startswith("must_") or name == "static_assert"
 
 
@@ -53,7 +53,7 @@ class Token:
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """text[start:end] becomes new."""
+    """Replaces text[start:end] by new."""
 
     file: str
     function: str
@@ -85,7 +85,7 @@ class Function:
 
 
 def tokens_of(text: str) -> List[Token]:
-    """Without blanks, comments and what the preprocessor reads."""
+    """All tokens except blanks, comments and preprocessor directives."""
     return [Token(match.lastgroup or "", match.group(), match.start(), match.end())
             for match in TOKEN.finditer(text) if match.lastgroup not in ("blank", "comment", "directive")]
 
@@ -125,7 +125,7 @@ def functions_of(text: str) -> List[Function]:
 
 
 class Maker:
-    """Walks the statements of one function and writes down its mutants."""
+    """Walks the statements of one function and collects its mutants."""
 
     def __init__(self, file: str, text: str, function: Function) -> None:
         self.file = file
@@ -148,7 +148,7 @@ class Maker:
         return pair
 
     def find_silent(self) -> set:
-        """Tokens that are not changed: assertions, and the sizes of arrays that are declared."""
+        """Tokens that are not changed: assertions, sizeof, attributes, and the array sizes in declarations."""
         silent = set()
         for i, token in enumerate(self.tokens[:-1]):
             after = self.tokens[i + 1]
@@ -160,7 +160,7 @@ class Maker:
         return silent
 
     def add(self, first: int, last: int, new: str, kind: str) -> None:
-        """The tokens first to last become new."""
+        """Add a mutant that replaces the tokens first to last by new."""
         if any(i in self.silent for i in (first, last)):
             return
         start, end = self.tokens[first].start, self.tokens[last].end
@@ -196,7 +196,7 @@ class Maker:
             self.add(i, i, "", "negation removed")
         elif token.text in ("break", "continue"):
             if self.tokens[i + 2].text == "}" and self.is_switch(self.pair[i + 2]):
-                return  # the last of a switch goes to its end in any case
+                return  # at the end of a switch it makes no difference
             self.add(i, i, "", f"{token.text} removed")
         elif token.text == "?":
             self.negate_choice(i)
@@ -218,7 +218,7 @@ class Maker:
             self.add(i, i, base.format(new).replace("X", "x", 1) + match.group(2), "constant")
 
     def negate_choice(self, i: int) -> None:
-        """c ? a : b: where does c begin?"""
+        """Negate c of c ? a : b, after finding where c begins."""
         first = i
         while self.tokens[first - 1].text not in (",", "(", "[", "{", ";", "?", ":", "return") \
                 and self.tokens[first - 1].text not in ASSIGNMENTS:
@@ -228,7 +228,7 @@ class Maker:
         self.negate(first, i - 1)
 
     def negate(self, first: int, last: int) -> None:
-        """Unless another mutant says the same: == for !=, or a ! taken away."""
+        """Negate a condition, unless another mutant does the same: == for !=, or a ! removed."""
         signs = self.outer_signs(first, last)
         if not {"&&", "||", "?"} & signs and (signs & (COMPARISONS | ASSIGNMENTS) or self.tokens[first].text == "!"):
             return
@@ -242,7 +242,7 @@ class Maker:
         return signs
 
     def walk(self, i: int) -> int:
-        """One statement; the index after it."""
+        """Walk one statement; return the index after it."""
         token = self.tokens[i]
         if token.text == "{":
             end = self.pair[i]
@@ -266,7 +266,7 @@ class Maker:
         return self.walk_simple(i)
 
     def is_macro_loop(self, i: int) -> bool:
-        """list_each(...) statement"""
+        """A macro that is followed by a statement: list_each(...) statement"""
         if self.tokens[i].kind != "word" or self.tokens[i + 1].text != "(":
             return False
         after = self.tokens[self.pair[i + 1] + 1]
@@ -313,7 +313,7 @@ def mutants_of(file: str, text: str) -> List[Mutant]:
 def schema_of(text: str, file: str, mutants: Dict[int, Mutant], reached: Dict[str, int]) -> Tuple[str, List[Optional[int]]]:
     """The file with all of these mutants in it, and for each of its lines the mutant that it belongs to.
 
-    A mutated function is a copy beside the original, which asks at its top which of them is on.
+    A mutated function is a copy beside the original, which checks at its top which mutant is on.
     """
     out: List[str] = ["extern int mutant_on; extern unsigned char mutant_reached[];\n"]
     owner: List[Optional[int]] = [None]

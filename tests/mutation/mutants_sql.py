@@ -1,6 +1,6 @@
-"""The usual mutants of the store's SQL: of the schema, and of the statements that stand as strings in C.
+"""The usual mutants of the store's SQL: of the schema, and of the statements in C strings.
 
-What is no SQL after the change does not count: each is prepared against the schema.
+Each mutant is prepared against the schema; those that are no valid SQL do not count.
 """
 
 import re
@@ -21,12 +21,12 @@ TOKEN = re.compile(
 TRIGGER = re.compile(r"CREATE TRIGGER (\w+).*?\nEND;\n", re.DOTALL)
 PART = re.compile(r"CREATE TRIGGER (?P<trigger>\w+).*?\nEND;\n|CREATE (?:TABLE|(?:UNIQUE )?INDEX) (?P<table>\w+).*?;",
                   re.DOTALL)
-INDEX = re.compile(r"CREATE INDEX .*?;")  # it makes things faster, not different
+INDEX = re.compile(r"CREATE INDEX .*?;")  # it changes speed, not results
 
 SWAPS = {"=": ("<>",), "<>": ("=",), "<": ("<=", ">"), "<=": ("<", ">="), ">": (">=", "<"), ">=": (">", "<="),
          "+": ("-",), "-": ("+",), "&": ("|",), "AND": ("OR",), "OR": ("AND",), "MIN": ("max",), "MAX": ("min",)}
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
-# What stands around a term of a condition.
+# The tokens that can stand before and after a term of a condition.
 OPENS = {"WHERE", "WHEN", "HAVING", "ON", "AND", "OR", "("}
 CLOSES = {"AND", "OR", ")", ";", "GROUP", "ORDER", "LIMIT", "BEGIN", "THEN", "JOIN", "UNION", "HAVING", "WHERE", "DO", ","}
 
@@ -41,7 +41,7 @@ class Token:
 
 
 class Maker:
-    """Of one text: the schema, or one statement."""
+    """Collects the mutants of one text: the schema, or one statement."""
 
     def __init__(self, file: str, part: str, line: int, text: str) -> None:
         self.file = file
@@ -61,11 +61,11 @@ class Maker:
         self.found: Dict[Tuple[int, int, str], Mutant] = {}
 
     def is_of_between(self, i: int) -> bool:
-        """BETWEEN 1 AND 3: this AND joins no terms."""
+        """Is this the AND of BETWEEN 1 AND 3, which joins no terms?"""
         return self.tokens[i].upper == "AND" and any(token.upper == "BETWEEN" for token in self.tokens[max(i - 3, 0):i])
 
     def place_of(self, start: int) -> Tuple[str, int]:
-        """Table or trigger, and the line in the file."""
+        """The table or trigger, and the line in the file."""
         if self.part:
             return self.part, self.line
         part = [match for match in PART.finditer(self.text) if match.start() <= start < match.end()]
@@ -96,7 +96,7 @@ class Maker:
         following = self.tokens[i + 1].upper if i + 1 < len(self.tokens) else ""
         before = self.tokens[i - 1].upper if i else ""
         if token.kind == "number" and (before, following) == ("SELECT", "FROM"):
-            return  # whatever it is: whether there is a row, is asked
+            return  # SELECT 1 FROM ... only asks whether there is a row
         if token.kind == "number":
             value = int(token.text)
             for new in ([1 - value] if value < 2 else [value + 1, value - 1]):
@@ -118,7 +118,7 @@ class Maker:
             self.drop_elements(i + 1)
 
     def is_assignment(self, i: int) -> bool:
-        """UPDATE t SET a = ?"""
+        """Is this the = of UPDATE t SET a = ?"""
         if self.tokens[i].text != "=":
             return False
         for token in reversed(self.tokens[:i]):
@@ -129,7 +129,7 @@ class Maker:
         return False
 
     def drop_elements(self, i: int) -> None:
-        """IN ('a', 'b'): without 'a'."""
+        """IN ('a', 'b'): remove 'a', or 'b'."""
         inside = self.tokens[i + 1:self.pair[i]]
         if any(token.kind != "text" and token.text != "," for token in inside):
             return
@@ -142,7 +142,7 @@ class Maker:
             self.add(start, end, "", "element removed")
 
     def drop_term(self, i: int) -> None:
-        """The term that begins behind this token is true (or, among ORs, false) without being asked."""
+        """Make the term that begins after this token always true (or, among ORs, always false)."""
         opens = self.tokens[i].upper
         at = i + 1
         if opens == "WHEN" and "CASE" in (self.tokens[i - 1].upper, self.tokens[i - 2].upper):
@@ -159,7 +159,7 @@ class Maker:
             return
         closes = self.tokens[at].upper if at < len(self.tokens) else ""
         if opens == "(" and closes == ")" and self.tokens[i - 1].upper == "CHECK":
-            return  # the whole of it: see drop_clauses()
+            return  # the whole CHECK: see drop_clauses()
         start, end = self.tokens[i + 1].start, self.tokens[at - 1].end
         term = self.text[start:end]
         among_ors = opens == "OR" or closes == "OR"
@@ -189,7 +189,7 @@ def unescaped(literals: str) -> str:
 
 
 def statements_of(file: str, text: str) -> Iterator[Tuple[str, int, str]]:
-    """(function or name in the table, line, SQL) of a C file."""
+    """(function or name in the table, line, SQL) for each statement of a C file."""
     plain = C_COMMENT.sub(lambda match: match.group(1) or re.sub(r"[^\n]", " ", match.group()), text)
     for match in STRINGS.finditer(plain):
         sql = unescaped(match.group())
@@ -216,7 +216,7 @@ def is_sql(schema: str, statement: Optional[str]) -> bool:
 def mutants_of_sql(files: Dict[str, str]) -> List[Tuple[Mutant, str, str]]:
     """(mutant, SQL before, SQL after)
 
-    The steps from older versions have none: a step that does not end with the tables of schema.sql is taken back.
+    Migrations have no mutants: one that does not end with the tables of schema.sql is rolled back anyway.
     """
     schema = files["src/store/schema.sql"]
     found = [(mutant, schema, schema[:mutant.start] + mutant.new + schema[mutant.end:])

@@ -1,4 +1,4 @@
-"""The runner on which mutants are tried: all tests of core and store in one program, in a folder outside of the tree."""
+"""Tries mutants: all tests of core, or of the store, in one program, which is built in a folder outside the tree."""
 
 import concurrent.futures
 import dataclasses
@@ -26,9 +26,9 @@ ENVIRONMENT = {
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_leaks=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "halt_on_error=1:exitcode=99",
 }
-SLOWER = 5  # than without a mutant: then it is endless
+SLOWER = 5  # times slower than without a mutant: counts as endless
 GRACE_MS = 200
-# Under the sanitizers these would take longer than all the others together; what they do to memory, others do too.
+# Left out under the sanitizers: they take longer than all others together, and others use memory in the same ways.
 LONG = {
     "answers_are_those_of_a_plain_ranking", "thousands_of_names_are_ranked_in_passing",
     "what_is_found_is_the_best_of_all_ways", "many_wants_are_placed_greedily_and_rightly",
@@ -75,7 +75,7 @@ def in_parallel(do, items: Iterable) -> list:
 
 
 class MutantRunner:
-    """Objects and the program; the mutants of core that are built in can be switched on one by one."""
+    """Object files and the program; the mutants of core that are built into it can be switched on one by one."""
 
     def __init__(self, of: str, sanitize: bool = False, flags: Sequence[str] = ()) -> None:
         self.of = of
@@ -107,14 +107,14 @@ class MutantRunner:
             raise SystemExit(done.stderr)
 
     def test_files(self) -> List[str]:
-        """The quick ones: those with a disk of their own take longer, and it is the whole process's disk."""
+        """The quick tests: those with a disk in memory take longer, and that disk belongs to the whole process."""
         if self.of == "core":
             return names("tests/unit/core/test_*.c") + names("tests/table/test_*.c")
         return [path for path in names("tests/unit/store/test_*.c")
                 if '"support/disk.h"' not in (SOURCE / path).read_text()]
 
     def build_rest(self) -> None:
-        """All but core."""
+        """Build everything except core."""
         self.write_texts()
         support = names("tests/support/*.c")
         paths = names("src/base/*.c") + support + ["tests/mutation/runner.c"]
@@ -123,7 +123,7 @@ class MutantRunner:
         jobs = [(path, ()) for path in paths]
         jobs += [(path, (f"-Dmain={self.main_of(path)}",)) for path in self.test_files()]
         in_parallel(lambda job: self.compile(job[0], *job[1]), jobs)
-        # Of these, only what a test names is linked.
+        # From an archive, only what a test uses is linked.
         objects = [self.object_of(path) for path in support]
         subprocess.run(["ar", "rcs", self.home / "support.a", *objects], check=True)
         for path in objects:
@@ -140,7 +140,7 @@ class MutantRunner:
         return f'const char store_{pathlib.PurePath(path).stem}_sql[] = "{quoted}";\n'
 
     def write_texts(self) -> None:
-        """What cmake makes: the schema and the steps to it as strings; and the list of the tests' mains."""
+        """Write what cmake generates, the schema and its migrations as strings, and the list of the tests' mains."""
         strings = "".join(self.string_of(path) for path in names("src/store/*.sql"))
         mains = "".join(f"int {self.main_of(path)}(void);\n" for path in self.test_files())
         table = "".join(f'{{"{path}", {self.main_of(path)}}},\n' for path in self.test_files())
@@ -154,7 +154,7 @@ class MutantRunner:
             raise SystemExit(done.stderr)
 
     def build_core(self, mutants: Dict[int, Mutant]) -> Dict[int, Mutant]:
-        """Core with these in it, switched off.  Those that are no C are left out; the rest comes back."""
+        """Build core with these mutants, switched off; return those that compile."""
         kept = dict(mutants)
         for path in core_files():
             for function in mutants_c.functions_of((SOURCE / path).read_text()):
@@ -172,7 +172,7 @@ class MutantRunner:
         while True:
             schema, owner = mutants_c.schema_of(text, path, mine, self.reached)
             made.write_text(schema)
-            # What is not initialised any more is never right by luck.
+            # What a mutant leaves uninitialized must not be right by luck.
             done = self.gcc("-ftrivial-auto-var-init=pattern", "-fmax-errors=0", "-c", made, "-o", self.object_of(path))
             if done.returncode == 0:
                 return bad
@@ -192,7 +192,7 @@ class MutantRunner:
             raise SystemExit(done.stderr)
 
     def measure(self) -> None:
-        """Each test alone, without a mutant: how long it takes, and which functions it enters."""
+        """Run each test alone, without a mutant: how long it takes, and which functions it enters."""
         with Server(self) as server:
             self.tests = [Test(number, program, name) for number, (program, name) in enumerate(server.tests)]
             for test in self.tests:
@@ -203,7 +203,7 @@ class MutantRunner:
                 test.reached = frozenset(reached)
 
     def tests_of(self, mutant: Mutant) -> List[Test]:
-        """The quick ones first."""
+        """The tests that reach the mutant's function, quick ones first."""
         function = self.reached[f"{mutant.file} {mutant.function}"]
         return sorted((test for test in self.tests
                        if function in test.reached and not (self.sanitize and test.name in LONG)),
@@ -244,7 +244,7 @@ class MutantRunner:
 
 
 class Server:
-    """The program, asked one mutant after the other."""
+    """The running program, which is asked about one mutant after the other."""
 
     def __init__(self, runner: MutantRunner) -> None:
         temporary = {"TMPDIR": str(runner.home / "tmp")}

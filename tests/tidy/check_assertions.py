@@ -1,11 +1,11 @@
-"""A ledger says what must hold: two assertions per function in core, one in store."""
+"""Assertions state what must hold: on average two per function in core, one in store."""
 
 import re
 from typing import Dict, List
 
 from tidy import Files, Finding, code_only, functions, layer_of, run, tree
 
-# Elsewhere an assertion is written where it states an invariant, not by the number.
+# Other layers have no minimum: there, an assertion is written where it states an invariant.
 FLOOR: Dict[str, float] = {"core": 2.0, "store": 1.0}
 ASSERTION = re.compile(r"\b(must|must_debug|must_not_reach|must_fail|static_assert)\s*\(")
 
@@ -28,7 +28,7 @@ def check(files: Files) -> List[Finding]:
     for layer, (made, asserted) in count(files).items():
         floor = FLOOR.get(layer, 0.0)
         if asserted < floor * made:
-            message = f"{asserted} assertions in {made} functions, fewer than {floor} each"
+            message = f"{asserted} assertions in {made} functions, fewer than {floor} per function"
             found.append(Finding(f"src/{layer}", 0, message))
     return found
 

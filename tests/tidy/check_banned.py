@@ -1,4 +1,4 @@
-"""Calls that are not made here, or only in one place."""
+"""Functions that must not be called, or only in one place."""
 
 import re
 from typing import List
@@ -12,19 +12,19 @@ NEVER = {
     "strcat": "strbuf",
     "strncpy": "memcpy with a known length",
     "strtok": "strchr or strcspn",
-    "atoi": "a parser that can say no",
-    "atol": "a parser that can say no",
-    "atof": "a parser that can say no",
+    "atoi": "a parser that reports errors",
+    "atol": "a parser that reports errors",
+    "atof": "a parser that reports errors",
     "gets": "fgets",
     "system": "posix_spawn with an argument list",
-    "rand": "a seed that was handed in",
-    "srand": "a seed that was handed in",
-    "time": "the clock that was handed in",
-    "usleep": "a wait that can be woken",
+    "rand": "a seed that is passed in",
+    "srand": "a seed that is passed in",
+    "time": "the clock that is passed in",
+    "usleep": "a wait that can be interrupted",
     "alloca": "the arena",
     "localtime": "gmtime_r: times are UTC",
     "gmtime": "gmtime_r",
-    "strerror": "strerror_r or %m: threads",
+    "strerror": "strerror_r or %m, which are thread-safe",
 }
 # name -> (where it may be called, why not elsewhere); tests may call all of these.
 ONLY_IN = {
@@ -32,7 +32,7 @@ ONLY_IN = {
                "settings are read in one place"),
     "secure_getenv": (r"src/settings/settings\w*\.c|src/kube/\w*auth\w*\.c|src/bin/.*",
                       "settings are read in one place"),
-    "exit": (r"src/bin/.*", "only a program may decide to end"),
+    "exit": (r"src/bin/.*", "only a program may exit"),
 }
 CALL = re.compile(r"(?<![\w.])(?<!->)(\w+)\s*\(")
 

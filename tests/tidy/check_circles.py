@@ -1,11 +1,11 @@
-"""Files of one room call each other in one direction: a circle has to be named here, with its reason."""
+"""Files of one folder call each other in one direction: a circle must be listed here, with its reason."""
 
 import re
 from typing import Dict, List, Set
 
 from tidy import Files, Finding, code_only, layer_of, run, tree
 
-# "one two": why these files may call each other.  There are none.
+# "one two": why these files may call each other. There is no such circle now.
 MEANT: Dict[str, str] = {}
 
 DEFINED = re.compile(r"^(?!static\b|typedef\b)[a-z][\w \*]*?\b([a-z_]\w*)\([^;{]*\)\s*\n\{", re.MULTILINE)
@@ -14,7 +14,7 @@ WORD = re.compile(r"\b[a-z_]\w*(?=\()")
 
 
 def calls(files: Files) -> Dict[str, Set[str]]:
-    """file -> files of its room that it calls"""
+    """file -> files of its folder that it calls"""
     code = {path: code_only(text) for path, text in files.items() if layer_of(path)}
     owner = {}
     for path, text in code.items():

@@ -1,4 +1,4 @@
-"""Comments are for good: no `//`, no note to do something later."""
+"""No `//` comments, and no notes to do something later."""
 
 import re
 from typing import List
@@ -16,7 +16,7 @@ def check(files: Files) -> List[Finding]:
                 if comment.startswith("//"):
                     found.append(Finding(path, line, "// is for debugging; write /* */"))
         for match in LATER.finditer(text):
-            found.append(Finding(path, line_of(text, match.start()), f"{match.group()}: do it"))
+            found.append(Finding(path, line_of(text, match.start()), f"{match.group()}: do it now"))
     return found
 
 

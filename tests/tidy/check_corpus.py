@@ -1,4 +1,4 @@
-"""The packed fuzz corpus is what tests/fuzz/archive.py writes: no owner, no time, named by what is in it."""
+"""The packed fuzz corpus is as tests/fuzz/archive.py writes it: no owner, no time, inputs named by their hash."""
 
 import sys
 from typing import Dict, List
@@ -12,7 +12,7 @@ INPUT = b"an input that was found"
 
 
 def check(targets: List[str], archives: Dict[str, bytes], loose: List[str]) -> List[Finding]:
-    found = [Finding(path, 1, "was found by a search: tests/fuzz/run --pack") for path in loose]
+    found = [Finding(path, 1, "was found by a search: pack it with tests/fuzz/run --pack") for path in loose]
     for target, data in archives.items():
         path = f"tests/fuzz/corpus/{target}.tar"
         if target not in targets:
@@ -33,14 +33,14 @@ def main() -> None:
            (["x"], {"x": good.replace(b"input", b"INPUT")}, []), (["x"], {"x": good + bytes(512)}, [])]
     for sample in bad:
         if not check(*sample):
-            sys.exit(f"this check is blind: it passes {sample}")
+            sys.exit(f"this check misses a bad sample: {sample}")
     if check(["x"], {"x": good}, []):
-        sys.exit("this check sees ghosts")
+        sys.exit("this check flags a good sample")
     targets = [path.stem[len("fuzz_"):] for path in (ROOT / "tests/fuzz").glob("fuzz_*.c")]
     archives = {path.stem: path.read_bytes() for path in sorted(archive.CORPUS.glob("*.tar"))}
     loose = [str(path.relative_to(ROOT)) for path in archive.CORPUS.glob("*/*") if archive.is_found(path.name)]
     if not archives:
-        sys.exit("this check was given no files at all")
+        sys.exit("this check was given no files")
     findings = check(targets, archives, loose)
     for finding in findings:
         print(f"{finding.path}:{finding.line}: {finding.message}")

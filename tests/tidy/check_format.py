@@ -1,4 +1,4 @@
-"""clang-format has nothing to say."""
+"""clang-format has nothing to change."""
 
 import shutil
 import subprocess

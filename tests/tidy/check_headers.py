@@ -1,4 +1,4 @@
-"""Each header compiles alone and twice, guards itself by its name, and says what it is."""
+"""Each header compiles alone and when included twice, has a guard of its name, and says first what it is."""
 
 import os
 import re

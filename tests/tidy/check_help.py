@@ -1,7 +1,7 @@
-"""Every script says with --help what it is, refuses an option that it does not know, and starts nothing meanwhile.
+"""Every script describes itself with --help, refuses unknown options, and does nothing else in either case.
 
-What is executable and begins with #! is a script; git is not asked, so an exported tree will do.  The scripts run in a
-copy of the tree with a home and a folder for temporary files of their own, and nothing may be left in any of them.
+A script is an executable file that begins with #!; git is not asked, so that an exported tree will do. The scripts run
+in a copy of the tree, with a home and a folder for temporary files of their own, and may leave nothing in any of them.
 """
 
 import os
@@ -16,7 +16,7 @@ from tidy import Files, Finding, ROOT, run, tree
 
 PATIENCE_S = 20  # on a busy machine
 SILENT = {".ci/run"}  # for machines; takes no arguments
-PASSES_ON = {"tests/controlplane/run"}  # one dash: flags of go test
+PASSES_ON = {"tests/controlplane/run"}  # options with one dash are passed on to go test
 
 
 def scripts() -> Files:
@@ -25,7 +25,7 @@ def scripts() -> Files:
 
 
 def name_of(path: str) -> str:
-    """What the help has to say: a file called run says in which folder."""
+    """The name that the help must contain: a file called run is named with its folder."""
     parts = path.split("/")
     return parts[-1] if "." in parts[-1] else "/".join(parts[-2:])
 
@@ -35,7 +35,7 @@ def lies_in(place: Path) -> Set[str]:
 
 
 def said(place: Path, path: str, word: str) -> Tuple[Optional[int], str]:
-    """Exit status and output; no status: it did not end by itself."""
+    """Exit status and output; the status is None if the script did not end in time."""
     environment = {**os.environ, "HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), "MILLIGPU_SOURCE_DIR": "",
                    "MILLIGPU_BUILD_DIR": "", "MILLIGPU_BIN_DIR": ""}
     environment = {key: value for key, value in environment.items() if value}
@@ -61,10 +61,10 @@ def faults(place: Path, path: str) -> List[str]:
     for word in ["--no-such-option"] + ([] if path in PASSES_ON else ["-Z"]):
         code, output = said(place, path, word)
         if code != 2 or word not in output:
-            found.append(f"{word} ends with {code}, and not with 2 and a sentence: {output.strip()[-200:]}")
+            found.append(f"{word} ends with {code}, not with 2 and a message that repeats it: {output.strip()[-200:]}")
     left = lies_in(place) - before
     if left:
-        found.append(f"leaves {sorted(left)[0].replace(str(place), '')}")
+        found.append(f"leaves {sorted(left)[0].replace(str(place), '')} behind")
     return found
 
 
@@ -79,7 +79,7 @@ def fill(place: Path, texts: Dict[str, bytes], executable: Set[str]) -> None:
 
 
 def check(files: Files) -> List[Finding]:
-    """The scripts of the tree have everything beside them that they might ask for."""
+    """The scripts of the tree run beside the whole tree, because they may read it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder).resolve()
         beside = tree() if files is SCRIPTS else {}

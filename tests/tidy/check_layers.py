@@ -1,4 +1,4 @@
-"""Who may include whom: the table of the architecture, held to the include lines."""
+"""Which layer may include which: the include lines must follow the table of the architecture."""
 
 import re
 from typing import Iterator, List, Optional
@@ -37,7 +37,7 @@ THIRD_PARTY = {
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*",
 }
 
-# base, core and wire: language and memory, nothing that could do I/O, tell time or lock.
+# base, core and wire: only language and memory, nothing that could do I/O, tell the time or lock.
 PURE = "assert ctype errno inttypes limits stdalign stdarg stdbool stddef stdint stdlib string"
 LIBC = PURE + (
     " dirent endian err fcntl fnmatch getopt glob ifaddrs langinfo libgen locale malloc math netdb"
@@ -47,12 +47,12 @@ LIBC = PURE + (
 LIBC_FOLDERS = r"(sys|netinet|arpa|net|linux)/.*"
 EXTRA = {
     "base": {"stdio"},
-    "core": {"stdatomic"},  # readers of a snapshot count themselves
+    "core": {"stdatomic"},  # reference counts of snapshots
 }
 GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 
-# A public header belongs to the layer that has a source of its name.  Those without
-# one are named here.
+# A public header belongs to the layer that has a source file of its name. Headers without
+# one are listed here.
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
     **dict.fromkeys("allocation filter inventory ledger node place pod".split(), "core"),
@@ -96,20 +96,20 @@ def judge_own(layer: str, path: str, header: str, files: Files) -> Optional[str]
         if f"include/{header}" not in files:
             return f"there is no include/{header}"
         if target is None:
-            return f"which layer is {header}?  Say so in HEADER_LAYER of check_layers.py"
+            return f"the layer of {header} is unknown: add it to HEADER_LAYER in check_layers.py"
         if target not in MAY_INCLUDE[layer]:
             return f"{layer} may not include {header}, which belongs to {target}"
         return None
     first = header.split("/")[0]
     if first in LAYERS and "/" in header and first != layer:
-        return f"{header} is private to {first}; what crosses a border lives in include/milligpu"
+        return f"{header} is private to {first}; what other layers use belongs in include/milligpu"
     if ".." in header:
-        return f"{header} climbs out of its folder"
+        return f"{header} leads out of its folder"
     return None
 
 
 def includes(text: str) -> Iterator[re.Match]:
-    # Comments go, but an include's own quotes must stay readable.
+    # Skip commented includes; read the name from the text, because code_only() blanks it.
     code = code_only(text)
     for match in INCLUDE.finditer(text):
         if code[match.start(): match.end()].lstrip().startswith("#"):
@@ -124,7 +124,7 @@ def check(files: Files) -> List[Finding]:
         if public:
             layer = header_layer(path.split("/")[-1], files) or ""
             if not layer:
-                message = "which layer?  Say so in HEADER_LAYER of check_layers.py"
+                message = "its layer is unknown: add it to HEADER_LAYER in check_layers.py"
                 found.append(Finding(path, 1, message))
                 continue
         if layer not in LAYERS:
@@ -134,7 +134,7 @@ def check(files: Files) -> List[Finding]:
             if kind == "<":
                 fault = judge_system(layer, header)
                 if public and re.fullmatch("|".join(THIRD_PARTY.values()), header):
-                    fault = f"a contract may not show <{header}>"
+                    fault = f"a public header may not include <{header}>"
             else:
                 fault = judge_own(layer, path, header, files)
             if fault:

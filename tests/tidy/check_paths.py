@@ -1,11 +1,11 @@
-"""Nothing in the tree names the machine or the home it was written on."""
+"""Nothing in the tree names a path of the machine on which it was written."""
 
 import re
 from typing import List
 
 from tidy import Files, Finding, ROOT, line_of, run, tree
 
-# Folder names too common to be evidence when the tree happens to lie right under them.
+# Folders too common to be evidence if the tree happens to be directly below them.
 COMMON = {"/", "/tmp", "/root", "/home", "/src", "/build", "/builds", "/usr", "/opt", "/var",
           "/mnt", "/srv", "/run", "/etc", "/app", "/data", "/usr/src", "/var/tmp"}
 START = r"(?<![\w.})$*/~-])"

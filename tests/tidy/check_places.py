@@ -1,11 +1,11 @@
-"""Every file lies where something builds or runs it: a forgotten test proves nothing."""
+"""Every C file is where a rule builds it, and every test function is run: a forgotten test proves nothing."""
 
 import re
 from typing import List
 
 from tidy import Files, Finding, LAYERS, run, tree
 
-LAYER = "|".join([*LAYERS, "app"])  # unit/app: of all rooms from settings to daemon
+LAYER = "|".join([*LAYERS, "app"])  # unit/app: tests of the layers from settings to daemon
 PLACES = re.compile(
     rf"src/({LAYER})/[\w-]+\.(c|h|def)"
     r"|src/bin/ctl/\w+\.(c|h|def)"
@@ -26,10 +26,10 @@ def check(files: Files) -> List[Finding]:
     found = []
     for path, text in files.items():
         if not PLACES.fullmatch(path):
-            found.append(Finding(path, 1, "lies where no rule builds it"))
+            found.append(Finding(path, 1, "is where no rule builds it"))
         for name in re.findall(r"^static void (\w+)\(void \*\*\w+\)\n\{", text, re.MULTILINE):
             if path.startswith("tests/") and len(re.findall(rf"\b{name}\b", text)) < 2:
-                found.append(Finding(path, 1, f"{name}() is a test that nobody runs"))
+                found.append(Finding(path, 1, f"{name}() is a test that nothing runs"))
     return found
 
 

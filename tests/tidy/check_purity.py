@@ -1,4 +1,4 @@
-"""base, core and wire do nothing but compute: the linker is asked what they call."""
+"""base, core and wire only compute: nm shows what they call."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Set
 
-# What a pure layer may need from outside itself and the layers below it.
+# What a pure layer may call besides itself and the layers below it.
 PURE = set(
     "memcpy memmove memset memcmp memchr strlen strcmp strncmp strchr strstr qsort bsearch free".split()
 )
-# base wraps allocation and formatting, and must_fail() has to say its last words.
+# base wraps allocation and formatting, and must_fail() prints why it aborts.
 BASE = PURE | set(
     "malloc calloc realloc strdup strndup vsnprintf vasprintf stderr fprintf fputs abort".split()
 )
@@ -58,10 +58,10 @@ def prove_sight(archives: Dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sample = {"base": archives["base"], "core": compile_sample(folder, bad)}
         if impure("core", sample) != ["time"]:
-            sys.exit("this check is blind: it does not see a call of time()")
+            sys.exit("this check misses a call of time()")
         sample["core"] = compile_sample(folder, good)
         if impure("core", sample):
-            sys.exit(f"this check sees ghosts: {impure('core', sample)}")
+            sys.exit(f"this check flags good code: {impure('core', sample)}")
 
 
 def main() -> None:

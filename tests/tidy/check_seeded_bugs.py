@@ -1,4 +1,4 @@
-"""Each bug of tests/seeded_bugs/run has its place in the source, once; else no bug would be seeded."""
+"""Each bug of tests/seeded_bugs/run has its place in the source exactly once, so that it can be seeded."""
 
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader

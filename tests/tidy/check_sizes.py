@@ -1,4 +1,4 @@
-"""Lines of 100, functions of 70 lines, 6 parameters and 4 levels: the limits, not the aim."""
+"""At most 100 columns per line, and 70 lines, 6 parameters and 4 levels per function: limits, not aims."""
 
 import re
 from typing import List

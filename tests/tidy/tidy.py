@@ -1,8 +1,8 @@
 """What the checks share: reading the tree, telling code from comments, reporting.
 
-A check is a function from {path: text} to findings (path, line, message).  Before it
-judges the tree it must flag each of its bad samples and pass its good ones, so a
-check that has gone blind fails by itself.
+A check is a function from {path: text} to findings (path, line, message). Before it
+checks the tree, it must flag each of its bad samples and pass its good ones, so that a
+check which no longer finds anything fails.
 """
 
 import os
@@ -35,7 +35,7 @@ class Function(NamedTuple):
 
 
 def tree(*suffixes: str, under: Tuple[str, ...] = (".",)) -> Files:
-    """Every text file of ours, by path from the root; no suffix means all."""
+    """Every text file of the tree, by its path from the root; without suffixes, all of them."""
     files = {}
     for top in under:
         for folder, folders, names in os.walk(ROOT / top):
@@ -65,7 +65,7 @@ def _blank(text: str) -> str:
 
 
 def code_only(text: str) -> str:
-    """The same text with comments and the insides of literals blanked, lines kept."""
+    """The same text with comments and the contents of literals blanked; line numbers stay."""
 
     def hide(match: "re.Match[str]") -> str:
         token = match.group()
@@ -91,7 +91,7 @@ SIGNATURE = re.compile(r"(\w+)\s*\(")
 
 
 def functions(text: str) -> Iterator[Function]:
-    """A brace alone in column 0 opens a function: the formatter sees to that."""
+    """A brace alone in column 0 opens a function, because clang-format puts it there."""
     code = code_only(text)
     for match in FUNCTION.finditer(code):
         head = code[: match.start()]
@@ -116,16 +116,16 @@ def run(
     bad: List[Files],
     good: List[Files],
 ) -> None:
-    """Prove that the check can see, then judge the tree.  Does not return."""
+    """Try the check on its samples, then run it on the tree. Does not return."""
     for sample in bad:
         if not check(sample):
-            sys.exit(f"this check is blind: it passes {sample}")
+            sys.exit(f"this check misses a bad sample: {sample}")
     for sample in good:
         found = check(sample)
         if found:
-            sys.exit(f"this check sees ghosts: {found}")
+            sys.exit(f"this check flags a good sample: {found}")
     if not files:
-        sys.exit("this check was given no files at all")
+        sys.exit("this check was given no files")
     found = sorted(check(files))
     for finding in found:
         print(f"{finding.path}:{finding.line}: {finding.message}")
