@@ -45,7 +45,7 @@ read_arguments() {
             ;;
         --cluster=?*) cluster=${1#*=} ;;
         -h | --help) usage; exit 0 ;;
-        *) echo "demo.sh: unknown argument $1; --help tells what there is" >&2; exit 2 ;;
+        *) echo "demo.sh: unknown argument $1; see --help" >&2; exit 2 ;;
         esac
         shift
     done

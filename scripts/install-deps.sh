@@ -106,7 +106,7 @@ main() {
         --test) needs+=$TEST_NEEDS ;;
         --controlplane) needs+=$CONTROLPLANE_NEEDS ;;
         -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
-        *) echo "install-deps.sh: unknown argument $argument; --help tells what there is" >&2; exit 2 ;;
+        *) echo "install-deps.sh: unknown argument $argument; see --help" >&2; exit 2 ;;
         esac
     done
 

@@ -1,15 +1,15 @@
 #!/bin/sh
-# root.sh PROGRAM FOLDER - the file system of an image: the program, the shared libraries it names, a user
+# root.sh PROGRAM FOLDER - makes the file system of an image: the program, its shared libraries, a user
 #
-# The C library finds hosts by itself (files and DNS are built in), and the certificates of the API server come with
-# the ServiceAccount, so nothing else is needed.  libgcc_s is opened by name when a thread ends early.
+# Nothing else is needed: the C library resolves host names by itself (files and DNS are built in), and the API server's
+# CA certificate comes with the ServiceAccount. libgcc_s is loaded by name when a thread is cancelled.
 set -eu
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "root.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "root.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
-[ $# -eq 2 ] || { echo "root.sh: name a program and a folder; --help tells more" >&2; exit 2; }
+[ $# -eq 2 ] || { echo "root.sh: name a program and a folder; see --help" >&2; exit 2; }
 program=$1
 root=$2
 user=65532

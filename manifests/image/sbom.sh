@@ -1,15 +1,15 @@
 #!/bin/sh
-# sbom.sh ROOT - what is in the image's file system, by package, as SPDX 2.3 JSON on standard output
+# sbom.sh ROOT - prints the packages in the image's file system as SPDX 2.3 JSON
 #
-# A file of /usr/bin is ours; each library is asked for at dpkg: its package, that package's version and source.  The
-# same root gives the same bytes: the time is SOURCE_DATE_EPOCH's, else that of the program.
+# Files in /usr/bin are milligpu's. For each library, dpkg names the package, its version and its source. The same root
+# gives the same bytes: the time is SOURCE_DATE_EPOCH, else the program's modification time.
 set -eu
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "sbom.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "sbom.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
-[ $# -eq 1 ] || { echo "sbom.sh: name the root of the image; --help tells more" >&2; exit 2; }
+[ $# -eq 1 ] || { echo "sbom.sh: name the root of the image; see --help" >&2; exit 2; }
 root=$1
 program=$root/usr/bin/milligpud
 version=$("$program" --version)    # milligpud 0.1.0 (commit)
@@ -26,7 +26,7 @@ package_of() {
 packages=$(
     find "$root" -type f \( -name '*.so' -o -name '*.so.*' \) | sed "s|^$root||" | sort | while read -r file; do
         # A library is often a link to the file that a package brings.
-        package_of "$file" || package_of "$(readlink -f "$file")" || { echo "sbom.sh: $file is of no package" >&2; exit 1; }
+        package_of "$file" || package_of "$(readlink -f "$file")" || { echo "sbom.sh: $file belongs to no package" >&2; exit 1; }
     done | cut -d: -f1 | sort -u
 ) || exit 1
 [ -n "$packages" ] || { echo "sbom.sh: no library in $root" >&2; exit 1; }

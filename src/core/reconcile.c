@@ -183,7 +183,7 @@ int reconcile_order(const struct ledger *ledger, const struct pod *a, const stru
     const int rank_b = reconcile_rank(ledger, b);
     if (rank_a != rank_b)
         return rank_a < rank_b ? -1 : 1;
-    /* Nodes without a time sort last. */
+    /* Pods without a time sort last. */
     const int64_t at_a = a->scheduled_ms > 0 ? a->scheduled_ms : INT64_MAX;
     const int64_t at_b = b->scheduled_ms > 0 ? b->scheduled_ms : INT64_MAX;
     if (at_a != at_b)

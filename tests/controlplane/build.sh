@@ -9,7 +9,7 @@ set -eu
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "build.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "build.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -10,7 +10,7 @@ set -uo pipefail
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "apply.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "apply.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
 if [ $# -ne 1 ] || [ ! -r "$1" ]; then
     echo "apply.sh: name a readable kubeconfig of a test cluster: apply.sh KUBECONFIG" >&2

@@ -4,7 +4,7 @@ set -euo pipefail
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "image.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "image.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
 [ $# -eq 1 ] || { echo "image.sh: name the program, such as build/release/bin/milligpud" >&2; exit 2; }
 top=$(cd "$(dirname "$0")/../.." && pwd)

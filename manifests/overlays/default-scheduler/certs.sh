@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# certs.sh - certificates for the webhooks: who calls is known to us, and we to the caller
+# certs.sh - certificates for mutual TLS between kube-scheduler and milligpud's webhooks
 #
-#   ./certs.sh [FOLDER [ADDRESS]]      (certs, 10.96.0.210)      DAYS: how long they are valid (825)
+#   ./certs.sh [FOLDER [ADDRESS]]      defaults: certs, 10.96.0.210; DAYS in the environment: validity (825)
 #
-# Two authorities, since whoever holds a certificate of the client CA can have pods bound with our rights: the server's
-# certificate must not be one.  The keys of both authorities are thrown away at the end, nobody can sign another
-# certificate; to renew, run it again and place all files anew.
+# There are two CAs, because the holder of a certificate of the client CA can have pods bound with milligpud's rights;
+# the server's certificate must not allow that. The keys of both CAs are deleted at the end, so that nobody can sign
+# another certificate. To renew, run the script again and install all files again.
 set -euo pipefail
 
 case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
--*) echo "certs.sh: unknown option $1; --help tells what there is" >&2; exit 2 ;;
+-*) echo "certs.sh: unknown option $1; see --help" >&2; exit 2 ;;
 esac
 folder=${1:-certs}
 address=${2:-10.96.0.210}
