@@ -1,24 +1,24 @@
 /*
- * outbox - what goes out to the API server: Bindings, GETs, the wake-up object, Events, advertised
+ * outbox - what is sent to the API server: Bindings, GETs, the wake-up object, Events, advertised
  * capacity.
  *
- * A step function over kube_ops.  Jobs come from the writer (any thread may put them); results
- * go back as messages.  Which of them goes when is flow's to say: a bounded number is in flight.
- * A Binding is sent again, the same bytes, until there is a definite answer or its deadline
- * passes; but never while an earlier try may still be answered, and a second try waits: longer
- * each time, as long as Retry-After says, and for the budget of all retries.
+ * A step function over kube_ops. Jobs come from the writer (any thread may add them); results go
+ * back as messages. flow decides which job is sent when; a bounded number is in flight. A Binding
+ * is sent again, byte for byte, until there is a definite answer or its deadline passes, but never
+ * while an earlier attempt may still be answered. Each further attempt waits: longer every time, at
+ * least as long as Retry-After says, and until the shared retry budget allows it.
  *
  *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET
  *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
  *
- *   GET --> on our node: BOUND;  elsewhere, another uid, not there: VOID
- *       --> unbound in a later version than the Binding named: MOVED.  The outbox never judges: the
- *           writer does, and writes the new version down before it is sent.
- *       --> unbound in that version: what the 409 says of this copy alone, as a 403
+ *   GET --> on our node: BOUND;  on another node, another uid, no pod: VOID
+ *       --> unbound, in a later version than the Binding named: MOVED. The writer, not the outbox,
+ *           evaluates the pod again, and records the new version before a new Binding is sent.
+ *       --> unbound, in no later version: this copy had no effect, as after a 403
  *
- * VOID says that no Binding of this reservation has landed or will.  So while another copy may
- * still be on its way, sent by this call or an earlier one, a POST that fails is UNKNOWN (a 404
- * asks by a GET first).  No time makes it certain.
+ * VOID says that no Binding of this reservation has taken effect or ever will. So while another
+ * copy may still be on its way, sent by this call or an earlier one, a POST that fails is UNKNOWN
+ * (after a 404, a GET asks first). No amount of waiting makes it certain.
  */
 #ifndef MILLIGPU_OUTBOX_H
 #define MILLIGPU_OUTBOX_H
@@ -35,8 +35,8 @@ struct outbox_rules {
     const struct wire_rules *wire;
     const char *wake;      /* "object", "node", "off" */
     const char *namespace; /* of the wake-up object */
-    const char *instance;  /* who reports Events */
-    const char *resource;  /* advertised */
+    const char *instance;  /* reporting instance of Events */
+    const char *resource;  /* the resource to advertise */
     void *user;
     void (*result)(void *user, struct message *take_message);
 };
@@ -58,7 +58,7 @@ struct outbox_binding {
     const char *name;
     const char *node;
     struct text body;
-    /* of the pod, that body names; 0: none (a reservation of an older ledger) */
+    /* resourceVersion of the pod, which body names; 0: none (a reservation of an older ledger) */
     uint64_t version;
     int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;

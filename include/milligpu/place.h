@@ -1,41 +1,45 @@
 /*
  * place - which GPUs of a node a request gets, and which node is best.
  *
- * The order is total; of two placements the first rule that tells them apart decides:
+ * The order is total; the first rule that tells two placements apart decides:
  *   1. smaller charge altogether (only init containers can make a difference here)
- *   2. tighter hole: fewer milli left on the GPUs that are touched
+ *   2. tighter fit: fewer milli left on the GPUs that are touched
  *   3. fuller node: fewer free milli on the node
  *   4. node name, bytewise
  *   5. GPUs in the order of the wants and parts, by position in the node
- * Two different placements never tie.  The same rules stand, with the same numbers, in
- * policy/README.md.
+ * Two different placements never tie. policy/README.md contains the same rules with the same
+ * numbers.
  *
- * A request of one container is placed exactly: if a placement exists it is found, and it is the
- * best by the rules.  So is one of several as far as PLACE_STEPS_MAX steps of search lead.  Beyond
- * them the best of what was seen is the answer, never worse than the greedy one (largest part
- * first, each where it costs least), and placement.exact is false; where nothing was seen it is
- * REASON_UNSEARCHED.  Steps, not time, and as many for each node, whoever asks and however many
- * nodes are asked about: who judges later finds what was found before.  More steps never make an
- * answer worse.
+ * A request of one container is placed exactly: if a placement exists, it is found, and it is the
+ * best by the rules. A request of several containers is placed exactly if PLACE_STEPS_MAX steps of
+ * search are enough. If not, the answer is the best placement found, never worse than the greedy
+ * one (largest part first, each where it costs least), and placement.exact is false; if none was
+ * found, it is REASON_UNSEARCHED. The limit counts steps, not time, and is the same for each node,
+ * for every caller and for any number of nodes, so a later evaluation finds what an earlier one
+ * found. More steps never make an answer worse.
  *
  * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
- * them.  They have no place where shares live, and beside shares of the same pod each needs a GPU
- * more: inside a node fewer touched GPUs then come before rule 1.
+ * them. They do not fit on a node where a pod holds shares. If the pod itself also asks for shares,
+ * each whole GPU needs a GPU that the shares do not touch; so within a node, fewer touched GPUs
+ * then come before rule 1.
  *
  *     request --> plan --\
  *                         >-- shape --> walk over what differs --> the cheapest --> by rule 5
  *     node ----> room ---/    (equal GPUs, equal containers, equal shapes: once)
  *
- * Pure.  filter, bind, preempt, adoption and the wake-up check all end in the same search,
- * whichever of the functions below they call.  Any thread; a room, a placement and a plan are 2 to
- * 4 KiB each, at home on the stack.
+ * Pure. filter, bind, preempt, adoption and the wake-up check all end in the same search, whichever
+ * of the functions below they call. Any thread; a room, a placement and a plan take 2 to 4 KiB each
+ * and are meant for the stack.
  */
 #ifndef MILLIGPU_PLACE_H
 #define MILLIGPU_PLACE_H
 
 #include "milligpu/node.h"
 
-/* What is left on one GPU, as the question sees it (preempt adds room, ranking hints take some). */
+/*
+ * What is left on one GPU for this evaluation: preempt adds capacity, tentative placements take
+ * some.
+ */
 struct gpu_room {
     uint32_t milli; /* of the GPU */
     uint32_t mib;
@@ -47,7 +51,7 @@ struct gpu_room {
 
 struct room {
     enum reason closed;  /* the whole node: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or none */
-    bool shared;         /* a pod has shares here: whole GPUs have no place */
+    bool shared;         /* a pod has shares here: whole GPUs do not fit */
     uint32_t free_milli; /* rule 3 */
     uint32_t gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
@@ -82,7 +86,7 @@ struct plan_row {
     enum container_kind kind;
     uint32_t milli; /* of each part */
     uint32_t parts; /* of each want */
-    uint32_t wants; /* equal ones: how many of their parts may be on one GPU */
+    uint32_t wants; /* number of equal wants, so the most of their parts on one GPU */
 };
 
 /* The wants in the order of the search, row by row. */
@@ -117,7 +121,7 @@ void plan_init(struct plan *out, const struct request *request);
 /* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
 
-/* Rules 1 to 3 for a node, without a place. */
+/* Rules 1 to 3 for a node, without the placement itself. */
 struct rank {
     bool exact;
     uint32_t charge_milli; /* rule 1 */
@@ -140,11 +144,11 @@ enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
 
 /*
- * Every placement that differs, once, as long as steps last.  Two placements are the same if each
- * GPU is charged by as many parts of each row in both, or would be if GPUs that are equal (in
- * room and model) changed places; which of the same ones is told is always the same.  visit
- * returns false to end it; exact is false in what it is told.  Some want is asked; a request too
- * large to be walked over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ * Visits every distinct placement once, while steps last. Two placements are the same if they put
+ * the same number of parts of each row on each GPU, or would after swapping GPUs that are equal in
+ * room and model; which one of these is visited is deterministic. visit returns false to stop; the
+ * placements that it gets have exact = false. The request must have wants; one that is too large to
+ * walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);

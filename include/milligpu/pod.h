@@ -1,9 +1,9 @@
 /*
  * pod - what we read of a Pod, from the API server or from a webhook body.
  *
- * Plain facts: request.h decides whether the amounts make sense. An object with a uid, a name and a
- * node is a pod, whatever else it contains. Strings are terminated, never NULL unless said so, and
- * live in the decoder's arena.
+ * Plain facts: request.h decides whether the amounts make sense. An object whose uid, name and node
+ * can be read is a pod, whatever else it contains. Strings are terminated, never NULL unless said
+ * so, and live in the decoder's arena.
  */
 #ifndef MILLIGPU_POD_H
 #define MILLIGPU_POD_H

@@ -1,17 +1,18 @@
 /*
  * pod_cache - the pods of the cluster as the watch last showed them, by uid.
  *
- * Of a pod that asks for our resource or for whole GPUs everything that placing it needs; of
- * others only where it sits and what CPU and memory it takes.  Ended pods are not kept.
+ * A pod that asks for our resource or for whole GPUs is stored with everything that placing it
+ * needs; any other pod only with its node and what CPU and memory it takes. Ended pods are not
+ * kept.
  *
- * Every pod that lives is known, since evidence stands on that: so many entries there are.  What is
- * large in one, a tenant makes so: what is asked stands here once for all that ask the same, and
- * all of it takes at most WISHES_BYTES_MAX; what was told of pods without a place TOLD_BYTES_MAX.
- * Beyond, a pod is known without its request: whoever binds it asks the API server, and a bound one
- * is reconciled by what is told at the moment.
+ * Every living pod has an entry, because only evidence about a pod releases its reservation; the
+ * number of entries has no limit here. What a tenant can make large has one: equal requests are
+ * stored once, and all of them take at most WISHES_BYTES_MAX; whole pods (pod_cache_remember) take
+ * at most TOLD_BYTES_MAX. Beyond that, a pod is stored without its request: a bind then gets the
+ * pod from the API server, and a bound pod is reconciled from the event or list that shows it.
  *
- * One lock, guarding the tables, held for look-ups and copies only: the writer waits for it.  So no
- * reader goes through all pods.  The writer writes; REST reads.
+ * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
+ * it, so no reader goes through all pods. The writer writes; REST reads.
  */
 #ifndef MILLIGPU_POD_CACHE_H
 #define MILLIGPU_POD_CACHE_H
@@ -45,7 +46,7 @@ struct pod_record {
     bool untold;          /* it should have been remembered, and there was no room */
 };
 
-/* Does it ask for something that nodes may not have? */
+/* Does it ask for a share or for whole GPUs? */
 static inline bool pod_record_asks(const struct pod_record *record)
 {
     return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
@@ -95,7 +96,8 @@ void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, 
 
 /*
  * A copy for any thread, without told; NULL if unknown; free it with pod_record_free(). Only pods
- * that ask have a name here; if several have one name, the one that was put last is returned.
+ * that ask for something can be found by name; if several have the same name, the one that was put
+ * last is returned.
  */
 struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
                                   const char *name) MUST_USE;
@@ -105,7 +107,7 @@ enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
 
-/* Of requests, and of whole pods. */
+/* Bytes of requests, and of whole pods. */
 struct pod_cache_bytes {
     size_t requests;
     size_t told;

@@ -8,7 +8,7 @@
 
 #define PROBLEM_TYPE "application/problem+json"
 
-/* status: 400 to 599.  title: NULL for the usual one of this status.  Appends to out. */
+/* status: 400 to 599. title: NULL for the usual one of this status. Appends to out. */
 void problem_encode(struct strbuf *out, int status, const char *title, const char *detail);
 
 #endif

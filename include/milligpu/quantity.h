@@ -2,8 +2,8 @@
  * quantity - Kubernetes quantities: "300", "1k", "3e2", "1500m", "40Gi".
  *
  * The full grammar: sign, digits with an optional point, then one of n u m k M G T P E,
- * Ki Mi Gi Ti Pi Ei, or a decimal exponent e/E.  Nothing is rounded: a value is exact or it is
- * refused.  Pure.
+ * Ki Mi Gi Ti Pi Ei, or a decimal exponent e/E. Nothing is rounded: a value is exact or it is
+ * refused. Pure.
  */
 #ifndef MILLIGPU_QUANTITY_H
 #define MILLIGPU_QUANTITY_H

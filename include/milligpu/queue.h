@@ -1,8 +1,8 @@
 /*
- * queue - a bounded queue of pointers, many to one.
+ * queue - a bounded queue of pointers: many producers, one consumer.
  *
- * One lock, guarding the ring; held for a few instructions.  A full queue is the producer's to
- * handle: webhooks answer an error, the informer waits.
+ * One lock guards the ring and is held for a few instructions. Each producer decides what to do
+ * about a full queue: webhooks answer with an error, the informer waits.
  */
 #ifndef MILLIGPU_QUEUE_H
 #define MILLIGPU_QUEUE_H
@@ -30,12 +30,13 @@ struct queue_share {
 bool queue_put_below(struct queue *queue, void *item, size_t bytes,
                      struct queue_share most) MUST_USE;
 
-/* Up to max items in order; waits at most wait_ms for the first.  0 on time-out or wake. */
+/* Up to max items in order; waits at most wait_ms for the first. 0 on time-out or queue_wake(). */
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms);
 
-void queue_wake(struct queue *queue); /* the taker returns */
+void queue_wake(struct queue *queue); /* queue_take() returns */
 /*
- * Producers get false from now on; the taker returns once, and may continue to take what is left.
+ * Producers get false from now on; a waiting queue_take() returns, and may be called again for the
+ * items that are left.
  */
 void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);

@@ -1,18 +1,18 @@
 /*
  * reason - why a pod is refused, as a closed list.
  *
- * kube-scheduler writes our text into the pod, that write wakes the pod, and we are asked
- * again: a text that changes is a hot loop.  So a text is a function of the request alone.
- * The class decides the text:
+ * kube-scheduler writes our text into the pod, that write wakes the pod up, and we are asked again:
+ * a text that changes would make a hot loop. So a text depends on the request alone. The class
+ * decides the text:
  *
  *   request   the request itself cannot be granted anywhere: the text says what to write
- *   kind      this kind of node can never do: its own text
+ *   kind      this kind of node can never grant it: its own text
  *   moment    may change while the pod waits: one text for all of these reasons
- *   state     answers of bind; never sent to filter's maps
+ *   state     answers of bind; never in the maps of filter
  *
- * The word is the label in metrics, the "reason" in REST, and the order is the order of
- * precedence: of the reasons that keep a pod from a node's GPUs the last in the table
- * that applies to any GPU is the node's, because it is the one nearest to fitting.
+ * The word is the label in metrics and the "reason" in REST. The order is the order of precedence:
+ * if the GPUs of a node are refused for several reasons, the last of these in the table is the
+ * reason for the node, because it is the one nearest to fitting.
  */
 #ifndef MILLIGPU_REASON_H
 #define MILLIGPU_REASON_H

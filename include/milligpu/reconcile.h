@@ -1,8 +1,8 @@
 /*
- * reconcile - what the API server shows, turned into commands that close the gap.
+ * reconcile - turns what the API server shows into commands that close the gap.
  *
- * The API server is the truth about pods; the ledger is the truth about reservations in flight.
- * A ledger row always wins over an annotation.  Applying the commands and asking again gives
+ * The API server is the truth about pods; the ledger is the truth about reservations in flight. A
+ * ledger row always wins over an annotation. After the commands are applied, asking again gives
  * none (I7).
  */
 #ifndef MILLIGPU_RECONCILE_H
@@ -37,14 +37,14 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
 
 /*
  * Was the pod adopted with fewer parts than it asks for, because its node had no more GPUs? Then
- * the pod is worth keeping: reconcile_pod() gives it more when the node has more.
+ * the whole pod is worth keeping: reconcile_pod() gives it more when the node has more.
  */
 bool reconcile_lacks(const struct allocation *row, const struct request *request);
 
 /*
- * The order in which pods of a list are taken: those with a row, then those with a usable
- * annotation, then the rest; within each by PodScheduled time, then uid.  For qsort over
- * struct pod *.
+ * The order in which the pods of a list are handled: those with a row, then those with a usable
+ * annotation, then the rest; within each by PodScheduled time, then uid. For sorting pointers to
+ * pods.
  */
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b);
 

@@ -1,17 +1,17 @@
 /*
- * reflector - one resource, listed and then watched, for ever.
+ * reflector - one resource: listed, then watched forever.
  *
  *   LISTING --last page--> WATCHING --stream ends--> WATCHING (from the last resourceVersion)
  *      ^                       |  410 in either shape, or resourceVersion going back
  *      \------- backoff -------/
  *
- * A step function over kube_ops: no thread, no clock of its own, so the simulator can run it.
- * Pages are decoded item by item; an event may be cut anywhere in the stream.
+ * A step function over kube_ops: no thread, no clock of its own, so the simulator can run it. Pages
+ * are decoded item by item; an event may be cut anywhere in the stream.
  *
  * Promises to the sink: list_begin, then every object once through listed(), then list_end;
- * changed() and deleted() come only after a list_end.  Events may repeat.  What the sink does not
- * take was not seen: a list with such an item fails and none ends before one without, and after
- * such an event all is listed again.
+ * changed() and deleted() come only after a list_end. Events may repeat. An object that the sink
+ * rejects counts as not seen: a list with such an item fails, so list_end comes only after a list
+ * without one, and after such an event everything is listed again.
  */
 #ifndef MILLIGPU_REFLECTOR_H
 #define MILLIGPU_REFLECTOR_H
@@ -60,7 +60,7 @@ bool reflector_answer(struct reflector *reflector, int64_t now_ms,
 struct reflector_stats {
     bool synced;      /* a list is complete */
     int64_t heard_ms; /* monotonic, of the last 200, item, event or bookmark */
-    /* when the list that began last was requested: it is not older than this */
+    /* when the last list to begin was requested: its data are not older */
     int64_t asked_ms;
     uint64_t lists;
     uint64_t watches; /* started */

@@ -1,5 +1,5 @@
 /*
- * request - what a pod asks for, judged and in numbers.
+ * request - what a pod asks for, validated and in numbers.
  *
  *   limits: nvidia.com/vgpu: 300      one want: 1 part  of  300
  *   limits: nvidia.com/vgpu: 2000     one want: 2 parts of 1000
@@ -8,9 +8,8 @@
  * Invariants of a request:
  *   1. wants > 0 or whole > 0; each want has 1 .. GPUS_PER_NODE_MAX parts of 1 .. GPU_MILLI; the
  *      parts of all wants are at most PARTS_MAX.
- *   2. Wants stand in the order of pod.container; containers that ask for nothing or 0 are left
- *   out.
- *   3. The parts of one want lie on different GPUs; different wants may share a GPU.
+ *   2. Wants are in the order of pod.container, without containers that ask for nothing or 0.
+ *   3. The parts of one want are on different GPUs; different wants may share a GPU.
  *
  * What a pod takes on one GPU, its charge, is the peak over its life:
  *   max(sum(app) + sum(sidecars), max over init i of (init_i + sidecars started before i)).
@@ -24,9 +23,9 @@
 #include "milligpu/pod.h"
 #include "milligpu/reason.h"
 
-/* Settings that judge requests. */
+/* Settings that decide which requests are allowed. */
 struct request_rules {
-    const char *resource; /* for texts: "nvidia.com/vgpu" */
+    const char *resource; /* for messages: "nvidia.com/vgpu" */
     uint32_t min_milli;   /* 1: no minimum */
     uint32_t step_milli;  /* 1: any amount */
 };
@@ -44,7 +43,7 @@ struct request {
     uint32_t models;     /* 0: any */
     const char **model;  /* globs, normalised: see model_matches() */
     uint32_t memory_mib; /* least memory of each share; 0: any */
-    uint32_t whole; /* GPUs of the other resource, whole ones, which a device plugin hands out */
+    uint32_t whole;      /* whole GPUs, of the other resource, which a device plugin hands out */
 };
 
 enum request_verdict {
@@ -62,17 +61,17 @@ struct refusal {
     char text[REASON_BYTES_MAX];
 };
 
-/* Evaluates a pod that waits. *out lives in arena and borrows container names from pod. */
+/* Evaluates a waiting pod. *out lives in arena and borrows container names from pod. */
 enum request_verdict request_parse(const struct pod *pod, const struct request_rules *rules,
                                    struct arena *arena, struct request *out,
                                    struct refusal *out_refusal) MUST_USE;
 
 /*
- * What a bound pod holds, by the amounts of its spec.  Policy (minimum, step) decides new grants,
- * never what runs.  An amount is split as the pod's allocation says where that comes to the same
- * in equal parts, else as its annotations say; of these, what cannot be used asks for nothing.
- * Where something of the pod cannot be read and no allocation says more it is REQUEST_REFUSED:
- * counted on no GPU, so that the node takes nothing new.
+ * What a bound pod holds, by the amounts of its spec. Policy (minimum, step) applies to new grants
+ * only, never to what already runs. An amount is split as the allocation annotation says if its
+ * parts are equal and add up to the amount, else as the gpu-count annotations say; one that cannot
+ * be used is ignored. If part of the pod cannot be read and the allocation does not decide, the
+ * result is REQUEST_REFUSED: the pod is counted on no GPU, and so its node takes no new shares.
  */
 enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
                                          struct arena *arena, struct request *out,

@@ -1,14 +1,15 @@
 /*
- * rights - may we do what we have to do?  The API server says so, when somebody asks.
+ * rights - does milligpud have the permissions that it needs? The API server is asked on request.
  *
- *   doctor (admin thread): rights_ask, waits a little --> informer's thread: one
- *   SelfSubjectAccessReview after the other --> doctor: what each was answered
+ *   doctor (admin thread): rights_ask(), waits a little --> informer's thread: one
+ *   SelfSubjectAccessReview after another --> doctor: the answers
  *
- * A denial is asked about twice, a second apart: a kube-apiserver that has just started denies
- * everybody everything.  What was answered is good for some seconds, however often it is asked for.
- * Every authenticated account may ask (system:basic-user); nothing here needs a role of ours.
+ * After a denial or an error the reviews are repeated once, a second later, because a
+ * kube-apiserver that has just started denies everything to everyone. The result is good for some
+ * seconds, however often it is requested. Every authenticated account may send reviews
+ * (system:basic-user); no role of ours is needed.
  *
- * One lock, for the wish and the outcome; the rest is the informer's thread's.
+ * One lock for the request and the result; everything else belongs to the informer's thread.
  */
 #ifndef MILLIGPU_RIGHTS_H
 #define MILLIGPU_RIGHTS_H
@@ -40,7 +41,7 @@ struct rights_facts {
     char error[256]; /* why the API server could not be asked; "": it could */
 };
 
-/* Any thread: the last outcome, after a new round if that is old. Waits at most wait_ms. */
+/* Any thread: the last outcome, after a new round if it is old. Waits at most wait_ms. */
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out);
 
 #endif

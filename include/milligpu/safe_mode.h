@@ -5,11 +5,11 @@
  *   writer (memory verification) --------> safe_mode_enter() once --> app->safe_mode, one log line
  *   verifier thread (file, comparison) -/       \--> the verifier thread writes the diagnostics
  *
- * It ends with the process.  Reads go on being answered from the last snapshot.  What the watch
- * tells is heard and not written down: after the restart the pods are listed again, and a file
- * that contradicts itself is better kept as it is.
+ * It ends with the process. Reads are still answered, from the last snapshot. What the watch
+ * reports is received but not written: after the restart the pods are listed again, and a file that
+ * contradicts itself is better kept as it is.
  *
- * safe_mode_enter() from any thread; the first one says why.
+ * Any thread may call safe_mode_enter(); the first call decides the reason.
  */
 #ifndef MILLIGPU_SAFE_MODE_H
 #define MILLIGPU_SAFE_MODE_H
@@ -20,7 +20,7 @@
 
 struct app;
 
-/* id, word in the metric, and what scheduler and probes are told: without names of pods. */
+/* id, word in the metric, and the text for the scheduler and probes: without names of pods. */
 #define SAFE_TABLE(X)                                                                              \
     X(SAFE_REFUSED, "refused",                                                                     \
       "safe mode: the database refused a change that the ledger in memory allows")                 \
@@ -37,8 +37,10 @@ enum safe_mode_reason {
 
 enum { SAFE_FOLDER_MAX = 4096 };
 
-/* Written by the first safe_mode_enter(), before app->safe_mode is set; never again.  The reason is
-   asked for at any time. */
+/*
+ * Written once, by the first safe_mode_enter(), before app->safe_mode is set. The reason may be
+ * read at any time.
+ */
 struct safe_mode {
     atomic_bool entered;
     _Atomic(enum safe_mode_reason) reason;

@@ -1,9 +1,9 @@
 /*
- * settings - every setting, once.
+ * settings - every setting, defined once.
  *
- * Later sources win: default, YAML file, environment, flag.  Whatever is wrong is an error that
- * names where it stands (file and line, variable, flag), the setting, and what would be right; an
- * unknown key too.
+ * Later sources win: default, YAML file, environment, flag. Anything wrong, including an unknown
+ * key, is an error that names the place (file and line, variable, flag), the setting, and what
+ * would be right.
  */
 #ifndef MILLIGPU_SETTINGS_H
 #define MILLIGPU_SETTINGS_H

@@ -7,15 +7,18 @@
  *            \-> index: node name -> slot              indexes are shared by all snapshots: an
  *             \> open:  uid of a reservation -> slot    entry says only where to look
  *
- * Immutable and counted.  Take, read, drop; a slow reader copies out and lets go, because a held
- * snapshot keeps old pages alive.
+ * Immutable and reference-counted. Take it, read it, release it; a slow reader copies what it needs
+ * and releases, because a held snapshot keeps old pages alive.
  */
 #ifndef MILLIGPU_SNAPSHOT_H
 #define MILLIGPU_SNAPSHOT_H
 
 #include "milligpu/node.h"
 
-/* Of 15,000 nodes a publication counts 15 books, and copies 32 pages and 32 nodes of one. */
+/*
+ * With 15,000 nodes, publishing one change counts 15 books, and copies one book (32 pages) and one
+ * page (32 nodes).
+ */
 enum { PAGE_NODES = 32, BOOK_PAGES = 32, BOOK_NODES = PAGE_NODES * BOOK_PAGES };
 
 struct page {
@@ -32,10 +35,9 @@ struct slot_index;
 
 struct snapshot {
     atomic_uint refs;
-    uint64_t generation; /* grows with every publication */
-    uint64_t
-        capacity_generation; /* generation of the last change that may make a refused request fit */
-    uint32_t slots;          /* books x BOOK_NODES */
+    uint64_t generation;          /* grows with every publication */
+    uint64_t capacity_generation; /* of the last change that may make a refused request fit */
+    uint32_t slots;               /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
     uint32_t opens; /* reservations not bound yet, whether a node shows them or not */
@@ -50,8 +52,8 @@ void snapshot_unref(const struct snapshot *snapshot); /* NULL is fine */
 
 const struct node *snapshot_node(const struct snapshot *snapshot, struct text name);
 /*
- * The same for many, NULL where there is none.  hash: per name its text_hash().  In a large
- * cluster memory is what one waits for, so what the later ones need is sent for ahead.
+ * The same for many names, NULL where there is no such node. hash[i] is text_hash(name[i]). In a
+ * large cluster memory latency dominates, so what later names need is prefetched.
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out);
@@ -64,9 +66,10 @@ const struct allocation *snapshot_find(const struct snapshot *snapshot,
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at);
 
 /*
- * The next place where two snapshots of one ledger differ (before NULL: an empty one): what stood
- * there and what stands there now, either may be NULL.  *at starts at 0; false at the end.  What
- * they share is passed over unseen, so this costs what changed between them.
+ * The next place where two snapshots of one ledger differ (before NULL: an empty one): the node
+ * that was there and the one that is there now, either may be NULL. *at starts at 0; false at the
+ * end. Shared parts are skipped without being read, so the cost depends only on what changed
+ * between them.
  */
 bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
                           const struct node **out_before, const struct node **out_after);

@@ -1,32 +1,32 @@
 /*
  * store - the ledger on disk: SQLite, WAL, synchronous=FULL, one writer.
  *
- * The writer opens a batch, writes each change under its own SAVEPOINT, and commits once.  Triggers
- * on charges make a grant beyond the GPU impossible in the database itself; CHECKs and foreign keys
- * hold the rest.
+ * The writer opens a batch, writes each change under its own SAVEPOINT, and commits once. Triggers
+ * on charges let the database itself refuse a grant beyond the size of a GPU; CHECKs and foreign
+ * keys enforce the rest.
  *
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
- * and past), journal (append-only), baseline.  The schema is src/store/schema.sql; its comments are
+ * and past), journal (append-only), baseline. The schema is src/store/schema.sql; its comments are
  * part of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
- *   I4. A commit() that returned 0 survives kill -9 and power loss (the disk honours fsync).
+ *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
  *   I6. baseline + journal = present: store_replay_check().
  *
- * store_ops is what the writer sees; the simulator and the fault tests put their own in between.
+ * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
- * connection of its own.  In memory there is only one, so there they wait for the end of the
- * batch, and the writer must not call them within its own.
+ * connection of its own. A ledger in memory has only one connection, so there they wait for the end
+ * of the batch, and the writer must not call them within its own.
  *
- * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it stays),
- * and copies that nobody deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.  A copy that was
- * killed half-way is <file>.v<version>-<UTC>.part-*, or in a folder <file>.part-*; opening removes
- * it.  Links are followed first.  Refused filesystems: NFS, SMB/CIFS, 9p, Ceph, AFS, Coda, OCFS2,
- * GFS2, Lustre, GPFS, BeeGFS, VirtualBox folders.  FUSE is let through, since local disks come by
- * it, too.
+ * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it is never
+ * removed), and copies that milligpud never deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.
+ * An unfinished copy is named <file>.v<version>-<UTC>.part-*, or is in a folder <file>.part-*;
+ * opening the ledger removes it. Links are followed first. Refused filesystems: NFS, SMB/CIFS, 9p,
+ * Ceph, AFS, Coda, OCFS2, GFS2, Lustre, GPFS, BeeGFS, VirtualBox folders. FUSE is allowed, because
+ * local disks may use it, too.
  */
 #ifndef MILLIGPU_STORE_H
 #define MILLIGPU_STORE_H
@@ -68,10 +68,11 @@ struct store_rules {
 struct store;
 
 /*
- * Open or create; lock; migrate; quick_check and the verification of the live tables.  Refuses with
- * a sentence: locked by another daemon (BUSY), network filesystem (INVALID), not a milligpu ledger
- * (FOREIGN), newer (NEWER), corrupt (CORRUPT).  Only what is corrupt is ever moved aside, and its
- * bytes are kept as they are: no commit is ever taken off its log (docs/why/017).
+ * Opens or creates the file, locks and migrates it, runs quick_check and the verification of the
+ * live tables. Each refusal has a sentence: locked by another daemon (BUSY), network filesystem
+ * (INVALID), not a milligpu ledger (FOREIGN), newer (NEWER), corrupt (CORRUPT). Only a corrupt file
+ * is ever moved aside, and its bytes stay as they are: no commit is ever removed from its log
+ * (docs/why/017).
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */
@@ -93,7 +94,7 @@ void store_doubt_clock(struct store *store, bool doubted);
 
 /*
  * To which cluster does the ledger belong, by the uid of the namespace kube-system? FOREIGN: to
- * another one; *out_nobodys: to none yet, and the claim makes it this one's. Not within a batch.
+ * another one. *out_nobodys: to none yet, so store_set_cluster() may claim it. Not within a batch.
  */
 int store_whose(struct store *store, const char *cluster, bool *out_nobodys,
                 struct err *err) MUST_USE;
@@ -108,12 +109,12 @@ void store_ops(struct store *store, struct store_ops *out);
 int store_verify(struct store *store, struct err *err) MUST_USE;
 
 /*
- * The same in three steps, so that the ledger in memory can be held against the file as they were
- * at one moment: open and close it where it is used; pin it in the writer, between two batches,
- * and take a snapshot there.  Until it is closed SQLite's log keeps growing.
+ * The same in three steps, so that the ledger in memory can be compared with the file as both were
+ * at one moment: open and close on the thread that verifies; pin in the writer, between two
+ * batches, and take a snapshot there. Until it is closed, SQLite's log keeps growing.
  *
- * CORRUPT and INTERNAL say that something is wrong, *out_which what; other codes, that the check
- * did not come to its end.  Interrupt: from any thread, while it is open.
+ * CORRUPT and INTERNAL mean that something is wrong, and *out_which says what; other codes mean
+ * that the check was not completed. Interrupt: from any thread, while it is open.
  */
 struct store_read;
 int store_read_open(struct store *store, struct store_read **out, struct err *err) MUST_USE;
@@ -133,17 +134,17 @@ int store_replay_check(struct store *store, struct err *err) MUST_USE;
 int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
 
 /*
- * For a file that is too damaged for SQLite to copy: its bytes as they are, and those of its log to
- * <file>-wal. Only while nothing is written.
+ * For a file that is too damaged for SQLite to copy: copies its bytes as they are, and those of its
+ * log to <file>-wal. Only while nothing is written.
  */
 int store_copy_raw(struct store *store, const char *file, struct err *err) MUST_USE;
 
 struct store_history_query {
-    const char *node; /* only on this node; NULL */
-    /* id or alias: rows have the name that the GPU had at that time; NULL */
+    const char *node; /* NULL: any */
+    /* id or alias: rows have the name that the GPU had at that time; NULL: any */
     const char *gpu;
-    const char *namespace; /* NULL */
-    const char *pod;       /* name; NULL */
+    const char *namespace; /* NULL: any */
+    const char *pod;       /* name; NULL: any */
     int64_t at_ms;         /* who held it at this time; 0: all times */
     uint64_t before;       /* continue: rows older than this row; 0: from the newest */
     uint32_t limit;        /* 0: all */

@@ -1,8 +1,8 @@
 /*
  * strbuf - growing text.
  *
- * Always terminated; data is never NULL, also when empty.  strbuf_reset() keeps the
- * memory, so that buffers can be reused.
+ * Always terminated; data is never NULL, even when empty. strbuf_reset() keeps the memory, so that
+ * buffers can be reused.
  */
 #ifndef MILLIGPU_STRBUF_H
 #define MILLIGPU_STRBUF_H
@@ -29,14 +29,16 @@ void strbuf_u64(struct strbuf *buf, uint64_t number);
 void strbuf_printf(struct strbuf *buf, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* remove bytes at from */
 
-/* A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, and what is odd (text.h) is
-   escaped. */
+/*
+ * A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, and odd characters (text.h) are
+ * escaped.
+ */
 void strbuf_json(struct strbuf *buf, struct text text);
 
-/* One paragraph of a manual page: what roff would obey is escaped.  text has no line breaks. */
+/* One paragraph of a manual page: what roff would interpret is escaped. text has no line breaks. */
 void strbuf_roff(struct strbuf *buf, const char *text);
 
-/* Somebody else's text, for people: odd characters as text_show() has them. */
+/* Text from others, for people: odd characters are shown as by text_show(). */
 void strbuf_shown(struct strbuf *buf, struct text text);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * text - a borrowed piece of bytes: where it starts and how long it is.
  *
- * Not terminated, may hold anything.  Lives as long as the bytes it points into.
+ * Not terminated, may contain any byte. Lives as long as the bytes it points into.
  */
 #ifndef MILLIGPU_TEXT_H
 #define MILLIGPU_TEXT_H
@@ -33,17 +33,18 @@ struct text text_trim(struct text text);
  */
 bool text_cut(struct text *rest, char separator, struct text *out);
 
-/* The length of the UTF-8 sequence at this place; 0: it is none. */
+/* The length of the UTF-8 sequence at this place; 0: there is none. */
 size_t text_sequence(struct text text, size_t at);
 
 /*
- * Somebody else's text, for people.  A character that a terminal obeys, or that turns, hides or
- * joins what stands around it, is odd: control characters, bidirectional marks, overrides and
- * isolates, what has no width, separators of lines.  It is shown as JSON would write it, \u202e.
+ * Text from others, for people. A character is odd if a terminal interprets it, or if it turns,
+ * hides or joins the characters around it: control characters, bidirectional marks, overrides and
+ * isolates, characters without width, line separators. It is shown as JSON would write it, \u202e.
  *
- * text_odd: the code of the odd character of so many bytes (text_sequence) at; -1: it is none.
- * text_show: what a person may see of the character at, terminated; bytes that are no UTF-8
- * become U+FFFD.  Returns how many bytes of text that was.
+ * text_odd: the code point of the character at this place if it is odd, else -1; bytes is its
+ * length (text_sequence).
+ * text_show: what a person may see of the character at this place, terminated; invalid UTF-8
+ * becomes U+FFFD. Returns how many bytes of text that was.
  */
 enum { TEXT_SHOWN_MAX = 7 };
 int32_t text_odd(struct text text, size_t at, size_t bytes);
@@ -65,13 +66,15 @@ uint32_t text_hash(struct text text);
 void text_seed(uint64_t seed);
 
 /*
- * Does text match the glob, without regard to ASCII case?  '*' and '?' only; linear in
- * practice and never worse than |glob| x |text|.
+ * Does text match the glob, ignoring ASCII case? Only '*' and '?' are special. Linear in practice
+ * and never worse than |glob| x |text|.
  */
 bool text_glob(struct text glob, struct text text);
 
-/* How many letters to add, drop or change to make b of a (Levenshtein).  b: at most
-   TEXT_DISTANCE_MAX bytes. */
+/*
+ * How many letters to add, drop or change to turn a into b (Levenshtein). b: at most
+ * TEXT_DISTANCE_MAX bytes.
+ */
 enum { TEXT_DISTANCE_MAX = 64 };
 size_t text_distance(struct text a, struct text b);
 

@@ -1,14 +1,14 @@
 /*
- * verifier - is the ledger sound?  Verified at start, then every verify_interval_s.
+ * verifier - is the ledger sound? It is verified at start, then every verify_interval_s.
  *
  *   verifier thread: open a read transaction on the file
  *     --> writer, between two batches: pin it, and take the snapshot of the same moment
  *     --> verifier thread: every check of the file (verify.h), every node of the snapshot, and one
  *         against the other (I3)
  *
- * The writer waits for the pin only.  Beside that it verifies its own tables, a few nodes a second
- * (verifier_memory).  A finding ends granting (safe_mode.h), except in the past: damage to ended
- * allocations is reported and nothing more.
+ * The writer waits for the pin only. Besides, it verifies its own tables, a few nodes a second
+ * (verifier_memory). A finding stops all grants (safe_mode.h), except in the past: damage to ended
+ * allocations is only reported.
  *
  * verifier_step() runs on the verifier thread, which also fills the diagnostics bundle.
  */

@@ -1,8 +1,8 @@
 /*
  * verify - is a ledger file sound?
  *
- * The checks are those that a running daemon makes (store.h), and one more: whether the file loads.
- * Any thread.
+ * The checks are those of a running daemon (store.h), and one more: whether the file loads. Any
+ * thread.
  */
 #ifndef MILLIGPU_VERIFY_H
 #define MILLIGPU_VERIFY_H

@@ -1,8 +1,8 @@
 /*
  * webhooks - filter, prioritize, bind, preempt: decode, ask, encode.
  *
- * kube-scheduler reads only answers with status 200, so what we have to say about a filter or a
- * bind stands in the Error field of a 200.
+ * kube-scheduler reads only answers with status 200, so an error of filter or bind is sent in the
+ * Error field of a 200.
  */
 #ifndef MILLIGPU_WEBHOOKS_H
 #define MILLIGPU_WEBHOOKS_H
@@ -14,7 +14,7 @@ struct webhooks;
 
 struct webhooks *webhooks_new(struct app *app) MUST_USE;
 void webhooks_free(struct webhooks *webhooks);
-/* What it keeps for the next calls. */
+/* Bytes that it keeps for the next calls. */
 size_t webhooks_bytes(struct webhooks *webhooks);
 
 /* Answers a call on the webhook listener, whatever its path. */

@@ -1,12 +1,12 @@
 /*
  * wire_admin - what operators read over REST, as JSON.
  *
- * One encoder per shape; src/admin/schemas.json says the same shapes to machines, and a test holds
- * answers to it.  Amounts are thousandths and MiB, times RFC 3339 in UTC with milliseconds; a
- * time that is not known is left out.
+ * One encoder per shape; src/admin/schemas.json describes the same shapes for machines, and a test
+ * checks answers against it. Amounts are thousandths and MiB, times RFC 3339 in UTC with
+ * milliseconds; an unknown time is left out.
  *
- * Of free room only that counts which new shares can take: what is left on a closed GPU or node
- * is not free.
+ * Only capacity that new shares can take counts as free: what is left on a closed GPU or node does
+ * not.
  *
  * Pure.
  */
@@ -17,7 +17,7 @@
 #include "milligpu/node.h"
 #include "milligpu/reconcile.h"
 
-/* Sums over GPUs.  An absent GPU counts with what is charged, not with its size. */
+/* Sums over GPUs. An absent GPU counts with its charges, but not with its size. */
 struct admin_amounts {
     uint32_t gpus;
     uint64_t capacity_milli;
@@ -28,7 +28,7 @@ struct admin_amounts {
 };
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu);
-/* The members capacityMilli ... largestFreeMilli of an object that is open. */
+/* The members capacityMilli ... largestFreeMilli, inside an object that is open. */
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
 
 /* What a new share can take on this GPU now. */
@@ -45,29 +45,31 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
 
 void admin_drift(struct json_writer *json, const struct drift *drift);
 
-/* If the tables that remember requests are full. */
+/* The text when the tables that remember requests are full. */
 #define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"
 
 struct admin_waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* NULL: the request itself is refused, or */
-    bool wishless;                 /* it was not remembered */
+    const struct request *request; /* NULL: the request itself is refused, or wishless */
+    bool wishless;                 /* the request was not remembered */
     const char *text;
-    uint32_t offered; /* nodes, of those that fitted; 0: it was refused */
+    uint32_t offered; /* nodes in the last shortlist; 0: it was refused */
     uint32_t fitting;
     int64_t since_ms;
     int64_t last_ms;
     uint64_t asks;
 };
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);
-/* Its part in the view of one pod. */
+/* The same as a part of the view of one pod. */
 void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
 
 void admin_history(struct json_writer *json, const struct history_row *row);
-/* The charges of one allocation that has ended, as an Allocation; containers are no longer
-   told apart. */
+/*
+ * The charges of one allocation that has ended, as an Allocation; containers are no longer
+ * distinguished.
+ */
 void admin_released(struct json_writer *json, const struct history_row *row, size_t rows);
 
 #endif

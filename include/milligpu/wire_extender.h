@@ -1,11 +1,11 @@
 /*
  * wire_extender - the extender v1 bodies of kube-scheduler, both ways.
  *
- * Keys are matched exactly first and then without regard to case, as Go does; a known key that
- * comes twice, in any spelling, is an error.  Answers carry the exact capitalised names.  Sources:
- * reference of k8s.io/kube-scheduler/extender/v1; recorded bytes in tests/golden.
+ * Keys are matched exactly first and then ignoring case, as Go does; a known key that occurs twice,
+ * in any spelling, is an error. Answers contain the exact capitalised names. Sources: reference of
+ * k8s.io/kube-scheduler/extender/v1; recorded bytes in tests/golden.
  *
- * Scores are 0 .. 10 here and nowhere else.  Pure.
+ * Scores are 0 .. 10 here and nowhere else. Pure.
  */
 #ifndef MILLIGPU_WIRE_EXTENDER_H
 #define MILLIGPU_WIRE_EXTENDER_H
@@ -32,7 +32,7 @@ struct extender_refusal {
 };
 
 /*
- * choice[]: indexes into args.name, in order.  error: NULL or the Error text (then nothing else
+ * choice[]: indexes into args.name, in order. error: NULL or the Error text (then nothing else
  * counts).
  */
 struct extender_filter_result {

@@ -1,11 +1,11 @@
 /*
  * wire_kube - Kubernetes objects: bytes to facts and back.
  *
- * Decoders take what the API server or kube-scheduler wrote; nulls and missing keys mean the
- * same.  An error means that nobody can say what object this is: no JSON, or without a name, a uid,
- * a node that can be read.  All else that cannot be read becomes a fact about the object
- * (unreadable, NOTE_BROKEN, gpus_error), and *err may be written then too: what is there was seen.
- * Strings live in the arena or in the input: keep both.
+ * Decoders read what the API server or kube-scheduler wrote; null and a missing key mean the same.
+ * An error means that the object cannot be identified: it is not JSON, or its name, uid or node
+ * cannot be read. Anything else that cannot be read becomes a fact about the object (unreadable,
+ * NOTE_BROKEN, gpus_error), and *err may be set then, too, because the object was seen. Strings
+ * live in the arena or in the input: keep both.
  *
  * Pure.
  */
@@ -23,13 +23,13 @@ struct wire_rules {
     const char *whole_resource; /* "nvidia.com/gpu" */
 };
 
-/* A pod without name or uid is an error; bytes after the object, too. */
+/* A pod without name or uid is an error; so are bytes after the object. */
 int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                struct pod *out, struct err *err) MUST_USE;
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
 
-/* The same, of a value that the reader stands before (webhook bodies).  Missing names are "". */
+/* The same for the next value of the reader (webhook bodies). Missing names are "". */
 bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
 bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out);
 
@@ -38,7 +38,7 @@ uint64_t version_number(const char *resource_version);
 
 /* metadata of any object: enough to route it. */
 struct object_meta {
-    const char *kind; /* "" if not said; so are the others */
+    const char *kind; /* "" if missing; so are the others */
     const char *name;
     const char *namespace;
     const char *uid;
@@ -49,7 +49,7 @@ int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out,
 
 /*
  * One page of a list, item by item: item() gets the bytes of each, in order; a negative return
- * stops and is returned.  continue_token is "" on the last page.
+ * stops and is returned. continue_token is "" on the last page.
  */
 struct list_page {
     const char *resource_version;
@@ -62,10 +62,10 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
 enum watch_type { WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 
 struct status {
-    int code; /* 0: not said */
+    int code; /* 0: missing */
     const char *reason;
     const char *message;
-    int64_t retry_after_s; /* details.retryAfterSeconds; 0: not said */
+    int64_t retry_after_s; /* details.retryAfterSeconds; 0: missing */
 };
 
 struct watch_event {
@@ -77,7 +77,7 @@ struct watch_event {
 int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
                  struct err *err) MUST_USE;
 
-/* A Status body; anything else gives code 0 and the first bytes as message.  Never fails. */
+/* A Status body; anything else gives code 0 and the first bytes as message. Never fails. */
 void status_decode(struct text bytes, struct arena *arena, struct status *out);
 
 /* RFC 3339 to UTC milliseconds; and back, with milliseconds: "2026-01-02T03:04:05.678Z". */
@@ -86,16 +86,16 @@ enum { TIME_TEXT_BYTES = 32 };
 void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
 
 /*
- * What an allocation writes on its pod: its annotations as a JSON object.  GPU index and whether
- * an id is a real device come from the node; a made-up id is no device, so visible-devices then
- * holds the index.
+ * The annotations that an allocation gives its pod, as a JSON object. The GPU index, and whether an
+ * id is a real device, come from the node; a made-up id is no device, so visible-devices then
+ * contains the index.
  */
 void annotation_encode(struct strbuf *out, const struct allocation *allocation,
                        const struct node *node);
 /*
- * The Binding: uid and version of the pod that was judged are preconditions of the API server, so
- * it lands on exactly that one.  version 0: not known, of an older ledger's reservation.  Checks
- * keys and sizes.
+ * The Binding. uid and version of the evaluated pod are preconditions for the API server, so
+ * exactly that pod is bound. version 0: unknown, for a reservation of an older ledger. Checks keys
+ * and sizes.
  */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
                    uint64_t version, struct err *err) MUST_USE;
@@ -106,7 +106,7 @@ void note_value(struct strbuf *out, const struct allocation *allocation, const s
 struct kube_event_facts {
     const char *namespace;
     const char *name; /* of the event object, unique */
-    const char *kind; /* of what it regards: "Pod", "Node" */
+    const char *kind; /* of the object it is about: "Pod", "Node" */
     const char *regarding;
     const char *uid;
     const char *reason;
@@ -132,8 +132,8 @@ void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli);
 
 /*
- * SelfSubjectAccessReview: may we do this?  What is NULL or empty is not said: every namespace,
- * every name.  The answer is an error if it does not say.
+ * SelfSubjectAccessReview: may we do this? A member that is NULL or empty is left out: every
+ * namespace, every name. An answer that does not say is an error.
  */
 struct review_facts {
     const char *verb;

@@ -1,16 +1,16 @@
 /*
- * wishes - the distinct requests of those that wait, counted.
+ * wishes - the distinct requests of waiting pods, counted.
  *
- * A full cluster has thousands of waiting pods and a handful of different requests: whoever asks
- * the same fits alike, so what a freed GPU costs is the number of wishes, not of pods.
+ * A full cluster has thousands of waiting pods and a handful of different requests. Equal requests
+ * fit alike, so the cost of a freed GPU depends on the number of wishes, not of pods.
  *
- *   asker --holds--> wish <--waits for-- asker       a wish leaves with the last that holds it
+ *   asker --holds--> wish <--waits for-- asker       a wish is freed with its last holder
  *
- * All of them take at most WISHES_BYTES_MAX, however many pods ask how much.  Of that the large
- * ones get a half: who asks for a share of a GPU is remembered beside those who ask for as much as
- * a pod can.
+ * All wishes together take at most WISHES_BYTES_MAX, however many pods there are and whatever they
+ * ask for. Large wishes get at most half of that, so that requests for a share of a GPU are still
+ * remembered when many others ask for as much as a pod can.
  *
- * Not thread-safe: the lock is the owner's.  Who holds a wish may read its request without it.
+ * Not thread-safe: the owner has the lock. A holder of a wish may read its request without it.
  */
 #ifndef MILLIGPU_WISHES_H
 #define MILLIGPU_WISHES_H
@@ -19,7 +19,7 @@
 
 enum {
     WISH_BUCKETS = 4096,
-    WISHES_BYTES_MAX = 4 * 1024 * 1024, /* a request has some 120 bytes, the largest 15,000 */
+    WISHES_BYTES_MAX = 4 * 1024 * 1024, /* a typical request takes 120 bytes, the largest 15,000 */
     WISH_SMALL_BYTES = 512,
 };
 
@@ -28,21 +28,21 @@ struct wish {
     uint32_t bytes; /* of the memory that it takes */
     uint32_t hash;
     uint32_t holders;
-    uint32_t waiting;    /* of those, who wait for room */
+    uint32_t waiting;    /* holders that wait for capacity */
     struct wish *next;   /* in its bucket */
-    struct wish *before; /* among those that somebody waits for */
+    struct wish *before; /* among the wishes that have waiters */
     struct wish *behind;
 };
 
 struct wishes {
     struct wish *bucket[WISH_BUCKETS];
-    struct wish *waited; /* how many waiters it has */
+    struct wish *waited; /* the first wish that has waiters; NULL: none */
     size_t bytes;        /* bytes of all of them, */
     size_t large_bytes;  /* and of the large ones among them */
 };
 
 /*
- * Finds or creates the wish of this request, containers' names included, and adds a reference.
+ * Finds or creates the wish of this request, names of containers included, and adds a reference.
  * NULL: no room.
  */
 struct wish *wishes_hold(struct wishes *wishes, const struct request *request) MUST_USE;

@@ -1,16 +1,16 @@
 /*
- * writer - the one that changes the ledger.
+ * writer - the only one that changes the ledger.
  *
  *   take a batch -> decide, write, apply each -> publish less room -> COMMIT -> act -> publish
  *   more room -> reply
  *
- * A step function: a thread is only a loop around writer_step().  Owns the ledger and the
- * writing half of the store. It never touches the network: what must go out is put into the
- * outbox, after the COMMIT.
+ * A step function: its thread is only a loop around writer_step(). It owns the ledger and the
+ * writing half of the store. It never uses the network: what must be sent is put into the outbox,
+ * after the COMMIT.
  *
- * When a batch is lost (disk full, I/O error) everything is undone, binds are answered with an
- * Error, what the watch reported is kept and tried again; readiness is false meanwhile. When a
- * single change contradicts the database, granting stops: safe mode.
+ * When a batch is lost (disk full, I/O error), everything is undone, binds are answered with an
+ * Error, and what the watch reported is kept and tried again; readiness is false meanwhile. When
+ * the database contradicts a single change, granting stops: safe mode.
  */
 #ifndef MILLIGPU_WRITER_H
 #define MILLIGPU_WRITER_H

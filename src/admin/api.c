@@ -1,6 +1,6 @@
 /*
  * The router of REST: finds the route of a call, checks its parameters, runs its handler and sends
- * the answer.  Called by daemon.c on the admin and probe threads.  A handler reads snapshots and
+ * the answer. Called by daemon.c on the admin and probe threads. A handler reads snapshots and
  * tables with a lock of their own, never the ledger.
  */
 #include <stdarg.h>

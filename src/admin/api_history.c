@@ -1,6 +1,6 @@
 /*
- * Handlers that read the database: history, released allocations, backup.  Called by the router on
- * an admin thread, through a connection that only reads.
+ * Handlers that read the database: history, released allocations, backup. Called by the router on
+ * an admin thread, through a read-only connection.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -339,8 +339,8 @@ void api_allocations_released(struct api_call *call)
 /* --- backup --- */
 
 /*
- * A folder of our own beside the ledger: a disk with room for the one has room for the other.  By
- * its name the next start knows what to remove if this one is killed.
+ * A folder of our own beside the ledger, because a disk with room for the ledger also has room for
+ * its copy. If this process is killed, the next start finds the folder by its name and removes it.
  */
 static int api_history_make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * Handlers for pods: allocations, waiting pods, one pod and why it is not placed.  Called by the
- * router on an admin thread.  A table that filter or the writer needs is never locked while
+ * Handlers for pods: allocations, waiting pods, one pod and why it is not placed. Called by the
+ * router on an admin thread. A table that filter or the writer needs is never locked while
  * encoding.
  */
 #include <stdio.h>

@@ -2,14 +2,14 @@
  * place_internal - what the files of place share.
  *
  *   place.c         rooms, reasons, one container, the order
- *   place_plan.c    a request as rows; which models will do
+ *   place_plan.c    a request as rows; which models match
  *   place_shape.c   a room as slots; what was found in equal shapes
- *   place_walk.c    every way to lay rows on slots that differs, one after the other
+ *   place_walk.c    every distinct way to lay rows on slots, one after another
  *   place_best.c    the greedy way, the bounds, the cheapest way
  *
- * A way is a table of counts, a line per row and a column per slot: how many parts of the row lie
- * on the slot.  Each count is at most row.wants and a line adds up to row.wants x row.parts; then
- * the wants of the row can be laid so that no two parts of one want meet (Gale and Ryser).
+ * A way is a table of counts, one line per row and one column per slot: how many parts of the row
+ * are on the slot. Each count is at most row.wants, and a line adds up to row.wants x row.parts;
+ * then the wants of the row can be laid so that no two parts of one want meet (Gale and Ryser).
  */
 #ifndef MILLIGPU_CORE_PLACE_INTERNAL_H
 #define MILLIGPU_CORE_PLACE_INTERNAL_H

@@ -1,8 +1,8 @@
 /*
  * snapshot_internal - how the ledger makes snapshots: books of pages, and indexes over them.
  *
- * A page that only one holder counts, on a book that only one holder counts, may be written by
- * that holder; what is shared is copied first.  That is the whole of copy-on-write.
+ * A holder may write a page if it is the only one that counts the page and the book around it;
+ * anything shared is copied first. That is all there is to copy-on-write.
  */
 #ifndef MILLIGPU_CORE_SNAPSHOT_INTERNAL_H
 #define MILLIGPU_CORE_SNAPSHOT_INTERNAL_H

@@ -1,5 +1,5 @@
 /*
- * Builds all parts of milligpud, starts their threads, reloads settings, stops.  Called by main().
+ * Builds all parts of milligpud, starts their threads, reloads settings, stops. Called by main().
  * Each part is created before the thread that uses it and freed after that thread has ended.
  */
 #include "milligpu/daemon.h"

@@ -4,8 +4,8 @@
  *   file --fake_file--> docs \
  *   request --fake_rest--> doc --shelf_put--> object (immutable, counted) --> event log
  *
- * Objects are kept as their JSON; a write parses, changes and stores a new one.  So a page of a
- * list, a watch event and the present may share it.
+ * Objects are kept as their JSON; a write parses, changes and stores a new one. So a page of a
+ * list, a watch event and the present state may share it.
  *
  * Invariants (under the lock):
  *   1. A shelf is sorted by (namespace, name).

@@ -1,6 +1,6 @@
 /*
- * Verifies the ledger while milligpud runs.  verifier_step() runs on its own thread; the writer
- * calls verifier_meet() between two batches and verifier_memory() at its tick.  A finding begins
+ * Verifies the ledger while milligpud runs. verifier_step() runs on its own thread; the writer
+ * calls verifier_meet() between two batches and verifier_memory() at its tick. A finding begins
  * safe mode.
  */
 #include "milligpu/verifier.h"

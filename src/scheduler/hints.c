@@ -1,6 +1,6 @@
 /*
- * What filter remembers between two calls: who waits, recent shortlists.  Called by webhooks.c,
- * the writer and REST, under one lock.  Tables are bounded in entries and in bytes.
+ * What filter remembers between two calls: who waits, recent shortlists. Called by webhooks.c, the
+ * writer and REST, under one lock. Tables are bounded in entries and in bytes.
  */
 #include "milligpu/hints.h"
 

@@ -1,7 +1,6 @@
 /*
- * Answers filter, prioritize, bind and preempt.  Called by daemon.c on the webhook threads.  Reads
- * snapshots; a bind becomes a message to the writer.  Until milligpud is ready, answers are
- * errors.
+ * Answers filter, prioritize, bind and preempt. Called by daemon.c on the webhook threads. Reads
+ * snapshots; a bind becomes a message to the writer. Until milligpud is ready, answers are errors.
  */
 #include "milligpu/webhooks.h"
 

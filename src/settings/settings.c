@@ -1,6 +1,6 @@
 /*
  * The set of settings from defaults, file, environment and flags, and the rules between settings.
- * Called by main() and daemon.c.  A set never changes once it is loaded; SIGHUP loads another.
+ * Called by main() and daemon.c. A set never changes once it is loaded; SIGHUP loads another.
  */
 #include <stdio.h>
 #include <string.h>

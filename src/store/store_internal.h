@@ -12,10 +12,10 @@
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
  *   wal.c               the bytes of the write-ahead log
  *
- * Connections and threads: store->db belongs to the writer.  Whoever reads from another thread
- * opens a reader, which is a connection of its own.  A ledger in memory has the one connection
- * only: there the mutex is held from begin() to commit() or rollback(), and by every reader; so a
- * thread must not read within its own batch.
+ * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
+ * reader, which is a connection of its own. A ledger in memory has only the one connection: there
+ * the mutex is held from begin() to commit() or rollback(), and by every reader, so a thread must
+ * not read within its own batch.
  */
 #ifndef MILLIGPU_STORE_INTERNAL_H
 #define MILLIGPU_STORE_INTERNAL_H

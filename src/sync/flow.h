@@ -1,13 +1,13 @@
 /*
  * flow - decides which call to the API server goes next, and which has to wait.
  *
- * A queue of tickets, without I/O and without a clock.  It owns no ticket.
+ * A queue of tickets, without I/O and without a clock. It owns no ticket.
  *
  *   flow_line_up -> waits --flow_next--> in flight --flow_leave--> out
  *                     \<-----flow_again-----/
  *
  * Promises:
- *   - A bounded number is in flight in each lane.  For Bindings and GETs the bound is a window, as
+ *   - A bounded number is in flight in each lane. For Bindings and GETs the bound is a window, as
  *     TCP has one: half of it when the server says "busy" or does not answer, at most once in
  *     HALVE_MS; one more for each answer while it is full, and once the server was busy, one more
  *     for each windowful of answers.
@@ -15,7 +15,7 @@
  *     thousand pods of one tenant do not delay the single pod of another.
  *   - A ticket with a deadline goes only while enough of its time is left for an answer (a quarter
  *     of what it came with, at most LEAST_MS): a call that is never sent certainly has no effect.
- *   - flow_shut() holds all of them: Retry-After.
+ *   - flow_shut() holds back all of them: Retry-After.
  *   - Retries share one budget; if it is used up they are put off, one by one, as it refills.
  *
  * Every operation costs O(log n) of the tickets in it. Not thread-safe.

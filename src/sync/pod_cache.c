@@ -1,6 +1,6 @@
 /*
- * The pods of the cluster by uid, as the watch last showed them.  The writer writes, REST reads.
- * One lock, held for look-ups and copies only.  Every living pod is in it.
+ * The pods of the cluster by uid, as the watch last showed them. The writer writes, REST reads. One
+ * lock, held for look-ups and copies only. Every living pod is in it.
  */
 #include "milligpu/pod_cache.h"
 

@@ -1,6 +1,6 @@
 /*
- * Asks the API server which permissions milligpud has.  doctor asks on an admin thread and waits a
- * little; the informer thread sends the reviews.  One lock for the question and its outcome.
+ * Asks the API server which permissions milligpud has. doctor asks on an admin thread and waits a
+ * little; the informer thread sends the reviews. One lock for the question and its outcome.
  */
 #include "milligpu/rights.h"
 

@@ -1,8 +1,8 @@
 /*
- * distinct - is every name there once?
+ * distinct - does every name occur only once?
  *
- * kube-scheduler never sends a name twice; whoever does is told which.  Linear: the hash is
- * seeded, so no choice of names makes it slow.
+ * kube-scheduler never sends a name twice; another sender that does is told which one. Linear: the
+ * hash is seeded, so no choice of names makes it slow.
  *
  * Pure.
  */

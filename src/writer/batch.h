@@ -4,9 +4,9 @@
  *   batch_run: decide -> write (SAVEPOINT) -> apply      ... as often as there are commands
  *   batch_end: publish less room -> COMMIT -> publish more room
  *
- * Before the COMMIT a publication may only take room away: nodes that a change of this batch
- * gives room on are shown as they were.  A lost batch is undone, newest change first, and
- * published again.
+ * Before the COMMIT a publication may only remove capacity: nodes on which this batch frees
+ * capacity are shown as they were. A lost batch is undone, newest change first, and published
+ * again.
  */
 #ifndef MILLIGPU_BATCH_H
 #define MILLIGPU_BATCH_H

@@ -13,8 +13,8 @@
 #include "writer/writer_internal.h"
 
 /*
- * Binds, from the request to the outcome of its Binding: reserve, send, confirm or release.  Called
- * by writer.c for messages of the webhooks (BIND) and the outbox (FETCHED, OUTCOME).  A reservation
+ * Binds, from the request to the outcome of its Binding: reserve, send, confirm or release. Called
+ * by writer.c for messages of the webhooks (BIND) and the outbox (FETCHED, OUTCOME). A reservation
  * is on disk, with the version that its Binding names, before that Binding is sent.
  */
 

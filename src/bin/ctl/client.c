@@ -1,5 +1,5 @@
 /*
- * The HTTP client of milligpuctl, by libcurl.  Called by ctl.c and the commands.  Every call is
+ * The HTTP client of milligpuctl, by libcurl. Called by ctl.c and the commands. Every call is
  * bounded in time and size; a refusal of the server becomes one err.
  */
 #include "client.h"

@@ -1,6 +1,7 @@
 /*
  * Completion of a command line: commands, options, their values, and names that milligpud knows;
- * and the scripts for shells.  Called by ctl_main().  A line that cannot be completed is no error.
+ * and the scripts for shells. Called by ctl_main(). A line that cannot be completed is not an
+ * error.
  */
 #include "complete.h"
 

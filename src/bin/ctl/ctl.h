@@ -2,7 +2,7 @@
  * ctl - one run of milligpuctl: the options, the source of the answer, the format of the output.
  *
  * A command asks (ctl_get, ctl_list) and shows; showing is separate from asking, so that tests can
- * show recorded answers.  A command returns the exit status.
+ * show recorded answers. A command returns the exit status.
  *
  * One thread.
  */
@@ -62,7 +62,7 @@ struct client *ctl_client(struct ctl *ctl);
 /* -o json and yaml: writes answer and returns true. */
 bool ctl_document(struct ctl *ctl, const struct doc *answer);
 
-/* NAMESPACE/NAME, or NAME in -n or default.  Borrowed from the arena. */
+/* NAMESPACE/NAME, or NAME in -n or default. Borrowed from the arena. */
 struct pod_name {
     const char *namespace;
     const char *name;

@@ -1,6 +1,6 @@
 /*
- * The commands that list: nodes, allocations, waiting, drift, and the table of history.  Called by
- * ctl.c.  command_X() asks, show_X() draws, so that tests can draw recorded answers.
+ * The commands that list: nodes, allocations, waiting, drift, and the table of history. Called by
+ * ctl.c. command_X() asks, show_X() draws, so that tests can draw recorded answers.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * The commands about one thing: node, pod, summary.  Called by ctl.c.  command_X() asks, show_X()
+ * The commands about one thing: node, pod, summary. Called by ctl.c. command_X() asks, show_X()
  * draws, so that tests can draw recorded answers.
  */
 #include <stdarg.h>

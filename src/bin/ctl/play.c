@@ -1,6 +1,6 @@
 /*
  * The command play: creates pods in a standalone cluster and calls filter, prioritize and bind for
- * each, as kube-scheduler does.  Called by ctl.c.
+ * each, as kube-scheduler does. Called by ctl.c.
  */
 #include "play.h"
 

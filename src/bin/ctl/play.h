@@ -8,7 +8,7 @@
 
 #include "milligpu/doc.h"
 
-/* ExtenderArgs with nodeCacheCapable: names, not nodes.  names: an array of strings. */
+/* ExtenderArgs with nodeCacheCapable: names, not nodes. names: an array of strings. */
 void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names);
 /* ExtenderBindingArgs. */
 void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node);

@@ -1,4 +1,4 @@
-/* One run of milligpuctl: the options, the format of the output, the command.  Called by main(). */
+/* One run of milligpuctl: the options, the format of the output, the command. Called by main(). */
 #include <stdio.h>
 #include <string.h>
 

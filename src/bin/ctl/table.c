@@ -1,5 +1,5 @@
 /*
- * Rows and columns for people, drawn by libsmartcols.  Called by the commands that show tables.  A
+ * Rows and columns for people, drawn by libsmartcols. Called by the commands that show tables. A
  * row is complete before the next one begins.
  */
 #include "table.h"

@@ -1,9 +1,9 @@
 /*
  * table - rows and columns for people: NAME first, AGE last, nothing but text in the cells.
  *
- * Cells are added one after another; a row is full when every column has one.  A number sorts as a
- * number, an age as a time.  Printed by libsmartcols: without a terminal nothing is cut, wrapped
- * or coloured.
+ * Cells are added one after another; a row is full when every column has one. A number sorts as a
+ * number, an age as a time. Printed by libsmartcols: without a terminal nothing is cut, wrapped or
+ * coloured.
  *
  * Invariants:
  *   1. A row is complete before the next one begins and before anything is printed.
