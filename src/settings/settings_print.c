@@ -60,20 +60,22 @@ static void help_line(struct strbuf *out, enum setting_id id)
 void settings_help(struct strbuf *out)
 {
     must(out != NULL);
-    strbuf_str(out, "milligpud - fractions of GPUs for Kubernetes, by calls from kube-scheduler\n\n"
-                    "usage: milligpud [--name VALUE]...\n\n");
+    strbuf_str(out,
+               "milligpud - a kube-scheduler extender that places pods on fractions of GPUs\n\n"
+               "usage: milligpud [--name VALUE]...\n\n");
     for (int id = 0; id < SETTINGS; id++)
         help_line(out, (enum setting_id)id);
-    strbuf_str(out,
-               "\n"
-               "  --help                        this\n"
-               "  --version                     version and commit\n"
-               "  --check-config                read the settings, say what is wrong, end\n"
-               "  --print-config                the settings that count, as a file for --config\n"
-               "\n"
-               "--name=VALUE works, too; a switch is --name, --name=false or --no-name.\n"
-               "Each setting is also a key of the YAML file (webhook_listen) and a variable\n"
-               "(MILLIGPU_WEBHOOK_LISTEN).  A flag beats the variable, which beats the file.\n");
+    strbuf_str(
+        out,
+        "\n"
+        "  --help                        print this help and exit\n"
+        "  --version                     print version and commit and exit\n"
+        "  --check-config                check the settings, report errors, and exit\n"
+        "  --print-config                print the effective settings as a file for --config, and exit\n"
+        "\n"
+        "A flag may also be written --name=VALUE; a switch is --name, --name=false or --no-name.\n"
+        "Each setting is also a key of the YAML file (webhook_listen) and a variable\n"
+        "(MILLIGPU_WEBHOOK_LISTEN). A flag beats the variable, which beats the file.\n");
 }
 
 void settings_print(struct strbuf *out, const struct settings_set *set)
@@ -114,9 +116,9 @@ void settings_markdown(struct strbuf *out)
         "<!-- Written by UPDATE=1 build/dev/tests/unit.app.settings; do not edit. -->\n\n"
         "A setting is a flag (`--webhook-listen 127.0.0.1:8910`), a variable\n"
         "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
-        "(`webhook_listen: 127.0.0.1:8910`).  A flag beats the variable, which beats the\n"
-        "file, which beats the default.  `milligpud --check-config` says what is wrong, with\n"
-        "file and line; `milligpud --print-config` shows what counts and where it comes from.\n"
+        "(`webhook_listen: 127.0.0.1:8910`). A flag beats the variable, which beats the\n"
+        "file, which beats the default. `milligpud --check-config` reports errors with\n"
+        "file and line; `milligpud --print-config` prints the effective settings and their sources.\n"
         "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n\n"
         "| setting | type | default | reload | meaning |\n"
         "|---|---|---|---|---|\n");
@@ -151,11 +153,11 @@ void settings_man(struct strbuf *out)
         out, ".\\\" Written by UPDATE=1 unit.app.settings from settings.def.\n"
              ".TH MILLIGPUD 8\n"
              ".SH NAME\n"
-             "milligpud \\- fractions of GPUs for Kubernetes, by calls from kube\\-scheduler\n"
+             "milligpud \\- a kube\\-scheduler extender that places pods on fractions of GPUs\n"
              ".SH SYNOPSIS\n"
              ".B milligpud\n.RI [ OPTIONS ]\n"
              ".SH DESCRIPTION\n"
-             "milligpud is a scheduler extender.  It answers filter, prioritize, bind and preempt\n"
+             "milligpud is a scheduler extender. It answers filter, prioritize, bind and preempt\n"
              "from a ledger of fractional GPUs, which it keeps in SQLite and reconciles with the\n"
              "API server.\n"
              ".SH OPTIONS\n"
@@ -171,7 +173,7 @@ void settings_man(struct strbuf *out)
                ".TP\n.B \\-\\-print\\-config\nprint the effective settings as a file for "
                "\\-\\-config\n"
                ".SH SIGNALS\n"
-               "SIGTERM ends milligpud after the binds in flight.  SIGHUP reads the settings and\n"
+               "SIGTERM ends milligpud after the binds in flight. SIGHUP reads the settings and\n"
                "certificates again.\n"
                ".SH SEE ALSO\n.BR milligpuctl (1)\n");
 }
