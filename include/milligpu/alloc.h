@@ -1,8 +1,8 @@
 /*
  * alloc - memory allocation that aborts on failure.
  *
- * Out of memory aborts: the ledger is on disk, and a restart is a tested path. Whatever input from
- * outside can make the program allocate is bounded before it is allocated.
+ * Aborting is acceptable: the ledger is on disk, and a restart is a tested path. An allocation
+ * whose size depends on outside input is bounded before it is made.
  */
 #ifndef MILLIGPU_ALLOC_H
 #define MILLIGPU_ALLOC_H
@@ -14,7 +14,7 @@ void *xcalloc(size_t count, size_t bytes) MUST_USE;
 /* allocates count x bytes; an overflow aborts */
 void *xrealloc(void *old, size_t count, size_t bytes) MUST_USE;
 char *xstrdup(const char *text) MUST_USE;
-/* free(); under our own name, so that core needs no other function */
+/* free(), under our own name: core then calls no allocator but this one */
 void xfree(void *memory);
 
 /* Makes room for one more element: doubles items when count reaches *capacity. */

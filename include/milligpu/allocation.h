@@ -5,16 +5,16 @@
  *       \---------release---------------------^
  *
  * A share is what a container sees; a charge is what the pod takes on one GPU over its whole life
- * (request.h). An allocation is immutable and counted: every step of its life is a new object, so a
- * snapshot may keep the old one as long as necessary. One block of memory each.
+ * (request.h). An allocation is immutable and reference-counted: every step of its life is a new
+ * object, so a snapshot may keep the old one as long as necessary. Each is one block of memory.
  *
  * Invariants:
- *   1. charges are what allocation_charges() computes from the shares, GPU by GPU, milli and MiB.
+ *   1. charges are what allocation_charges() computes from the shares: milli and MiB for each GPU.
  *   2. A container has at most one share of one GPU; no share is empty.
- *   3. granted: has shares or held GPUs, and nothing unplaced. observed: bound without a Binding of
- *      ours; anything is possible.
+ *   3. A granted allocation has shares or held GPUs, and nothing unplaced. An observed one was
+ *      bound without a Binding of ours, so it may hold anything.
  *
- * Pure.  The count is atomic, the rest is never written after allocation_new().
+ * Pure. The reference count is atomic; nothing else is written after allocation_new().
  */
 #ifndef MILLIGPU_ALLOCATION_H
 #define MILLIGPU_ALLOCATION_H
@@ -59,7 +59,7 @@ struct allocation_facts {
     const struct atom *node_uid;
     enum allocation_state state;
     enum allocation_origin origin;
-    bool presumed;           /* adopted: nobody recorded the place, it is our guess */
+    bool presumed;           /* adopted: the GPUs are our guess, because nothing recorded them */
     bool in_doubt;           /* a Binding was sent and its outcome is not known */
     bool annotation_differs; /* the pod's annotation differs: drift */
     uint32_t held_gpus;      /* whole GPUs of the other resource: which ones is not known */
@@ -68,26 +68,25 @@ struct allocation_facts {
     int64_t bound_ms;
     int64_t released_ms;
     int64_t terminating_ms;
-    uint64_t
-        /* the highest that any Binding named, at most VERSION_MAX; 0: not known */
-        version;
+    /* the highest version that any Binding named, at most VERSION_MAX; 0: not known */
+    uint64_t version;
     uint32_t shares;
     const struct share *share;
 };
 
 struct allocation {
     atomic_uint refs;
-    struct allocation_facts is; /* strings and shares lie in this same block */
+    struct allocation_facts is; /* its strings and shares are in this same block */
     uint32_t charges;
     struct charge *charge;
 };
 
-/* The invariant that these facts break; NULL if none. Callers check facts from outside with it. */
+/* The invariant that these facts break; NULL if none. Use it to check facts from outside. */
 const char *allocation_fault(const struct allocation_facts *facts);
 
 /*
- * Copies everything and computes the charges. The count is 1. Shares are sorted into the order of
- * the pod's life.
+ * Copies everything and computes the charges; the reference count is 1. Shares are sorted into the
+ * order of the pod's life.
  */
 struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
 const struct allocation *allocation_ref(const struct allocation *allocation);
@@ -108,9 +107,9 @@ const char *allocation_state_name(enum allocation_state state);
 const char *allocation_origin_name(enum allocation_origin origin);
 const char *container_kind_name(enum container_kind kind);
 
-/* One charge, live or past, as the history has it. */
+/* One charge, live or past, as the history records it. */
 struct history_row {
-    uint64_t row; /* its number in the history; 0: a live one */
+    uint64_t row; /* its row number in the history; 0: a live charge */
     const char *uid;
     const char *namespace;
     const char *name;
@@ -120,7 +119,7 @@ struct history_row {
     const char *state;
     uint32_t milli;
     uint32_t mib;
-    int64_t reserved_ms; /* wall clock, as the next two; 0: not yet */
+    int64_t reserved_ms; /* wall clock, like the next two; 0: not yet */
     int64_t bound_ms;
     int64_t released_ms;
 };

@@ -1,8 +1,8 @@
 /*
  * api - everything for operators: probes, metrics, REST.
  *
- * The routes are one table (routes.def) from which the router, /openapi.json and docs/REST.md
- * follow.
+ * The routes are one table (routes.def); the router, /openapi.json and docs/REST.md are derived
+ * from it.
  */
 #ifndef MILLIGPU_API_H
 #define MILLIGPU_API_H

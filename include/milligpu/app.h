@@ -1,5 +1,5 @@
 /*
- * app - the parts of milligpud, and how they hold together.
+ * app - the parts of milligpud, and how they fit together.
  *
  *   HTTP threads --filter, prioritize, preempt--> view, hints
  *        | bind                                    ^
@@ -48,11 +48,11 @@ enum {
  * leaves this at NULL; the simulator has one thread and runs the others there.
  */
 enum between {
-    BETWEEN_SNAPSHOT_AND_JUDGEMENT, /* of a filter */
-    /* the refusal is recorded, the generation has not been read again */
+    BETWEEN_SNAPSHOT_AND_JUDGEMENT, /* in filter */
+    /* the refusal is recorded, but the generation has not been read again yet */
     BETWEEN_RECORD_AND_READING,
     BETWEEN_READING_AND_ANSWER,
-    /* the writer has published more room and has not looked at the waiting pods */
+    /* the writer has published more room, but has not checked the waiting pods yet */
     BETWEEN_ROOM_AND_WAKE_UP,
 };
 struct between_ops {
@@ -62,8 +62,8 @@ struct between_ops {
 
 struct app {
     _Atomic(const struct settings_set *) set;
-    _Atomic(const struct settings *)
-        settings; /* of set; SIGHUP replaces it, the old one stays valid */
+    /* the settings in set; SIGHUP replaces them, and the old ones stay valid */
+    _Atomic(const struct settings *) settings;
     struct request_rules request_rules;
     struct inventory_rules inventory_rules;
     struct wire_rules wire_rules;
@@ -74,7 +74,7 @@ struct app {
     struct pod_cache *pod_cache;
     struct hints *hints;
     struct store *store;
-    struct store_ops store_ops; /* through which the writer writes */
+    struct store_ops store_ops; /* the functions that the writer writes through */
     struct outbox *outbox;
     struct verifier *verifier;
     struct command_trace *command_trace;
@@ -103,7 +103,7 @@ struct app {
     atomic_bool list_again;
     atomic_bool history_checked; /* a verification has completed */
     atomic_bool history_broken;
-    /* monotonic, while a new ledger waits; 0: it does not wait */
+    /* monotonic end of a new ledger's grace period; 0: none is running */
     atomic_int_fast64_t grace_ends_ms;
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;

@@ -21,10 +21,10 @@ void arena_init(struct arena *arena);
 void arena_init_of(struct arena *arena, size_t bytes);
 void arena_done(struct arena *arena);
 void arena_reset(struct arena *arena);
-/* resets, and keeps no chunk that is larger */
+/* resets, and frees every chunk larger than keep_max */
 void arena_trim(struct arena *arena, size_t keep_max);
 size_t arena_bytes(const struct arena *arena); /* bytes allocated now */
-size_t arena_used(const struct arena *arena);  /* bytes handed out, at least */
+size_t arena_used(const struct arena *arena);  /* bytes handed out, or a little more */
 
 /* zeroed, aligned for any type */
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;

@@ -1,5 +1,5 @@
 /*
- * assembly - the parts of milligpud, put together in one way for the daemon, tests and benchmarks.
+ * assembly - puts the parts of milligpud together, the same way for daemon, tests and benchmarks.
  *
  *   edges (clock, store, API server) + settings --app_open()--> struct app and its parts
  *

@@ -1,17 +1,18 @@
 /*
  * base - what every other file uses.
  *
- * must() states what can only be false through a bug of ours: it stays on in release builds, prints
- * the place and aborts. Input from outside never reaches a must(): it is refused where it is read.
+ * must() states a condition that only a bug of ours can make false: it stays on in release builds,
+ * prints the place and aborts. Input from outside never reaches a must(): it is refused where it is
+ * read.
  *
- * CLEANUP and STEAL make ownership readable: a local that owns something says
- * at its declaration how it ends, and handing it on is a visible word.
+ * CLEANUP and STEAL make ownership readable: the declaration of a local that owns something says
+ * how it is released, and STEAL marks where it is handed over.
  *
  *     CLEANUP(freep) char *name = xstrdup(given);
  *     ...
  *     return STEAL(name);
  *
- * Pure but for must_fail(); any thread.
+ * Pure except for must_fail(); any thread.
  */
 #ifndef MILLIGPU_BASE_H
 #define MILLIGPU_BASE_H
@@ -88,7 +89,7 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
     }                                                                                              \
     struct freep_takes_a_semicolon_
 
-/* CLEANUP(freep) for memory of malloc or the xmalloc family. */
+/* For CLEANUP(freep): memory from malloc or the xmalloc family. */
 UNUSED static inline void freep(void *at)
 {
     void **pointer = at;

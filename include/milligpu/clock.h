@@ -19,7 +19,7 @@ struct clock_ops {
 
 void clock_real(struct clock_ops *out);
 int64_t clock_ns(void); /* monotonic; for measuring only */
-/* The monotonic time in so many ms, for condition variables. */
+/* The monotonic time wait_ms from now, for condition variables. */
 struct timespec clock_deadline(int64_t wait_ms);
 
 #endif

@@ -1,18 +1,26 @@
 /*
  * daemon - the whole of milligpud, from start to stop.
  *
- * Start: settings, ledger file, the API client, the ledger loaded, listeners (webhooks answer
- * Error, probes work), the sandbox, whose cluster it is, the complete lists, for a new ledger
- * beside grants the grace period, ready.  Stop:  SIGTERM or SIGINT makes /readyz fail and lets
- * binds in flight end, for 8 s at most; a second one stops at once.  SIGHUP reads the settings file
- * and the certificates again; certificates that change are read again without it.
+ * Start: read the settings, open the ledger file and the API client, load the ledger, open the
+ * listeners (webhooks answer Error, probes work), enter the sandbox, find out which cluster this
+ * is, read the complete lists, wait for the grace period if the ledger is new and the cluster has
+ * grants. Then milligpud is ready.
+ *
+ * Stop: SIGTERM or SIGINT makes /readyz fail and lets binds in flight finish, for at most 8 s; a
+ * second signal stops at once.
+ *
+ * SIGHUP reads the settings file and the certificates again. Certificates that change are also read
+ * again without it.
  */
 #ifndef MILLIGPU_DAEMON_H
 #define MILLIGPU_DAEMON_H
 
 #include "milligpu/settings.h"
 
-/* Returns when a signal has ended it. set is borrowed for the call. 0, or negative with err. */
+/*
+ * Returns when a signal or a failure has ended it. set is borrowed for the call. 0, or negative
+ * with err.
+ */
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,
                struct err *err) MUST_USE;
 

@@ -1,11 +1,11 @@
 /*
  * doc - a document that can be changed: the tree behind kubeconfigs, cluster files, stored objects,
- * and all that milligpuctl reads and shows.
+ * and everything that milligpuctl reads and shows.
  *
- * Read from JSON or YAML, searched, merged, written as JSON or YAML. Everything lives in one arena
- * and ends with it. A number keeps its digits as they were written. Every value knows its line, so
- * that an error can name it. Looking up what is not there gives NULL, "", 0 or false, so that a
- * view need not check first.
+ * It is read from JSON or YAML, searched, merged, and written as JSON or YAML. Everything is in one
+ * arena and is freed with it. A number keeps its digits as they were written. Every value knows its
+ * line, so that an error can name it. A lookup that finds nothing returns NULL, "", 0 or false, so
+ * that callers need not check first.
  *
  * Invariants:
  *   1. A value has at most one parent; copy it to put it into a second one.
@@ -50,19 +50,19 @@ struct doc {
 int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
 /*
- * Returns an array with the documents of a stream. Aliases are refused. A plain word is null or a
- * bool if kubectl treats it so (`yes` is true); only what is also a number in JSON is a number.
+ * Returns an array of the stream's documents. Aliases are refused. A plain word is null or a bool
+ * if kubectl reads it as one (`yes` is true), and a number only if it is also a number in JSON.
  */
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
 
-/* NULL if doc is NULL or no object, or has no such key; null counts as absent. */
+/* NULL if doc is NULL or not an object, or has no such key; null counts as absent. */
 struct doc *doc_get(const struct doc *doc, const char *key);
 /* The same with a path: "metadata.name". */
 struct doc *doc_at(const struct doc *doc, const char *path);
-/* "" if it is no string, or contains a NUL. */
+/* "" if it is not a string, or contains a NUL. */
 const char *doc_str(const struct doc *doc, const char *path);
-/* The same for people: it contains nothing that a terminal would interpret, and no NUL. */
+/* The same for people: it contains no NUL, and nothing that a terminal would interpret. */
 const char *doc_shown(const struct doc *doc, const char *path);
 /* The integer part, limited to 64 bits. */
 int64_t doc_int(const struct doc *doc, const char *path);
@@ -79,7 +79,7 @@ void doc_set(struct arena *arena, struct doc *object, struct text key, struct do
 void doc_set_str(struct arena *arena, struct doc *object, const char *key, const char *value);
 void doc_remove(struct doc *object, const char *key);
 void doc_append(struct doc *array, struct doc *value);
-/* Returns the object at key; creates it if it is absent or no object. */
+/* Returns the object at key; creates it if it is absent or not an object. */
 struct doc *doc_object(struct arena *arena, struct doc *object, const char *key);
 
 /* Applies an RFC 7396 merge patch to an object; patch is copied. */

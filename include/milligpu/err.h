@@ -1,7 +1,7 @@
 /*
- * err - an accident: something outside failed, or the input is wrong.
+ * err - a runtime error (not a bug): something outside failed, or the input is wrong.
  *
- * It lives on the caller's stack and never allocates. 0 is success, negative is failure; err is
+ * It is on the caller's stack and never allocates. 0 is success, negative is failure; err is
  * written only on failure and is never NULL. Each layer adds the noun that its caller knows, once:
  * "bind default/web-0: ...".
  */

@@ -1,10 +1,10 @@
 /*
  * fake_apiserver - an API server in this process: the cluster is a file.
  *
- * Semantics, not looks: uids, resourceVersions that grow, list in pages with continue, watch with
- * bookmarks and 410 after compaction, Binding with its 201, 404, 409 and 500 (measured on real
- * ones), merge patches, delete.  Served over HTTP by a test program it is the fake API server of
- * the fault tests.
+ * It reproduces what clients depend on: uids, growing resourceVersions, lists in pages with
+ * continue, watches with bookmarks and 410 after compaction, Bindings with 201, 404, 409 and 500
+ * (as measured on real servers), merge patches, deletes. A test program serves it over HTTP as the
+ * fake API server of the fault tests.
  *
  * The file is what `kubectl get nodes,pods -A -o json` (or yaml) prints; it is never written.
  * Thread-safe: one lock; each ops handle belongs to one thread.
@@ -52,8 +52,8 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 /* The resourceVersion of the last write: if it changed, something was written. */
 uint64_t fake_apiserver_version(struct fake_apiserver *fake);
 /*
- * Continues versions from there, before any object exists. They are not kept over a restart, but a
- * ledger on disk remembers those that it has seen, so they must not be used again.
+ * Continues versions from this one; call it before any object exists. Versions are not kept over a
+ * restart, but a ledger on disk remembers those that it has seen, so none may be used again.
  */
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version);
 

@@ -1,16 +1,16 @@
 /*
  * filter - which nodes fit a request, and in what order.
  *
- *   names --> node --> place_search --> rank --> the best so many, best first
+ *   names --> node --> place_search --> rank --> the shortlist, best first
  *                  \-> reason, name by name, if none fits
  *
  * Invariants:
  *   1. Whether a node fits is a function of snapshot and request alone: tentative placements and
  *      the shortlist change the order and the length of the list only.
- *   2. Same question, same answer (I5); the order is that of place.h, and a name that comes twice
- *      stands in the order of the question.
+ *   2. Same question, same answer (I5). The order is that of place.h; a name that is given twice is
+ *      listed in the order of the question.
  *
- * Pure: no I/O, no lock, no clock.  Any thread that holds the snapshot.
+ * Pure: no I/O, no lock, no clock. Any thread that holds the snapshot.
  */
 #ifndef MILLIGPU_FILTER_H
 #define MILLIGPU_FILTER_H
@@ -31,10 +31,9 @@ struct filter_question {
     struct text uid;
     uint32_t names;
     const struct text *name;
-    const uint32_t *hash; /* for each name its text_hash(); NULL: not known */
-    const struct node *const
-        /* NULL, or for names unknown to the ledger a node built from its Node object */
-        *node;
+    const uint32_t *hash; /* text_hash() of each name; NULL: not known */
+    /* for each name unknown to the ledger, a node built from its Node object; or NULL */
+    const struct node *const *node;
     uint32_t shortlist; /* maximum length of the list; 0: no limit */
     uint32_t tentatives;
     const struct tentative *tentative;
@@ -43,7 +42,7 @@ struct filter_question {
 struct candidate {
     uint32_t name; /* index into the question's names */
     const struct node *node;
-    bool behind; /* tentative placements fill the node: ranked behind those with room */
+    bool behind; /* tentative placements fill the node: it ranks behind nodes with room */
     /* small, because thousands of names are ranked and few are placed */
     struct rank rank;
     /* of the best candidate only; without parts if RESERVED: see held */
@@ -54,7 +53,7 @@ enum filter_verdict {
     FILTER_FITS,
     FILTER_NONE,     /* reason[] says why, for each name */
     FILTER_RESERVED, /* this uid has a reservation: only its node is a candidate */
-    /* the node of its reservation is not among the names: an Error */
+    /* the node of its reservation is not among the names: answer with an Error */
     FILTER_HELD_ELSEWHERE,
 };
 
@@ -94,10 +93,10 @@ void filter_explain(const struct node *node, const struct request *request, char
                     size_t bytes);
 
 /*
- * The refusals for the answer if the verdict is FILTER_NONE, else nothing: one entry per node for
- * up to names_max nodes; above that, one per distinct text at the first such name, which says that
- * it stands for all of them. emit is called in the order of names; the text is valid during the
- * call.
+ * Emits the refusals for the answer if the verdict is FILTER_NONE, else nothing: one entry per node
+ * for up to names_max nodes; above that, one per distinct text, at the first such name, which says
+ * that it stands for all of them. emit is called in the order of names; the text is valid during
+ * the call.
  */
 extern const char FILTER_SPEAKS_FOR_ALL[];
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,

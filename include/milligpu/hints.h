@@ -1,6 +1,5 @@
 /*
- * hints - what filter remembers between calls. Two locks, and tables that are bounded in entries
- * and in bytes, whatever is asked.
+ * hints - what filter remembers between calls. Two locks; tables bounded in entries and in bytes.
  *
  *   asker     a pod that asked and is not bound, as long as it lives:
  *
@@ -9,19 +8,19 @@
  *                  \------------------ asks again -------------------/    a longer list
  *
  *             An offer's best place counts as taken in the ranking of others for two seconds.
- *   answer    the bytes that refused a request, while nothing that matters has changed
+ *   answer    the bytes of a refusal, sent again while nothing that matters has changed
  *
  * If a list was shorter than the set of fitting nodes and no bind followed, another plugin refused
- * those nodes, so the next list is four times longer. A bind that followed and failed is our own
- * matter and changes nothing. In a large cluster kube-scheduler asks about a part of the nodes, a
- * different one each time. Until as many nodes have been offered as exist, even a list of all nodes
- * that were asked about counts as too short.
+ * those nodes, so the next list is four times longer. If a bind followed and failed, no plugin
+ * refused the list, and nothing changes. In a large cluster kube-scheduler asks about a part of the
+ * nodes, a different one each time. Until as many nodes have been offered as exist, even a list of
+ * all nodes in the question counts as too short.
  *
- * Hints change order and length of answers, never whether a node fits.
+ * Hints change the order and the length of answers, never whether a node fits.
  *
  * No lost wake-up: filter records the refusal and then reads the capacity generation again; the
- * writer publishes and then looks at what waits. Whichever comes second sees the other's write. If
- * the table of askers or of their requests is full, a pod that could not be recorded is woken by
+ * writer publishes and then checks the waiting pods. Whichever comes second sees the other's write.
+ * If the table of askers or of their requests is full, a pod that could not be recorded is woken by
  * any capacity that comes free.
  */
 #ifndef MILLIGPU_HINTS_H
@@ -37,18 +36,18 @@ enum {
     /* no bind for this long: another plugin has refused the list */
     SHORTLIST_LATE_MS = 1000,
     SHORTLIST_GROWTH = 4,
-    /* with more fitting nodes kube-scheduler may evaluate only a part of them, with fewer never */
+    /* with more fitting nodes kube-scheduler may evaluate only some of them, with fewer never */
     SAMPLE_MIN = 100,
     TENTATIVES_MAX = 1024,
     ANSWERS_MAX = 64, /* distinct refused questions */
     /* distinct requests that are tried when capacity comes free */
     WISHES_TRIED_MAX = 64,
-    /* search steps for these: some milliseconds of the writer */
+    /* search steps for all of these: some milliseconds of the writer's time */
     WAKE_STEPS_MAX = 1 << 20,
     UNHEARD_MAX_MS = 600000, /* kube-scheduler retries every pod within 330 s */
     RESOLVED_MAX = 2048,     /* how many pods that were bound or deleted are remembered */
     SLICE_MAX = 256,         /* askers examined before the lock is released */
-    /* an entry takes 600 bytes, with the longest names 900 */
+    /* an entry takes 600 bytes, or 900 with the longest names */
     ASKERS_BYTES_MAX = 16 * 1024 * 1024,
     REFUSAL_BYTES_MAX = 64 * 1024, /* a longer question is not remembered */
     REFUSALS_BYTES_MAX = 2 * 1024 * 1024,
@@ -81,9 +80,9 @@ uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
 /* A list that filter returns. */
 struct shortlist {
     uint32_t nodes; /* of the cluster */
-    /* nodes that were asked about; a single one is a preemption and no list */
+    /* nodes in the question; a single one means preemption, which uses no list */
     uint32_t names;
-    uint32_t fitting;             /* of them */
+    uint32_t fitting;             /* how many of those fit */
     uint32_t listed;              /* how many of those are on the list */
     uint64_t capacity_generation; /* of the snapshot */
     const struct candidate *best; /* NULL: its node was built for this question */
@@ -115,14 +114,11 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
 void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
                        enum reason reason);
 
-/* --- who is to be woken --- */
+/* --- which pods to wake --- */
 
 /* Pods that were refused, and pods whose offer is late. */
 size_t hints_waiting(struct hints *hints);
-/*
- * More pods wait than can be remembered, now or recently; or the request of one could not be
- * stored.
- */
+/* More pods wait than can be remembered, now or recently, or a request could not be stored. */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
  * Does any waiting pod fit on one of these nodes? True when in doubt: too many or too expensive
@@ -161,12 +157,15 @@ struct waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    /* without names; NULL: the request itself is refused, or */
+    /*
+     * without container names; NULL: the request itself is refused, it was not stored (wishless),
+     * or hints_find() filled this
+     */
     const struct request *request;
-    bool wishless;     /* there was no room for it, or the caller did not want it */
-    struct wish *held; /* holds a reference to the request; NULL: nothing does */
+    bool wishless;     /* there was no room to store the request */
+    struct wish *held; /* a reference to the request; NULL: none */
     const char *text;
-    enum reason reason; /* NONE: it was offered this many of the fitting nodes */
+    enum reason reason; /* NONE: it was offered nodes, see the next two */
     uint32_t offered;
     uint32_t fitting;
     int64_t since_ms; /* UTC */
@@ -175,9 +174,9 @@ struct waiting {
 };
 
 /*
- * Lists the pods that hints_waiting() counts, a few per call: *place begins at 0, and false is the
- * end. The lock is released in between: a pod that waits all the time is listed once, others
- * perhaps not or twice. The results live in arena; a key is "namespace/name/uid".
+ * Lists the pods that hints_waiting() counts, a few per call: *place starts at 0; false at the end.
+ * The lock is released in between: a pod that waits throughout is listed once, any other may be
+ * missing or listed twice. The results are in arena; a key is "namespace/name/uid".
  */
 struct waiting_names {
     size_t count;
@@ -187,13 +186,12 @@ struct waiting_names {
 bool hints_names(struct hints *hints, size_t *place, struct arena *arena,
                  struct waiting_names *out);
 /*
- * One waiting pod with its request, to be released with hints_let_go(); false: it does not wait any
- * more.
+ * One waiting pod with its request, to be released with hints_let_go(); false: it no longer waits.
  */
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 void hints_let_go(struct hints *hints, struct waiting *waiting);
 
-/* Has this pod asked before, with whatever result? */
+/* Has this pod asked before, whatever the result? */
 bool hints_has_asked(struct hints *hints, struct text uid);
 /*
  * Pods that were refused or offered nodes (late or not) and have no bind in progress; without

@@ -4,15 +4,16 @@
  *   request complete -> handler(call) in one of the listener's threads
  *                          http_answer(call) now, or later from any thread: the connection sleeps
  *
- * Every call is answered exactly once. Until then its body, path and headers stay valid;
- * http_answer() ends that. Handlers must not block: a slow answer is given later (bind). This layer
- * hides libmicrohttpd's pitfalls: answers are queued on the second callback, bodies live in buffers
- * of our own, answers carry Content-Length, and ambiguous requests are refused. Pages in browsers
- * (Origin) are not served, and bodies are JSON.
+ * Every call is answered exactly once. Its body, path and headers stay valid until http_answer().
+ * Handlers must not block: a slow answer is given later (bind). This layer hides libmicrohttpd's
+ * pitfalls: answers are queued on the second callback, bodies are in buffers of our own, answers
+ * carry Content-Length, and ambiguous requests are refused. Requests from browser pages (with
+ * Origin) are refused, and bodies must be JSON.
  *
  *  W1  A call is answered once: by http_answer(), or with 503 by http_stop(), after which no other
  *      code may answer it.
- *  W2  A request has request_ms from its first byte to its last, however steadily its bytes drip.
+ *  W2  A request must be complete within request_ms of its first byte, however steadily its bytes
+ *      arrive.
  *  W3  A connection uses the certificates that were loaded when it was accepted.
  *  W4  A new connection is accepted as long as another one is idle: if strangers, or connections of
  *      one address, are at their limit, the one that has been idle longest among those of the
@@ -25,7 +26,7 @@
  *      strangers never occupy more than three quarters of it.
  *
  * A client is a stranger until it is known: by a certificate of the client CA, if there is one; by
- * a complete request, if the rules say so; else never.
+ * a complete request, if the rules say so; otherwise never.
  *
  * Any thread, unless a function says otherwise; one call is touched by one thread at a time.
  */
@@ -51,10 +52,10 @@ const char *http_cause_word(enum http_cause cause);
 struct http_rules {
     const char *name;     /* "webhook", "admin", "probe": for logs and metrics */
     const char *listen;   /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
-    uint32_t threads;     /* epoll pool */
+    uint32_t threads;     /* threads of the epoll pool */
     uint32_t connections; /* maximum of known clients; 0 if clients are never known */
     uint32_t strangers;   /* maximum of strangers */
-    /* maximum for one address; in IPv6 for one network of 64 bits */
+    /* maximum of strangers for one address; in IPv6 for one /64 network */
     uint32_t strangers_each;
     bool request_proves; /* a client that has completed a request is known */
     /*
@@ -64,7 +65,7 @@ struct http_rules {
     bool (*takes_body)(void *user, const char *method, const char *path);
     /* 413 above this, before the bytes are read if Content-Length shows it */
     size_t body_bytes_max;
-    /* for all connections together, more than for one: 503 above this */
+    /* for all connections together, and larger than body_bytes_max: 503 above this */
     size_t bodies_bytes_max;
     int64_t first_ms; /* for the first byte and the TLS handshake */
     int64_t idle_ms;  /* keep-alive without a request */
@@ -74,9 +75,9 @@ struct http_rules {
     const char *key_file;
     const char *client_ca_file; /* NULL: no client certificate is requested */
     /*
-     * Whose certificate of that CA is accepted? Called when a connection begins, with "" (true: any
-     * certificate), then with each name in the certificate, its CN and its DNS names. If none is
-     * accepted, each request gets 403. NULL: any.
+     * Is this name accepted in a certificate of that CA? Called when a connection begins, first
+     * with "" (true: any certificate), then with each name in the certificate: its CN and its DNS
+     * names. If none is accepted, each request gets 403. NULL: any certificate.
      */
     bool (*admits)(void *user, const char *name);
     /* Host must be a loopback name or one of these (DNS rebinding) */
@@ -94,7 +95,7 @@ struct http_rules {
     void (*dropped)(void *user, const char *name, enum http_cause cause, uint32_t count);
 };
 
-/* How many files a listener with these rules may have open. */
+/* How many files a listener with these rules may have open at once. */
 uint32_t http_files(const struct http_rules *rules);
 
 int http_start(const struct http_rules *rules, struct http_server **out, struct err *err) MUST_USE;
@@ -133,8 +134,8 @@ int http_address_check(const char *address, struct err *err) MUST_USE;
 bool http_address_is_loopback(const char *address);
 
 const char *http_method(const struct http_call *call);
-const char *
-http_path(const struct http_call *call); /* decoded, without the query; begins with '/' */
+/* Decoded, without the query; begins with '/'. */
+const char *http_path(const struct http_call *call);
 /* Decoded; NULL if absent; "" if empty. */
 const char *http_query(struct http_call *call, const char *name);
 /* Visits the names in the query, so that unknown ones can be refused. */
@@ -142,21 +143,21 @@ void http_query_each(struct http_call *call, void *user,
                      void (*name)(void *user, const char *name, const char *value));
 const char *http_header(struct http_call *call, const char *name); /* NULL if absent */
 struct text http_body(const struct http_call *call);
-/* It has a body that takes_body() did not accept: the body is empty here. */
+/* Did the request have a body that takes_body() does not accept? http_body() is then empty. */
 bool http_body_unread(const struct http_call *call);
 uint64_t http_id(const struct http_call *call);      /* request id, unique in the process */
 int64_t http_began_ns(const struct http_call *call); /* monotonic, when the request was complete */
 
 /*
  * done(user) is called when the call is answered, by http_answer() or by http_stop(), to free
- * resources. If the peer disconnects meanwhile, nothing changes; the answer is dropped.
+ * resources. If the peer disconnects before that, nothing changes; the answer is dropped.
  */
 void http_attach(struct http_call *call, void *user, void (*done)(void *user));
 
 /* Takes the content of body (it is reset). type: "application/json". Any thread, exactly once. */
 void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body);
 /*
- * The same with the present content of a file, which is read while it is sent, and closed
+ * The same with the content that a file has now; it is read while it is sent, and closed
  * afterwards.
  */
 void http_answer_file(struct http_call *call, int status, const char *type, int take_fd);

@@ -1,9 +1,9 @@
 /*
  * inventory - the GPUs that a Node object shows.
  *
- * Sources, best first: annotation milligpu.io/gpus; label nvidia.com/gpu.count (where we
- * advertise, or where the node shows nothing); status.allocatable of our resource.  Without UUIDs
- * ids are made up and stable: "<node>/gpu-<i>".
+ * Sources, best first: annotation milligpu.io/gpus; label nvidia.com/gpu.count (if we advertise, or
+ * if inventory_from_labels is set and the node's status does not show our resource);
+ * status.allocatable of our resource. Without UUIDs, ids are made up and stable: "<node>/gpu-<i>".
  *
  * A node is never an error: unusable values are left out, with a problem that drift shows. A value
  * that cannot be read says nothing about the GPUs: those that the node showed before stay, and take
@@ -28,20 +28,17 @@ struct node_facts {
     const char *label_product;     /* nvidia.com/gpu.product */
     const char *label_memory;      /* nvidia.com/gpu.memory, MiB of one GPU */
     const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
-    const char
-        *label_sharing; /* nvidia.com/gpu.sharing-strategy, .replicas: set if time-slicing or MPS */
+    /* nvidia.com/gpu.sharing-strategy or .replicas: set if time-slicing or MPS */
+    const char *label_sharing;
     /*
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
      */
     const char *cordon;
     const char *gpus_error; /* annotation milligpu.io/gpus is invalid: the reason */
-    uint32_t gpus;          /* of the annotation */
+    uint32_t gpus;          /* in the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is present and well-formed, possibly empty */
-    /*
-     * A label, an annotation or the status cannot be read: which one and why; NULL: all can be
-     * read.
-     */
+    /* Which label, annotation or status field cannot be read, and why; NULL: all can be read. */
     const char *unreadable;
 };
 

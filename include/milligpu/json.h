@@ -1,12 +1,13 @@
 /*
- * json - a strict JSON reader that is pulled, and a small writer.
+ * json - a strict JSON pull reader, and a small writer.
  *
- * The reader walks the bytes once, allocates nothing but escaped strings, and believes nothing:
- * RFC 8259 grammar, bounded depth, valid UTF-8 in what is read, no bytes after the value.  Strings
- * without escapes are borrowed from the input, others are decoded into the arena.
+ * The reader passes over the bytes once, allocates only for strings with escapes, and trusts
+ * nothing: it enforces the grammar of RFC 8259, a bounded depth, valid UTF-8 in the strings that it
+ * returns, and no bytes after the value. Strings without escapes are borrowed from the input,
+ * others are decoded into the arena.
  *
- * The first error sticks: every later call returns "no", so a decoder may run to its end and ask
- * once.  The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
+ * The first error sticks: every later call returns false, so a decoder may run to its end and check
+ * once. The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
  *
  *     struct text key;
  *     json_read_object(&in);
@@ -40,8 +41,8 @@ enum json_reader_type {
 };
 
 struct json_reader_level {
-    struct text key; /* of the member that is being read; at NULL in an array */
-    uint32_t index;  /* of the element */
+    struct text key; /* of the member that is being read; in an array key.at is NULL */
+    uint32_t index;  /* of the element that is being read */
     bool array;
     bool first;
 };
@@ -52,7 +53,7 @@ struct json_reader {
     const char *end;
     struct arena *arena;
     const char *root; /* first word of every path: "Pod", "body" */
-    struct err *err;  /* set once */
+    struct err *err;  /* written once, by the first error */
     bool failed;
     uint32_t depth;
     struct json_reader_level level[JSON_DEPTH_MAX];
@@ -61,51 +62,52 @@ struct json_reader {
 void json_reader_init(struct json_reader *in, struct text bytes, const char *root,
                       struct arena *arena, struct err *err);
 
-/* After the top value: nothing may follow.  0, or negative with err set. */
+/* Call it after the top-level value: no bytes may follow. 0, or negative with err set. */
 int json_reader_finish(struct json_reader *in) MUST_USE;
 /*
- * As json_reader_finish, but returns the bytes that were consumed; more may follow: a stream of
- * values.
+ * Like json_reader_finish(), but more bytes may follow, as in a stream of values: *out_bytes is how
+ * many were consumed.
  */
 int json_reader_consumed(struct json_reader *in, size_t *out_bytes) MUST_USE;
 
 enum json_reader_type json_read_peek(struct json_reader *in);
 
 /*
- * Enter; then call json_read_key or json_read_element until it is false, which leaves the level
- * again.
+ * Enters an object or array. Then call json_read_key() or json_read_element() until it returns
+ * false, which also leaves the level.
  */
 bool json_read_object(struct json_reader *in);
 bool json_read_key(struct json_reader *in, struct text *out_key);
 bool json_read_array(struct json_reader *in);
 bool json_read_element(struct json_reader *in);
 
-/* Values.  A wrong type is an error that names the path and what was expected. */
+/* Values. A wrong type is an error that names the path and what was expected. */
 bool json_read_string(struct json_reader *in, struct text *out);
-bool json_read_cstring(struct json_reader *in,
-                       const char **out);                 /* terminated; an inner NUL is an error */
-bool json_read_i64(struct json_reader *in, int64_t *out); /* integers only, also 3e2 and 300.0 */
+/* terminated; a NUL inside is an error */
+bool json_read_cstring(struct json_reader *in, const char **out);
+bool json_read_i64(struct json_reader *in, int64_t *out); /* integers only; also 3e2 and 300.0 */
 bool json_read_bool(struct json_reader *in, bool *out);
-bool json_read_skip(struct json_reader *in); /* any value; of its strings the grammar only */
-bool json_read_raw(struct json_reader *in, struct text *out); /* the same, as its bytes */
+bool json_read_skip(struct json_reader *in); /* any value; strings are checked for grammar only */
+bool json_read_raw(struct json_reader *in, struct text *out); /* the same; *out is its bytes */
 bool json_read_null(struct json_reader *in); /* true and consumed if the next value is null */
 
 /*
- * json_reader_fail(in, fmt, ...): make the reader fail here; the path comes before the text.  Does
- * nothing if it has failed already.  `in` is evaluated more than once.
+ * json_reader_fail(in, fmt, ...): makes the reader fail here, with the path before the text. Does
+ * nothing if it has failed already. `in` is evaluated more than once.
  */
 #define json_reader_fail(in, ...) json_reader_fail_as(in, ERR_INVALID, __VA_ARGS__)
 #define json_reader_fail_as(in, code, ...)                                                         \
     ((in)->failed ? (void)0                                                                        \
                   : ((void)err_set((in)->err, (code), __VA_ARGS__), json_reader_fail_here(in)))
 
-/* in->err is written: put the path before it and stop. */
+/* in->err is written: puts the path before its text, and stops the reader. */
 void json_reader_fail_here(struct json_reader *in);
 
 /*
- * A value that may fail by itself, as what it stands in goes on: mark the place before it, and
- * when the reader has failed go back and pass it over.  in->err tells why until the next failure.
- * False: it is no JSON; that is a failure of the whole.
+ * For a value that may be wrong without making its document wrong: take a mark before it. If the
+ * reader has failed, json_reader_retreat() returns to the mark and skips the value; in->err keeps
+ * the reason until the next failure. It returns false if the value is not even JSON: then the
+ * document fails.
  */
 struct json_reader_mark {
     const char *at;
@@ -118,9 +120,9 @@ static inline struct json_reader_mark json_reader_mark(const struct json_reader 
 bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark);
 
 /*
- * The keys of an object that somebody cares for.  All others are checked and skipped; a known
- * key in another case will do if none is exact, as in Go; the same key twice is an error; a null is
- * the same as no key.
+ * Reads the keys of an object that are of interest. All others are checked and skipped. A key that
+ * matches none exactly may match one in another case, as in Go. The same key twice is an error. A
+ * null counts as no key.
  *
  *     static const char *const keys[] = {"name", "uid"};
  *     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
@@ -132,7 +134,7 @@ enum { JSON_TYPE_FIELDS_MAX = 32 };
 struct json_read_fields {
     const char *const *key;
     uint32_t keys; /* at most JSON_TYPE_FIELDS_MAX */
-    uint32_t seen; /* bit per key that has come, null or not */
+    uint32_t seen; /* one bit per key that was present, null or not */
 };
 #define JSON_TYPE_FIELDS(names)                                                                    \
     {                                                                                              \
@@ -143,14 +145,14 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
 /* json_read_element() and json_read_string() in one, for long lists of names. */
 bool json_read_string_element(struct json_reader *in, struct text *out);
 
-/* As json_read_string, but refused beyond max bytes, with an inner NUL, and when empty. */
+/* Like json_read_string(), but an error if longer than max bytes, empty, or with a NUL inside. */
 bool json_read_name(struct json_reader *in, size_t max, struct text *out);
-/* The same question of a string that was just read. */
+/* The same check for a string that was just read. */
 bool json_read_is_name(struct json_reader *in, size_t max, struct text name);
 
 /*
- * The writer: commas and quotes, nothing else.  json_write_key() inside objects only; keys are
- * literals.
+ * The writer adds commas and quotes, nothing else. Call json_write_key() only in objects; its keys
+ * are literals.
  */
 struct json_writer {
     struct strbuf *out;
@@ -170,7 +172,7 @@ void json_write_u64(struct json_writer *json, uint64_t number);
 void json_write_i64(struct json_writer *json, int64_t number);
 void json_write_bool(struct json_writer *json, bool flag);
 void json_write_null(struct json_writer *json);
-/* a value that is JSON already */
+/* a value that is already JSON */
 void json_write_raw(struct json_writer *json, struct text literal);
 
 #endif

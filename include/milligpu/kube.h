@@ -2,20 +2,19 @@
  * kube - the API server behind a small struct of functions.
  *
  * Three things implement it: libcurl (kube_curl_new), fake_apiserver for a cluster file
- * (fake_apiserver.h), and the simulator.  A request is method, path and body; an answer arrives in
- * pieces through poll(), in the thread that calls poll().  Nothing blocks except poll(), for at
- * most wait_ms.
+ * (fake_apiserver.h), and the simulator. A request is method, path and body; an answer arrives in
+ * pieces through poll(), in the thread that calls poll(). Only poll() blocks, for at most wait_ms.
  *
  *   start(request) ... poll() -> HEAD(status) DATA DATA ... DONE      or  FAILED at any point
  *
- * One kube_ops belongs to one thread; only wake() may be called by others.  SIGPIPE must be
- * ignored.  The outcome of a POST that FAILED is unknown unless unsent is set.
+ * One kube_ops belongs to one thread; only wake() may be called by others. SIGPIPE must be ignored.
+ * The outcome of a POST that FAILED is unknown unless unsent is set.
  *
- * Requests of one kube_ops share connections: one, where the server speaks HTTP/2; with HTTP/1.1 a
- * bounded number, and whoever finds none waits, unsent, on its own time.  No two kube_ops share
- * any.  Start and cancel cost the same however many are in flight; how many may be at once is the
- * caller's to decide.  A connection on which a time runs out and nothing at all was heard is cut,
- * and what else was in flight on it FAILED.
+ * Requests of one kube_ops share connections: one if the server speaks HTTP/2, a bounded number
+ * with HTTP/1.1. A request that finds none free waits, unsent, and its timeout runs. Two kube_ops
+ * share no connection. start() and cancel() cost the same however many requests are in flight; the
+ * caller decides how many may be. If a request times out and not a byte has arrived for any request
+ * since it began, the connections are cut, and all other requests on them FAIL.
  */
 #ifndef MILLIGPU_KUBE_H
 #define MILLIGPU_KUBE_H
@@ -29,8 +28,8 @@ struct kube_request {
     const char *path;         /* with query: "/api/v1/pods?limit=500" */
     const char *content_type; /* NULL without a body */
     struct text body;         /* copied by start() */
-    int64_t timeout_ms;       /* for all of it; 0: none (a watch) */
-    int64_t silence_ms;       /* no byte for so long: FAILED; 0: does not matter */
+    int64_t timeout_ms;       /* for the whole request; 0: none (a watch) */
+    int64_t silence_ms;       /* no byte for this long: FAILED; 0: no limit */
 };
 
 enum kube_piece { KUBE_HEAD, KUBE_DATA, KUBE_DONE, KUBE_FAILED };
@@ -38,8 +37,8 @@ enum kube_piece { KUBE_HEAD, KUBE_DATA, KUBE_DONE, KUBE_FAILED };
 struct kube_answer {
     uint64_t id;
     enum kube_piece piece;
-    int status;            /* from HEAD on */
-    int64_t retry_after_s; /* header Retry-After; 0: not said */
+    int status;            /* set from HEAD on */
+    int64_t retry_after_s; /* header Retry-After; 0: absent */
     struct text data;      /* DATA: borrowed for the call, of any length */
     /* FAILED: certainly not processed (connection refused, name not resolved, TLS refused) */
     bool unsent;
@@ -49,11 +48,11 @@ struct kube_answer {
 struct kube_ops {
     void *ctx;
     int (*start)(void *ctx, const struct kube_request *request, struct err *err);
-    /* No more answers for that id; allowed if it is done already. */
+    /* No more answers arrive for that id; allowed if it is done already. */
     void (*cancel)(void *ctx, uint64_t id);
     /*
-     * Moves bytes for at most wait_ms; calls deliver for each piece, which may start and cancel
-     * requests.
+     * Moves bytes for at most wait_ms; calls deliver() for each piece. deliver() may start and
+     * cancel requests.
      */
     void (*poll)(void *ctx, int64_t wait_ms, void *user,
                  void (*deliver)(void *user, const struct kube_answer *answer));
@@ -73,20 +72,20 @@ int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, s
                struct err *err) MUST_USE;
 
 /*
- * How to reach a cluster and as whom.  From a kubeconfig file or from the files that a pod is
- * given.  Tokens are read again when older than a minute and after a 401 (once more); exec plugins
- * are run again at expiry.
+ * How to reach a cluster, and with which credentials: from a kubeconfig file, or from the files
+ * that a pod is given. Tokens are read again when they are older than a minute, and once after a
+ * 401; exec plugins run again when their credentials expire.
  */
 struct kube_config;
 
-/* kubeconfig NULL: in-cluster.  context NULL: the current one.  Errors name file, key and line. */
+/* kubeconfig NULL: in-cluster. context NULL: the current one. Errors name file, key and line. */
 int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
                      struct err *err) MUST_USE;
 void kube_config_free(struct kube_config *config);
 /* The namespace of the context, or of the pod in which this process runs; "" if none is set. */
 const char *kube_config_namespace(const struct kube_config *config);
 const char *kube_config_server(const struct kube_config *config);
-/* Do tokens come from a program that is executed from time to time? */
+/* Do tokens come from a program that is executed from time to time (an exec plugin)? */
 bool kube_config_executes(const struct kube_config *config);
 
 /* config must outlive the ops, and may serve several. */

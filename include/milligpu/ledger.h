@@ -1,19 +1,19 @@
 /*
- * ledger - the truth about who holds which share, in memory.
+ * ledger - the truth about which pod holds which share, in memory.
  *
- * decide() is a question: given what is, what would this command change?  apply() makes it
- * so and cannot fail; undo() takes it back (a COMMIT that failed), in reverse order.  Nodes and
+ * ledger_decide() computes what a command would change; ledger_apply() makes the change and cannot
+ * fail; ledger_undo() takes changes back, newest first, if a COMMIT has failed. Nodes and
  * allocations are immutable, so a change is four pointers.
  *
  *   command --decide--> verdict + change --store writes it--> apply --> publish (snapshot.h)
  *
- * Invariants (ledger_check recomputes them from nothing):
- *   I1. No grant ever takes a GPU over its milli or MiB at the time of granting.
- *   I2. A pod uid has at most one live allocation, and its node has it too.
+ * Invariants (ledger_check() recomputes them from scratch):
+ *   I1. No grant takes a GPU over its milli or MiB at the time of granting.
+ *   I2. A pod uid has at most one live allocation, and its node lists it too.
  *   I7. Reconciling twice changes nothing the second time (reconcile.h).
  *
- * Single owner: the writer.  Everybody else reads snapshots.  Pure but for the names that
- * decide() interns.
+ * Single owner: the writer. All others read snapshots. Pure, except that ledger_decide() interns
+ * names.
  */
 #ifndef MILLIGPU_LEDGER_H
 #define MILLIGPU_LEDGER_H
@@ -26,7 +26,7 @@
 struct ledger;
 
 #define COMMAND_TABLE(X)                                                                           \
-    X(COMMAND_RESERVE, "reserve") /* grant: a bind asks for it */                                  \
+    X(COMMAND_RESERVE, "reserve") /* grant what a bind requests */                                 \
     X(COMMAND_VERSION, "version") /* the pod was evaluated again, in a later version */            \
     X(COMMAND_CONFIRM, "confirm") /* the API server shows the pod on our node */                   \
     X(COMMAND_DOUBT, "doubt")     /* the outcome of a Binding is not known */                      \
@@ -50,16 +50,19 @@ const char *command_name(enum command_kind kind);
 /*
  * Everything is borrowed for the call.
  *
- * RESERVE holds the request's whole GPUs against the node, too.
- * VERSION: no Binding that was sent for this reservation can land any more, since its pod has moved
- * on unbound; the next may be sent when this one's version is on disk.
- * NODE with inventory NULL rebuilds the node from what it is (see ledger_stale_duplicate); with
- * elder it gives up what that other Node shows, but for what a pod holds: where a ledger begins
- * anew, the order of its first list says nothing about who was first.
- * ADOPT with request NULL and a pod that names our resource (an amount nobody may ask for, bound
- * without us) counts the amount as unplaced.  On a node that is not known it makes the node: gone,
- * without GPUs, so that nothing is granted there until NODE says what it is, and it leaves with
- * its last pod.
+ * RESERVE also holds the request's whole GPUs on the node.
+ *
+ * VERSION: the pod changed and is still unbound, so no Binding that was sent for this reservation
+ * can take effect any more. The next may be sent once this version is on disk.
+ *
+ * NODE with inventory NULL rebuilds the node from its present state (see ledger_stale_duplicate).
+ * With elder, another Node, it also gives up the UUIDs that elder shows, except those that a pod
+ * holds: the order of a new ledger's first list does not tell which Node showed a UUID first.
+ *
+ * ADOPT with request NULL and a pod that names our resource (an invalid amount, bound without us)
+ * counts the amount as unplaced. If the node is not known, ADOPT creates it as gone and without
+ * GPUs: nothing is granted there until a NODE command describes it, and it is removed with its last
+ * pod.
  */
 struct command {
     enum command_kind kind;
@@ -69,10 +72,10 @@ struct command {
     const char *name;
     const char *node;
     const struct request *request;     /* RESERVE, VERSION, ADOPT (NULL: no amounts to place) */
-    uint64_t version;                  /* RESERVE, VERSION: of the pod that was judged */
+    uint64_t version;                  /* RESERVE, VERSION: of the pod that was evaluated */
     const struct pod *pod;             /* ADOPT: its annotation and whole_gpus */
     const struct inventory *inventory; /* NODE */
-    const struct inventory *elder;     /* NODE without inventory; NULL */
+    const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
@@ -82,22 +85,22 @@ struct command {
 /*
  * In order of precedence: the first that applies is returned.
  *
- * RESERVE: SAME, ELSEWHERE, then UNKNOWN_NODE, place_search()'s reason, then OK.
+ * RESERVE: SAME, ELSEWHERE, REFUSED with REASON_UNKNOWN_NODE or place_search()'s reason, OK.
  *
- * VERSION: UNKNOWN, SAME (no reservation, or not a later version than its own), REFUSED with
- * REASON_CHANGED (what is held differs from what the request asks for now, or its GPU is closed),
- * OK.
+ * VERSION: UNKNOWN, SAME (not reserved, or its version is not known, or the command's is not
+ * later), REFUSED with REASON_CHANGED (the pod holds something else than it requests now, or its
+ * GPU is closed), OK.
  *
- * ADOPT: SAME (held: a row always wins; not held: nothing to count), ELSEWHERE, then OK.
+ * ADOPT: SAME (with held: the existing row always wins; without: nothing to count), ELSEWHERE, OK.
  *
  * The others: UNKNOWN (no such allocation or node, or the allocation is on another node than the
  * command names), SAME (nothing would change), OK.
  *
- * A node beyond NODES_MAX is REFUSED with REASON_LIMIT, by NODE and by ADOPT.
+ * NODE and ADOPT are REFUSED with REASON_LIMIT if the node is new and NODES_MAX is reached.
  */
 enum verdict {
     VERDICT_OK,
-    VERDICT_SAME,      /* the ledger is like this already; there is no change to apply */
+    VERDICT_SAME,      /* the ledger already says so; there is no change to apply */
     VERDICT_ELSEWHERE, /* RESERVE, ADOPT: this uid has an allocation on another node */
     VERDICT_UNKNOWN,   /* there is no such allocation or node */
     VERDICT_REFUSED,   /* see reason */
@@ -121,7 +124,10 @@ struct change {
 struct ledger *ledger_new(void) MUST_USE;
 void ledger_free(struct ledger *ledger); /* NULL is fine */
 
-/* Fills *out; with VERDICT_OK it owns what change_done() frees. The ledger does not change. */
+/*
+ * Fills *out; with VERDICT_OK it holds references that change_done() releases. The ledger does not
+ * change.
+ */
 enum verdict ledger_decide(struct ledger *ledger, const struct command *command,
                            struct change *out) MUST_USE;
 void ledger_apply(struct ledger *ledger, const struct change *change);
@@ -149,39 +155,39 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts,
                    struct err *err) MUST_USE;
 
 /*
- * The present as a snapshot, count 1.  Nodes named by held_back (changes of a batch that is not yet
- * committed and that give room) appear as they were before the first of those changes.
+ * The present state as a snapshot with one reference. Nodes in held_back (changes of a batch that
+ * is not yet committed and that free capacity) appear as they were before the first of those
+ * changes.
  */
 struct snapshot *ledger_publish(struct ledger *ledger, const struct change *const *held_back,
                                 size_t count) MUST_USE;
 
 /*
- * A UUID is granted on one node only: the first Node (uid) that showed it, for as long as that Node
- * is there, whatever it shows meanwhile, or a pod holds it there; what only an annotation names
- * claims nothing.  All others are duplicates, and the first is contested.  When it lets go, the one
- * that came next takes over (after a restart: the first by name).
+ * One node owns a UUID, and only the owner may grant it: the first Node (uid) that showed it, for
+ * as long as that Node exists, whatever it shows later, or a pod holds the UUID there. A UUID that
+ * only an annotation names is not owned. The other nodes that show it are duplicates, and the owner
+ * is contested. When the owner gives it up, the next one that showed it becomes the owner (after a
+ * restart: the first by name).
  *
- * A node whose flags do not say so (any more), or NULL; to be asked after apply and undo of
- * anything, and answered by a NODE command with inventory NULL: until then it is the same node.
- * Costs what was let go since.
+ * Returns a node whose flags do not say this (any more), or NULL. Call it after every apply and
+ * undo, and run a NODE command with inventory NULL for the result; until then it returns the same
+ * node. Its cost depends only on how many UUIDs changed hands since the last call.
  */
 const struct node *ledger_stale_duplicate(struct ledger *ledger) MUST_USE;
 
-/*
- * The node that may grant a UUID, or that keeps other nodes from granting it; NULL: there is none.
- */
+/* The node that owns a UUID: no other may grant it. NULL: none. */
 const struct node *ledger_owner(const struct ledger *ledger, struct text id) MUST_USE;
 
 /*
- * Recomputes every invariant: an error names the first that is broken, with node, GPU or pod. The
- * writer checks a few nodes at a time: places, starting at a place; ledger_places() is the end,
- * which changes.
+ * Recomputes every invariant: an error names the first that is broken, with node, GPU or pod.
+ * ledger_check_some() checks as many places (of one node each) from the given one on, so that the
+ * writer can check a few at a time; ledger_places() is the end, and may change.
  */
 int ledger_check(const struct ledger *ledger, struct err *err) MUST_USE;
 int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places,
                       struct err *err) MUST_USE;
 uint32_t ledger_places(const struct ledger *ledger);
-/* ledger_check(), but it aborts. */
+/* Like ledger_check(), but aborts. */
 void ledger_assert_valid(const struct ledger *ledger);
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * limits - every bound that outside input can run into, by name.
+ * limits - every bound that outside input can reach, by name.
  *
- * What exceeds one of them is refused with a sentence that names it, with two exceptions: a search
- * that ends at PLACE_STEPS_MAX says so (placement.exact, REASON_UNSEARCHED), and a node remembers
- * no more than GPUS_PER_NODE_MAX ids that it showed before. Sized for 15,000 nodes with 8 GPUs
- * each.
+ * Input beyond a bound is refused with a sentence that names it, with two exceptions: a search that
+ * ends at PLACE_STEPS_MAX says so (placement.exact, REASON_UNSEARCHED), and a node remembers at
+ * most GPUS_PER_NODE_MAX ids that it showed before. Sized for 15,000 nodes with 8 GPUs each.
  *
  * Limits decide what is granted, not what exists: objects that the API server accepted are counted,
  * however large they are (pod.h, inventory.h).
@@ -18,7 +17,7 @@ enum {
     CHARGES_PER_GPU_MAX = 128, /* pods that hold a share of one GPU */
     CONTAINERS_MAX = 128,      /* containers of one pod, init containers included */
     PARTS_MAX = 512,           /* shares of one pod, over all containers and GPUs */
-    PLACE_STEPS_MAX = 1024,    /* of one search for places on one node: some microseconds */
+    PLACE_STEPS_MAX = 1024,    /* steps of one search on one node: some microseconds */
     MODELS_MAX = 32,           /* globs in one gpu-model annotation */
 
     NAME_BYTES_MAX = 253, /* a Kubernetes object name */
@@ -32,10 +31,10 @@ enum {
     JSON_DEPTH_MAX = 96, /* of values that are read */
     /* of values that are skipped; Go itself stops at 10,000 */
     JSON_SKIP_DEPTH_MAX = 10240,
-    BODY_BYTES_MAX = 64 * 1024 * 1024,     /* a webhook body; 413 beyond */
-    BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX, /* all of them at once, a quarter of the pod's memory;
-                                              503 beyond */
-    EVENT_BYTES_MAX = 32 * 1024 * 1024,    /* one watch event or list item */
+    BODY_BYTES_MAX = 64 * 1024 * 1024, /* a webhook body; 413 beyond */
+    /* all webhook bodies together, a quarter of the pod's memory; 503 beyond */
+    BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX,
+    EVENT_BYTES_MAX = 32 * 1024 * 1024, /* one watch event or list item */
 };
 
 #endif

@@ -1,11 +1,10 @@
 /*
  * log - one event, one line, to stderr: JSON or text.
  *
- *   {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"pod
- *   bound","request":17,"pod":"default/a"}
+ *   {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"pod bound","request":17,"pod":"ns/a"}
  *
- * The message is constant, the facts are keys; log_str and friends make them.  Only app and bin
- * log at info and above.  Thread-safe: a line is one write.
+ * The message is constant; the facts are fields, made by log_str() and similar macros. Only app and
+ * bin log at info and above. Thread-safe: a line is one write.
  *
  * A user who may create pods can cause the same message a thousand times a second. So the number of
  * lines per message and minute is limited (except debug); the first line after that says how many

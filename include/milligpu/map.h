@@ -1,12 +1,12 @@
 /*
  * map - text to a pointer; open addressing, seeded hash.
  *
- * A map that is full doubles, and its entries move a few at a time, so that no single change waits
- * for all of them (moving 49,152 entries at once takes some milliseconds). Meanwhile both tables
- * are searched.
+ * A full map doubles, and its entries move a few at a time, so that no single change waits for all
+ * of them (moving 49,152 entries at once takes some milliseconds). Meanwhile both tables are
+ * searched.
  *
- * Keys are borrowed: they must live as long as their entry (usually they are a member
- * of the value).  Iteration order means nothing.  Not thread-safe.
+ * Keys are borrowed: they must live as long as their entry (usually they are a member of the
+ * value). The order of iteration is arbitrary. Not thread-safe.
  */
 #ifndef MILLIGPU_MAP_H
 #define MILLIGPU_MAP_H
@@ -27,7 +27,7 @@ struct map {
     size_t count;          /* in both tables */
     struct map_entry *old; /* NULL: all entries have moved */
     size_t old_slots;
-    size_t moved; /* of the old table, all slots below are free */
+    size_t moved; /* slots of the old table below this are free */
 };
 
 void map_init(struct map *map);
@@ -44,7 +44,7 @@ void *map_take(struct map *map, struct text key); /* removes and returns it, or 
  */
 size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *value));
 
-/* *at starts at 0; NULL at the end.  The map must not change meanwhile. */
+/* *at starts at 0; NULL at the end. The map must not change meanwhile. */
 void *map_next(const struct map *map, size_t *at);
 
 #endif

@@ -37,7 +37,7 @@ enum bind_outcome {
     OUTCOME_MOVED,
 };
 
-/* The HTTP call that waits for the outcome of a bind; to NULL: none does. */
+/* The HTTP call that waits for the outcome of a bind; to is NULL if none does. */
 struct bind_reply {
     /* error NULL: bound. Exactly once, from any thread */
     void (*answer)(void *to, const char *error);

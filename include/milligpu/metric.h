@@ -1,9 +1,9 @@
 /*
  * metric - counters, gauges and histograms, each declared once in metrics.def.
  *
- * Base units.  Label values come from closed sets, never pod names.  Counters and histograms are
- * atomics and may be touched by any thread; gauges with open labels (models) are written at
- * scrape time by whoever knows them.
+ * Base units. Label values come from closed sets, never pod names. Counters and histograms are
+ * atomics and may be changed by any thread. Gauges with open labels (models) are not stored: the
+ * code that builds the page writes them at scrape time.
  */
 #ifndef MILLIGPU_METRIC_H
 #define MILLIGPU_METRIC_H
@@ -40,15 +40,17 @@ void metric_set(enum metric_id id, const char *labels, int64_t value);
 void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns);
 void metric_observe(enum metric_id id, const char *labels, uint64_t value);
 
-/* The series of a counter or gauge that were touched, for doctor. */
+/* Visits the series of a counter or gauge that have a value, for doctor. */
 void metric_each(enum metric_id id, void *user,
                  void (*visit)(void *user, const char *labels, int64_t value));
 
-/* Prometheus text format 0.0.4: everything that was touched, and every unlabelled series from
-   the start. */
+/*
+ * Prometheus text format 0.0.4: every series that has a value, and every unlabelled one from the
+ * start.
+ */
 void metric_expose(struct strbuf *out);
 
-/* For gauges with open labels, at scrape time: HELP and TYPE, then one sample at a time. */
+/* For gauges with open labels, at scrape time: HELP and TYPE first, then one sample at a time. */
 void metric_head(struct strbuf *out, enum metric_id id);
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
                    int64_t number);

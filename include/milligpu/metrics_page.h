@@ -22,7 +22,7 @@ struct amounts_by_model {
     size_t count;
     size_t capacity;
 };
-void amounts_by_model(const struct snapshot *snapshot,
-                      struct amounts_by_model *out); /* xfree(out->model) */
+/* Free out->model with xfree(). */
+void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out);
 
 #endif

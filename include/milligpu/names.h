@@ -1,12 +1,12 @@
 /*
  * names - each name once: nodes, GPU ids, models.
  *
- * An atom is compared by its address and lives as long as its table, so snapshots may
- * point to atoms without counting.  Atoms are never freed: a cluster that shows a
- * thousand new nodes of eight GPUs a day costs half a megabyte a day.
+ * Atoms are compared by address and live as long as their table, so snapshots may point to them
+ * without references. Atoms are never freed: a cluster that shows a thousand new nodes of eight
+ * GPUs a day costs half a megabyte a day.
  *
- * A table has one owner, and only its owner interns: the writer for the ledger's, others for tables
- * of their own that live as long as one question.  Any thread may read an atom.
+ * A table has one owner, and only its owner interns: the writer for the ledger's table, others for
+ * tables of their own that live as long as one question. Any thread may read an atom.
  */
 #ifndef MILLIGPU_NAMES_H
 #define MILLIGPU_NAMES_H

@@ -1,23 +1,25 @@
 /*
- * node - one node: its GPUs, who holds what on them, what is left.
+ * node - one node: its GPUs, which pods hold what on them, what is left.
  *
- *      inventory (what the Node object shows)      allocations (who lives there)
+ *      inventory (what the Node object shows)      allocations (what its pods hold)
  *                      \                              /
- *                       node_new(): recomputed from nothing
+ *                       node_new(): recomputed from scratch
  *                                    |
- *   GPU 0 [bound......|reserved..|......free......] milli        immutable, counted
+ *   GPU 0 [bound......|reserved..|......free......] milli        immutable, reference-counted
  *
- * Every change of a node makes a new node object; nothing is added or subtracted in
- * place, so nothing can drift.  At 8 GPUs and 30 pods that is about a microsecond.
+ * Every change of a node makes a new node object; nothing is added or subtracted in place, so no
+ * sum can become wrong over time. At 8 GPUs and 30 pods that takes about a microsecond.
  *
  * Invariants (node_check):
  *   1. used_milli, reserved_milli and used_mib of a GPU are the sums over the charges that name it
  *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the
  *      GPU shrank.
- *   2. A GPU that is charged never disappears: it stays, absent.
+ *   2. A GPU that is charged never disappears: it stays, flagged absent.
  *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
- *   4. A node that is gone claims nothing; claims are in ascending order, and none is a GPU here.
- *   5. While pods hold a made-up name that no GPU here goes by, each that could be it is unsure.
+ *   4. A node that is gone owns no UUID through owned_id; owned_id is in ascending order and
+ *      contains no GPU of the node.
+ *   5. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
+ *      meant is flagged unsure.
  */
 #ifndef MILLIGPU_NODE_H
 #define MILLIGPU_NODE_H
@@ -30,21 +32,23 @@ enum gpu_flag {
     GPU_ABSENT = 1 << 0, /* charged, but not in the inventory */
     GPU_UNHEALTHY = 1 << 1,
     GPU_CORDONED = 1 << 2,
-    GPU_DUPLICATE = 1 << 3, /* the UUID is not this node's: another showed it first, or, of an
-                               absent one, none but an annotation names it.  No grants here */
-    GPU_OVER = 1 << 4,      /* charged beyond its milli or MiB: no grants, drift */
-    GPU_CONTESTED = 1 << 5, /* another node shows this UUID, too; this one was the first: drift.
-                               Not kept by the store: the ledger finds it anew */
-    GPU_UNSURE = 1 << 6,    /* indexes moved, and a pod holds an index: maybe this GPU.  No
-                               grants; counted anew with each change of the node */
+    /* another node owns this UUID, or it is absent and only annotations name it: no grants */
+    GPU_DUPLICATE = 1 << 3,
+    GPU_OVER = 1 << 4, /* charged beyond its milli or MiB: no grants, drift */
+    /* this node owns the UUID, and another node shows it too: drift; recomputed, never stored */
+    GPU_CONTESTED = 1 << 5,
+    /* indexes moved, and an index that a pod holds may mean this GPU: no grants; recomputed */
+    GPU_UNSURE = 1 << 6,
 };
 
 struct gpu {
     const struct atom *id;
-    const struct atom
-        *alias; /* "<node>/gpu-<index>"; where that is the id, the UUID by which a pod's
-                                 annotation knows the index; NULL: it has no second name (a UUID:
-                                 indexes moved, and which index it was is not known) */
+    /*
+     * If id is a UUID: "<node>/gpu-<index>". If id is "<node>/gpu-<index>": the UUID by which a
+     * pod's annotation names this GPU. NULL: no second name (for a UUID: indexes moved, and the one
+     * that it had is not known).
+     */
+    const struct atom *alias;
     const struct atom *model; /* never NULL; empty when not known */
     uint32_t milli;
     uint32_t mib;
@@ -52,7 +56,7 @@ struct gpu {
     uint32_t reserved_milli; /* reserved, not bound yet */
     uint32_t used_mib;       /* both */
     uint16_t index;
-    uint16_t charges; /* pods that hold a part of it */
+    uint16_t charges; /* pods that hold a share of it */
     int16_t numa;
     uint16_t flags; /* enum gpu_flag */
 };
@@ -64,23 +68,23 @@ struct node {
     enum inventory_source source;
     enum inventory_problem problem;
     const struct atom *problem_text;
-    bool gone;               /* the Node object is gone; pods still hold its GPUs */
-    uint32_t held_gpus;      /* whole GPUs held by pods of another resource: mixed if also shares */
-    uint32_t unplaced_milli; /* observed, no GPU named: no new shares */
+    bool gone;          /* the Node object is gone; pods still hold its GPUs */
+    uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
+    uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
     uint32_t free_milli;     /* of GPUs that take new shares */
     int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
     uint32_t owned_ids;
     struct gpu *gpu;
-    const struct allocation **allocation; /* counted; ascending uid */
-    const struct atom **owned_id; /* UUIDs that this Node showed first and does not show now */
+    const struct allocation **allocation; /* references; ascending uid */
+    const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
 };
 
 /*
- * What to build a node from: the inventory as atoms.  A GPU flagged ABSENT is kept while it is
- * charged, and yields to one that is there under the same id or alias.  A charge whose GPU is not
- * named here makes an absent GPU of 0 milli: its size is not known.
+ * What to build a node from: the inventory as atoms. A GPU flagged ABSENT is kept while it is
+ * charged, and is dropped for one that is present under the same id or alias. A charge whose GPU is
+ * not listed here adds an absent GPU of 0 milli, because its size is not known.
  */
 struct node_build {
     const struct atom *name;
@@ -91,13 +95,12 @@ struct node_build {
     bool gone;
     int64_t since_ms;
     uint32_t gpus;
-    /* everything except what is counted; any flag except OVER and UNSURE */
+    /* all fields but the sums of charges; any flag except OVER and UNSURE */
     const struct gpu *gpu;
     uint32_t allocations;
     const struct allocation *const *allocation;
-    uint32_t
-        /* at most GPUS_PER_NODE_MAX ids that are no GPU of the node are kept */
-        owned_ids;
+    /* of the ids that are no GPU of the node, at most GPUS_PER_NODE_MAX are kept */
+    uint32_t owned_ids;
     const struct atom *const *owned_id; /* ascending */
 };
 
@@ -110,7 +113,7 @@ struct node *node_with(const struct node *node, const struct allocation *before,
 const struct node *node_ref(const struct node *node);
 void node_unref(const struct node *node); /* NULL is fine */
 
-const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; NULL */
+const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; or NULL */
 const struct allocation *node_allocation(const struct node *node, struct text uid);
 
 static inline uint32_t gpu_free(const struct gpu *gpu)
@@ -123,7 +126,8 @@ static inline uint32_t gpu_free(const struct gpu *gpu)
 enum reason gpu_closed(const struct gpu *gpu);
 
 /*
- * Why no GPU of this node takes any: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED; or REASON_NONE.
+ * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED or REASON_UNPLACED; or
+ * REASON_NONE.
  */
 enum reason node_closed(const struct node *node);
 
@@ -132,7 +136,7 @@ enum reason node_closed(const struct node *node);
  * one of the two may grant it.
  */
 bool gpu_id_is_real(const struct atom *id, struct text node);
-/* The index in a made-up id; 0 if there is none that a GPU can have (16 bits). */
+/* The index in a made-up id; 0 if it has none, or one that exceeds 16 bits. */
 uint32_t gpu_id_index(struct text id);
 
 /* Bytewise: the order of names (place.h, rule 4) and of ids. */
@@ -147,7 +151,7 @@ struct node *node_from_inventory(const struct inventory *inventory, struct names
 /* Does any pod hold a share here, placed or not? */
 bool node_has_shares(const struct node *node);
 
-/* Everything that pods hold here, placed or not, including GPUs that are gone. */
+/* Everything that pods hold here, placed or not, including what they hold on GPUs that are gone. */
 uint64_t node_held_milli(const struct node *node);
 
 /* Recomputes every invariant: an error names the first that is broken, with node, GPU or pod. */
