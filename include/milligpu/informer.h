@@ -1,5 +1,22 @@
 /*
- * informer - two reflectors, nodes before pods, decoded into messages for the writer.
+ * informer - the nodes and pods of the cluster, as messages for the writer.
+ *
+ *   API server ==list, watch==> reflector of nodes --\
+ *              ==list, watch==> reflector of pods  ---+--> decode --> [queue] --> writer
+ *
+ *   first  NODES_BEGIN, NODE_LISTED ..., NODES_END   then  NODE, NODE_DELETED; pods alike
+ *
+ * A step function over kube_ops. Pods are listed only once a list of nodes is complete, because
+ * pods are placed on nodes. Ended pods are not selected: their end arrives as a deletion.
+ *
+ * An object with a name and a uid is always delivered, even if it can be read only in part: it may
+ * hold GPUs. A list that contains an object without them fails and is tried again, so nobody takes
+ * a list with a gap for complete.
+ *
+ * Messages wait for room in the queue: the informer takes a bounded share of it in entries and in
+ * bytes, so binds always find room, and a slow writer makes the informer stop reading. Pods are
+ * listed again when a new ledger's grace period has passed, and when the pod cache had to forget
+ * pods that may fit now.
  */
 #ifndef MILLIGPU_INFORMER_H
 #define MILLIGPU_INFORMER_H
