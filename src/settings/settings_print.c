@@ -71,9 +71,10 @@ void settings_help(struct strbuf *out)
         "  --help                        print this help and exit\n"
         "  --version                     print version and commit and exit\n"
         "  --check-config                check the settings, report errors, and exit\n"
-        "  --print-config                print the effective settings as a file for --config, and exit\n"
+        "  --print-config                print the effective settings as a YAML file, and exit\n"
         "\n"
-        "A flag may also be written --name=VALUE; a switch is --name, --name=false or --no-name.\n"
+        "A flag may also be written --name=VALUE;\n"
+        "a switch is --name, --name=false or --no-name.\n"
         "Each setting is also a key of the YAML file (webhook_listen) and a variable\n"
         "(MILLIGPU_WEBHOOK_LISTEN). A flag beats the variable, which beats the file.\n");
 }
@@ -118,7 +119,7 @@ void settings_markdown(struct strbuf *out)
         "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
         "(`webhook_listen: 127.0.0.1:8910`). A flag beats the variable, which beats the\n"
         "file, which beats the default. `milligpud --check-config` reports errors with\n"
-        "file and line; `milligpud --print-config` prints the effective settings and their sources.\n"
+        "file and line; `milligpud --print-config` prints the effective settings and sources.\n"
         "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n\n"
         "| setting | type | default | reload | meaning |\n"
         "|---|---|---|---|---|\n");
