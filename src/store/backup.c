@@ -1,3 +1,9 @@
+/*
+ * Copies a ledger to a new file: page by page through SQLite, or, if the file is too damaged for
+ * that, byte by byte. Called over a connection of its own by admin threads and the verifier thread,
+ * and by migrate.c at start. A copy gets its final name only when it is complete, checked and on
+ * disk.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,13 +38,17 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     int failed = backup_pages(from, to, err);
     if (failed != 0)
         return failed;
-    /* One file, complete by itself. */
+    /*
+     * The header that was copied says WAL: as it is, the copy would need a log and shared memory
+     * beside it. In mode DELETE it is one file, complete by itself.
+     */
     failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
     if (failed == 0 && strcmp(mode, "delete") != 0)
         failed = err_set(err, ERR_IO, "backup: SQLite keeps a log beside the copy (%s)", mode);
     return failed;
 }
 
+/* For folders, too: a descriptor that only reads is enough for fsync() on Linux. */
 static int sync_file(const char *file, struct err *err)
 {
     must(file[0] != '\0');
@@ -50,6 +60,7 @@ static int sync_file(const char *file, struct err *err)
     return failed;
 }
 
+/* A new name survives power loss only when its folder is synced. */
 static int sync_folder_of(const char *file, struct err *err)
 {
     CLEANUP(xfreep) char *folder = xstrdup(file);
@@ -57,6 +68,7 @@ static int sync_folder_of(const char *file, struct err *err)
 
     if (slash == NULL)
         return sync_file(".", err);
+    /* In "/name" the slash itself stays: the folder is the root. */
     slash[slash == folder] = '\0';
     must(folder[0] != '\0');
     return sync_file(folder, err);
@@ -67,6 +79,10 @@ static int put_in_place(const char *from, const char *to, struct err *err)
 {
     must(strcmp(from, to) != 0);
     int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    /*
+     * This file system cannot refuse to replace: look first. In between another process may still
+     * create the file.
+     */
     if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
         errno = EEXIST;
         if (access(to, F_OK) < 0)
@@ -77,6 +93,7 @@ static int put_in_place(const char *from, const char *to, struct err *err)
     return rc < 0 ? err_set(err, ERR_IO, "%s: %m", to) : sync_folder_of(to, err);
 }
 
+/* Returns with the copy closed: before that its side files are SQLite's. */
 static int backup_into(sqlite3 *db, const char *part, struct err *err)
 {
     CLEANUP(db_closep) sqlite3 *copy = NULL;
@@ -131,6 +148,7 @@ static int backup_pour(int from, int to, const char *name, struct err *err)
 int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
 {
     must(*out_fd < 0);
+    /* The caller keeps this open: close() would drop the locks that SQLite has on the same file. */
     *out_fd = open(from, O_RDONLY | O_CLOEXEC);
     if (*out_fd < 0)
         return err_set(err, ERR_IO, "%s: %m", from);
@@ -144,6 +162,10 @@ int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
     return failed;
 }
 
+/*
+ * A temporary name first, then check, sync, rename: whoever finds the final name finds a complete
+ * copy. stale_copies.c removes at the next start what a kill leaves behind.
+ */
 int backup_to(sqlite3 *db, const char *file, struct err *err)
 {
     struct strbuf part;
@@ -162,6 +184,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
         (void)close(fd); /* SQLite opens it by name */
     if (failed == 0)
         failed = backup_into(db, part.data, err);
+    /* In any case, but an earlier error is the one to report. */
     struct err side;
     if (fd >= 0 && drop_side_files(part.data, &side) != 0 && failed == 0) {
         *err = side;

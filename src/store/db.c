@@ -1,3 +1,10 @@
+/*
+ * Opens every SQLite connection of the store, runs its statements, and turns SQLite's codes into
+ * ours. All parts of the store call it, each in the thread that has the connection at that moment:
+ * connections are opened without a mutex, and there is no lock here. What a file contains is
+ * outside input: settings and limits keep it harmless, and every column is checked as it is read.
+ * In order: codes, opening, running, parameters, columns. db.h says what each function promises.
+ */
 #include "db.h"
 
 #include <pthread.h>
@@ -6,8 +13,13 @@
 #include "milligpu/strbuf.h"
 #include "milligpu/text.h"
 
+/* BUSY_MS: how long a statement waits for a lock that another process or reader holds. */
 enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
 
+/*
+ * Callers act on the code: CONFLICT refuses one change and the batch goes on, CORRUPT may move the
+ * file aside at start, anything else loses the batch.
+ */
 static enum err_code db_code_of(int rc)
 {
     must(rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE);
@@ -56,6 +68,10 @@ int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
     return err_set(err, db_code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
 }
 
+/*
+ * The file may be anyone's. Triggers stay on, because the schema enforces I1 with them; views,
+ * extensions and, in a schema, functions with side effects are off.
+ */
 static int db_config(sqlite3 *db, struct err *err)
 {
     must(db != NULL);
@@ -87,6 +103,9 @@ static int db_config(sqlite3 *db, struct err *err)
     return 0;
 }
 
+/*
+ * Our own statements stay far below; a crafted file must not make SQLite allocate or execute more.
+ */
 static void db_limits(sqlite3 *db)
 {
     static_assert(SQL_BYTES_MAX < VALUE_BYTES_MAX, "a statement is a value, too");
@@ -124,6 +143,10 @@ static void put_uri(struct strbuf *out, const char *path)
     strbuf_str(out, "?immutable=1");
 }
 
+/*
+ * A reader of a write-ahead log writes to its shared memory, so DB_READ opens for writing, too;
+ * query_only in db_open() forbids everything else.
+ */
 static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 {
     /* Each connection has one user at a time; store_internal.h says which. */
@@ -175,6 +198,10 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
      */
     if (failed == 0 && mode == DB_LOG)
         failed = db_exec(db, "PRAGMA locking_mode=EXCLUSIVE", err);
+    /*
+     * synchronous=FULL: each COMMIT syncs the log (I4). No automatic checkpoint: it would run
+     * inside a COMMIT that binds wait for; maintain.c runs it between batches.
+     */
     if (failed == 0)
         failed = db_exec(db,
                          "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=FULL;"
@@ -192,6 +219,7 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
     return 0;
 }
 
+/* SQLite refuses to close a connection that has statements. */
 void db_close(sqlite3 *db)
 {
     if (db == NULL)
@@ -216,6 +244,10 @@ int db_exec(sqlite3 *db, const char *sql, struct err *err)
 
 void db_rollback(sqlite3 *db)
 {
+    /*
+     * After a full disk or an I/O error SQLite may have rolled back by itself; ROLLBACK would then
+     * fail.
+     */
     if (sqlite3_get_autocommit(db) == 0)
         (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL,
                            NULL); /* it ends here, and there is nothing to lose */
@@ -283,6 +315,7 @@ int db_sentence(sqlite3 *db, const char *sql, char *out, size_t bytes, struct er
         return more;
     out[0] = '\0';
     if (more > 0) {
+        /* A row is a violation even if its text is NULL. */
         const char *text = (const char *)sqlite3_column_text(stmt, 0);
         text_clip(text_of(text != NULL ? text : "?"), out, bytes);
     }
@@ -296,6 +329,10 @@ struct bind bind_start(sqlite3_stmt *stmt)
     return (struct bind){.stmt = stmt};
 }
 
+/*
+ * RANGE and MISUSE are mistakes of ours. The first other error (too long, no memory) is kept, and
+ * bind_run() reports it, so that callers need not check each parameter.
+ */
 static void db_bound(struct bind *bind, int rc)
 {
     must(rc != SQLITE_RANGE && rc != SQLITE_MISUSE);
@@ -303,6 +340,7 @@ static void db_bound(struct bind *bind, int rc)
         bind->rc = rc;
 }
 
+/* STATIC: SQLite borrows the text until the run ends. */
 void bind_text(struct bind *bind, const char *text)
 {
     db_bound(bind, sqlite3_bind_text(bind->stmt, ++bind->at, text, -1, SQLITE_STATIC));
@@ -315,6 +353,7 @@ void bind_number(struct bind *bind, int64_t number)
 
 int bind_run(const struct bind *bind, int *out_changed, struct err *err)
 {
+    /* A parameter that is not bound anew would keep its value of the run before. */
     must(bind->at == sqlite3_bind_parameter_count(bind->stmt));
 
     sqlite3 *db = sqlite3_db_handle(bind->stmt);
@@ -332,6 +371,7 @@ struct row row_start(sqlite3_stmt *stmt)
     return (struct row){.stmt = stmt};
 }
 
+/* Only the first fault is kept and reading goes on, so that callers check once for each row. */
 static void db_blame(struct row *row)
 {
     if (row->fault == NULL)
@@ -363,6 +403,7 @@ const char *row_text(struct row *row)
     const char *text = row_text_or_null(row);
     if (text != NULL)
         return text;
+    /* row_text_or_null() has passed the column already: go back to name it. */
     row->at--;
     db_blame(row);
     row->at++;
@@ -384,6 +425,7 @@ int64_t row_number(struct row *row, int64_t least, int64_t most)
     return number;
 }
 
+/* An unknown word reads as words[0], with fault set: row_check() must come before its use. */
 int row_word(struct row *row, const char *const *words, size_t count)
 {
     must(count > 0);
@@ -399,6 +441,7 @@ int row_word(struct row *row, const char *const *words, size_t count)
 
 int row_check(const struct row *row, const char *table, struct err *err)
 {
+    /* Every column was read, so no value escapes the check. */
     must(row->at == sqlite3_data_count(row->stmt));
     if (row->fault == NULL)
         return 0;

@@ -1,3 +1,11 @@
+/*
+ * The ledger's file as the file system sees it: its path, its folder, its lock, its first bytes,
+ * and its way aside when it is corrupt. Called by store.c and schema_prepare.c at start, by
+ * migrate.c for a free name, and by verify_file.c in milligpuctl. The order matters: file_find()
+ * makes the path absolute and free of links, file_lock() then keeps other daemons away, and
+ * file_prepare() looks at the bytes before SQLite opens the file. Nothing here changes the content
+ * of a ledger.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -45,6 +53,10 @@ static const char *network_name(long type)
     return NULL;
 }
 
+/*
+ * SQLite creates the log and the shared memory in the folder, and we the lock: so the folder has to
+ * be writable, not only the file.
+ */
 static int check_folder(const char *folder, struct err *err)
 {
     must(folder[0] != '\0');
@@ -83,6 +95,7 @@ int file_find(const char *path, char **out_path, struct err *err)
     if (real == NULL && errno != ENOENT)
         return err_set(err, ERR_IO, "%s: %m", path);
 
+    /* At the first start there is no file yet: its folder is resolved by itself below. */
     CLEANUP(xfreep) char *copy = xstrdup(real != NULL ? real : path);
     free(real);
     char *slash = strrchr(copy, '/');
@@ -108,6 +121,10 @@ int file_find(const char *path, char **out_path, struct err *err)
     return 0;
 }
 
+/*
+ * For a message only. Anybody who can write to the folder may have written there: take digits,
+ * nothing else.
+ */
 static void read_holder(int fd, char *out, size_t bytes)
 {
     must(bytes > 1);
@@ -116,7 +133,10 @@ static void read_holder(int fd, char *out, size_t bytes)
     out[strspn(out, "0123456789")] = '\0';
 }
 
-/* The file stays when we exit: removing it would take the lock from the next daemon. */
+/*
+ * flock() ends with the process, even after kill -9. The file stays when we exit: removing it would
+ * take the lock from the next daemon.
+ */
 int file_lock(const char *path, int *out_fd, struct err *err)
 {
     char text[128];
@@ -124,6 +144,7 @@ int file_lock(const char *path, int *out_fd, struct err *err)
 
     strbuf_init(&name);
     strbuf_printf(&name, "%s.lock", path);
+    /* NOFOLLOW: the process id must not be written into whatever a link points to. */
     const int fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     strbuf_done(&name);
     if (fd < 0)
@@ -156,7 +177,11 @@ static bool all_zero(const char *bytes, size_t count)
     return true;
 }
 
-/* A file whose first bytes no ledger can have belongs to somebody else, and is not changed. */
+/*
+ * FOREIGN: bytes that no ledger can begin with belong to somebody else, and such a file is never
+ * changed, whatever on_corrupt says. CORRUPT: a header that was zeroed or cut, as a crash of the
+ * disk leaves it.
+ */
 static int judge_head(const char *path, const char *head, size_t got, struct err *err)
 {
     must(got <= sizeof sqlite_magic);
@@ -199,6 +224,7 @@ int file_prepare(const char *path, struct err *err)
     return file_judge_head(fd, path, err);
 }
 
+/* Until then a power loss may take back that the file was created or renamed. */
 int file_sync_folder(const char *path, struct err *err)
 {
     CLEANUP(xfreep) char *folder = xstrdup(path);
@@ -212,6 +238,7 @@ int file_sync_folder(const char *path, struct err *err)
     return 0;
 }
 
+/* For names and for meta.created_ms: nothing is decided by it. */
 int64_t file_wall_ms(void)
 {
     struct clock_ops clock;
@@ -250,6 +277,7 @@ static int rename_one(const char *from, const char *to, const char *suffix, stru
     strbuf_printf(&old, "%s%s", from, suffix);
     strbuf_printf(&new, "%s%s", to, suffix);
     int failed = 0;
+    /* Side files may be missing; the ledger itself may not. */
     if (rename(old.data, new.data) < 0 && !(errno == ENOENT && suffix[0] != '\0'))
         failed = err_set(err, ERR_IO, "%s: move to %s: %m", old.data, new.data);
     strbuf_done(&old);

@@ -1,3 +1,9 @@
+/*
+ * Who held what, and when: live and released allocations, one row for each charge. Called by REST
+ * on admin threads, over a connection that only reads. The query contains only the conditions that
+ * are asked for, so that SQLite can use the index of each. The number of a row is also the token
+ * from which the next page continues, so it must never change.
+ */
 #include "store/store_internal.h"
 
 /* The number of a row: its allocation's, and the position of its charge. */
@@ -14,9 +20,14 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
     static_assert(ROW_BITS == 10, "HISTORY_COLUMNS says so");
 
     strbuf_str(sql, HISTORY_COLUMNS);
+    /*
+     * With a GPU the charges lead, by their index. Without, LEFT JOIN keeps pods that hold nothing
+     * of a known GPU.
+     */
     strbuf_str(sql, query->gpu != NULL
                         ? " FROM charge AS c JOIN allocation AS a ON a.id = c.allocation"
                         : " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id");
+    /* The first condition follows from the second, but only the first can use the primary key. */
     strbuf_str(sql, " WHERE a.id <= ?1 >> 10 AND ((a.id << 10) | coalesce(c.at, 0)) < ?1");
     /* A GPU has an id and an alias; a row has the name that was known at the time. */
     if (query->gpu != NULL)
@@ -28,6 +39,7 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
         strbuf_str(sql, " AND a.namespace = ?4");
     if (query->pod != NULL)
         strbuf_str(sql, " AND a.name = ?5");
+    /* An adopted allocation was never reserved: it begins when it was bound. */
     if (query->at_ms != 0)
         strbuf_str(sql, " AND iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"
                         " AND (a.state <> 'released' OR a.released_ms > ?6)");
@@ -58,6 +70,7 @@ static int history_ask(sqlite3_stmt *stmt, const struct store_history_query *que
     return 0;
 }
 
+/* The texts are SQLite's until the next step: each() copies what it keeps. */
 static int history_give(sqlite3_stmt *stmt, void *user,
                         void (*each)(void *user, const struct history_row *row), struct err *err)
 {

@@ -1,5 +1,14 @@
+/*
+ * Keeps the log and the history small. The writer calls it between batches (store_ops.maintain), so
+ * it must be cheap when nothing is due and bounded when something is. A failure is logged
+ * and the work is done later.
+ */
 #include "store/store_internal.h"
 
+/*
+ * While a checkpoint waits for readers, binds wait for the writer: at most 100 ms, once a second.
+ * BUSY_MS is what db_open() sets.
+ */
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
@@ -15,17 +24,23 @@ static int maintain_run_checkpoint(struct store *store, int mode, struct err *er
     if (rc != SQLITE_OK)
         return db_fail(store->db, rc, err, "checkpoint");
     must(copied <= pages);
+    /* A part is no success: the log cannot start over while a reader needs its end. */
     if (copied == pages)
         store->wal_pages = 0; /* the next batch starts the log from the beginning */
     return 0;
 }
 
+/*
+ * PASSIVE never waits and copies what no reader needs, but a reader can keep the log from starting
+ * over. From wal_hard on RESTART waits for readers; beyond wal_max no batch begins.
+ */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 {
     must(!store->in_batch);
     if (store->memory || store->wal_pages < store->limits.wal_soft)
         return 0;
     int failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
+    /* The wall clock may go back: a negative time counts as long ago. */
     const int64_t since = now_ms - store->hard_ms;
     if (failed != 0 || store->wal_pages < store->limits.wal_hard ||
         (since >= 0 && since < HARD_PAUSE_MS))
@@ -85,6 +100,10 @@ static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int6
     return more < 0 ? more : 0;
 }
 
+/*
+ * In this order: last states go into the baseline, ended objects out of it, then the mark moves,
+ * and only then entries go; a trigger refuses to delete one beyond the mark.
+ */
 static int maintain_fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
 {
     static const enum statement steps[] = {ST_FOLD_ALLOCATIONS, ST_FOLD_NODES, ST_FOLD_RELEASED,
@@ -103,8 +122,8 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
 {
     int64_t upto = 0;
 
-    int failed = db_run(store->stmt[ST_BELIEVED],
-                        err); /* the clock ran backwards, or this point would not be reached */
+    /* Retention runs only while the clock is trusted: a step that was noted is over. */
+    int failed = db_run(store->stmt[ST_BELIEVED], err);
     if (failed == 0)
         failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
     if (failed == 0 && out->old > 0)
@@ -131,7 +150,9 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||
         atomic_load(&store->clock_doubted))
         return 0;
+    /* Set first: what fails is tried again after a pause, not after each batch. */
     store->retain_at_ms = now_ms + store->limits.retain_ms;
+    /* One transaction: after a crash an entry is either in the journal or in the baseline (I6). */
     int failed = db_run(store->stmt[ST_BEGIN], err);
     if (failed == 0)
         failed = maintain_retain(store, now_ms, now_ms - (int64_t)days * day_ms, &round, err);

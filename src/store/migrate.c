@@ -24,6 +24,7 @@ static int migrate_inside(const struct store *store, const struct store_migratio
     char orphan[128];
 
     int failed = db_exec(store->db, step->sql, err);
+    /* foreign_keys is off here, so what refers to nothing must be looked for. */
     if (failed == 0)
         failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,
                              sizeof orphan, err);

@@ -1,3 +1,11 @@
+/*
+ * The verification of a running daemon, cut into steps because two threads meet in it. The verifier
+ * thread opens a connection; the writer pins it between two batches, where file and memory agree,
+ * and takes a snapshot of the ledger there; the verifier thread then checks the file and holds it
+ * against the snapshot, while the writer goes on. verifier_stop() interrupts it from another
+ * thread. While a transaction is pinned SQLite's log cannot start over, so it is closed as soon as
+ * the checks end. In order: all checks, open, pin, verify, close, comparison with memory.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -25,6 +33,7 @@ const char *store_check_text(enum store_check check)
     return checks[check].text;
 }
 
+/* CHECK_MEMORY would load a second ledger; in a daemon store_read_compare() takes its place. */
 int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
                      struct err *err)
 {
@@ -44,8 +53,8 @@ int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_
 struct store_read {
     struct store *store;
     sqlite3 *db;
-    bool pinned;
-    atomic_bool interrupted;
+    bool pinned;             /* a transaction is open and reads */
+    atomic_bool interrupted; /* set by any thread, never cleared */
 };
 
 int store_read_open(struct store *store, struct store_read **out, struct err *err)
@@ -68,6 +77,7 @@ int store_read_open(struct store *store, struct store_read **out, struct err *er
     return 0;
 }
 
+/* Memory to memory, in the writer: it waits for this copy, and for no disk. */
 static int copy_memory(struct store_read *read, struct err *err)
 {
     struct reader reader;
@@ -131,12 +141,16 @@ void store_read_close(struct store_read *read)
 
 /* --- memory against disk --- */
 
+/*
+ * Both sides as the canonical JSON of state.c: a field that is added there is compared here as
+ * well.
+ */
 struct likeness {
     sqlite3 *db;
     const struct snapshot *snapshot;
     struct strbuf disk;
     struct strbuf memory;
-    uint32_t nodes;
+    uint32_t nodes; /* rows seen; against the counts of the snapshot */
     uint32_t allocations;
 };
 
@@ -214,7 +228,10 @@ static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *s
                    sqlite3_db_filename(like->db, "main"), kind, name);
 }
 
-/* Every row was found in memory, and yet memory has more. */
+/*
+ * Every row was found in memory, and yet the counts differ: memory has more. Only then is a query
+ * for each object worth its cost, to name the one.
+ */
 static int find_missing(const struct likeness *like, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *nodes = NULL;

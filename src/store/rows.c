@@ -1,3 +1,11 @@
+/*
+ * Turns rows back into facts: nodes with their GPUs and claims, allocations with their shares.
+ * Called by store_load() at start and by every check, in the thread that has the connection. The
+ * file is outside input: each column has a range, each allocation must satisfy allocation_fault(),
+ * and the first fault ends the reading with CORRUPT. Columns are read in the order of the SELECT.
+ * What each() gets is borrowed for the call. In order: words, GPUs, claims, nodes, shares,
+ * allocations.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -36,6 +44,10 @@ static enum inventory_problem read_problem(struct row *row)
     return known[row_word(row, words, ARRAY_LEN(known))];
 }
 
+/*
+ * Only what the store keeps: use, reservations and the other flags are counted anew from the
+ * charges (docs/why/002).
+ */
 static struct gpu rows_read_gpu(struct row *row, struct names *names)
 {
     struct gpu gpu = {.id = rows_intern(names, row_text(row))};
@@ -58,9 +70,9 @@ struct node_rows {
     sqlite3_stmt *gpus;
     sqlite3_stmt *owned_ids;
     struct names *names;
-    struct gpu *gpu;
-    uint32_t count;
-    uint32_t shown;
+    struct gpu *gpu; /* reused from node to node */
+    uint32_t count;  /* of gpu: of the current node, absent ones included */
+    uint32_t shown;  /* of these, the ones that the Node shows */
     size_t capacity;
     const struct atom *owned_id[GPUS_PER_NODE_MAX];
 };
@@ -83,6 +95,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
         rows->shown += (gpu.flags & GPU_ABSENT) == 0;
         rows->gpu = xgrow(rows->gpu, rows->count, &rows->capacity, sizeof *rows->gpu);
         rows->gpu[rows->count++] = gpu;
+        /* A Node shows a bounded number; pods may hold more, absent ones, after their GPUs left. */
         if (rows->shown > GPUS_PER_NODE_MAX || rows->count > GPU_ROWS_MAX) {
             more = err_set(err, ERR_CORRUPT, "node %s: more than %d GPUs", node, GPUS_PER_NODE_MAX);
             break;
@@ -92,6 +105,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     return more;
 }
 
+/* Table claim: the UUIDs that this Node showed first and does not show now. */
 static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *out_count,
                           struct err *err)
 {
@@ -118,6 +132,7 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
     return more;
 }
 
+/* The arrays in out belong to rows and last until the next node. */
 static int rows_read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
     must(rows->names != NULL);
@@ -176,8 +191,8 @@ struct allocation_rows {
     sqlite3_stmt *allocations;
     sqlite3_stmt *shares;
     struct names *names;
-    struct arena arena; /* containers of one allocation */
-    struct share *share;
+    struct arena arena;  /* containers of one allocation */
+    struct share *share; /* PARTS_MAX of them, reused */
 };
 
 static struct share rows_read_share(struct row *row, struct names *names, struct arena *arena)
@@ -222,6 +237,10 @@ static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *
     return more;
 }
 
+/*
+ * uid, namespace and name stay SQLite's until the next step; the shares come from another
+ * statement, so they survive its steps.
+ */
 static void read_facts(struct row *row, struct names *names, struct allocation_facts *out)
 {
     static const char *const states[] = {"reserved", "bound", "released"};
@@ -264,6 +283,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     if (failed != 0)
         return failed;
     facts.share = rows->share;
+    /* What no column shows by itself: values that contradict each other. */
     const char *fault = allocation_fault(&facts);
     if (fault != NULL)
         return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts.uid, fault);

@@ -1,3 +1,8 @@
+/*
+ * Whose file it is, and which version: application_id marks a ledger, user_version is its version,
+ * and its tables, indexes and triggers must be exactly those that schema.sql would create. Called
+ * at start, after each migration, and by every check.
+ */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +11,7 @@
 
 #include "store/store_internal.h"
 
+/* The build makes these two from the .sql files beside this one. */
 extern const char store_schema_sql[];
 extern const char store_from_1_sql[];
 
@@ -91,6 +97,7 @@ int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err
     return failed;
 }
 
+/* Both numbers are in the header of the file, so they belong to the open transaction. */
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err)
 {
     char sql[96];
@@ -100,6 +107,7 @@ int schema_set_version(sqlite3 *db, uint32_t version, struct err *err)
     return db_exec(db, sql, err);
 }
 
+/* Before anything is written: the file may be another program's. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err)
 {

@@ -21,6 +21,10 @@ static int schema_prepare_fill(const struct store *store, struct err *err)
     return failed;
 }
 
+/*
+ * One transaction: a crash leaves a blank database, which the next start fills. The folder is
+ * synced because the file itself is new in it.
+ */
 static int schema_prepare_create(const struct store *store, struct err *err)
 {
     must(sqlite3_get_autocommit(store->db) != 0);
@@ -34,6 +38,10 @@ static int schema_prepare_create(const struct store *store, struct err *err)
     return failed;
 }
 
+/*
+ * SQLite answers with the mode that it could set: any other means that locks or shared memory do
+ * not work here.
+ */
 static int use_wal(const struct store *store, struct err *err)
 {
     must(store->path != NULL);
@@ -48,6 +56,11 @@ static int use_wal(const struct store *store, struct err *err)
     return failed;
 }
 
+/*
+ * In this order: whose file it is, before a byte is written; the log written anew (wal.c) before
+ * its content is built on; SQLite's own checks before a migration copies damage; our checks last,
+ * on the tables as they are then.
+ */
 int schema_prepare(struct store *store, struct err *err)
 {
     bool blank = false;

@@ -1,3 +1,9 @@
+/*
+ * States and commands as JSON: for the journal, for its replay, and for the comparison of file and
+ * memory. Canonical: keys in one order, and no key for a default (0, false, "", no text), so that
+ * equal states are equal texts. The keys are part of the file's format, as the columns are, and
+ * stay when a member of a struct has another name (note_differs, claims). Pure; any thread.
+ */
 #include <string.h>
 
 #include "store/store_internal.h"
@@ -29,6 +35,7 @@ static void add_number(struct strbuf *out, const char *name, int64_t number)
     state_key(out, name);
     if (number < 0)
         strbuf_char(out, '-');
+    /* INT64_MIN has no positive counterpart, so the sign is dropped as unsigned. */
     strbuf_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
 }
 
@@ -85,6 +92,7 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
     strbuf_str(out, "]}");
 }
 
+/* Without what is counted from charges: a GPU's use, and the flags that the ledger finds anew. */
 static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
 {
     must(gpu->milli > 0);
@@ -130,6 +138,7 @@ void state_node(struct strbuf *out, const struct node_build *build)
     strbuf_str(out, "]}");
 }
 
+/* The last state of a node: it makes the replay, and later the fold, forget the node. */
 void state_node_removed(struct strbuf *out, const struct atom *name)
 {
     must(name->len > 0);
@@ -157,6 +166,7 @@ struct node_build state_build_of(const struct node *node)
     };
 }
 
+/* wants as asked for: which GPUs came of it is in the result. */
 static void add_request(struct strbuf *out, const struct request *request)
 {
     if (request == NULL)
@@ -187,6 +197,7 @@ static void add_request(struct strbuf *out, const struct request *request)
     add_number(out, "memory_mib", request->memory_mib);
 }
 
+/* For people who read the journal; the replay reads results only. */
 void state_command(struct strbuf *out, const struct command *command)
 {
     must((unsigned)command->kind < COMMANDS);

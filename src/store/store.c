@@ -1,3 +1,11 @@
+/*
+ * The ledger on disk: opens and closes it, runs batches, and gives readers their connections. Main
+ * opens and closes; the writer alone runs batches and maintenance, through store_ops, over
+ * store->db; all other threads read over connections of their own (in memory: over store->db, under
+ * the mutex). Within a batch a change that the database refuses is rolled back alone; after any
+ * other failure the batch is lost and the caller must call rollback(). In order: opening, closing,
+ * the clock, batches, whose ledger it is, loading, readers.
+ */
 #include "milligpu/store.h"
 
 #include <errno.h>
@@ -19,6 +27,7 @@ static const char *const statements[] = {
 static const struct store_limits usual_limits = {
     .wal_soft = 1024, .wal_hard = 16384, .wal_max = 131072, .fold = 500, .retain_ms = 60000};
 
+/* SQLite calls it after each commit with the pages in the log. */
 static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
 {
     struct store *store = user;
@@ -29,6 +38,10 @@ static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
+/*
+ * At start, so that no batch compiles a statement, and a statement that does not fit the tables
+ * fails here.
+ */
 static int prepare_all(struct store *store, struct err *err)
 {
     static_assert(ARRAY_LEN(statements) == STATEMENTS, "each has its text");
@@ -41,6 +54,7 @@ static int prepare_all(struct store *store, struct err *err)
     return 0;
 }
 
+/* Retention may have dropped every entry: then the numbers continue behind the fold. */
 static int count_journal(struct store *store, struct err *err)
 {
     must(!store->in_batch);
@@ -55,6 +69,7 @@ static int count_journal(struct store *store, struct err *err)
         failed = db_number(store->db, "SELECT count(*) FROM journal", &rows, err);
     if (failed != 0)
         return failed;
+    /* So far from the end that no counting reaches it. */
     if (last < 0 || last >= INT64_MAX / 2)
         return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which nobody did",
                        store->path, (long long)last);
@@ -74,6 +89,7 @@ static void close_db(struct store *store)
     store->db = NULL;
 }
 
+/* After a failure nothing is open, so start_anew() may call it again. */
 static int open_db(struct store *store, struct err *err)
 {
     must(store->db == NULL);
@@ -81,6 +97,7 @@ static int open_db(struct store *store, struct err *err)
     if (failed == 0)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {
+        /* After db_open(): its PRAGMA wal_autocheckpoint would remove the hook. */
         (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former user data */
         failed = schema_prepare(store, err);
     }
@@ -93,6 +110,7 @@ static int open_db(struct store *store, struct err *err)
     return failed;
 }
 
+/* The new ledger is empty: the writer rebuilds it from the pods' annotations (docs/why/009). */
 static int start_anew(struct store *store, const struct err *why, struct err *err)
 {
     CLEANUP(xfreep) char *name = NULL;
@@ -106,6 +124,7 @@ static int start_anew(struct store *store, const struct err *why, struct err *er
     return failed;
 }
 
+/* The lock comes before anything is looked at or removed: another daemon may be using the files. */
 static int open_all(struct store *store, const struct store_rules *rules, struct err *err)
 {
     must(store->path == NULL);
@@ -130,6 +149,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
 static void store_free(struct store *store)
 {
     close_db(store);
+    /* After SQLite has closed the file: closing one of these drops its locks. */
     for (size_t i = 0; i < ARRAY_LEN(store->raw_fd); i++)
         if (store->raw_fd[i] >= 0)
             (void)close(store->raw_fd[i]); /* only read */
@@ -191,6 +211,7 @@ void store_doubt_clock(struct store *store, bool doubted)
     atomic_store(&store->clock_doubted, doubted);
 }
 
+/* Over the writer's connection, so in the writer's thread only. */
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms, struct err *err)
 {
     must(!store->in_batch);
@@ -204,6 +225,7 @@ int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_
     return failed;
 }
 
+/* In memory the mutex stays locked from here to the end of commit or rollback. */
 static int store_begin(void *ctx, struct err *err)
 {
     struct store *store = ctx;
@@ -226,7 +248,10 @@ static int store_begin(void *ctx, struct err *err)
     return 0;
 }
 
-/* True if the change is undone and the batch goes on. */
+/*
+ * True if the change is undone and the batch goes on. False: SQLite ended the whole transaction by
+ * itself (a full disk, an I/O error), or cannot go back.
+ */
 static bool store_take_back(struct store *store)
 {
     struct err second;
@@ -238,6 +263,10 @@ static bool store_take_back(struct store *store)
            db_run(store->stmt[ST_RELEASE], &second) == 0;
 }
 
+/*
+ * A conflict costs this change only: ROLLBACK TO undoes its rows, RELEASE ends the savepoint. seq
+ * moves only for a change that stays.
+ */
 static enum store_outcome write_one(void *ctx, const struct command *command,
                                     const struct change *change, struct err *err)
 {
@@ -258,6 +287,7 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
     return STORE_OK;
 }
 
+/* After a failure the batch is still open: rollback() ends it and unlocks. */
 static int store_commit(void *ctx, struct err *err)
 {
     struct store *store = ctx;
@@ -325,6 +355,10 @@ void store_close(struct store *store)
     store_free(store);
 }
 
+/*
+ * Over the writer's connection: store_whose() runs on the informer thread before the writer begins
+ * its work, store_set_cluster() in the writer.
+ */
 static int store_read_cluster(struct store *store, const char *cluster, bool *out_nobodys,
                               struct err *err)
 {
@@ -345,6 +379,7 @@ static int store_read_cluster(struct store *store, const char *cluster, bool *ou
                    store->path, owner, cluster);
 }
 
+/* Assigns an owner to a ledger that has none; for the owner itself it changes nothing. */
 static int store_owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
@@ -419,6 +454,7 @@ static int read_tables(sqlite3 *db, const struct store_schema *schema, struct er
     return verify_at_moment(db, schema, &which, err);
 }
 
+/* Called by tests: the daemon verifies in steps (read_transaction.c). */
 int store_verify(struct store *store, struct err *err)
 {
     return store_read_all(store, read_tables, err);
@@ -448,6 +484,10 @@ int store_backup(struct store *store, const char *file, struct err *err)
     return failed;
 }
 
+/*
+ * For the diagnostics of safe mode, in which nothing is written. Once per process: the descriptors
+ * stay open until the store closes.
+ */
 int store_copy_raw(struct store *store, const char *file, struct err *err)
 {
     static const char *const suffix[ARRAY_LEN(store->raw_fd)] = {"", "-wal"};
@@ -471,6 +511,7 @@ int store_copy_raw(struct store *store, const char *file, struct err *err)
     return failed;
 }
 
+/* A missing file counts as 0 bytes: the log appears with the first commit only. */
 static int64_t store_bytes_of(const char *path, const char *suffix)
 {
     struct strbuf name;

@@ -127,22 +127,24 @@ struct store {
     struct store_limits limits;
     char *path; /* absolute, without links; ":memory:" */
     bool memory;
-    int lock_fd;
+    int lock_fd;   /* holds the flock as long as it is open; -1 in memory */
     int raw_fd[2]; /* opened by store_copy_raw(): closing it would drop SQLite's own locks */
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
     pthread_mutex_t mutex; /* guards the db of a ledger in memory, see above */
 
+    /* From here to result: the writer's, without a lock of their own. */
     bool in_batch;
-    uint64_t seq;        /* of this batch's newest journal entry */
-    uint64_t seq_stable; /* of the newest committed entry */
-    int wal_pages;
-    int64_t hard_ms; /* when the waiting checkpoint was last tried */
-    int64_t retain_at_ms;
-    struct strbuf command;
+    uint64_t seq;          /* of this batch's newest journal entry */
+    uint64_t seq_stable;   /* of the newest committed entry */
+    int wal_pages;         /* in the log after the last commit; 0: all of them are in the file */
+    int64_t hard_ms;       /* when the waiting checkpoint was last tried */
+    int64_t retain_at_ms;  /* UTC: when the next round of retention is due */
+    struct strbuf command; /* the journal entry that is being written */
     struct strbuf result;
 
+    /* Written and read by different threads. */
     atomic_uint retention_days;
     atomic_bool clock_doubted;
     atomic_uint_fast64_t journal_rows;

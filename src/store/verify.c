@@ -1,3 +1,11 @@
+/*
+ * Every check of a ledger: SQLite's own (pages, references), the live tables among themselves, the
+ * charges against the shares, the journal, its replay against the tables, and loading. Called at
+ * start (check_file, check_live), by the verifier thread, and by milligpuctl verify. A check only
+ * reads, in whatever transaction the caller has open, and ends at the first fault: CORRUPT with a
+ * sentence for people. Any other code says that the check did not come to its end, not that
+ * something is wrong.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -28,7 +36,10 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
     return 0;
 }
 
-/* SQLite's integrity check reports a failed read, elsewhere an error, as part of its result. */
+/*
+ * SQLite's integrity check reports a failed read, elsewhere an error, as part of its result. A disk
+ * that does not answer must not look like a corrupt ledger, which may be moved aside.
+ */
 static bool could_not_read(const char *answer)
 {
     must(answer != NULL);
@@ -36,6 +47,10 @@ static bool could_not_read(const char *answer)
            strstr(answer, "failed to get page") != NULL;
 }
 
+/*
+ * quick_check, for the start, does not compare indexes with their tables. Both end at the first
+ * fault.
+ */
 static int check_pages(sqlite3 *db, bool thorough, struct err *err)
 {
     char answer[256];
@@ -52,6 +67,7 @@ static int check_pages(sqlite3 *db, bool thorough, struct err *err)
     return strcmp(answer, "ok") != 0 ? verify_corrupt(db, answer, err) : 0;
 }
 
+/* SQLite checks a foreign key when a row is written; what damage does later shows here. */
 static int check_references(sqlite3 *db, struct err *err)
 {
     static const char *const orphans[] = {
@@ -98,6 +114,10 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
                    wrong, charge->gpu->text);
 }
 
+/*
+ * allocation_new() computes the charges from the shares as it does for the ledger in memory; rows
+ * and charges have the same order.
+ */
 static int check_charges(void *user, int64_t id, const struct allocation_facts *facts,
                          struct err *err)
 {
@@ -162,6 +182,10 @@ static int check_nodes(sqlite3 *db, struct err *err)
     return failed;
 }
 
+/*
+ * CHECKs and triggers held when the rows were written; damage or another program may have changed
+ * them since.
+ */
 static int check_present(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
@@ -221,8 +245,8 @@ static int check_journal(sqlite3 *db, struct err *err)
 
 /* One object according to the journal; of its last state only the digest is kept. */
 struct told {
-    uint64_t state;
-    bool seen; /* a live row for it exists and is equal */
+    uint64_t state; /* the digest: memory for one object does not depend on its size */
+    bool seen;      /* a live row for it exists and is equal */
     char key[];
 };
 
@@ -268,6 +292,9 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
     told->seen = false;
 }
 
+/*
+ * Ended objects leave the table as they leave the live rows, so both sides can be compared as sets.
+ */
 static void verify_untell(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
@@ -285,6 +312,7 @@ static int replay_baseline(struct replay *replay, struct err *err)
         const char *key = row_text(&row);
         const char *state = row_text(&row);
         more = row_check(&row, "baseline", err);
+        /* The first slash ends the kind. */
         const char *slash = strchr(key, '/');
         if (more == 0 && slash == NULL)
             more = verify_corrupt(replay->db, "a baseline of neither node nor allocation", err);
@@ -297,6 +325,10 @@ static int replay_baseline(struct replay *replay, struct err *err)
     return more;
 }
 
+/*
+ * One command may change an allocation and its node, so an entry may tell of both. All six columns
+ * are read whatever the first ones say.
+ */
 static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
 {
     must(sqlite3_column_count(stmt) == 6);
@@ -319,6 +351,7 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
     return row_check(&row, "journal", err);
 }
 
+/* What is no JSON is passed over here: check_journal() reports it. */
 static int replay_journal(struct replay *replay, struct err *err)
 {
     must(replay->db != NULL);
@@ -373,6 +406,7 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
     return verify_compare(replay, "allocation", facts->uid, err);
 }
 
+/* The other direction: what the journal knows and no live row has shown. */
 static int compare_rest(struct replay *replay, struct err *err)
 {
     must(replay->db != NULL);
@@ -386,6 +420,7 @@ static int compare_rest(struct replay *replay, struct err *err)
     return 0;
 }
 
+/* I6. Reads the whole baseline and journal; holds a key and a digest for each live object. */
 static int check_replay(sqlite3 *db, struct err *err)
 {
     struct replay replay = {.db = db};
@@ -430,6 +465,7 @@ static int load_allocation(void *user, int64_t id, const struct allocation_facts
     return ledger_restore(user, facts, err);
 }
 
+/* Nodes first: an allocation is restored on its node. */
 int check_load(sqlite3 *db, struct ledger *ledger, struct err *err)
 {
     struct names *names = ledger_names(ledger);

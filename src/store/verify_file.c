@@ -134,6 +134,7 @@ static int verify_file_identify(sqlite3 *db, const char *path, struct err *err)
     return 0;
 }
 
+/* BEGIN: all checks see one moment, also while a daemon writes. */
 static int open_quietly(const char *path, enum way way, sqlite3 **out, struct err *err)
 {
     static const enum db_mode modes[] = {
@@ -150,6 +151,10 @@ static int open_quietly(const char *path, enum way way, sqlite3 **out, struct er
 
 typedef void each_check(void *user, enum store_check check, const char *wrong);
 
+/*
+ * CORRUPT and INTERNAL are findings: the next check still runs. Any other code ends the
+ * verification.
+ */
 static int run_checks(sqlite3 *db, void *user, each_check *each, struct err *err)
 {
     for (unsigned i = 0; i < STORE_CHECKS; i++) {
@@ -181,6 +186,7 @@ int store_verify_file(const char *path, void *user, each_check *each, struct err
     if (failed == 0)
         failed = run_checks(db, user, each, err);
     const struct mark after = mark_of(path);
+    /* Without locks nothing else would show that pages of two moments were read. */
     if (failed == 0 && way != WAY_BESIDE && !same_mark(&before, &after))
         failed =
             err_set(err, ERR_BUSY, "%s: somebody wrote to it while it was read; try again", path);

@@ -27,6 +27,7 @@ static int with_file(sqlite3_vfs *vfs, const char *log, log_work *work, void *us
     rc = vfs->xOpen(vfs, log, file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_WAL, NULL);
     if (rc == SQLITE_OK)
         rc = work(file, user);
+    /* SQLite demands xClose whenever xOpen has set the methods, even if it failed. */
     if (file->pMethods != NULL) {
         const int closed = file->pMethods->xClose(file);
         rc = rc == SQLITE_OK ? closed : rc;

@@ -1,3 +1,11 @@
+/*
+ * Writes one change: the rows of the node, the allocation with its shares and charges, and the
+ * journal entry. Called by store.c in the writer, under the SAVEPOINT of the change, so that after
+ * a failure all of it is undone. The order follows the triggers of the schema: GPUs before the
+ * charges on them, and removals last. Only what differs is written. Each statement must change
+ * exactly one row: none means that the database disagrees with the ledger in memory, and the change
+ * is refused.
+ */
 #include <string.h>
 
 #include "store/store_internal.h"
@@ -21,6 +29,7 @@ static int run_one(struct bind *bind, const char *what, const char *name, struct
     return changed == 1 ? 0 : write_disagree(err, what, name);
 }
 
+/* Atoms are interned: equal texts have one address. */
 static bool same_node_row(const struct node *a, const struct node *b)
 {
     must(a->name == b->name);
@@ -28,6 +37,7 @@ static bool same_node_row(const struct node *a, const struct node *b)
            a->problem_text == b->problem_text && a->gone == b->gone && a->since_ms == b->since_ms;
 }
 
+/* Only what is stored: what is counted from charges changes with each allocation. */
 static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 {
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
@@ -58,6 +68,10 @@ static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
     return NULL;
 }
 
+/*
+ * INSERT and UPDATE take their parameters in one order, which is why the key comes last in both; so
+ * for GPUs.
+ */
 static int put_node(struct store *store, const struct node *before, const struct node *after,
                     struct err *err)
 {
@@ -105,7 +119,7 @@ static bool write_owned_ids(const struct node *node, const struct atom *id)
     return false;
 }
 
-/* Rows of charges that one node has and the other has not. */
+/* Table claim: the rows of one node that the other does not have. */
 static int each_owned_id(struct store *store, enum statement statement, const struct node *of,
                          const struct node *but, struct err *err)
 {
@@ -238,6 +252,10 @@ static int write_add_allocation(struct store *store, const struct allocation *al
     return failed;
 }
 
+/*
+ * Shares and charges never change. The WHERE names the state before, so an allocation that the
+ * database knows in another state is refused; the charges of a released one end by a trigger.
+ */
 static int step_allocation(struct store *store, const struct allocation *before,
                            const struct allocation *after, struct err *err)
 {
@@ -271,6 +289,10 @@ static int put_allocation(struct store *store, const struct allocation *before,
                           : step_allocation(store, before, after, err);
 }
 
+/*
+ * A new allocation makes a new node object even if no row of the node changes: then the entry tells
+ * of the allocation alone.
+ */
 static void describe_result(struct strbuf *out, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
@@ -302,6 +324,7 @@ static int add_journal(struct store *store, const struct command *command,
 
     must(store->seq < INT64_MAX);
     struct bind bind = bind_start(store->stmt[ST_JOURNAL_ADD]);
+    /* store.c takes over the number when the whole change is written. */
     bind_number(&bind, (int64_t)store->seq + 1);
     bind_number(&bind, command->at_ms);
     bind_text(&bind, store->command.data);
