@@ -184,7 +184,6 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
         (void)close(fd); /* SQLite opens it by name */
     if (failed == 0)
         failed = backup_into(db, part.data, err);
-    /* In any case, but an earlier error is the one to report. */
     struct err side;
     if (fd >= 0 && drop_side_files(part.data, &side) != 0 && failed == 0) {
         *err = side;

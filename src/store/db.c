@@ -103,9 +103,7 @@ static int db_config(sqlite3 *db, struct err *err)
     return 0;
 }
 
-/*
- * Our own statements stay far below; a crafted file must not make SQLite allocate or execute more.
- */
+/* Far above our own statements; bounds what a crafted file makes SQLite allocate or execute. */
 static void db_limits(sqlite3 *db)
 {
     static_assert(SQL_BYTES_MAX < VALUE_BYTES_MAX, "a statement is a value, too");
@@ -219,7 +217,6 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
     return 0;
 }
 
-/* SQLite refuses to close a connection that has statements. */
 void db_close(sqlite3 *db)
 {
     if (db == NULL)

@@ -141,10 +141,7 @@ void store_read_close(struct store_read *read)
 
 /* --- memory against disk --- */
 
-/*
- * Both sides as the canonical JSON of state.c: a field that is added there is compared here as
- * well.
- */
+/* As the canonical JSON of state.c, so that a field that is added there is compared here. */
 struct likeness {
     sqlite3 *db;
     const struct snapshot *snapshot;

@@ -295,6 +295,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     " note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"                \
     " terminating_ms, version FROM allocation"
 
+/* Live ones or the past, never both: the past is large, and a start does not read it. */
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err)
 {

@@ -3,6 +3,7 @@
 
 #include "store/store_internal.h"
 
+/* The COMMIT is the moment at which the file becomes a ledger. */
 static int schema_prepare_fill(const struct store *store, struct err *err)
 {
     char meta[96];

@@ -69,7 +69,6 @@ static int count_journal(struct store *store, struct err *err)
         failed = db_number(store->db, "SELECT count(*) FROM journal", &rows, err);
     if (failed != 0)
         return failed;
-    /* So far from the end that no counting reaches it. */
     if (last < 0 || last >= INT64_MAX / 2)
         return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which nobody did",
                        store->path, (long long)last);
@@ -146,6 +145,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     return failed;
 }
 
+/* Also for a store that was opened only in part. */
 static void store_free(struct store *store)
 {
     close_db(store);

@@ -144,7 +144,6 @@ struct store {
     struct strbuf command; /* the journal entry that is being written */
     struct strbuf result;
 
-    /* Written and read by different threads. */
     atomic_uint retention_days;
     atomic_bool clock_doubted;
     atomic_uint_fast64_t journal_rows;

@@ -2,9 +2,9 @@
  * Every check of a ledger: SQLite's own (pages, references), the live tables among themselves, the
  * charges against the shares, the journal, its replay against the tables, and loading. Called at
  * start (check_file, check_live), by the verifier thread, and by milligpuctl verify. A check only
- * reads, in whatever transaction the caller has open, and ends at the first fault: CORRUPT with a
- * sentence for people. Any other code says that the check did not come to its end, not that
- * something is wrong.
+ * reads, in whatever transaction the caller has open, and ends at the first fault: CORRUPT or
+ * INTERNAL, with a sentence for people. Any other code says that the check did not come to its end,
+ * not that something is wrong.
  */
 #include <string.h>
 
@@ -47,10 +47,7 @@ static bool could_not_read(const char *answer)
            strstr(answer, "failed to get page") != NULL;
 }
 
-/*
- * quick_check, for the start, does not compare indexes with their tables. Both end at the first
- * fault.
- */
+/* quick_check, at start, does not compare indexes with tables. Both end at the first fault. */
 static int check_pages(sqlite3 *db, bool thorough, struct err *err)
 {
     char answer[256];
@@ -182,10 +179,7 @@ static int check_nodes(sqlite3 *db, struct err *err)
     return failed;
 }
 
-/*
- * CHECKs and triggers held when the rows were written; damage or another program may have changed
- * them since.
- */
+/* CHECKs and triggers held at each write; damage or another program may have come since. */
 static int check_present(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
@@ -277,6 +271,7 @@ static struct text verify_key_of(struct replay *replay, const char *kind, const 
     return (struct text){replay->text.data, replay->text.len};
 }
 
+/* Called in order of seq: the last state of an object wins. */
 static void verify_tell(struct replay *replay, const char *kind, const char *name,
                         const char *state)
 {
@@ -292,15 +287,14 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
     told->seen = false;
 }
 
-/*
- * Ended objects leave the table as they leave the live rows, so both sides can be compared as sets.
- */
+/* Ended objects leave here as they leave the live rows. */
 static void verify_untell(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
     xfree(map_take(&replay->told, verify_key_of(replay, kind, name)));
 }
 
+/* The state before the oldest entry of the journal. */
 static int replay_baseline(struct replay *replay, struct err *err)
 {
     must(replay->told.count == 0);
@@ -312,7 +306,6 @@ static int replay_baseline(struct replay *replay, struct err *err)
         const char *key = row_text(&row);
         const char *state = row_text(&row);
         more = row_check(&row, "baseline", err);
-        /* The first slash ends the kind. */
         const char *slash = strchr(key, '/');
         if (more == 0 && slash == NULL)
             more = verify_corrupt(replay->db, "a baseline of neither node nor allocation", err);

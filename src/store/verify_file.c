@@ -57,6 +57,7 @@ static bool is_held(const char *path)
     return held;
 }
 
+/* Sizes and times are enough: whoever writes a page or a log changes one of them. */
 static struct mark mark_of(const char *path)
 {
     CLEANUP(xfreep) char *wal = verify_file_beside(path, "-wal");

@@ -58,6 +58,7 @@ static int with_log(const char *path, log_work *work, void *user, const char *do
     return failed;
 }
 
+/* The same bytes at the same places, then one sync: what the log says does not change. */
 static int wal_rewrite(sqlite3_file *file, void *user)
 {
     CLEANUP(xfreep) char *piece = xmalloc(PIECE_BYTES);

@@ -68,10 +68,7 @@ static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
     return NULL;
 }
 
-/*
- * INSERT and UPDATE take their parameters in one order, which is why the key comes last in both; so
- * for GPUs.
- */
+/* The key comes last in both statements, so that they take their parameters in one order. */
 static int put_node(struct store *store, const struct node *before, const struct node *after,
                     struct err *err)
 {
@@ -137,6 +134,7 @@ static int each_owned_id(struct store *store, enum statement statement, const st
     return failed;
 }
 
+/* Before the allocation: a charge needs the row of its GPU. */
 static int put_inventory(struct store *store, const struct node *before, const struct node *after,
                          struct err *err)
 {
@@ -218,6 +216,7 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
     return failed;
 }
 
+/* The allocation first: the triggers on its charges read its origin and its node. */
 static int write_add_allocation(struct store *store, const struct allocation *allocation,
                                 struct err *err)
 {

@@ -1,3 +1,9 @@
+/*
+ * Which cluster this is, and for a ledger without an owner whether another milligpud granted here
+ * before. Runs on the informer thread before the informer, which it lets begin: until it is done
+ * nothing is listed and the writer does nothing. One request is in flight at a time, and each is
+ * repeated every second, for ever; only a ledger of another cluster ends that.
+ */
 #include "milligpu/cluster_identity.h"
 
 #include <stdio.h>
@@ -10,17 +16,18 @@
 
 enum { TIMEOUT_MS = 10000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
 
+/* The upper half of ids: the informer uses 1, 2, 4 and those from 6 on, rights.c 5. */
 static const uint64_t request_id = (uint64_t)3 << 32;
 
 struct cluster_identity {
     struct app *app;
     const struct kube_ops *ops;
-    bool flying;
+    bool flying;              /* a request is in flight */
     bool creates_wake_object; /* the ledger is new: is this the first milligpud? */
     bool done;
-    bool refused;
+    bool refused; /* another cluster's ledger: final; err says so */
     struct err err;
-    int64_t due_ms;
+    int64_t due_ms; /* monotonic: no request before then */
     int status;
     struct strbuf answer;
 };
@@ -71,6 +78,7 @@ static void try_later(struct cluster_identity *identity, int64_t now_ms, const c
               log_str("server", identity->app->server), log_str("error", why));
 }
 
+/* The API server refuses to delete kube-system, so its uid lives as long as the cluster. */
 static int ask_for_uid(struct cluster_identity *identity, struct err *err)
 {
     const struct kube_request request = {.id = request_id,
@@ -80,6 +88,7 @@ static int ask_for_uid(struct cluster_identity *identity, struct err *err)
     return identity->ops->start(identity->ops->ctx, &request, err);
 }
 
+/* Whatever the setting wake says: here the object is a mark, left for the next milligpud. */
 static int cluster_identity_create_wake_object(struct cluster_identity *identity, struct err *err)
 {
     must(identity->app->wake_namespace[0] != '\0');
@@ -133,6 +142,7 @@ static void cluster_identity_failed(struct cluster_identity *identity, int64_t n
     try_later(identity, now_ms, identity->err.text);
 }
 
+/* The writer waits for this flag: what it reads of a new ledger is set before. */
 static void cluster_identity_known(struct cluster_identity *identity)
 {
     must(!identity->done && identity->app->cluster[0] != '\0');
@@ -150,6 +160,7 @@ static void refused_with_status(struct cluster_identity *identity, int64_t now_m
     try_later(identity, now_ms, text);
 }
 
+/* The writer does not run yet, so this thread may read through the store's own connection. */
 static void cluster_identity_learned(struct cluster_identity *identity, int64_t now_ms)
 {
     must(!identity->done && identity->status == 200);
@@ -217,6 +228,7 @@ void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
         identity->status = answer->status;
         return;
     case KUBE_DATA:
+        /* A bound on memory only: no namespace is nearly as large. */
         if (identity->answer.len + answer->data.len <= ANSWER_MAX)
             strbuf_text(&identity->answer, answer->data);
         return;

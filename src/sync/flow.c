@@ -1,6 +1,10 @@
 /*
- * Decides which call to the API server goes next and which waits: lanes, window, budget of retries.
- * Called by outbox.c on its thread. No I/O and no clock; it owns no ticket.
+ * Decides which call to the API server goes next and which waits: lanes, a window, and a budget of
+ * retries (docs/why/010). outbox.c calls it on its thread. No I/O, no clock, no lock: each function
+ * gets the time, so that the simulator can run it. A ticket belongs to its call and must leave
+ * before it is freed. It is in exactly one place: in a line, among those put off, or in flight; one
+ * with a deadline is in the heap of deadlines as well. In order: lines, deadlines, the budget,
+ * sending, the window.
  */
 #include "sync/flow.h"
 
@@ -17,11 +21,11 @@ struct line {
 };
 
 struct lane {
-    struct map lines; /* by namespace */
-    struct line *first;
+    struct map lines;   /* by namespace */
+    struct line *first; /* whose turn is next */
     struct line *last;
     size_t in_flight;
-    size_t limit;
+    size_t limit; /* in flight at most; in LANE_BIND it is the window */
 };
 
 struct flow {
@@ -29,7 +33,7 @@ struct flow {
     struct heap put_off;  /* by the time from which on they may line up */
     struct heap deadline; /* by send_by_ms while they wait, else deadline_ms */
     size_t waiting;
-    int64_t shut_until_ms;
+    int64_t shut_until_ms; /* Retry-After: nothing goes before */
     int64_t halved_ms;
     bool halved_ever;
     size_t answers; /* answers to a full window since it grew */
@@ -84,6 +88,7 @@ static void join_ring(struct lane *lane, struct line *line)
     lane->last = line;
 }
 
+/* An empty line stays until its turn, so that taking a ticket out never searches the ring. */
 static struct line *flow_line_of(struct lane *lane, const char *namespace)
 {
     must(namespace != NULL);
@@ -98,6 +103,7 @@ static struct line *flow_line_of(struct lane *lane, const char *namespace)
     return line;
 }
 
+/* Without a deadline it stands behind all that have one. */
 static void stand_in_line(struct flow *flow, struct ticket *ticket)
 {
     must(ticket->turn.place == 0 && !ticket->in_flight && ticket->line == NULL);
@@ -127,6 +133,7 @@ static struct line *line_in_turn(struct lane *lane)
 
 /* --- limits --- */
 
+/* What flow_late() goes by: send_by_ms while it waits, its deadline in flight. */
 static void limit_to(struct flow *flow, struct ticket *ticket, int64_t at_ms)
 {
     must(at_ms >= 0);
@@ -152,6 +159,7 @@ void flow_line_up(struct flow *flow, struct ticket *ticket, int64_t now_ms)
 
     must(ticket->owner != NULL && ticket->lane < LANES && ticket->turn.place == 0);
     ticket->turn.owner = ticket->limit.owner = ticket;
+    /* A deadline that has passed leaves send_by_ms at 0, and the ticket is late at once. */
     if (all_ms > 0)
         ticket->send_by_ms =
             ticket->deadline_ms - (all_ms / 4 < FLOW_LEAST_MS ? all_ms / 4 : FLOW_LEAST_MS);
@@ -191,6 +199,7 @@ struct ticket *flow_late(const struct flow *flow, int64_t now_ms)
 
 /* --- the budget --- */
 
+/* 50 retries a second are 50 thousandths in each millisecond. */
 static void flow_refill(struct flow *flow, int64_t now_ms)
 {
     must(flow->budget <= (int64_t)FLOW_RETRIES * WHOLE_RETRY);
@@ -201,7 +210,10 @@ static void flow_refill(struct flow *flow, int64_t now_ms)
     flow->budget_ms = now_ms;
 }
 
-/* The time when the budget is enough for one retry. */
+/*
+ * The time when the budget is enough for one retry. It may go below 0: then each further retry is
+ * put off by 20 ms more than the one before, and a thousand of them do not return at once.
+ */
 static int64_t afforded_ms(struct flow *flow, int64_t now_ms)
 {
     flow_refill(flow, now_ms);
@@ -255,6 +267,7 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
     call_in_those_put_off(flow, now_ms);
     if (now_ms < flow->shut_until_ms)
         return NULL;
+    /* In the order of the lanes: what may be late goes only if no Binding may go. */
     for (size_t i = 0; i < LANES && ticket == NULL; i++)
         ticket = first_of(&flow->lane[i]);
     if (ticket == NULL)
@@ -270,7 +283,10 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
 
 /* --- what the server's answers show --- */
 
-/* The window doubles until the server was busy once, then it grows slowly. */
+/*
+ * Only a full window grows: otherwise the answers show nothing about its size. It doubles in each
+ * round trip until the server was busy once, then it grows by one.
+ */
 static void flow_widen(struct flow *flow, struct lane *lane)
 {
     must(lane->limit <= FLOW_WINDOW_MAX);
@@ -292,6 +308,7 @@ void flow_heard(struct flow *flow, int64_t now_ms, enum flow_news news)
         flow_widen(flow, lane);
         return;
     }
+    /* Calls that were in flight together fail together: that is one sign, not many. */
     if (flow->halved_ever && now_ms - flow->halved_ms < FLOW_HALVE_MS)
         return;
     flow->halved_ever = true;

@@ -8,6 +8,7 @@ static bool is_before(const struct heap_node *a, const struct heap_node *b)
     return a->key != b->key ? a->key < b->key : a->serial < b->serial;
 }
 
+/* Children of place n are at 2n and 2n + 1, counted from 1; the array counts from 0. */
 static void heap_set(struct heap *heap, size_t place, struct heap_node *node)
 {
     must(place >= 1 && place <= heap->count);
@@ -72,6 +73,7 @@ void heap_take(struct heap *heap, struct heap_node *node)
     if (last == node)
         return;
     heap_set(heap, place, last);
+    /* The last node comes from another branch: it may belong above this place or below it. */
     heap_rise(heap, last);
     heap_sink(heap, last);
 }

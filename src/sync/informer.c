@@ -1,7 +1,10 @@
 /*
- * Two reflectors, nodes before pods, whose objects become messages to the writer. Called by
- * daemon.c on the informer thread. Objects that cannot be read are passed on as unreadable, never
- * dropped.
+ * Two reflectors, nodes before pods, whose objects become messages to the writer. daemon.c steps it
+ * on the informer thread and hands it the answers of kube_ops; all of it belongs to that thread. An
+ * object that can be read only in part is passed on as such, and never dropped: what is not counted
+ * would be granted again (docs/why/011). If even its name cannot be read the reflector is told so,
+ * and lists again. In order: messages, the reflector's callbacks, opening, lists out of turn,
+ * steps.
  */
 #include "milligpu/informer.h"
 
@@ -44,7 +47,7 @@ struct stream {
     enum message_kind changed;
     enum message_kind deleted;
     atomic_int_fast64_t *heard;
-    uint64_t watches;
+    uint64_t watches;        /* as last counted in the metric */
     uint32_t told[TOLD_MAX]; /* hashes of what was logged already; the latest stay */
     bool after_grace;        /* the list began after a new ledger's grace period */
 };
@@ -59,6 +62,10 @@ struct informer {
     uint32_t lists_again;
 };
 
+/*
+ * Waits while the writer has much to do: the thread stops reading from the API server, rather than
+ * taking the room in the queue that binds need.
+ */
 static void informer_put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
@@ -112,6 +119,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
     return rc;
 }
 
+/* The facts point into the object, so the message keeps a copy of all of it. */
 static int decode_node(struct stream *stream, struct message *message, struct text object,
                        struct err *err)
 {
@@ -145,6 +153,7 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
     return rc;
 }
 
+/* asked_ms: what happened before it was requested is in the list. */
 static void list_begin(void *user)
 {
     struct stream *stream = user;
@@ -166,6 +175,7 @@ static int informer_listed(void *user, struct text object, struct err *err)
     return send_object(stream, stream->listed, object, err);
 }
 
+/* The version of the snapshot: by it the writer judges pods that the list lacks. */
 static void list_end(void *user, const char *resource_version)
 {
     struct stream *stream = user;
@@ -208,6 +218,7 @@ static void informer_trouble(void *user, const struct err *err)
               log_str("error", err->text));
 }
 
+/* Each reflector has 2^32 ids of its own: late answers to one that was freed find nobody. */
 static void open_stream(struct stream *stream, const struct kube_ops *ops, const char *path,
                         const char *selector, uint64_t id_base)
 {
@@ -293,6 +304,7 @@ void informer_free(struct informer *informer)
     xfree(informer);
 }
 
+/* The first watch of a reflector is no restart. */
 static void note_stats(struct stream *stream)
 {
     struct reflector_stats stats;

@@ -1,7 +1,11 @@
 /*
- * Sends Bindings, GETs, wake-ups, Events and advertised capacity. Any thread adds jobs; step and
- * answer run on the outbox thread; outcomes go to the writer. A Binding is sent again only when no
- * earlier attempt can still be answered.
+ * Sends Bindings, GETs, wake-ups, Events and advertised capacity to the API server. Any thread adds
+ * jobs to the inbox, under the lock; step and answer run on the outbox thread, which owns
+ * everything else; outcomes go to the writer as messages. A call has one slot and one ticket until
+ * drop_call(), and each try has an id of its own. A Binding is sent again only when no earlier try
+ * can still be answered, and its outcome is VOID only if no copy of it can take effect: where that
+ * is not certain it is UNKNOWN. In order: jobs, the outcomes of Bindings and GETs, wake-ups,
+ * answers, the step.
  */
 #include "milligpu/outbox.h"
 
@@ -75,10 +79,10 @@ struct outbox_call {
     bool maybe_sent; /* a copy of it, sent by any process, may still take effect */
     bool asks;       /* nothing is sent */
     uint64_t version;
-    uint64_t id;
+    uint64_t id;  /* its slot; from the first try on, the serial of the try above it */
     size_t bytes; /* BIND, CHECK: its size */
     uint32_t tries;
-    int64_t deadline_ms;
+    int64_t deadline_ms; /* monotonic; 0: none, and SIDE_TIMEOUT_MS for the try */
     int status;
     int64_t retry_after_s;
     struct strbuf answer;
@@ -207,6 +211,7 @@ static void outbox_put(struct outbox *outbox, struct outbox_call *call)
     const bool alone = outbox->inbox == NULL;
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
+    /* A Binding counts from here until its outcome is known, whether it is sent or asked about. */
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
         call->bytes = sizeof *call + arena_bytes(&call->arena);
         outbox->open_bindings++;
@@ -293,6 +298,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
     outbox_put(outbox, call);
 }
 
+/* Dropped when too many wait: no Event is worth memory without bound. */
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
 {
     must(facts->namespace[0] != '\0');
@@ -332,6 +338,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     outbox_put(outbox, call);
 }
 
+/* Requests that come while one waits are one: a wake-up is for all pods. */
 void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
 {
     if (strcmp(outbox->rules.wake, "off") == 0)
@@ -388,6 +395,7 @@ static enum flow_lane lane_of(enum call_kind kind)
     must_not_reach("every kind is listed");
 }
 
+/* Slots are used again: there are as many as calls were ever open at once. */
 static void take_slot(struct outbox *outbox, struct outbox_call *call)
 {
     size_t slot = outbox->calls;
@@ -417,12 +425,14 @@ static void line_up(struct outbox *outbox, struct outbox_call *call, int64_t now
     flow_line_up(outbox->flow, &call->ticket, now_ms);
 }
 
+/* Each try has its own, so a late answer to an earlier try finds no call. */
 static uint64_t next_id(struct outbox *outbox, const struct outbox_call *call)
 {
     const uint64_t slot = call->id & (((uint64_t)1 << SLOT_BITS) - 1);
     return ++outbox->serial << SLOT_BITS | slot;
 }
 
+/* Every call ends here: slot, ticket and counts are given back together. */
 static void drop_call(struct outbox *outbox, struct outbox_call *call)
 {
     const size_t slot = call->id & (((size_t)1 << SLOT_BITS) - 1);
@@ -453,6 +463,7 @@ static void outbox_count_call(const struct outbox_call *call, int status)
     metric_add(M_API_REQUESTS, labels, 1);
 }
 
+/* RETRY_MS, doubled with each try until it is at least RETRY_MAX_MS. */
 static int64_t pause_of(const struct outbox_call *call)
 {
     int64_t pause = RETRY_MS;
@@ -496,6 +507,7 @@ static void start_check(struct outbox *outbox, struct outbox_call *call, int64_t
     must(!call->flying);
 }
 
+/* Copies its texts: the call is freed before the message goes to the writer. */
 static struct message *outcome_of(const struct outbox_call *call, enum bind_outcome outcome,
                                   enum reason reason, const char *text)
 {
@@ -557,6 +569,7 @@ static void fetch_found(struct outbox *outbox, struct outbox_call *call)
 
     struct message *result = call->fetched;
     struct err err;
+    /* The decoded pod points into it, so the message keeps it. */
     const struct text body =
         outbox_keep(&result->arena, (struct text){call->answer.data, call->answer.len});
 
@@ -585,6 +598,7 @@ static void outbox_give_up(struct outbox *outbox, struct outbox_call *call)
     must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
     (void)snprintf(text, sizeof text, "the API server did not confirm in time%s%s",
                    call->last_error[0] != '\0' ? ": " : "", call->last_error);
+    /* A 409 that was not followed by an answer proves nothing either. */
     if (call->maybe_sent || call->kind == CALL_CHECK)
         bind_ends(outbox, call, OUTCOME_UNKNOWN, REASON_NONE, text);
     else
@@ -603,6 +617,7 @@ static void note_status(struct outbox_call *call)
     arena_done(&arena);
 }
 
+/* Says nothing about the pod: the same request may succeed later. */
 static bool outbox_passing(int status)
 {
     return status == 429 || status >= 500;
@@ -635,7 +650,10 @@ static void bind_answered(struct outbox *outbox, struct outbox_call *call, int64
     else if (status == 404)
         bind_ends(outbox, call, OUTCOME_VOID, REASON_UNKNOWN_POD, call->last_error);
     else if (outbox_passing(status) || (status >= 200 && status < 300)) {
-        /* Another 2xx comes from something in between: ask until the API server answers. */
+        /*
+         * Another 2xx comes from something in between: ask until the API server answers. Only a 429
+         * is certain to be refused before it is processed.
+         */
         call->maybe_sent = call->maybe_sent || status != 429;
         wait_before_retry(outbox, call, now_ms);
     } else
@@ -696,6 +714,7 @@ static void check_pod(struct outbox *outbox, struct outbox_call *call)
     arena_done(&arena);
 }
 
+/* A 404 to a check: the pod is gone, and every Binding that names its uid fails. */
 static void get_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind == CALL_CHECK || call->kind == CALL_FETCH);
@@ -736,6 +755,7 @@ static int64_t wake_pause_ms(size_t waiting)
 /* After a failure. Once a wake-up succeeds, waiting pods are delayed no longer than that. */
 static int64_t wake_retry_ms(const struct outbox *outbox)
 {
+    /* Drawn from the count of failures, not from a clock: a simulated run repeats. */
     const uint64_t failures = outbox->stats.wake_failures;
     const uint32_t draw = text_hash((struct text){(const char *)&failures, sizeof failures});
     int64_t pause_ms = WAKE_RETRY_MS;
@@ -748,6 +768,7 @@ static int64_t wake_retry_ms(const struct outbox *outbox)
     return pause_ms - (int64_t)draw % (pause_ms / 4);
 }
 
+/* A failed one stays wanted: the pods that it is for still wait. */
 static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke, int64_t now_ms)
 {
     must(outbox->waking);
@@ -791,6 +812,7 @@ static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call 
     goes_on(outbox, call, now_ms);
 }
 
+/* Events and advertised capacity are sent once: what they lose costs no grant. */
 static void side_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
@@ -815,6 +837,7 @@ static void side_answered(struct outbox *outbox, struct outbox_call *call, int64
     drop_call(outbox, call);
 }
 
+/* What passes is reported to flow with its retry, in wait_before_retry(). */
 static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->flying);
@@ -840,6 +863,7 @@ static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int
     must_not_reach("every kind is listed");
 }
 
+/* No answer. Only the transport can say that a POST was certainly not sent. */
 static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
                           const struct kube_answer *answer)
 {
@@ -908,6 +932,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
     must_not_reach("every piece is listed");
 }
 
+/* A try may take all the time that is left, less what TRANSPORT_PART says. */
 static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(!call->flying);
@@ -933,6 +958,7 @@ static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t n
     };
     call->flying = true;
     if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {
+        /* It was not even taken: the same as a connection that was refused. */
         const struct kube_answer refused = {
             .id = call->id, .piece = KUBE_FAILED, .unsent = true, .err = &err};
         outbox_failed(outbox, call, now_ms, &refused);
@@ -947,6 +973,7 @@ static bool can_wake(const struct outbox *outbox)
            (strcmp(outbox->rules.wake, "node") != 0 || outbox->wake_node[0] != '\0');
 }
 
+/* Number and time make each patch a change: one that changes nothing makes no watch event. */
 static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
     must(now_ms >= 0);
@@ -982,6 +1009,7 @@ static void begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     line_up(outbox, call, now_ms);
 }
 
+/* The lock is held only to take the chain, so putting a job never waits for flow. */
 static void empty_inbox(struct outbox *outbox, int64_t now_ms)
 {
     outbox_lock(outbox);
@@ -1016,6 +1044,7 @@ static void give_up_late(struct outbox *outbox, int64_t now_ms)
         if (call->flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);
             flow_heard(outbox->flow, now_ms, FLOW_SILENT);
+            /* The API server may still apply what was cancelled here. */
             call->maybe_sent = true;
         }
         outbox_give_up(outbox, call);
@@ -1039,6 +1068,7 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     must(now_ms >= 0 && wall_ms >= 0);
     empty_inbox(outbox, now_ms);
     begin_wake_up(outbox, now_ms, wall_ms);
+    /* Before flow_next(): nothing goes whose time is up. */
     give_up_late(outbox, now_ms);
     while ((ticket = flow_next(outbox->flow, now_ms)) != NULL)
         send_call(outbox, ticket->owner, now_ms);

@@ -1,6 +1,10 @@
 /*
- * The pods of the cluster by uid, as the watch last showed them. The writer writes, REST reads. One
- * lock, held for look-ups and copies only. Every living pod is in it.
+ * The pods of the cluster by uid, as the watch last showed them, and two indexes: by name, for
+ * REST, and of unbound pods that ask. Only the writer changes the tables, so it may read them
+ * without the lock; it takes the lock to change anything, because HTTP threads copy records under
+ * it. Every living pod is in it, since evidence stands on that; what tenants can make large is
+ * shared or bounded (docs/why/014). A record is replaced as a whole, never edited, except for epoch
+ * and told.
  */
 #include "milligpu/pod_cache.h"
 
@@ -74,6 +78,7 @@ void pod_cache_free(struct pod_cache *pods)
     xfree(pods);
 }
 
+/* A copy owns its request; a record of the table has given its wish back before. */
 void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
@@ -117,6 +122,10 @@ static uint64_t pod_cache_version_of(const struct pod *pod)
     return version <= VERSION_MAX ? version : 0; /* not referenced so far */
 }
 
+/*
+ * Before the lock is taken, because parsing takes long. Most pods ask for no GPU: they keep no
+ * name.
+ */
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
                                     uint64_t epoch)
 {
@@ -188,13 +197,17 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     if (record == NULL)
         return NULL;
     (void)map_take(&pods->unbound, text_of(uid));
+    /* The name may belong to a newer pod of the same name: that one stays. */
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_let_go(pods, record);
     return record;
 }
 
-/* Its own request is replaced by the one shared by all pods that ask for the same. */
+/*
+ * Its own request is replaced by the one shared by all pods that ask for the same. Without room
+ * there is none: whoever binds the pod then asks the API server.
+ */
 static void share_request(struct pod_cache *pods, struct pod_record *record)
 {
     struct request *own = (struct request *)(uintptr_t)record->request;
@@ -207,6 +220,7 @@ static void share_request(struct pod_cache *pods, struct pod_record *record)
     xfree(own);
 }
 
+/* One critical section: no reader sees the pod missing. */
 static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
 {
     must(record->uid[0] != '\0');
@@ -245,6 +259,7 @@ bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct r
     return true;
 }
 
+/* Epoch 0: no list has contained it yet; pod_cache_spare() spares it once. */
 bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
                            const struct request_rules *rules)
 {
@@ -279,6 +294,7 @@ static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t
     return kept;
 }
 
+/* The copy is made before the lock is taken, and thrown away if it does not fit. */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
 {
     struct arena *memory = xmalloc(sizeof *memory);
@@ -346,6 +362,7 @@ void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, 
     size_t capacity = 0;
     struct pod_record *record;
 
+    /* Collected first, because removing changes the table. */
     for (size_t at = 0; (record = map_next(&pods->by_uid, &at)) != NULL;) {
         if (record->epoch >= list.epoch || pod_cache_spare(pods, record, list))
             continue;

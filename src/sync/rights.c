@@ -1,6 +1,9 @@
 /*
- * Asks the API server which permissions milligpud has. doctor asks on an admin thread and waits a
- * little; the informer thread sends the reviews. One lock for the question and its outcome.
+ * Asks the API server which permissions milligpud has, for doctor. An admin thread wants a round
+ * and waits a little; the informer thread sends one SelfSubjectAccessReview after the other and
+ * wakes it. A round that ends in a denial or an error is made once more, as a whole, a second
+ * later, and only the second counts. Nothing else depends on the outcome: a right that is missing
+ * shows itself where it is needed.
  */
 #include "milligpu/rights.h"
 
@@ -77,7 +80,7 @@ struct rights {
     bool runs;
     bool again; /* a denial is being checked again */
     bool in_flight;
-    uint64_t id;
+    uint64_t id; /* of the review in flight; answers to older ones are ignored */
     uint32_t ids;
     int status;
     int64_t due_ms;
@@ -128,6 +131,7 @@ static void rights_unlock(struct rights *rights)
 
 /* --- one round --- */
 
+/* Settings are read for each right: a reload may change them within a round. */
 static bool is_needed(const struct app *app, const struct right *right)
 {
     const struct settings *settings = atomic_load(&app->settings);
@@ -157,6 +161,7 @@ static void begin_round(struct rights *rights)
     rights->runs = true;
 }
 
+/* A second round: an API server that has just started denies everybody everything. */
 static void end_round(struct rights *rights, int64_t now_ms)
 {
     const bool unsure = rights->now.denied > 0 || rights->now.error[0] != '\0';
@@ -195,6 +200,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     struct err err;
 
     must(rights->next < ARRAY_LEN(rights_needed));
+    /* RBAC cannot restrict create to a name, so that review names the namespace only. */
     if (right->need == NEED_WAKE_OBJECT || right->need == NEED_NAMESPACE)
         facts.namespace = rights->app->wake_namespace;
     if (right->need == NEED_WAKE_OBJECT)
@@ -216,6 +222,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
         rights_give_up(rights, now_ms, err.text);
 }
 
+/* Words that do not fit are cut; the count stays right. */
 static void note_denied(struct rights *rights, const struct right *right)
 {
     struct rights_facts *now = &rights->now;
@@ -229,6 +236,7 @@ static void note_denied(struct rights *rights, const struct right *right)
                    sub != NULL ? sub : "", right->what_for);
 }
 
+/* What cannot be read is neither allowed nor denied: the round ends with an error. */
 static void review_came(struct rights *rights, int64_t now_ms)
 {
     const struct text bytes = {rights->body.data, rights->body.len};
@@ -282,6 +290,7 @@ int64_t rights_step(struct rights *rights, int64_t now_ms)
     return rights->in_flight ? IDLE_MS : 0;
 }
 
+/* daemon.c offers each answer here first, then to the informer: true for every id of ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer)
 {
     if (answer->id < id_base || answer->id - id_base > UINT32_MAX)
@@ -310,6 +319,10 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
 
 /* --- who asks --- */
 
+/*
+ * The clock of the condition is monotonic, so a step of the wall clock cannot stretch the wait.
+ * After a time-out the outcome of the last round is given, which may be old or none.
+ */
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out)
 {
     const int64_t now_ms = rights->app->clock.now_ms(rights->app->clock.ctx);
