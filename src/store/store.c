@@ -3,8 +3,8 @@
  * opens and closes; the writer alone runs batches and maintenance, through store_ops, over
  * store->db; all other threads read over connections of their own (in memory: over store->db, under
  * the mutex). Within a batch a change that the database refuses is rolled back alone; after any
- * other failure the batch is lost and the caller must call rollback(). In order: opening, closing,
- * the clock, batches, whose ledger it is, loading, readers.
+ * other failure the batch is lost and the caller must call rollback(). In order: opening, the
+ * clock, batches, closing, whose ledger it is, loading, readers.
  */
 #include "milligpu/store.h"
 
