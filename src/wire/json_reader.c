@@ -1,6 +1,9 @@
 /*
- * A strict JSON pull reader. Called by every decoder. Trusts nothing in its input; the first error
- * is kept and names the path.
+ * The strict JSON pull reader (docs/why/007-own-json-reader.md). All decoders of src/wire and doc.c
+ * call it, each on the thread that holds the bytes; a reader belongs to one call. Nothing in the
+ * input is trusted: no byte is read before its bound is checked, and depth is limited. The first
+ * error is kept with its path and makes every later call return false. The order: paths of errors,
+ * levels and keys, strings, scalars, skipping, tables of fields.
  */
 #include <string.h>
 
@@ -26,6 +29,10 @@ void json_reader_init(struct json_reader *in, struct text bytes, const char *roo
     in->depth = 0;
 }
 
+/*
+ * The first word and the keys that lead to a value. A path is built only for an error: until then
+ * the levels hold all that it needs. One that is too long is cut, but terminated.
+ */
 struct path {
     char text[PATH_MAX_BYTES];
     size_t len;
@@ -42,6 +49,10 @@ static void path_add(struct path *path, struct text piece)
     path->text[path->len] = '\0';
 }
 
+/*
+ * By hand instead of snprintf: wire may call only a few functions of libc
+ * (tests/tidy/check_purity.py).
+ */
 static void path_add_index(struct path *path, uint32_t index)
 {
     char digits[10];
@@ -56,6 +67,10 @@ static void path_add_index(struct path *path, uint32_t index)
     path_add(path, TEXT("]"));
 }
 
+/*
+ * Any other key appears as ["milligpu.io/gpus"], because a dot or a slash in it would look like
+ * part of the path.
+ */
 static bool is_word(struct text key)
 {
     must(key.at != NULL || key.len == 0);
@@ -69,6 +84,7 @@ static bool is_word(struct text key)
     return key.len > 0;
 }
 
+/* The sender chooses the key, so its length is bounded: the rest of the path must still fit. */
 static void path_add_key(struct path *path, struct text key)
 {
     must(key.at != NULL);
@@ -85,6 +101,7 @@ static void path_add_key(struct path *path, struct text key)
         path_add(path, TEXT("\"]"));
 }
 
+/* Its callers are the two macros in json.h, which have set in->err just before. */
 void json_reader_fail_here(struct json_reader *in)
 {
     must(!in->failed);
@@ -103,6 +120,7 @@ void json_reader_fail_here(struct json_reader *in)
     in->failed = true;
 }
 
+/* The four bytes that RFC 8259 allows between tokens; form feed and no-break space are errors. */
 static void skip_space(struct json_reader *in)
 {
     must(in->at <= in->end);
@@ -112,6 +130,7 @@ static void skip_space(struct json_reader *in)
         in->at++;
 }
 
+/* With its article, for "expected X, found Y". */
 static const char *json_reader_type_name(enum json_reader_type type)
 {
     static const char *const name[] = {
@@ -138,6 +157,10 @@ static bool json_reader_wrong(struct json_reader *in, const char *expected)
     must(expected != NULL);
 
     const enum json_reader_type type = json_read_peek(in);
+    /*
+     * t, f and n may begin a misspelled word, so their type is not certain: these show the
+     * character.
+     */
     if (type != JSON_TYPE_BAD && type != JSON_TYPE_END && *in->at != 't' && *in->at != 'f' &&
         *in->at != 'n')
         json_reader_fail(in, "expected %s, found %s at byte %zu", expected,
@@ -193,6 +216,10 @@ static bool json_reader_expect(struct json_reader *in, enum json_reader_type typ
     return json_read_peek(in) == type || json_reader_wrong(in, expected);
 }
 
+/*
+ * The level is pushed before the first key is known, so an error in between names the object
+ * itself.
+ */
 static bool json_reader_enter(struct json_reader *in, bool array)
 {
     must(in->at < in->end);
@@ -207,6 +234,7 @@ static bool json_reader_enter(struct json_reader *in, bool array)
     return true;
 }
 
+/* The false is for the loops of the callers: no more elements, which is not an error. */
 static bool json_reader_leave(struct json_reader *in)
 {
     must(in->depth > 0);
@@ -239,6 +267,10 @@ static bool json_reader_read_string(struct json_reader *in, bool shape, struct s
     return true;
 }
 
+/*
+ * A decoded string is never longer than its escapes. The byte more is its terminator: arena memory
+ * is zeroed, and json_read_cstring relies on it.
+ */
 static struct text json_reader_decode(struct json_reader *in, struct text raw, bool escaped)
 {
     must(raw.at > in->begin);
@@ -261,6 +293,10 @@ static bool json_reader_next(struct json_reader *in, bool array)
     skip_space(in);
     if (in->at < in->end && *in->at == (array ? ']' : '}'))
         return json_reader_leave(in);
+    /*
+     * A comma directly before the closing bracket fails later, where the next key or value is
+     * missing.
+     */
     if (level->first) {
         level->first = false;
         return true;
@@ -277,6 +313,7 @@ static bool json_reader_next(struct json_reader *in, bool array)
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     struct scan_string string;
+    /* Until this key is read, an error belongs to the object, not to the member before it. */
     if (!in->failed)
         in->level[in->depth - 1].key = (struct text){NULL, 0};
     if (!json_reader_next(in, false))
@@ -380,6 +417,7 @@ bool json_read_name(struct json_reader *in, size_t max, struct text *out)
     return json_read_string(in, out) && json_read_is_name(in, max, *out);
 }
 
+/* Checks the token only. What follows it, as in 12abc, fails at the next comma or bracket. */
 static bool json_scan_number(struct json_reader *in, struct text *out)
 {
     if (!json_reader_expect(in, JSON_TYPE_NUMBER, "a whole number"))
@@ -411,6 +449,7 @@ bool json_read_i64(struct json_reader *in, int64_t *out)
     return !in->failed;
 }
 
+/* The peek looked at the first letter only; this checks the others. */
 static bool json_reader_literal(struct json_reader *in, const char *word)
 {
     must(word != NULL);
@@ -450,6 +489,7 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
     struct text number;
 
     must(type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY);
+    /* A skipped string needs to be JSON, not UTF-8: scan_shape() tells why. */
     switch (type) {
     case JSON_TYPE_STRING:
         if (!json_reader_read_string(in, true, &string))
@@ -481,6 +521,11 @@ static bool deep_is_array(const struct deep *deep)
     return (deep->arrays[(deep->depth - 1) / 64] >> ((deep->depth - 1) % 64) & 1) != 0;
 }
 
+/*
+ * One bit for each level, because 10,240 full levels would take 240 KiB, and readers live on the
+ * stack. JSON_SKIP_DEPTH_MAX is above Go's limit of 10,000, so whatever the API server stores can
+ * be skipped.
+ */
 static bool deep_enter(struct json_reader *in, struct deep *deep, bool array)
 {
     must(in->at < in->end);
@@ -499,6 +544,7 @@ static bool deep_enter(struct json_reader *in, struct deep *deep, bool array)
     return true;
 }
 
+/* Moves behind the colon without keeping the key: no path reaches this depth. */
 static bool deep_key(struct json_reader *in)
 {
     struct scan_string string;
@@ -563,7 +609,10 @@ static bool skip_deep(struct json_reader *in)
     return !in->failed;
 }
 
-/* One value, or the first step into one. */
+/*
+ * One value, or the first step into one. Levels that fit into in->level are entered normally, so
+ * that an error in them has its full path; skip_deep() handles what is nested deeper.
+ */
 static bool skip_step(struct json_reader *in)
 {
     const enum json_reader_type type = json_read_peek(in);
@@ -574,6 +623,10 @@ static bool skip_step(struct json_reader *in)
                                       : skip_deep(in);
 }
 
+/*
+ * A loop instead of recursion: the sender decides about the depth, and must not decide about the
+ * stack.
+ */
 bool json_read_skip(struct json_reader *in)
 {
     const uint32_t base = in->depth;
@@ -598,6 +651,7 @@ bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark)
     must(in->failed);
     must(mark.at >= in->begin && mark.at <= in->at && mark.depth <= in->depth);
 
+    /* The level of the mark still describes the value: only deeper ones were overwritten since. */
     in->failed = false;
     in->at = mark.at;
     in->depth = mark.depth;
@@ -623,6 +677,7 @@ int json_reader_consumed(struct json_reader *in, size_t *out_bytes)
     return 0;
 }
 
+/* Bytes after the value are an error: another parser might take those for the request. */
 int json_reader_finish(struct json_reader *in)
 {
     if (!in->failed) {
@@ -635,6 +690,7 @@ int json_reader_finish(struct json_reader *in)
     return in->failed ? -(int)in->err->code : 0;
 }
 
+/* ASCII alone: field names have no other letters, and tolower() depends on the locale. */
 static char json_reader_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -679,6 +735,10 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
             (void)json_read_skip(in); /* a failure ends the loop */
             continue;
         }
+        /*
+         * Go takes the last of two equal keys, other parsers the first: nobody may profit from
+         * that. The bit is set for a null, too.
+         */
         const uint32_t bit = UINT32_C(1) << found;
         if ((fields->seen & bit) != 0) {
             json_reader_fail(in, "comes twice; a key may come once");

@@ -1,3 +1,8 @@
+/*
+ * The JSON writer: commas and quotes, nothing else. All encoders call it; it never fails, because a
+ * strbuf grows or ends the process. Objects must be closed by their callers: nothing here counts
+ * levels.
+ */
 #include "milligpu/json.h"
 
 #include "wire/scan.h"
@@ -34,6 +39,7 @@ static void json_writer_quoted(struct strbuf *out, struct text text)
     strbuf_add(out, whole, text.len + 2);
 }
 
+/* A first element has no comma before it. */
 static void open_level(struct json_writer *json, char bracket)
 {
     must(bracket == '{' || bracket == '[');
@@ -43,6 +49,7 @@ static void open_level(struct json_writer *json, char bracket)
     json->comma = false;
 }
 
+/* To the level outside, the object or array was one value: the next one needs a comma. */
 static void close_level(struct json_writer *json, char bracket)
 {
     must(bracket == '}' || bracket == ']');
@@ -71,6 +78,7 @@ void json_write_array_end(struct json_writer *json)
     close_level(json, ']');
 }
 
+/* The colon takes the place of the comma: the value after it must not write one. */
 void json_write_key_text(struct json_writer *json, struct text key)
 {
     must(key.at != NULL || key.len == 0);
@@ -105,6 +113,7 @@ void json_write_u64(struct json_writer *json, uint64_t number)
     strbuf_u64(json->out, number);
 }
 
+/* Negated as unsigned, because -INT64_MIN overflows. */
 void json_write_i64(struct json_writer *json, int64_t number)
 {
     json_writer_value(json);
@@ -125,6 +134,7 @@ void json_write_null(struct json_writer *json)
     strbuf_str(json->out, "null");
 }
 
+/* The bytes are trusted: a json_reader has passed over them, or they are part of this program. */
 void json_write_raw(struct json_writer *json, struct text literal)
 {
     must(literal.at != NULL);

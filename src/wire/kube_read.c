@@ -1,17 +1,22 @@
 /*
- * What all decoders of Kubernetes objects share. Called by wire_kube_*.c and wire_extender*.c.
- * After a failure each function does nothing and returns false.
+ * What all decoders of Kubernetes objects share: kinds, maps, bounded strings, times, quantities,
+ * metadata. Called by wire_kube_*.c and wire_extender*.c, on the thread that holds the bytes. After
+ * a failure each function does nothing and returns false. A value that may be unreadable by itself
+ * is passed over with its reason, so that the object still counts
+ * (docs/why/011-unreadable-objects-still-count.md).
  */
 #include "wire/kube_read.h"
 
 #include <string.h>
 
+/* No member is NULL, so decoders can compare and copy them even if metadata is missing. */
 void meta_clear(struct object_meta *out)
 {
     *out = (struct object_meta){
         .kind = "", .name = "", .namespace = "", .uid = "", .resource_version = ""};
 }
 
+/* In a list, the API server leaves out the kind of each item, so an absent one is no error. */
 bool read_kind(struct json_reader *in, const char *kind)
 {
     must(kind != NULL);
@@ -34,12 +39,16 @@ bool read_map(struct json_reader *in, void *user,
         return false;
     while (json_read_key(in, &key))
         if (!json_read_null(in))
+            /* Without a member function the values are checked and dropped. */
             (void)(member != NULL ? member(user, in, key)
                                   : json_read_skip(in)); /* a failure is kept */
     return !in->failed;
 }
 
-/* The position in the bytes is left out: it changes with whatever comes before it. */
+/*
+ * The position in the bytes is left out: it changes with whatever comes before it, and the text
+ * goes into refusals, which must depend on the pod alone (docs/why/005-constant-texts.md).
+ */
 static struct text without_place(struct text text)
 {
     static const char place[] = " at byte ";
@@ -52,7 +61,10 @@ static struct text without_place(struct text text)
     return (struct text){text.at, len > 0 && text.at[len - 1] == ',' ? len - 1 : len};
 }
 
-/* The error's text from the object's own field on: callers know the object by different paths. */
+/*
+ * The error's text from the object's own field on: a list, a watch event and a webhook body know
+ * the object by different paths, and all must report the same reason.
+ */
 static struct text from_field(const char *text)
 {
     static const char *const field[] = {".metadata", ".spec", ".status"};
@@ -72,6 +84,10 @@ void pass_over(struct json_reader *in, struct json_reader_mark mark, const char 
     must(in->failed);
     must(in->err->code != ERR_NONE);
 
+    /*
+     * The first reason is kept: later ones may follow from it, and one is enough to close the
+     * object.
+     */
     if (*why == NULL)
         *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
     (void)json_reader_retreat(in, mark); /* a failure is kept */
@@ -88,6 +104,7 @@ bool read_once(struct json_reader *in, const char **slot)
     return json_read_cstring(in, slot);
 }
 
+/* Bounded, because names and uids become keys of the ledger and parts of URLs. */
 bool read_string(struct json_reader *in, size_t max, const char **out)
 {
     const char *value;
@@ -114,6 +131,10 @@ bool read_time(struct json_reader *in, int64_t *out_ms)
     return !in->failed;
 }
 
+/*
+ * The text is kept as written: whether it makes sense is for request.h and inventory.h. Go reads a
+ * bare number as a quantity, too.
+ */
 bool read_amount(struct json_reader *in, const char **out)
 {
     struct text raw;
@@ -131,6 +152,7 @@ bool read_amount(struct json_reader *in, const char **out)
     }
 }
 
+/* *out is written even if the bounds fail; the reader's flag says that it does not count. */
 bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
@@ -145,6 +167,10 @@ bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *o
     return !in->failed;
 }
 
+/*
+ * The room follows from count alone (8, 16, 32, ...), so lists need no capacity member. That holds
+ * only for arrays that began empty and grow by one element for each call.
+ */
 void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max, size_t bytes)
 {
     must(bytes > 0);
@@ -168,6 +194,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
     return grown;
 }
 
+/* A null counts as present here; a caller that needs a value checks for it. */
 bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key)
 {
     must(key >= 0 && (uint32_t)key < fields->keys);
@@ -176,6 +203,7 @@ bool need_field(struct json_reader *in, const struct json_read_fields *fields, i
     return !in->failed;
 }
 
+/* A blank or a comma would split the id in NVIDIA_VISIBLE_DEVICES and in the cordon annotation. */
 static bool is_gpu_id(struct text id)
 {
     must(id.at != NULL);
@@ -240,6 +268,10 @@ static void read_values(struct json_reader *in, struct meta_reading *out,
     }
 }
 
+/*
+ * A time that cannot be read does not make the object unreadable: its reason is dropped, and
+ * unknown_ms stands for it.
+ */
 static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out_ms)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -252,6 +284,10 @@ static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out
     pass_over(in, mark, &why);
 }
 
+/*
+ * Name, namespace, uid and version are the identity: a failure there fails the object. The others
+ * pass over what they cannot read.
+ */
 static void meta_member(struct json_reader *in, struct meta_reading *out, int key)
 {
     switch (key) {

@@ -1,6 +1,8 @@
 /*
- * Tokens of JSON: strings and numbers, eight bytes at a time. Called by json_reader.c. Reads no
- * byte beyond the end of its input.
+ * The tokens of JSON as RFC 8259 defines them: strings first, then numbers. Called by
+ * json_reader.c, which turns a fault into an error with a path. Reads no byte beyond the end of its
+ * input and allocates nothing. scan_string() and scan_shape() check; scan_unescape() and scan_i64()
+ * convert what was checked before and rely on that. Each is linear in its input.
  */
 #include "wire/scan.h"
 
@@ -15,6 +17,7 @@ static size_t utf8_bytes(const char *at, const char *end)
     must(at < end);
 
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    /* C0 and C1 only start overlong sequences; F5 and above lie beyond U+10FFFF. */
     const unsigned char lead = (unsigned char)*at;
     must(lead >= 0x80);
 
@@ -34,6 +37,7 @@ static size_t utf8_bytes(const char *at, const char *end)
     return code >= least[bytes] && code <= 0x10FFFF && !surrogate ? bytes : 0;
 }
 
+/* -1: no digit. Both cases, as RFC 8259 allows. */
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -70,6 +74,10 @@ static bool is_lead(int32_t unit)
     return unit >= 0xD800 && unit <= 0xDBFF;
 }
 
+/*
+ * The second half of a surrogate pair. -1, with which unicode_escape() says that there is no
+ * escape, is none.
+ */
 static bool is_trail(int32_t unit)
 {
     must(unit <= 0xFFFF);
@@ -94,6 +102,7 @@ static size_t escape_bytes(const char *at, const char *end)
 
     if (end - at >= 2 && simple_escape(at[1]) != 0)
         return 2;
+    /* A trail without a lead, or a lead without a trail, is no character and has no UTF-8. */
     const int32_t unit = unicode_escape(at, end);
     if (unit < 0 || is_trail(unit))
         return 0;
@@ -102,6 +111,7 @@ static size_t escape_bytes(const char *at, const char *end)
     return is_trail(unicode_escape(at + 6, end)) ? 12 : 0;
 }
 
+/* fault is a constant; the reader adds the path and the position. */
 static struct scan_string scan_broken(const char *fault, const char *at)
 {
     must(fault != NULL && at != NULL);
@@ -109,6 +119,7 @@ static struct scan_string scan_broken(const char *fault, const char *at)
     return (struct scan_string){.fault = fault, .fault_at = at};
 }
 
+/* scan_plain() covers nearly all bytes; the loop handles only what stops it. */
 struct scan_string scan_string(const char *at, const char *end)
 {
     must(at <= end);
@@ -137,6 +148,10 @@ struct scan_string scan_string(const char *at, const char *end)
     }
 }
 
+/*
+ * Surrogates do not come here: the caller has joined them, and escape_bytes() has refused half a
+ * pair.
+ */
 static size_t put_utf8(uint32_t code, char *out)
 {
     must(code <= 0x10FFFF);
@@ -163,6 +178,10 @@ static size_t put_utf8(uint32_t code, char *out)
     return 4;
 }
 
+/*
+ * The escape was checked by scan_string(), so the musts here can fail only by a mistake of ours. No
+ * escape becomes longer: 6 bytes give at most 3, and 12 give 4.
+ */
 static size_t put_escape(const char *at, const char *end, char *out)
 {
     must(at[0] == '\\');
@@ -181,7 +200,10 @@ static size_t put_escape(const char *at, const char *end, char *out)
     return put_utf8(0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(trail - 0xDC00), out);
 }
 
-/* Length of the escape at this byte by its grammar alone, 0 if there is none. */
+/*
+ * Length of the escape at this byte by its grammar alone, 0 if there is none. Half a surrogate pair
+ * passes: Go reads U+FFFD for it, and the API server may store it.
+ */
 static size_t escape_shape(const char *at, const char *end)
 {
     must(*at == '\\');
@@ -191,6 +213,10 @@ static size_t escape_shape(const char *at, const char *end)
     return unicode_escape(at, end) >= 0 ? 6 : 0;
 }
 
+/*
+ * A fault that both functions find has the same text in both: a refusal must not depend on whether
+ * a value is used.
+ */
 struct scan_string scan_shape(const char *at, const char *end)
 {
     must(at <= end);
@@ -250,6 +276,7 @@ const char *scan_number(const char *at, const char *end)
         at++;
     const char *whole = at;
     at = scan_digits(at, end);
+    /* No digits, or a zero before other digits. */
     if (at == whole || (*whole == '0' && at - whole > 1))
         return NULL;
     if (at < end && *at == '.') {
@@ -274,9 +301,14 @@ const char *scan_number(const char *at, const char *end)
 struct decimal {
     uint64_t mantissa;
     int64_t scale;
+    /* the mantissa did not fit in 64 bits; its value is then meaningless */
     bool range;
 };
 
+/*
+ * Zeros only raise the scale until another digit follows. So 3000000000000000000000e-21 is 3,
+ * although its digits do not fit in 64 bits.
+ */
 static void add_digit(struct decimal *d, char c)
 {
     const uint64_t digit = (uint64_t)(c - '0');
@@ -308,6 +340,7 @@ static int64_t scan_exponent(const char *at, const char *end)
     return negative ? -value : value;
 }
 
+/* The number was checked by scan_number(), so after the digits only an exponent can follow. */
 static struct decimal decimal_of(const char *at, const char *end)
 {
     must(at <= end);
@@ -325,6 +358,7 @@ static struct decimal decimal_of(const char *at, const char *end)
     return d;
 }
 
+/* Without floating point, so 300.0 and 3e2 are exact, and 2^53 + 1 is itself. */
 enum scan_whole scan_i64(struct text number, int64_t *out)
 {
     must(number.len > 0);
@@ -335,13 +369,19 @@ enum scan_whole scan_i64(struct text number, int64_t *out)
         *out = 0;
         return SCAN_WHOLE;
     }
+    /*
+     * The mantissa does not end in a zero, so a negative scale leaves a fraction, whatever its
+     * size.
+     */
     if (d.range)
         return d.scale < 0 ? SCAN_FRACTION : SCAN_RANGE;
+    /* The mantissa does not end in a zero, so the first step decides. */
     for (; d.scale < 0; d.scale++) {
         if (d.mantissa % 10 != 0)
             return SCAN_FRACTION;
         d.mantissa /= 10;
     }
+    /* Ends after at most 19 multiplications, whatever the exponent. */
     for (; d.scale > 0; d.scale--)
         if (__builtin_mul_overflow(d.mantissa, 10, &d.mantissa))
             return SCAN_RANGE;

@@ -54,8 +54,11 @@ static inline const char *scan_plain(const char *at, const char *end)
  * string is invalid: *out_fault says how and *out_at where.
  */
 struct scan_string {
+    /* at the closing quote; NULL: invalid */
     const char *close;
+    /* scan_unescape() must be applied; scan_shape() never sets it */
     bool escaped;
+    /* constant text; set only if close is NULL */
     const char *fault;
     const char *fault_at;
 };

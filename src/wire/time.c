@@ -1,3 +1,8 @@
+/*
+ * RFC 3339 times to UTC milliseconds and back, for Kubernetes objects, the REST API, milligpuctl
+ * and credential plugins. Own arithmetic: strptime() depends on the locale, and wire may call only
+ * a few functions of libc (tests/tidy/check_purity.py).
+ */
 #include "milligpu/wire_kube.h"
 
 enum { SECOND_MS = 1000, DAY_S = 86400 };
@@ -29,6 +34,7 @@ struct cursor {
     const char *end;
 };
 
+/* Exactly count digits: RFC 3339 has fixed widths. */
 static bool time_number(struct cursor *c, int count, int64_t *out)
 {
     must(count > 0 && count <= 4);
@@ -43,6 +49,7 @@ static bool time_number(struct cursor *c, int count, int64_t *out)
     return true;
 }
 
+/* Leaves the cursor where it is if another byte comes, so callers can try alternatives. */
 static bool time_mark(struct cursor *c, char wanted)
 {
     must(c->at <= c->end);
@@ -52,6 +59,7 @@ static bool time_mark(struct cursor *c, char wanted)
     return true;
 }
 
+/* February 30 must fail here: days_of() would turn it into a day in March. */
 static bool time_date(struct cursor *c, int64_t *out_days)
 {
     int64_t year;
@@ -94,6 +102,7 @@ static bool time_fraction(struct cursor *c, int64_t *out_ms)
     return c->at > first;
 }
 
+/* Seconds to subtract for UTC; positive is east of Greenwich. "-00:00" counts as UTC. */
 static bool time_offset(struct cursor *c, int64_t *out_s)
 {
     int64_t hour;
@@ -110,6 +119,7 @@ static bool time_offset(struct cursor *c, int64_t *out_s)
     return hour <= 23 && minute <= 59;
 }
 
+/* *out_ms is written only on success, and the whole text must be used. */
 bool time_parse(struct text text, int64_t *out_ms)
 {
     struct cursor c = {text.at, text.at + text.len};
@@ -131,6 +141,10 @@ struct civil {
     int64_t day;
 };
 
+/*
+ * The inverse of days_of(). Its years begin in March, so that a leap day is the last day of a year
+ * and the lengths of the months before it do not change.
+ */
 static struct civil civil_of(int64_t days)
 {
     days += 719468;

@@ -1,6 +1,9 @@
 /*
- * Bodies of filter, prioritize and bind: bytes to facts and back. Called by webhooks.c. All input
- * is bounded by limits.h.
+ * Bodies of filter, prioritize and bind: bytes to facts and back. Called by webhooks.c on the HTTP
+ * threads; strings stay in the body and the arena of the call. All input is bounded by limits.h,
+ * and a filter call with 5,000 names must cost little, so the names are not copied. kube-scheduler
+ * sends NodeNames if the extender is nodeCacheCapable, else whole Nodes, and expects the answer in
+ * the same form. First the arguments, then the answers, then bind.
  */
 #include "milligpu/wire_extender.h"
 
@@ -14,11 +17,16 @@ struct args_reading {
     struct extender_args *out;
     struct arena *arena;
     const struct wire_rules *rules;
+    /* elements that the arrays of *out can take */
     uint32_t room;
+    /* which of the two forms the body has; never both */
     bool has_names;
     bool has_nodes;
 };
 
+/*
+ * The old array stays in the arena until the call ends; together they are at most twice the last.
+ */
 static void *extender_grown(struct arena *arena, const void *items, uint32_t count, uint32_t room,
                             size_t bytes)
 {
@@ -29,6 +37,10 @@ static void *extender_grown(struct arena *arena, const void *items, uint32_t cou
     return to;
 }
 
+/*
+ * All arrays have the same room, so index i means the same node in each. Nodes are large: only the
+ * form that needs them pays for them.
+ */
 static bool extender_make_room(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->names <= reading->room);
@@ -53,6 +65,7 @@ static bool extender_make_room(struct json_reader *in, struct args_reading *read
     return true;
 }
 
+/* The hot loop of filter: names are borrowed from the body. */
 static void extender_read_names(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_names && !reading->has_nodes);
@@ -68,6 +81,7 @@ static void extender_read_names(struct json_reader *in, struct args_reading *rea
     }
 }
 
+/* The bytes are kept beside the facts, because the answer returns the objects as they came. */
 static void extender_read_node(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->full_nodes);
@@ -89,6 +103,7 @@ static void extender_read_node(struct json_reader *in, struct args_reading *read
 
 static const char *const node_list_keys[] = {"items"};
 
+/* A NodeList; its metadata is of no use here. */
 static void extender_read_nodes(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_nodes && !reading->has_names);
@@ -104,6 +119,10 @@ static void extender_read_nodes(struct json_reader *in, struct args_reading *rea
                 extender_read_node(in, reading);
 }
 
+/*
+ * kube-scheduler sends the pod from its cache, so both are always there. Without a uid the answer
+ * could not be recorded for the pod.
+ */
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
     if (!pod_read(in, rules, out))
@@ -114,6 +133,7 @@ void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, s
         json_reader_fail(in, "has no metadata.name");
 }
 
+/* The hashes are kept: webhooks.c looks each name up in the snapshot with them and digests them. */
 static void extender_check_distinct(struct json_reader *in, struct extender_args *out)
 {
     must(out->names <= NODES_MAX);
@@ -138,6 +158,7 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key)) {
+        /* A null counts as absent, so {"Nodes": null, "NodeNames": [...]} is the usual body. */
         has_pod |= key == 0;
         if (key == 0)
             extender_pod_read(in, reading->rules, &reading->out->pod);
@@ -159,6 +180,7 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
     return !in->failed;
 }
 
+/* The distinct check comes last, because it needs all names; its error names the list itself. */
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err)
 {
@@ -203,6 +225,7 @@ static void write_nodes(struct json_writer *json, const struct extender_args *ar
     json_write_object_end(json);
 }
 
+/* kube-scheduler does not try to preempt on these nodes, unlike on those in FailedNodes. */
 static void write_refusals(struct json_writer *json, const struct extender_filter_result *result)
 {
     must(result->refusals == 0 || result->refusal != NULL);
@@ -214,6 +237,7 @@ static void write_refusals(struct json_writer *json, const struct extender_filte
     json_write_object_end(json);
 }
 
+/* All five members are always there, as Go writes them; with Error the others say nothing. */
 void extender_filter_encode(struct strbuf *out, const struct extender_args *args,
                             const struct extender_filter_result *result)
 {
@@ -250,6 +274,7 @@ void extender_filter_encode(struct strbuf *out, const struct extender_args *args
     json_write_object_end(&json);
 }
 
+/* The extender protocol has scores from 0 to 10; kube-scheduler scales them by itself. */
 void extender_priorities_encode(struct strbuf *out, const struct extender_args *args,
                                 const uint8_t *score)
 {
@@ -273,6 +298,10 @@ void extender_priorities_encode(struct strbuf *out, const struct extender_args *
 
 static const char *const bind_keys[] = {"PodName", "PodNamespace", "PodUID", "Node"};
 
+/*
+ * All four members are required: the uid keeps a new pod of the same name from being bound with the
+ * shares of an old one. slot[] and most[] are in the order of bind_keys.
+ */
 int extender_bind_decode(struct text body, struct arena *arena, struct extender_bind *out,
                          struct err *err)
 {

@@ -1,3 +1,8 @@
+/*
+ * The body of preempt, both ways. Called by webhooks.c on the HTTP threads. kube-scheduler sends
+ * whole pods as victims, or their uids only if the extender is nodeCacheCapable; it takes the
+ * answer in the short form in both cases.
+ */
 #include "milligpu/wire_extender.h"
 
 #include "wire/distinct.h"
@@ -17,6 +22,7 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
     meta_clear(&reading.is);
     if (!json_read_object(in))
         return;
+    /* Of a whole pod only metadata.uid counts; the rest is checked as JSON and skipped. */
     if (whole) {
         while (json_read_field(in, &pod, &key))
             read_meta(in, &reading);
@@ -29,6 +35,7 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
         json_reader_fail(in, "has no %s", whole ? "metadata.uid" : "\"UID\"");
 }
 
+/* The bound is far beyond the pods of one node; it keeps the count in 32 bits. */
 static void read_uids(struct json_reader *in, bool whole, struct extender_victims *out)
 {
     must(out->uids == 0);
@@ -52,6 +59,7 @@ static void read_uids(struct json_reader *in, bool whole, struct extender_victim
 
 static const char *const victims_keys[] = {"Pods", "NumPDBViolations"};
 
+/* Null stands for no victims. */
 static void read_victims(struct json_reader *in, bool whole, struct extender_victims *out)
 {
     must(out->node.at != NULL);
@@ -68,6 +76,10 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
     }
 }
 
+/*
+ * The keys are data, so json_read_field() cannot refuse a second one: the check for duplicates
+ * follows when all are known.
+ */
 static void extender_preempt_read_nodes(struct json_reader *in, bool whole,
                                         struct extender_preempt *out)
 {
@@ -105,6 +117,7 @@ static void extender_preempt_check_distinct(struct json_reader *in,
 
 static const char *const preempt_keys[] = {"Pod", "NodeNameToVictims", "NodeNameToMetaVictims"};
 
+/* Exactly one of the two forms may be there; null counts as absent. */
 static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
                          struct extender_preempt *out)
 {
@@ -151,6 +164,7 @@ int extender_preempt_decode(struct text body, const struct wire_rules *rules, st
     return json_reader_finish(&in);
 }
 
+/* kube-scheduler ranks the candidates by NumPDBViolations, so it is returned as it came. */
 static void write_victims(struct json_writer *json, const struct extender_victims *victims)
 {
     must(victims->uids == 0 || victims->uid != NULL);
@@ -169,6 +183,7 @@ static void write_victims(struct json_writer *json, const struct extender_victim
     json_write_object_end(json);
 }
 
+/* A node that is left out is no candidate any more. */
 void extender_preempt_encode(struct strbuf *out, const struct extender_preempt *args,
                              const bool *keep)
 {

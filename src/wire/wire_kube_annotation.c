@@ -1,4 +1,9 @@
-/* The annotations that hold JSON in a string: invalid ones are facts, not errors. */
+/*
+ * The annotations that hold JSON in a string: milligpu.io/allocation of pods and milligpu.io/gpus
+ * of nodes. Called by the decoders of Pod and Node. Tenants and admins can write them, so an
+ * invalid one is a fact about the object, never an error of the list. It is all or nothing: no
+ * share and no GPU is taken from a text that breaks further on.
+ */
 #include <string.h>
 
 #include "wire/kube_read.h"
@@ -8,6 +13,7 @@ enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
 static const char *const share_keys[] = {"gpu", "index", "milli", "mib"};
 enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB };
 
+/* share->index is for people; the core looks GPUs up by their ids. */
 static void share_member(struct json_reader *in, struct pod_share *share, int key)
 {
     int64_t number = 0;
@@ -32,6 +38,7 @@ static void share_member(struct json_reader *in, struct pod_share *share, int ke
     }
 }
 
+/* All four members are required, because this program writes all of them. */
 static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
 {
     must(out->container != NULL);
@@ -53,6 +60,7 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
     return !in->failed;
 }
 
+/* Quadratic, but at most PARTS_MAX shares: a pod may hold a GPU once for each container. */
 static bool annotation_add_share(struct json_reader *in, struct pod *pod,
                                  const struct pod_share *share)
 {
@@ -76,6 +84,10 @@ static bool annotation_add_share(struct json_reader *in, struct pod *pod,
     return true;
 }
 
+/*
+ * One member of "containers". A key is data here, so duplicates are searched by hand; strlen()
+ * finds a NUL in the name.
+ */
 static bool annotation_read_shares(void *user, struct json_reader *in, struct text container)
 {
     must(user != NULL);
@@ -102,6 +114,7 @@ static bool annotation_read_shares(void *user, struct json_reader *in, struct te
 
 static const char *const note_keys[] = {"v", "containers"};
 
+/* A later version may mean something else by the same keys, so it is not read at all. */
 static void annotation_read_annotation(struct json_reader *in, struct pod *out)
 {
     must(out->shares == 0);
@@ -140,6 +153,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
         out->annotation = NOTE_OK;
         return;
     }
+    /* The shares read so far are dropped: half an allocation must not be believed. */
     out->annotation = NOTE_BROKEN;
     out->note_error = arena_copy(arena, text_of(err.text));
     out->shares = 0;
@@ -149,6 +163,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
 static const char *const gpu_keys[] = {"uuid", "index", "milli", "mib", "model", "numa", "health"};
 enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH };
 
+/* Any other word closes the GPU; an absent health counts as healthy. */
 static bool read_health(struct json_reader *in, bool *out)
 {
     struct text word;
@@ -192,6 +207,10 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
     }
 }
 
+/*
+ * Only uuid and index are required. The defaults describe a whole, healthy GPU without a known NUMA
+ * node.
+ */
 static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
@@ -208,6 +227,7 @@ static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
     return !in->failed;
 }
 
+/* A second uuid or index would make two GPUs of one, so it breaks the whole annotation. */
 static void annotation_add_gpu(struct json_reader *in, struct node_facts *facts,
                                const struct gpu_facts *gpu)
 {

@@ -1,6 +1,9 @@
 /*
- * What we write to the API server: Bindings, annotations, Events, the wake-up object, patches.
- * Called by the writer, the outbox and cluster_identity.c.
+ * What we write to the API server: Bindings with their annotations, Events, the wake-up object,
+ * patches. Called by the writer (Bindings, before its COMMIT), the outbox and cluster_identity.c;
+ * the bytes depend on the arguments alone. The API server checks neither keys nor size of a
+ * Binding's annotations, so this file does (docs/why/003-annotations-on-the-binding.md). First the
+ * allocation, then the Binding, Events, the wake-up object, patches.
  */
 #include <string.h>
 
@@ -22,12 +25,15 @@ struct seen {
     bool real; /* the id comes from a device, we did not make it up */
 };
 
+/* An allocation with its shares in the order in which they are written. */
 struct annotation {
     const struct allocation *allocation;
+    /* of seen[]; equals allocation->is.shares */
     uint32_t count;
     struct seen seen[PARTS_MAX];
 };
 
+/* Ids without a UUID are "<node>/gpu-<index>" (inventory.h). */
 static bool is_made_up(const struct node *node, struct text id)
 {
     const struct text name = atom_text(node->name);
@@ -52,6 +58,7 @@ static struct seen encode_see(const struct share *share, const struct node *node
             seen.gpu = atom_text(names[i]);
             seen.real = true;
         }
+    /* Without the GPU only a made-up id knows its index. */
     seen.index = gpu != NULL ? gpu->index : seen.real ? 0 : gpu_id_index(seen.gpu);
     return seen;
 }
@@ -68,6 +75,7 @@ static bool encode_before(const struct seen *a, const struct seen *b)
     return order != 0 ? order < 0 : a->gpu.len < b->gpu.len;
 }
 
+/* Insertion sort: few shares, at most PARTS_MAX. All annotations list the GPUs in this order. */
 static void note_init(struct annotation *annotation, const struct allocation *allocation,
                       const struct node *node)
 {
@@ -94,6 +102,10 @@ static bool opens_container(const struct allocation *allocation, uint32_t i)
     return true;
 }
 
+/*
+ * "gpu" is the id that the ledger charges: a new ledger adopts the pod by it. It may differ from
+ * the id that containers see.
+ */
 static void write_share(struct json_writer *json, const struct seen *seen)
 {
     must(seen->share->milli <= GPU_MILLI);
@@ -110,6 +122,10 @@ static void write_share(struct json_writer *json, const struct seen *seen)
     json_write_object_end(json);
 }
 
+/*
+ * The order within a container is that of seen[]; the order of containers is that of the
+ * allocation.
+ */
 static void write_container(struct json_writer *json, const struct annotation *annotation,
                             const char *container)
 {
@@ -171,6 +187,7 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
             strbuf_u64(out, seen->index);
         last = seen;
     }
+    /* Containers come from the same shares, so none is without a GPU. */
     must(last != NULL || annotation->count == 0);
 }
 
@@ -179,6 +196,7 @@ struct annotations {
     size_t bytes; /* of all keys and values, as the API server counts them */
 };
 
+/* The sum is of the texts without JSON escapes, as in the API server. */
 static void encode_annotate(struct annotations *all, struct text key, struct text value)
 {
     must(key.len > 0);
@@ -253,6 +271,7 @@ static bool is_key_name(const char *name)
     return true;
 }
 
+/* A container's name becomes part of a key, and nobody else checks the keys of a Binding. */
 static int encode_check_keys(const struct allocation *allocation, struct err *err)
 {
     must(allocation->is.shares <= PARTS_MAX);
@@ -301,6 +320,7 @@ static void open_object(struct json_writer *json, const char *version, const cha
     json_write_str(json, namespace);
 }
 
+/* 0: the version is not known, and the Binding has no such precondition. */
 static void write_version(struct json_writer *json, uint64_t version)
 {
     struct strbuf text;
@@ -315,6 +335,7 @@ static void write_version(struct json_writer *json, uint64_t version)
     strbuf_done(&text);
 }
 
+/* The size is known only afterwards. On failure out holds bytes that the caller must not send. */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
                    uint64_t version, struct err *err)
 {
@@ -395,6 +416,10 @@ static void write_micro_time(struct json_writer *json, int64_t at_ms)
     json_write_str(json, text);
 }
 
+/*
+ * events.k8s.io allows 128 bytes for action, reason and reportingInstance, and 1 kB for the note; a
+ * longer one would cost the whole Event.
+ */
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
 {
     must(facts->annotation != NULL && facts->instance != NULL);
@@ -444,7 +469,11 @@ void wake_object_encode(struct strbuf *out, const char *namespace)
     json_write_object_end(&json);
 }
 
-/* {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: every new value wakes. */
+/*
+ * {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: every new value wakes. The count
+ * begins again with each start of the daemon, so the time is part of it: an equal value would be no
+ * change, and wake nobody.
+ */
 static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
     struct json_writer json;
@@ -480,6 +509,7 @@ void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
     wake_patch(out, wake_up, at_ms);
 }
 
+/* A quantity in JSON is a string. The merge patch leaves other resources of the node alone. */
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli)
 {
     char digits[11];
