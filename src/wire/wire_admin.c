@@ -1,6 +1,8 @@
 /*
- * Facts to JSON, with one encoder per shape of schemas.json. Called by the handlers of the REST
- * API, the metrics page and the diagnostics.
+ * Facts to JSON, with one encoder per shape of src/admin/schemas.json: a member that is added or
+ * renamed here is a change of the REST API. Called by the handlers of the REST API, the metrics
+ * page and the diagnostics, on their threads; nodes and allocations are those of an immutable
+ * snapshot, so no lock is needed. First amounts, then nodes, allocations, the rest.
  */
 #include "milligpu/wire_admin.h"
 
@@ -49,6 +51,7 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
 
 /* --- amounts --- */
 
+/* Zero on a closed node or GPU, although gpu_free() may say otherwise: no share can go there. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
@@ -57,6 +60,7 @@ uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
     return gpu_free(gpu);
 }
 
+/* An absent GPU has charges, but no capacity. */
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu)
 {
@@ -104,6 +108,7 @@ const char *admin_gpu_state(const struct gpu *gpu)
     return "ok";
 }
 
+/* gone and problem say more than the reason why the node is closed, so they come first. */
 const char *admin_node_state(const struct node *node)
 {
     if (node->gone)
@@ -120,6 +125,7 @@ const char *admin_node_state(const struct node *node)
     }
 }
 
+/* Always a member, empty for an open node. */
 static void put_node_text(struct json_writer *json, const struct node *node)
 {
     const enum reason closed = node_closed(node);
@@ -133,6 +139,7 @@ static void put_node_text(struct json_writer *json, const struct node *node)
         put_str(json, "stateText", closed == REASON_NONE ? "" : reason_help(closed));
 }
 
+/* Models are interned, so equal pointers are equal names. */
 static bool is_first_of_model(const struct node *node, uint32_t gpu)
 {
     must(gpu < node->gpus);
@@ -158,6 +165,7 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
     put_str(json, "model", models.data);
 }
 
+/* True if no present GPU takes shares because of the cordon; absent GPUs do not count. */
 static bool admin_is_cordoned(const struct node *node)
 {
     for (uint32_t i = 0; i < node->gpus; i++)
@@ -166,6 +174,10 @@ static bool admin_is_cordoned(const struct node *node)
     return node->gpus > 0;
 }
 
+/*
+ * A charge may name the GPU by its alias, so node_gpu() compares, not the id. Costs a walk over the
+ * node's allocations for each GPU: only views of single nodes and the diagnostics ask for it.
+ */
 static void put_holders(struct json_writer *json, const struct node *node, const struct gpu *gpu)
 {
     json_write_key(json, "holders");
@@ -190,6 +202,7 @@ static void put_holders(struct json_writer *json, const struct node *node, const
     json_write_array_end(json);
 }
 
+/* "pods" counts charges, those of reservations included. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
                           bool pods)
 {
@@ -273,6 +286,10 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
     json_write_array_end(json);
 }
 
+/*
+ * Shares are by container, charges by GPU: two containers on one GPU have two shares and one
+ * charge.
+ */
 static void put_shares(struct json_writer *json, const struct allocation *allocation,
                        const struct node *node)
 {
@@ -317,6 +334,10 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
     json_write_object_end(json);
 }
 
+/*
+ * The rows of one allocation, one for each GPU. The history does not keep containers, so shares is
+ * empty; it is there for clients that read both kinds.
+ */
 void admin_released(struct json_writer *json, const struct history_row *row, size_t rows)
 {
     must(rows > 0);
@@ -349,6 +370,7 @@ void admin_released(struct json_writer *json, const struct history_row *row, siz
 
 /* --- the rest --- */
 
+/* gpu and allocation are there only if the drift is about one. */
 void admin_drift(struct json_writer *json, const struct drift *drift)
 {
     const struct allocation *allocation = drift->allocation;
@@ -370,6 +392,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift)
     json_write_object_end(json);
 }
 
+/* since and asks begin again when the hints forget the pod. */
 static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->asks > 0);
@@ -392,6 +415,7 @@ void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *w
     json_write_object_end(json);
 }
 
+/* A pod has no request here for two reasons, and the text tells them apart. */
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     char request[REQUEST_TEXT_MAX] = "cannot be granted anywhere";

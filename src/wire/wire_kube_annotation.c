@@ -13,7 +13,7 @@ enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
 static const char *const share_keys[] = {"gpu", "index", "milli", "mib"};
 enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB };
 
-/* share->index is for people; the core looks GPUs up by their ids. */
+/* index helps adoption: it finds a UUID that the node does not show by its index. */
 static void share_member(struct json_reader *in, struct pod_share *share, int key)
 {
     int64_t number = 0;

@@ -1,11 +1,16 @@
 /*
- * A Node object to the facts of its inventory. Called by the informer and by extender bodies that
- * contain whole Nodes. Whatever cannot be read is named, and says nothing about the GPUs.
+ * A Node object to the facts of its inventory. Called by the informer (its thread) and by extender
+ * bodies that contain whole Nodes (HTTP threads). Whatever cannot be read is named, and says
+ * nothing about the GPUs (docs/why/011-unreadable-objects-still-count.md). Labels and annotations
+ * come in any order, so they are collected first and judged when the object has been read; what
+ * follows from the facts is decided in core (inventory.h). First labels, then annotations, the
+ * judgement, spec and status.
  */
 #include <string.h>
 
 #include "wire/kube_read.h"
 
+/* What the judgement needs and node_facts does not have; NULL: the label is absent. */
 struct node_reading {
     const struct wire_rules *rules;
     struct node_facts *node;
@@ -18,6 +23,10 @@ struct node_reading {
     const char *replicas;
 };
 
+/*
+ * With mig.strategy "mixed" there is one such label for each profile. The key is kept for the text
+ * of the problem; which one does not matter.
+ */
 static bool read_mig_count(struct json_reader *in, struct node_reading *reading, struct text key)
 {
     must(key.len > 0);
@@ -56,6 +65,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
         {"nvidia.com/mig.capable", &reading->mig_capable},
         {"nvidia.com/mig.config", &reading->mig_config},
     };
+    /* Nodes have dozens of labels, and few begin like this. */
     if (!text_starts(key, "nvidia.com/"))
         return json_read_skip(in);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
@@ -80,6 +90,7 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
+/* gpus is only kept here: it is decoded when the whole object has been read. */
 static bool node_read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
@@ -92,6 +103,7 @@ static bool node_read_annotation(void *user, struct json_reader *in, struct text
     return json_read_skip(in);
 }
 
+/* An empty label counts as absent. */
 static bool node_is_set(const char *label, const char *but_not)
 {
     must(but_not != NULL);
@@ -99,6 +111,7 @@ static bool node_is_set(const char *label, const char *but_not)
     return label != NULL && label[0] != '\0' && strcmp(label, but_not) != 0;
 }
 
+/* text may be NULL, for a label that is absent. */
 static bool node_holds(const char *text, const char *word)
 {
     must(word[0] != '\0');
@@ -130,6 +143,10 @@ static const char *mig_label(const struct node_reading *reading)
     return off || whole ? NULL : reading->mig_strategy;
 }
 
+/*
+ * Time-slicing and MPS multiply the devices that the node shows, so its amounts do not count GPUs.
+ * Any of the three labels says so.
+ */
 static const char *sharing_label(const struct node_reading *reading)
 {
     if (node_is_set(reading->sharing, "none"))
@@ -140,7 +157,10 @@ static const char *sharing_label(const struct node_reading *reading)
     return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
 }
 
-/* One entry of a ResourceList. */
+/*
+ * The amount of our resource in a ResourceList, as written; NULL: it has none. Other resources may
+ * be many and are skipped.
+ */
 static const char *read_ours(struct json_reader *in, const char *resource)
 {
     must(resource != NULL);
@@ -164,6 +184,7 @@ static const char *read_ours(struct json_reader *in, const char *resource)
 
 static const char *const spec_keys[] = {"unschedulable"};
 
+/* unschedulable is what kubectl cordon sets; it is absent otherwise. */
 static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
     must(!out->unschedulable);
@@ -195,7 +216,10 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
 enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
 
-/* Everything but the identity may fail by itself. */
+/*
+ * Everything but the identity may fail by itself. In metadata, read_meta() passes over single
+ * values.
+ */
 static void node_member(struct json_reader *in, struct meta_reading *meta,
                         struct node_reading *reading, int key)
 {
@@ -221,6 +245,7 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
         pass_over(in, mark, &reading->node->unreadable);
 }
 
+/* If several parts cannot be read, metadata is named, whatever the order of the members. */
 static void node_take_meta(struct node_facts *out, const struct meta_reading *meta)
 {
     must(meta->is.name != NULL && meta->is.uid != NULL);
@@ -233,6 +258,7 @@ static void node_take_meta(struct node_facts *out, const struct meta_reading *me
         out->unreadable = meta->unreadable;
 }
 
+/* If the reader fails, *out is half filled and must not be used. */
 bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out)
 {
     must(rules->resource != NULL);
@@ -250,6 +276,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
         node_member(in, &meta, &reading, key);
     if (in->failed)
         return false;
+    /* The labels can be judged only when all have been read. */
     node_take_meta(out, &meta);
     out->label_mig = mig_label(&reading);
     out->label_sharing = sharing_label(&reading);

@@ -1,4 +1,11 @@
-/* Source of the effective request: k8s.io/component-helpers/resource, PodRequests. */
+/*
+ * A Pod object to what we count of it. Called by the informer (its thread), by the outbox for the
+ * answers to its GETs, and for webhook bodies (HTTP threads). An object with a uid, a name and a
+ * node is a pod, whatever else cannot be read: the rest closes or refuses, and frees nothing
+ * (docs/why/011-unreadable-objects-still-count.md). Members come in any order, so all are collected
+ * first; sums, sizes after a resize and per-container counts follow at the end. The effective
+ * request is that of k8s.io/component-helpers/resource, PodRequests.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +13,10 @@
 
 #include "wire/kube_read.h"
 
-/* What we count per container. */
+/*
+ * What we count per container, in milli, bytes and GPUs. Kubernetes resizes only the first two in
+ * place.
+ */
 enum counted { CPU, MEMORY, WHOLE, COUNTED, RESIZABLE = WHOLE };
 
 /* A ResourceList: the three resources that we count, and ours as it is written. */
@@ -18,6 +28,7 @@ struct amounts {
 
 struct container {
     struct pod_container is;
+    /* requests, else limits; after apply_resize() what kube-scheduler counts */
     int64_t request[COUNTED];
 };
 
@@ -39,14 +50,17 @@ struct count_annotation {
     const char *value;
 };
 
+/* All that is collected before the members are put together. */
 struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
+    /* milligpu.io/allocation as written; NULL: absent */
     const char *annotation;
     uint32_t counts;
     struct count_annotation *count;
     struct containers init;
     struct containers app;
+    /* spec.resources, for the pod as a whole */
     struct amounts pod_level;
     struct amounts overhead;
     uint32_t statuses;
@@ -57,6 +71,7 @@ struct pod_reading {
 /* The API server bounds the bytes of an object, not what is in it. */
 enum { ANY_NUMBER = UINT32_MAX / 2 };
 
+/* Saturates: tenants choose the amounts, and a sum that wraps would make a huge pod small. */
 static int64_t pod_add(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -105,6 +120,7 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
     if (!text_starts(key, count_prefix))
         return json_read_skip(in);
 
+    /* A second annotation for the same container is found when all are sorted: sort_counts(). */
     struct count_annotation count = {
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
     if (!json_read_cstring(in, &count.value))
@@ -117,6 +133,10 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
 
 /* Amounts. */
 
+/*
+ * Rounds up as kube-scheduler does. What 64 bits cannot hold is clamped, because the API server
+ * accepted it and the pod exists.
+ */
 static void read_counted(struct json_reader *in, struct amounts *out, enum counted which)
 {
     must(which < COUNTED);
@@ -143,6 +163,7 @@ static void read_counted(struct json_reader *in, struct amounts *out, enum count
     out->given[which] = true;
 }
 
+/* Our own amount is kept as written: request.h parses it and names it in its refusals. */
 static void pod_read_resource(struct json_reader *in, const struct wire_rules *rules,
                               struct text name, struct amounts *out)
 {
@@ -200,6 +221,11 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
 
 static const char *const container_keys[] = {"name", "resources", "restartPolicy"};
 
+/*
+ * The API server copies absent requests from the limits; a body that has not been through it may
+ * lack them. For our resource the limit rules: for extended resources the API server demands that
+ * both are equal.
+ */
 static void take_amounts(const struct amounts *limits, const struct amounts *requests,
                          struct container *out)
 {
@@ -236,11 +262,16 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
     if (!in->failed && out->is.name[0] == '\0')
         json_reader_fail(in, "has no \"name\"");
 
+    /* An init container with restartPolicy Always keeps running beside the app containers. */
     const bool sidecar = init && text_is(policy, "Always");
     out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
     take_amounts(&limits, &requests, out);
 }
 
+/*
+ * A container that names our resource makes the pod ours, even with 0; so does one that cannot be
+ * read, by its amount "".
+ */
 static void keep_container(struct json_reader *in, struct pod_reading *reading, bool init,
                            const struct container *container)
 {
@@ -255,6 +286,10 @@ static void keep_container(struct json_reader *in, struct pod_reading *reading, 
 /* A container that cannot be read requests an unknown amount: one that is not a number. */
 static const char unreadable_amount[] = "";
 
+/*
+ * The unknown container stands for the one that cannot be read, so that the pod is not taken for
+ * one that requests nothing.
+ */
 static void pass_over_container(struct json_reader *in, struct json_reader_mark mark,
                                 struct pod_reading *reading, bool init)
 {
@@ -268,6 +303,7 @@ static void pass_over_container(struct json_reader *in, struct json_reader_mark 
     keep_container(in, reading, init, &unknown);
 }
 
+/* If the list itself cannot be read, one unknown container stands for all of it. */
 static void read_containers(struct json_reader *in, struct pod_reading *reading, bool init)
 {
     const struct json_reader_mark whole = json_reader_mark(in);
@@ -322,6 +358,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     }
 }
 
+/* A spec that is no object fails the pod: its node is in it. */
 static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
@@ -341,6 +378,10 @@ static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 
 static const char *const condition_keys[] = {"type", "status", "reason", "lastTransitionTime"};
 
+/*
+ * Only two conditions count: PodScheduled, for the time of the binding, and a resize that the node
+ * can never grant, so that the requested amount does not count.
+ */
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(condition_keys);
@@ -365,6 +406,7 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
 
 static const char *const container_status_keys[] = {"name", "allocatedResources", "resources"};
 
+/* Without resources, kubelet has said nothing about a resize, and the spec counts alone. */
 static void read_container_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->rules != NULL);
@@ -415,6 +457,7 @@ static void pod_each(struct json_reader *in, struct pod_reading *reading,
     }
 }
 
+/* A phase that is unknown or cannot be read never means that the pod has ended: its share stays. */
 static void read_phase(struct json_reader *in, struct pod *pod)
 {
     must(pod->phase == POD_PENDING);
@@ -439,6 +482,7 @@ static void read_phase(struct json_reader *in, struct pod *pod)
 static const char *const status_keys[] = {"phase", "conditions", "containerStatuses",
                                           "initContainerStatuses"};
 
+/* If status is no object, the pod is unreadable and counts as not ended. */
 static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->statuses == 0);
@@ -461,12 +505,14 @@ static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
 
 /* The whole, once everything has been read. */
 
+/* Bytewise; a name comes before the longer ones that begin with it. */
 static int text_order(struct text a, struct text b)
 {
     const int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
+/* For qsort() and bsearch(): both must have the same order. */
 static int pod_by_name(const void *a, const void *b)
 {
     const struct container_status *left = a;
@@ -501,6 +547,11 @@ static void apply_resize(const struct pod_reading *reading, struct container *co
     }
 }
 
+/*
+ * App containers and sidecars run together. Before that, init containers run one by one, each
+ * beside the sidecars that were started earlier. The larger of the two counts; amounts for the
+ * whole pod replace it, and the overhead of the runtime class is added.
+ */
 static int64_t pod_effective(const struct pod_reading *reading, enum counted which)
 {
     must(which < COUNTED);
@@ -527,6 +578,7 @@ static int64_t pod_effective(const struct pod_reading *reading, enum counted whi
     return pod_add(all, reading->overhead.value[which]);
 }
 
+/* Statuses must be sorted before status_of(), and resizes applied before the sums. */
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
@@ -544,6 +596,7 @@ static void count_requests(struct pod_reading *reading)
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
 }
 
+/* In bsearch() one side is the key that is looked for, and has no value. */
 static int by_container(const void *a, const void *b)
 {
     const struct count_annotation *left = a;
@@ -552,6 +605,7 @@ static int by_container(const void *a, const void *b)
     return text_order(left->container, right->container);
 }
 
+/* Sorted by sort_counts() before. */
 static const char *pod_count_of(const struct pod_reading *reading, const char *name)
 {
     const struct count_annotation wanted = {.container = text_of(name)};
@@ -564,6 +618,9 @@ static const char *pod_count_of(const struct pod_reading *reading, const char *n
     return annotation != NULL ? annotation->value : NULL;
 }
 
+/*
+ * Sorting puts two annotations for one container side by side. Which one counts would be a guess.
+ */
 static void sort_counts(struct pod_reading *reading)
 {
     if (reading->counts > 1)
@@ -593,6 +650,7 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
     }
 }
 
+/* If several parts cannot be read, metadata is named, whatever the order of the members. */
 static void pod_take_meta(struct pod *out, const struct meta_reading *meta)
 {
     must(meta->is.uid != NULL && meta->is.name != NULL);
@@ -622,6 +680,7 @@ static void pod_take_annotation(struct arena *arena, const struct pod_reading *r
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
 
+/* If the reader fails, *out is half filled and must not be used. */
 bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);

@@ -1,5 +1,10 @@
+/*
+ * SelfSubjectAccessReview: rights.c asks the API server whether our account may do what milligpu
+ * needs. The answer is the same object with a status.
+ */
 #include "milligpu/wire_kube.h"
 
+/* To the API server, an absent member means every namespace, every name or the core group. */
 static void review_put(struct json_writer *json, const char *key, const char *text)
 {
     must(key[0] != '\0');
@@ -33,6 +38,7 @@ void review_encode(struct strbuf *out, const struct review_facts *facts)
     json_write_object_end(&json);
 }
 
+/* *out_said stays false for a null or a missing "allowed": silence is no permission. */
 static void review_read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
 {
     static const char *const keys[] = {"allowed"};
