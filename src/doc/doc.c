@@ -1,6 +1,9 @@
 /*
- * Documents as trees: JSON in and out, merge, search. Called by the fake API server and by the
- * readers of kubeconfigs and of credential plugins. A tree lives in one arena.
+ * Documents as trees: JSON in and out, search, change, comparison. Called by milligpuctl, the fake
+ * API server and the readers of kubeconfigs and of credential plugins; the daemon's own decoders
+ * use the pull reader instead, because a tree of a large list takes too much memory. A tree lives
+ * in one arena and belongs to one thread. Recursion is bounded by JSON_DEPTH_MAX, which both
+ * parsers enforce. First values, then parsing, looking, changing, writing.
  */
 #include "milligpu/doc.h"
 
@@ -24,6 +27,7 @@ const char *doc_kind_name(enum doc_kind kind)
     return name[kind];
 }
 
+/* No text is NULL, so callers can print and compare without a check. */
 struct doc *doc_new(struct arena *arena, enum doc_kind kind)
 {
     struct doc *doc = arena_alloc(arena, sizeof *doc);
@@ -33,7 +37,10 @@ struct doc *doc_new(struct arena *arena, enum doc_kind kind)
     return doc;
 }
 
-/* Foreign text may hold anything, and a terminal would obey it. */
+/*
+ * Foreign text may hold anything, and a terminal would obey it. Nearly all text is plain ASCII and
+ * is its own form for people, without a copy.
+ */
 static const char *doc_show(struct arena *arena, struct text kept)
 {
     CLEANUP(strbuf_done) struct strbuf shown;
@@ -50,6 +57,7 @@ static const char *doc_show(struct arena *arena, struct text kept)
     return text_eq(text, kept) ? kept.at : arena_copy(arena, text);
 }
 
+/* Copied, because the text may borrow from input that ends before the tree does. */
 struct doc *doc_new_str(struct arena *arena, struct text text)
 {
     struct doc *doc = doc_new(arena, DOC_STRING);
@@ -65,6 +73,10 @@ struct doc *doc_new_int(struct arena *arena, int64_t number)
     return doc;
 }
 
+/*
+ * last makes it constant time; the next of value must be NULL, or a part of another tree would
+ * follow.
+ */
 void doc_append(struct doc *array, struct doc *value)
 {
     must(array->kind == DOC_ARRAY || array->kind == DOC_OBJECT);
@@ -88,6 +100,7 @@ struct json_reading {
     uint32_t line;
 };
 
+/* Counts on from where it stopped, so all lines together cost one walk over the input. */
 static uint32_t line_now(struct json_reading *in)
 {
     must(in->json.at >= in->counted);
@@ -96,6 +109,7 @@ static uint32_t line_now(struct json_reading *in)
     return in->line;
 }
 
+/* Hashed, so that an object with thousands of keys costs linear time. */
 static bool key_is_new_slow(const struct doc *object, struct text key, struct map *seen)
 {
     if (seen->count == 0)
@@ -124,6 +138,7 @@ static void key_seen(struct doc *value, struct map *seen)
 
 static struct doc *read_value(struct json_reading *in);
 
+/* A key may borrow from the input, which may end before the tree does: it is copied. */
 static struct doc *doc_read_object(struct json_reading *in)
 {
     must(in->arena != NULL && in->line > 0);
@@ -176,6 +191,7 @@ static struct doc *doc_read_string(struct json_reading *in)
     return doc;
 }
 
+/* The raw bytes: a number keeps its digits, so writing it again changes nothing. */
 static struct doc *read_scalar(struct json_reading *in, enum doc_kind kind)
 {
     struct doc *doc = doc_new(in->arena, kind);
@@ -229,6 +245,7 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
 
 /* ---- looking ---- */
 
+/* Finds a null, too: doc_merge() and doc_set() need it, while doc_get() hides it. */
 static struct doc *doc_find(const struct doc *doc, struct text key)
 {
     if (doc == NULL || doc->kind != DOC_OBJECT)
@@ -245,6 +262,10 @@ struct doc *doc_get(const struct doc *doc, const char *key)
     return found == NULL || found->kind == DOC_NULL ? NULL : found;
 }
 
+/*
+ * A key that contains a dot, such as that of an annotation, cannot be part of a path: use
+ * doc_get().
+ */
 struct doc *doc_at(const struct doc *doc, const char *path)
 {
     struct doc *found = NULL;
@@ -294,6 +315,7 @@ bool doc_has_nul(const struct doc *doc)
 
 /* ---- changing ---- */
 
+/* Keys and texts are shared with the original, so the copy must not outlive its arena. */
 struct doc *doc_copy(struct arena *arena, const struct doc *doc)
 {
     struct doc *copy = doc_new(arena, doc->kind);
@@ -308,6 +330,7 @@ struct doc *doc_copy(struct arena *arena, const struct doc *doc)
     return copy;
 }
 
+/* Nothing happens if there is no such key: RFC 7396 allows a patch to remove what is not there. */
 static void unlink_child(struct doc *object, struct text key)
 {
     struct doc *before = NULL;
@@ -328,6 +351,10 @@ static void unlink_child(struct doc *object, struct text key)
     }
 }
 
+/*
+ * value moves into the tree: if the key exists, its content is copied into the old place, so
+ * callers must not keep a pointer to it.
+ */
 void doc_set(struct arena *arena, struct doc *object, struct text key, struct doc *value)
 {
     must(object->kind == DOC_OBJECT && value->next == NULL);
@@ -369,6 +396,10 @@ struct doc *doc_object(struct arena *arena, struct doc *object, const char *key)
     return found;
 }
 
+/*
+ * Kubernetes has the same rules for application/merge-patch+json: null removes, objects are merged,
+ * everything else replaces.
+ */
 void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
 {
     must(target->kind == DOC_OBJECT && patch->kind == DOC_OBJECT);
@@ -393,6 +424,10 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
     }
 }
 
+/*
+ * Keys may come in any order, elements of an array may not. Numbers are compared by their digits:
+ * 1.0 is not 1.
+ */
 bool doc_equal(const struct doc *a, const struct doc *b)
 {
     if (a->kind != b->kind || a->count != b->count)
@@ -415,6 +450,7 @@ bool doc_equal(const struct doc *a, const struct doc *b)
 
 enum { ON_ONE_LINE = -1 };
 
+/* The level counts the open brackets; ON_ONE_LINE stays as it is at each level. */
 static void new_line(struct strbuf *out, int level)
 {
     must(level >= ON_ONE_LINE);
@@ -427,6 +463,7 @@ static void new_line(struct strbuf *out, int level)
 
 static void doc_write_value(struct strbuf *out, const struct doc *doc, int level);
 
+/* An empty object or array stays on one line even when indented: {} and []. */
 static void write_children(struct strbuf *out, const struct doc *doc, int level)
 {
     const bool object = doc->kind == DOC_OBJECT;
@@ -449,6 +486,7 @@ static void write_children(struct strbuf *out, const struct doc *doc, int level)
     strbuf_char(out, object ? '}' : ']');
 }
 
+/* Numbers and bools are written as they were read. */
 static void doc_write_value(struct strbuf *out, const struct doc *doc, int level)
 {
     must(level <= JSON_DEPTH_MAX);

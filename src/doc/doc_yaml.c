@@ -1,6 +1,9 @@
 /*
- * YAML to documents, from libyaml's events. Called by the readers of kubeconfigs and cluster files.
- * Depth is bounded, and aliases are refused.
+ * YAML to documents and back, by libyaml's events. Called by the readers of kubeconfigs, manifests
+ * and cluster files, and by milligpuctl for its output. Depth is bounded, and aliases are refused;
+ * words mean what they mean to kubectl (doc_yaml_resolve). Whoever gets an event from libyaml must
+ * delete it on every path; the functions that receive one by pointer leave that to their caller.
+ * First reading, then writing.
  */
 #include <string.h>
 
@@ -18,14 +21,17 @@ struct yaml_loading {
     yaml_parser_t parser;
     struct arena *arena;
     struct err *err;
+    /* values that are open; the recursion of load_value() */
     uint32_t depth;
 };
 
+/* libyaml counts lines from 0. */
 static uint32_t doc_yaml_line_of(yaml_mark_t mark)
 {
     return mark.line < UINT32_MAX ? (uint32_t)mark.line + 1 : UINT32_MAX;
 }
 
+/* An error in the encoding has an offset but no line. problem and context may be NULL. */
 static int doc_yaml_syntax(struct yaml_loading *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
@@ -39,6 +45,7 @@ static int doc_yaml_syntax(struct yaml_loading *in)
                    parser->context != NULL ? parser->context : "");
 }
 
+/* On failure there is no event to delete. */
 static int next_event(struct yaml_loading *in, yaml_event_t *out)
 {
     if (!yaml_parser_parse(&in->parser, out))
@@ -60,11 +67,15 @@ static size_t doc_yaml_digits(const char *at)
     return strspn(at, "0123456789");
 }
 
-/* A JSON number stays a number; whatever else YAML calls a number stays text. */
+/*
+ * A JSON number stays a number; whatever else YAML calls a number stays text, because the tree is
+ * written as JSON and 0x1f or 1_000 are none there.
+ */
 static bool is_number(struct text text)
 {
     const char *at = text.at;
 
+    /* A NUL inside would end the walk below early. */
     if (strlen(at) != text.len)
         return false;
     at += *at == '-';
@@ -100,6 +111,7 @@ static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
                                      "off",   "Off",   "OFF",   "n",  "N"};
 
     *out = text;
+    /* No word below is longer. */
     if (text.len > strlen("false"))
         return is_number(text) ? DOC_NUMBER : DOC_STRING;
     if (one_of(text, nothing, ARRAY_LEN(nothing)))
@@ -150,6 +162,9 @@ static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struc
 
     must(event->type == YAML_SCALAR_EVENT);
     *out = doc_new_str(in->arena, text);
+    /*
+     * Quoted text is a string whatever it looks like; only a plain word without a tag is resolved.
+     */
     if (event->data.scalar.plain_implicit)
         (*out)->kind = doc_yaml_resolve((*out)->text, &(*out)->text);
     else if (event->data.scalar.tag != NULL)
@@ -179,6 +194,7 @@ static int load_items(struct yaml_loading *in, struct doc *array)
     }
 }
 
+/* A key is text, even if it looks like a number or a bool. The copy outlives the event. */
 static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
@@ -195,6 +211,10 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
     return 0;
 }
 
+/*
+ * The caller owns key_event; the event of the value is deleted here, whether it could be loaded or
+ * not.
+ */
 static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
                               struct map *seen, struct doc *object)
 {
@@ -217,6 +237,7 @@ static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_e
     return 0;
 }
 
+/* The keys go into a map, so that a mapping with many keys costs linear time. */
 static int load_pairs(struct yaml_loading *in, struct doc *object)
 {
     struct map seen;
@@ -247,6 +268,7 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
         return err_set(in->err, ERR_INVALID,
                        "line %u: the alias *%s: aliases are not read, write the value out", line,
                        (const char *)event->data.alias.anchor);
+    /* Before the recursion: each level of the input would otherwise be a level of the stack. */
     if (in->depth == JSON_DEPTH_MAX)
         return err_set(in->err, ERR_TOO_LARGE, "line %u: nested deeper than %d", line,
                        JSON_DEPTH_MAX);
@@ -268,7 +290,10 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
     return 0;
 }
 
-/* Start and end of stream and documents carry no data. */
+/*
+ * Start and end of stream and documents carry no data. An empty document between two "---" is a
+ * null.
+ */
 static int load_stream(struct yaml_loading *in, struct doc *documents)
 {
     for (bool more = true; more;) {
@@ -291,6 +316,7 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
     return 0;
 }
 
+/* *out is written only on success; the parser is freed in both cases. */
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
 {
     struct yaml_loading in = {.arena = arena, .err = err};
@@ -310,6 +336,7 @@ int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, str
 
 /* ---- writing ---- */
 
+/* libyaml's write handler: 1 says success, and a strbuf cannot fail. */
 static int append_bytes(void *user, unsigned char *bytes, size_t count)
 {
     must(user != NULL);
@@ -317,7 +344,10 @@ static int append_bytes(void *user, unsigned char *bytes, size_t count)
     return 1;
 }
 
-/* An emitter fails on invalid UTF-8 and if memory runs out. */
+/*
+ * An emitter fails on invalid UTF-8, which emit_string() has excluded, and if memory runs out. It
+ * takes the event over, so nobody deletes it.
+ */
 static void doc_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
 {
     must(made);
@@ -333,6 +363,7 @@ static bool needs_quotes(struct text text)
            strchr("0123456789.+-", text.at[0]) != NULL;
 }
 
+/* False for invalid UTF-8: libyaml checks it when it copies the text. */
 static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
 {
     yaml_char_t *bytes;
@@ -342,6 +373,7 @@ static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_s
     return yaml_scalar_event_initialize(event, NULL, NULL, bytes, (int)text.len, 1, 1, style) != 0;
 }
 
+/* Without needs_quotes() libyaml would choose a plain scalar for "true" or "012". */
 static void emit_string(yaml_emitter_t *emitter, struct text text, const char *shown)
 {
     const yaml_scalar_style_t style =
@@ -400,6 +432,7 @@ static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, b
     must(yaml_emitter_initialize(&emitter) != 0); /* fails only if memory runs out */
     yaml_emitter_set_output(&emitter, append_bytes, out);
     yaml_emitter_set_unicode(&emitter, unicode);
+    /* No folding: a long line stays one line, as a message is easier to search then. */
     yaml_emitter_set_width(&emitter, -1);
     doc_yaml_emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
     doc_yaml_emit(&emitter, &event,

@@ -1,6 +1,10 @@
 /*
  * The set of settings from defaults, file, environment and flags, and the rules between settings.
- * Called by main() and daemon.c. A set never changes once it is loaded; SIGHUP loads another.
+ * Called by main() at the start, by daemon.c at SIGHUP, both on the main thread, and by milligpuctl
+ * check-config. A set never changes once it is loaded, so all threads read it without a lock;
+ * SIGHUP loads another, and settings that cannot change are kept from the old one. Sources come in
+ * ascending rank, the rules between settings last; the first error ends the load and names its
+ * place.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +54,7 @@ enum setting_source settings_source(const struct settings_set *set, enum setting
 
 /* --- flags --- */
 
+/* The command line while it is walked; twice, see settings_load_all(). */
 struct flags {
     int argc;
     char *const *argv;
@@ -64,6 +69,7 @@ struct flag {
     bool no;          /* --no-advertise */
 };
 
+/* --help and --version win over the other actions: they need no file that can be read. */
 static bool take_action(const char *arg, enum settings_action *action)
 {
     static const struct {
@@ -89,6 +95,7 @@ static bool take_action(const char *arg, enum settings_action *action)
     return false;
 }
 
+/* Names the nearest known flag. The argument is clipped and escaped: it goes to a terminal. */
 static int unknown_flag(struct flags *in, const char *arg, struct text name)
 {
     const char *nearest = setting_nearest(name);
@@ -121,6 +128,7 @@ static int parse_flag(struct flags *in, struct flag *out)
         out->text = equals != NULL ? equals + 1 : NULL;
         out->id = setting_find(name, '-');
     }
+    /* Tried second, so that a setting whose name begins with "no-" would keep its flag. */
     if (out->id == SETTINGS && text_starts(name, "no-") && out->text == NULL) {
         const struct text rest = {name.at + 3, name.len - 3};
         out->id = setting_find(rest, '-');
@@ -133,6 +141,9 @@ static int parse_flag(struct flags *in, struct flag *out)
     return 0;
 }
 
+/*
+ * What begins with "--" is the next flag, not a value: a forgotten value must not swallow a flag.
+ */
 static int flag_text(struct flags *in, struct flag *flag)
 {
     const char *arg = in->argv[in->at];
@@ -168,6 +179,7 @@ static int read_flags(struct flags *in, struct settings_set *set, bool only_conf
             return rc;
         if (only_config && flag.id != SETTING_config)
             continue;
+        /* The place in errors is the flag's full name, however it was written. */
         setting_flag(flag.id, place, sizeof place);
         rc = setting_put(set, flag.id, SETTING_FLAG, flag.text, place, in->err);
         if (rc < 0)
@@ -191,6 +203,7 @@ static const char *find_variable(char *const *envp, const char *name)
     return found;
 }
 
+/* An empty variable is a value: it sets an empty text, and is an error for a number. */
 static int read_variable(struct settings_set *set, enum setting_id id, char *const *envp,
                          struct err *err)
 {
@@ -231,6 +244,7 @@ static int refuse_slips(char *const *envp, struct err *err)
     return 0;
 }
 
+/* Known variables first: a bad value is reported before a mistyped name. */
 static int read_environment(struct settings_set *set, char *const *envp, struct err *err)
 {
     must(set != NULL);
@@ -257,7 +271,9 @@ static bool settings_is_set(const char *text)
     return text[0] != '\0';
 }
 
-/* "admin_listen (config.yaml:3): what" */
+/*
+ * "config.yaml:3: admin_listen: what". Most rules concern two settings; the one to change is named.
+ */
 static int settings_broken(const struct setting_rule *rule, enum setting_id id, const char *what)
 {
     const struct setting_slot *slot = &rule->set->slot[id];
@@ -267,6 +283,7 @@ static int settings_broken(const struct setting_rule *rule, enum setting_id id, 
                    slot->place != NULL ? slot->place : "default", settings_name(id), what);
 }
 
+/* Half a TLS configuration would listen without TLS, or accept everybody: it is refused. */
 static int check_tls(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -282,6 +299,11 @@ static int check_tls(const struct setting_rule *rule)
     return 0;
 }
 
+/*
+ * Both listeners trust callers on loopback (docs/why/013-what-the-listeners-refuse.md). Off
+ * loopback, only a client certificate tells kube-scheduler from others, or the operator says that
+ * something else does.
+ */
 static int check_listeners(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -319,6 +341,7 @@ static bool is_host(struct text name)
     return name.len > 0 && name.len <= 253;
 }
 
+/* An empty setting is no list; an empty piece of a list is an error. */
 static int check_hosts(const struct setting_rule *rule, enum setting_id id, const char *hosts)
 {
     struct text rest = text_of(hosts);
@@ -341,6 +364,7 @@ static int check_client_names(const struct setting_rule *rule)
     struct text name;
 
     must(names != NULL);
+    /* Names without a CA would look like protection and be none. */
     if (settings_is_set(names) && !settings_is_set(rule->values->webhook_client_ca))
         return settings_broken(
             rule, SETTING_webhook_client_names,
@@ -353,6 +377,7 @@ static int check_client_names(const struct setting_rule *rule)
     return 0;
 }
 
+/* A standalone daemon must never reach a cluster: its ledger describes a file. */
 static int check_cluster(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -369,7 +394,10 @@ static int check_cluster(const struct setting_rule *rule)
     return 0;
 }
 
-/* "nvidia.com/vgpu": a valid name of an extended resource in Kubernetes. */
+/*
+ * "nvidia.com/vgpu": a valid name of an extended resource in Kubernetes. 317 bytes are a domain of
+ * at most 253, a slash and a name of at most 63.
+ */
 static bool is_resource(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -386,6 +414,10 @@ static bool is_resource(const char *name)
     return true;
 }
 
+/*
+ * base_path is compared with the path of each request byte by byte, so it must be written as
+ * kube-scheduler sends it.
+ */
 static int settings_check_names(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -435,6 +467,10 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 
 /* --- load --- */
 
+/*
+ * The flags are read twice: first for the file and the actions, then at their rank. --help and
+ * --version return before any file is read.
+ */
 static int settings_load_all(struct flags *flags, char *const *envp, struct settings_set *set)
 {
     /* The file has a low rank but must be known first: a separate set finds it. */
@@ -459,6 +495,7 @@ static int settings_load_all(struct flags *flags, char *const *envp, struct sett
     return rc;
 }
 
+/* *out is written only on success: at SIGHUP the old set stays in use. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err)
 {
@@ -473,6 +510,7 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
     return 0;
 }
 
+/* Without environment and flags: a rule that needs one of them fails here. */
 int settings_check_file(const char *file, struct err *err)
 {
     CLEANUP(settings_freep) struct settings_set *set = settings_defaults();

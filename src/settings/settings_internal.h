@@ -1,9 +1,8 @@
 /*
- * settings_internal - what the parts of settings share.
- *
- *   settings.c the set: defaults, flags, environment, rules between settings settings_table.c the
- *   table: types, values, suggestions for mistyped names settings_yaml.c the file settings_print.c
- *   --help, --print-config, docs/CONFIG.md
+ * settings_internal - what the parts of settings share. settings.c is the set: flags, environment,
+ * rules between settings. settings_table.c is the table: types, values, suggestions for mistyped
+ * names. settings_yaml.c reads the file. settings_print.c writes --help, --print-config,
+ * docs/CONFIG.md and the manual page.
  */
 #ifndef MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
 #define MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
@@ -21,6 +20,7 @@ enum setting_type {
     SETTING_TYPE_NUMBER,
 };
 
+/* One line of settings.def; constant. */
 struct setting_info {
     const char *name;
     const char *fallback;
@@ -28,14 +28,18 @@ struct setting_info {
     const char *help;
     size_t offset; /* in struct settings */
     enum setting_type type;
+    /* NUMBER: both bounds are allowed values; 0 for other types */
     uint32_t low;
     uint32_t high;
+    /* takes effect at SIGHUP, without a restart */
     bool reload;
 };
 
+/* The value as text and where it came from, for messages and --print-config. */
 struct setting_slot {
     char *text;
     char *place; /* "config.yaml:12", "MILLIGPU_WAKE", "--wake"; NULL: the default */
+    /* ranks: a later source replaces an earlier one, never the reverse */
     enum setting_source source;
 };
 

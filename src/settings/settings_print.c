@@ -1,8 +1,14 @@
+/*
+ * Settings as text: --help, --print-config, docs/CONFIG.md, the manual page. Called by main(),
+ * daemon.c, the diagnostics and the test that keeps the documents equal to settings.def. All of
+ * them walk the table in its order, so a new setting appears in each without further work.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "settings/settings_internal.h"
 
+/* In YAML, these must be written without quotes to keep their type for other tools. */
 static bool print_is_bare(const struct setting_info *info)
 {
     return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
@@ -30,6 +36,7 @@ static void add_range(struct strbuf *out, enum setting_id id, const char *open, 
         strbuf_printf(out, "%s%s%s", open, info->unit, close);
 }
 
+/* Comparable: daemon.c tells by these texts which settings changed at SIGHUP. */
 void settings_value(const struct settings_set *set, enum setting_id id, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -87,6 +94,7 @@ void settings_print(struct strbuf *out, const struct settings_set *set)
             continue; /* a file does not contain its own name */
         strbuf_printf(out, "%s: ", settings_name((enum setting_id)id));
         add_value(out, (enum setting_id)id, slot->text);
+        /* The place may hold the name of a file, and a line end in it would end the comment. */
         if (slot->place != NULL && strchr(slot->place, '\n') == NULL)
             strbuf_printf(out, " # %s", slot->place);
         strbuf_char(out, '\n');
@@ -148,6 +156,7 @@ static void man_setting(struct strbuf *out, enum setting_id id)
     strbuf_char(out, '\n');
 }
 
+/* strbuf_roff() escapes what comes from settings.def; the constant parts are roff already. */
 void settings_man(struct strbuf *out)
 {
     strbuf_str(

@@ -1,6 +1,8 @@
 /*
  * The table of settings: types, values, suggestions for mistyped names. Called by the other files
- * of settings. Every error says what would be right.
+ * of settings; constant, so any thread may read it. Every value passes through setting_put(),
+ * whatever its source, so a text means the same in a file, a variable and a flag. Every error says
+ * what would be right. First the table, then names, then values.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -54,6 +56,7 @@ const char *setting_word(enum setting_id id)
     return words[setting_info(id)->type];
 }
 
+/* 80 bytes are enough for every name in settings.def: the must below checks it. */
 void setting_flag(enum setting_id id, char *out, size_t bytes)
 {
     const int len = snprintf(out, bytes, "--%s", settings_name(id));
@@ -75,6 +78,7 @@ void setting_variable(enum setting_id id, char *out, size_t bytes)
 
 /* --- names --- */
 
+/* dash stands for the '_' of the name, so flags and keys need no copy. Exact: case counts. */
 enum setting_id setting_find(struct text name, char dash)
 {
     must(dash == '_' || dash == '-');
@@ -90,8 +94,13 @@ enum setting_id setting_find(struct text name, char dash)
     return SETTINGS;
 }
 
+/* A longer name is no slip of any setting's name. */
 enum { NEAR_BYTES = 64 };
 
+/*
+ * Case and dashes do not count here, so MILLIGPU_wake and --log_level get their suggestion. A short
+ * name allows fewer slips: one letter in three.
+ */
 const char *setting_nearest(struct text name)
 {
     const char *nearest = NULL;
@@ -122,6 +131,7 @@ struct judged {
     struct err *err;
 };
 
+/* "config.yaml:3: wake: "x" is not one of: object node off". */
 static int table_wrong(const struct judged *in, const char *right)
 {
     must(in->place != NULL);
@@ -132,6 +142,7 @@ static int table_wrong(const struct judged *in, const char *right)
                    shown, right);
 }
 
+/* One line of plain text, because --print-config must write a file that loads again. */
 static int judge_text(const struct judged *in)
 {
     CLEANUP(strbuf_done) struct strbuf json;
@@ -149,6 +160,9 @@ static int judge_text(const struct judged *in)
     return 0;
 }
 
+/*
+ * Digits only: strtoul() would take blanks, a sign and 0x. The loop stops before it can overflow.
+ */
 static int judge_number(const struct judged *in, uint32_t *out)
 {
     const struct setting_info *info = setting_info(in->id);
@@ -168,6 +182,7 @@ static int judge_number(const struct judged *in, uint32_t *out)
     return table_wrong(in, right);
 }
 
+/* Not yes, on or 1: variables and flags have no YAML reader, and all sources must agree. */
 static int judge_bool(const struct judged *in, bool *out)
 {
     must(setting_info(in->id)->type == SETTING_TYPE_BOOL);
@@ -177,6 +192,7 @@ static int judge_bool(const struct judged *in, bool *out)
     return 0;
 }
 
+/* unit holds the words, with one blank between them. */
 static int judge_choice(const struct judged *in)
 {
     struct text rest = text_of(setting_info(in->id)->unit);
@@ -191,6 +207,7 @@ static int judge_choice(const struct judged *in)
     return table_wrong(in, right);
 }
 
+/* Empty means off; whether this listener may be off is for check_listeners(). */
 static int judge_address(const struct judged *in)
 {
     must(in->err != NULL);
@@ -199,7 +216,10 @@ static int judge_address(const struct judged *in)
     return err_wrap(in->err, "%s: %s", in->place, settings_name(in->id));
 }
 
-/* The value where struct settings has it; text is the slot's. */
+/*
+ * Checks a text and stores its value where struct settings has it; a failure leaves the old value.
+ * A text is stored as the slot's pointer, so the slot must keep it.
+ */
 static int table_judge(const struct judged *in, struct settings *values)
 {
     const struct setting_info *info = setting_info(in->id);
@@ -228,6 +248,7 @@ int setting_put(struct settings_set *set, enum setting_id id, enum setting_sourc
     const struct judged in = {id, copy, place, err};
 
     must(slot->text == NULL || source >= slot->source);
+    /* values keeps a pointer to the copy. If the check fails, it still points to the old text. */
     const int rc = table_judge(&in, &set->values);
     if (rc < 0)
         return rc;
@@ -239,6 +260,7 @@ int setting_put(struct settings_set *set, enum setting_id id, enum setting_sourc
     return 0;
 }
 
+/* A default that its own check refuses is a mistake in settings.def and ends the program. */
 struct settings_set *settings_defaults(void)
 {
     struct settings_set *set = xcalloc(1, sizeof *set);

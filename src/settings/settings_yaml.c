@@ -1,3 +1,8 @@
+/*
+ * The settings file: one YAML mapping with one value per key, read by libyaml's events. Called by
+ * settings.c at the start and at SIGHUP, and for check-config. Every event is deleted before the
+ * next one is parsed; every error names file and line.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +13,7 @@
 
 #include "settings/settings_internal.h"
 
+/* A settings file has a few KiB; a larger one is probably another file. */
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 struct settings_reading {
@@ -18,12 +24,14 @@ struct settings_reading {
     struct err *err;
 };
 
+/* libyaml counts lines from 0. */
 static size_t yaml_line_of(const yaml_event_t *event)
 {
     must(event->start_mark.line < SIZE_MAX);
     return event->start_mark.line + 1;
 }
 
+/* On failure there is no event to delete. An error in the encoding has an offset but no line. */
 static int yaml_next(struct settings_reading *in, yaml_event_t *out)
 {
     if (yaml_parser_parse(&in->parser, out) == 1)
@@ -37,7 +45,10 @@ static int yaml_next(struct settings_reading *in, yaml_event_t *out)
                    in->parser.problem != NULL ? in->parser.problem : "it ends too early");
 }
 
-/* A text for what is there instead of one value: NULL if it is one. */
+/*
+ * A text for what is there instead of one value: NULL if it is one. A key without a value is
+ * refused: it may be a forgotten value as well as a wish for the default.
+ */
 static const char *not_a_value(const yaml_event_t *event)
 {
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
@@ -52,6 +63,7 @@ static const char *not_a_value(const yaml_event_t *event)
     if (event->type != YAML_SCALAR_EVENT)
         return "no value";
     const char *text = (const char *)event->data.scalar.value;
+    /* "\0" in double quotes; what follows it would be cut off. */
     if (strlen(text) != event->data.scalar.length)
         return "a NUL inside the value";
     if (event->data.scalar.plain_implicit)
@@ -74,6 +86,7 @@ static int yaml_unknown(const struct settings_reading *in, const yaml_event_t *k
                    nearest != NULL ? nearest : "", nearest != NULL ? "?" : " (see --help)");
 }
 
+/* A key that comes twice is refused: YAML readers disagree on which one counts. */
 static int judge_key(const struct settings_reading *in, const yaml_event_t *key,
                      enum setting_id *out)
 {
@@ -96,6 +109,7 @@ static int judge_key(const struct settings_reading *in, const yaml_event_t *key,
     return 0;
 }
 
+/* The text is used as written: setting_put() gives it its type, not YAML. */
 static int take_value(struct settings_reading *in, enum setting_id id, const yaml_event_t *value)
 {
     const char *fault = not_a_value(value);
@@ -148,7 +162,10 @@ static int read_mapping(struct settings_reading *in)
     return 0;
 }
 
-/* An empty file contains no document; nor does one with comments only. */
+/*
+ * An empty file contains no document; nor does one with comments only. Both are valid and set
+ * nothing. line is that of the event, for errors.
+ */
 static int read_document(struct settings_reading *in, yaml_event_type_t type, size_t line,
                          bool first)
 {
@@ -165,6 +182,7 @@ static int read_document(struct settings_reading *in, yaml_event_type_t type, si
     return 0;
 }
 
+/* Events that carry no data pass read_document() without effect. */
 static int read_stream(struct settings_reading *in)
 {
     yaml_event_type_t type = YAML_NO_EVENT;
@@ -187,6 +205,10 @@ static int read_stream(struct settings_reading *in)
     return 0;
 }
 
+/*
+ * Opening a directory succeeds and reading it fails, so both are checked. The bound is checked
+ * after each 4 KiB, so that a device or a growing file ends, too.
+ */
 static int read_bytes(const char *file, struct strbuf *out, struct err *err)
 {
     char bytes[4096];

@@ -39,7 +39,6 @@ bool read_map(struct json_reader *in, void *user,
         return false;
     while (json_read_key(in, &key))
         if (!json_read_null(in))
-            /* Without a member function the values are checked and dropped. */
             (void)(member != NULL ? member(user, in, key)
                                   : json_read_skip(in)); /* a failure is kept */
     return !in->failed;

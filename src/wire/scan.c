@@ -276,7 +276,6 @@ const char *scan_number(const char *at, const char *end)
         at++;
     const char *whole = at;
     at = scan_digits(at, end);
-    /* No digits, or a zero before other digits. */
     if (at == whole || (*whole == '0' && at - whole > 1))
         return NULL;
     if (at < end && *at == '.') {

@@ -103,7 +103,6 @@ static void extender_read_node(struct json_reader *in, struct args_reading *read
 
 static const char *const node_list_keys[] = {"items"};
 
-/* A NodeList; its metadata is of no use here. */
 static void extender_read_nodes(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_nodes && !reading->has_names);

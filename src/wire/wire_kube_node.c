@@ -103,7 +103,6 @@ static bool node_read_annotation(void *user, struct json_reader *in, struct text
     return json_read_skip(in);
 }
 
-/* An empty label counts as absent. */
 static bool node_is_set(const char *label, const char *but_not)
 {
     must(but_not != NULL);
@@ -276,7 +275,6 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
         node_member(in, &meta, &reading, key);
     if (in->failed)
         return false;
-    /* The labels can be judged only when all have been read. */
     node_take_meta(out, &meta);
     out->label_mig = mig_label(&reading);
     out->label_sharing = sharing_label(&reading);

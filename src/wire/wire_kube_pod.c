@@ -50,7 +50,6 @@ struct count_annotation {
     const char *value;
 };
 
-/* All that is collected before the members are put together. */
 struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
@@ -605,7 +604,6 @@ static int by_container(const void *a, const void *b)
     return text_order(left->container, right->container);
 }
 
-/* Sorted by sort_counts() before. */
 static const char *pod_count_of(const struct pod_reading *reading, const char *name)
 {
     const struct count_annotation wanted = {.container = text_of(name)};
