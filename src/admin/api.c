@@ -1,7 +1,10 @@
 /*
  * The router of REST: finds the route of a call, checks its parameters, runs its handler and sends
- * the answer. Called by daemon.c on the admin and probe threads. A handler reads snapshots and
- * tables with a lock of their own, never the ledger.
+ * the answer. daemon.c calls api_handle() in the two admin threads and api_handle_probe() in the
+ * probe thread, many calls at a time; nothing here is shared between calls but the constant tables.
+ * A handler reads snapshots and tables with a lock of their own, never the ledger, so no operator
+ * delays a grant. Each call goes through the same steps: route, body, query, handler, answer. A
+ * failure in any step replaces the answer by one problem document (RFC 9457).
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,6 +74,7 @@ const char *api_parameter_help(enum api_parameter parameter)
     return parameters[parameter].help;
 }
 
+/* A brace of a path without a PLACE would be an undocumented parameter, so it ends the program. */
 const char *api_place_help(struct text name)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
@@ -79,6 +83,7 @@ const char *api_place_help(struct text name)
     must_not_reach("routes.def has a PLACE for every brace");
 }
 
+/* Whole words only: "node" must not match in "nodes limit". */
 bool api_lists(const char *list, struct text name)
 {
     struct text rest = text_of(list);
@@ -93,6 +98,7 @@ bool api_lists(const char *list, struct text name)
 
 /* --- answering --- */
 
+/* Drops the body so far, so that half an answer is never sent before the problem document. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
@@ -114,6 +120,7 @@ void api_fail_err(struct api_call *call, const struct err *err)
     api_fail(call, err_status(err->code), "%s", err->text);
 }
 
+/* The daemon publishes a snapshot before it opens its listeners, so only tests meet NULL. */
 const struct snapshot *api_snapshot(struct api_call *call)
 {
     const struct snapshot *snapshot = view_take(call->app->view);
@@ -127,8 +134,9 @@ const struct snapshot *api_snapshot(struct api_call *call)
 /* --- the path --- */
 
 /*
- * Does path match the template? Braces match one segment that is not empty, and its text goes into
- * call, unless that is NULL.
+ * Braces match one segment that is not empty, and its text goes into call, unless that is NULL. A
+ * path that fails late leaves texts in call->place; the template that matches in the end starts at
+ * 0 again and overwrites them.
  */
 static bool api_matches(struct api_call *call, const char *template, const char *path)
 {
@@ -166,6 +174,10 @@ static bool api_takes(const struct api_route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
+/*
+ * The listener asks before it reads a body, when no api_call exists yet: hence api_matches() with
+ * NULL.
+ */
 bool api_takes_body(const char *method, const char *path)
 {
     must(path[0] == '/');
@@ -176,6 +188,10 @@ bool api_takes_body(const char *method, const char *path)
     return false;
 }
 
+/*
+ * kubelet and Prometheus reach the probe port from other machines, so it shows nothing but these
+ * three.
+ */
 static bool on_probe(const struct api_route *route)
 {
     must(route >= routes && route < routes + ARRAY_LEN(routes));
@@ -183,6 +199,7 @@ static bool on_probe(const struct api_route *route)
            route->handler == api_metrics;
 }
 
+/* RFC 9110 demands the header Allow in every 405. */
 static void no_method(struct api_call *call, const char *method, const char *allow)
 {
     must(allow[0] != '\0');
@@ -190,6 +207,10 @@ static void no_method(struct api_call *call, const char *method, const char *all
     api_fail(call, 405, "%.20s is not answered here, only %s", method, allow);
 }
 
+/*
+ * Collects the methods of every route with this path on the way, so that a wrong method gets 405
+ * with the right ones, and only an unknown path gets 404.
+ */
 static bool find_route(struct api_call *call, bool probe)
 {
     const char *method = http_method(call->http);
@@ -221,6 +242,7 @@ static bool find_route(struct api_call *call, bool probe)
 
 /* --- the query --- */
 
+/* PARAMETERS: there is none of this name. */
 static enum api_parameter parameter_of(const char *name)
 {
     int found = PARAMETERS;
@@ -232,6 +254,7 @@ static enum api_parameter parameter_of(const char *name)
     return (enum api_parameter)found;
 }
 
+/* A complaint about a parameter names those that the route takes; a longer list is cut. */
 static void known_here(const struct api_route *route, char *out, size_t bytes)
 {
     struct text rest = text_of(route->parameters);
@@ -245,6 +268,10 @@ static void known_here(const struct api_route *route, char *out, size_t bytes)
                                  TEXT_ARG(word));
 }
 
+/*
+ * Called for each name in the query. An unknown or repeated parameter is refused rather than
+ * ignored: a filter with a typing error would otherwise list everything.
+ */
 static void take_parameter(void *user, const char *name, const char *value)
 {
     struct api_call *call = user;
@@ -277,6 +304,7 @@ static void read_limit(struct api_call *call)
     call->limit = LIMIT_DEFAULT;
     if (text == NULL)
         return;
+    /* Stops at the first value above the maximum, so that no number of digits overflows. */
     for (size_t i = 0; text[i] >= '0' && text[i] <= '9' && limit <= LIMIT_MAX; i++)
         limit = limit * 10 + (uint32_t)(text[i] - '0');
     must(limit <= LIMIT_MAX * 10 + 9);
@@ -286,6 +314,9 @@ static void read_limit(struct api_call *call)
         call->limit = limit;
 }
 
+/*
+ * A token is opaque to clients: its form is checked here, its meaning by the handler of the list.
+ */
 static void read_continue(struct api_call *call)
 {
     const char *token = call->value[PARAMETER_continue];
@@ -308,6 +339,10 @@ static void read_query(struct api_call *call)
 
 /* --- entry --- */
 
+/*
+ * One call from beginning to end. The arena and the body live until the answer is queued; a handler
+ * releases its snapshot before it returns, so a slow client holds no old nodes alive.
+ */
 static void api_serve(struct app *app, struct http_call *http, bool probe)
 {
     struct api_call call = {.app = app, .http = http, .file = -1};
@@ -315,6 +350,7 @@ static void api_serve(struct app *app, struct http_call *http, bool probe)
     must(app != NULL && http != NULL);
     arena_init(&call.arena);
     strbuf_init(&call.body);
+    /* First the route, so that an unknown path gets 404 whatever body it came with. */
     if (find_route(&call, probe) && http_body_unread(http)) {
         api_fail(&call, 413, "%s %.200s takes no body", call.route->method, call.route->path);
     } else if (call.route != NULL) {

@@ -1,6 +1,10 @@
 /*
- * GET /api/v1/doctor and /api/v1/settings. Called by the router on an admin thread. Each check says
- * what is true now and how to fix what is wrong; it changes nothing.
+ * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread. Each check
+ * writes one finding: what is true now, and how to fix what is wrong; it changes nothing. The order
+ * is that of dependence: daemon and ledger, then the API server with watches and permissions, then
+ * kube-scheduler and the webhooks, so that the first failure explains those below it. Everything
+ * comes from one snapshot, from the atomics of struct app and from tables with a lock of their own;
+ * only check_rights() waits, for three seconds at most.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +43,9 @@ struct doctor {
 static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
                            const char *fix, const char *fmt, ...) PRINTF_LIKE(5, 6);
 
+/*
+ * A finding that is not ok always names a fix: an operator who reads "failed" must know what to do.
+ */
 static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
                            const char *fix, const char *fmt, ...)
 {
@@ -64,6 +71,7 @@ static void api_doctor_say(struct doctor *doctor, const char *name, enum health 
 
 /* --- the daemon and its ledger --- */
 
+/* Draining comes first: a milligpud that stops is not ready on purpose, and nothing needs a fix. */
 static void check_daemon(struct doctor *doctor)
 {
     const char *why = NULL;
@@ -83,6 +91,10 @@ static void check_daemon(struct doctor *doctor)
                        (unsigned long long)doctor->snapshot->generation);
 }
 
+/*
+ * SQLite can shorten its log only up to the oldest reader, so a large log means that a reader
+ * stays.
+ */
 static void check_ledger_file(struct doctor *doctor)
 {
     struct store_facts facts;
@@ -108,6 +120,10 @@ static void check_ledger_file(struct doctor *doctor)
                        (unsigned long long)facts.journal_rows, facts.schema);
 }
 
+/*
+ * safe->text may name pods, so it is shown here and never to kube-scheduler or on a probe. It was
+ * written before app->safe_mode was set, and never changes after that.
+ */
 static void check_safe_mode(struct doctor *doctor)
 {
     const struct safe_mode *safe = &doctor->app->safe;
@@ -125,6 +141,7 @@ static void check_safe_mode(struct doctor *doctor)
         safe_mode_why(doctor->app), at, safe->text, there ? safe->folder : safe->why_none);
 }
 
+/* Safe mode takes precedence over a broken disk, because its file must stay as it is. */
 static void check_ledger(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
@@ -153,6 +170,11 @@ static void say_verified(struct doctor *doctor)
                    (long long)facts.took_ms);
 }
 
+/*
+ * Damage to ended allocations is a finding of its own, because no grant depends on it
+ * (docs/why/008). The first verification starts with the daemon and may take a while in a large
+ * ledger.
+ */
 static void check_history(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
@@ -179,6 +201,10 @@ static int64_t api_doctor_later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/*
+ * Judges by what the watches heard, because an idle cluster makes no other calls. A failed call
+ * counts only while it is newer than the last success and less than a minute old.
+ */
 static void check_api(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
@@ -203,6 +229,11 @@ static void check_api(struct doctor *doctor)
                        (long long)(doctor->now_ms - heard_ms) / 1000);
 }
 
+/*
+ * The grace period of a new ledger keeps pods from being synced on purpose (docs/why/009), so it
+ * comes before the complaint about a missing list. A quiet watch is started again after 90 s, so
+ * only a broken connection lets the age grow.
+ */
 static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
 {
     const int64_t age_ms = doctor->now_ms - heard_ms;
@@ -241,6 +272,10 @@ struct calls {
     char words[256]; /* how many of them were denied */
 };
 
+/*
+ * Reads the label text of a series, as in call="bind",code="403". 401 and 403 are the answers to a
+ * missing permission; the first value in quotes is the kind of call.
+ */
 static void api_doctor_count_call(void *user, const char *labels, int64_t value)
 {
     struct calls *calls = user;
@@ -279,6 +314,10 @@ static void say_rights_given(struct doctor *doctor, const struct rights_facts *f
             facts->asked, (long long)calls.all);
 }
 
+/*
+ * The only check that waits: the informer's thread has to ask the API server first, unless the last
+ * outcome is fresh. Without an answer the check says so instead of guessing.
+ */
 static void check_rights(struct doctor *doctor)
 {
     struct rights_facts facts;
@@ -306,6 +345,10 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
+/*
+ * Without wake-ups everything works, only late: kube-scheduler tries a refused pod again by itself
+ * within 330 s. Only a wake-up that fails is a failure; one that nobody asked for is a choice.
+ */
 static void check_wake_up(struct doctor *doctor)
 {
     struct outbox_stats stats;
@@ -344,6 +387,7 @@ struct asked {
     int64_t errors;
 };
 
+/* One series for each verb and outcome, so a value may count in two fields. */
 static void count_webhook(void *user, const char *labels, int64_t value)
 {
     struct asked *asked = user;
@@ -362,6 +406,7 @@ static void count_webhook(void *user, const char *labels, int64_t value)
 
 /* Pods that ask for a share and have not been bound for a while. */
 struct unbound {
+    /* Owns the copies of uid and name. */
     struct arena *arena;
     int64_t wall_ms;
     size_t count;
@@ -369,6 +414,10 @@ struct unbound {
     const char *name[UNBOUND_MAX];
 };
 
+/*
+ * Runs under the pod cache's lock, which the writer needs: it copies two strings and judges later.
+ * Young pods are left out, because kube-scheduler may not have asked about them yet.
+ */
 static void note_unbound(void *user, const struct pod_record *record)
 {
     struct unbound *unbound = user;
@@ -390,6 +439,10 @@ struct lot {
     const char *offered_name;
 };
 
+/*
+ * First collects pods under the pod cache's lock, then asks hints about each one, so that two locks
+ * are never held together. The table of pods is in the arena: it is too large for a thread's stack.
+ */
 static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 {
     struct arena *arena = &doctor->call->arena;
@@ -403,6 +456,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
     pod_cache_each_unbound(doctor->app->pod_cache, unbound, note_unbound);
     for (size_t i = 0; i < unbound->count; i++) {
         const struct text uid = text_of(unbound->uid[i]);
+        /* A reservation: its Binding is on the way, and nobody else holds it up. */
         if (snapshot_open(doctor->snapshot, uid) != NULL)
             continue;
         if (!hints_has_asked(hints, uid)) {
@@ -418,6 +472,10 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
     must(lot->offered + lot->unasked <= unbound->count);
 }
 
+/*
+ * From stuck pods to counters: a pod that nobody asks about points at the configuration, while zero
+ * calls alone may only mean that no pod has come. Counters begin at zero with the process.
+ */
 static void check_scheduler(struct doctor *doctor)
 {
     static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
@@ -494,6 +552,7 @@ static void check_webhooks(struct doctor *doctor)
             address, tls ? ", TLS without client certificates" : ", plain HTTP");
 }
 
+/* A warning and no failure: milligpud does not repair drift by itself, an operator decides. */
 static void check_drift(struct doctor *doctor)
 {
     const uint32_t drift = api_drift_count(doctor->snapshot);
@@ -507,6 +566,10 @@ static void check_drift(struct doctor *doctor)
         api_doctor_say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
 }
 
+/*
+ * The same snapshot for all checks, so that two findings never contradict each other about the
+ * ledger.
+ */
 void api_doctor(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
@@ -544,6 +607,7 @@ void api_doctor(struct api_call *call)
 
 /* --- settings --- */
 
+/* Indexed by setting_id, because both come from settings.def. */
 static const char *const setting_help[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help) help,
 #include "milligpu/settings.def"
@@ -585,6 +649,7 @@ static void encode_setting(struct json_writer *json, const struct api_item *item
     json_write_object_end(json);
 }
 
+/* set is loaded once: a SIGHUP in between would otherwise mix two configurations in one answer. */
 void api_settings(struct api_call *call)
 {
     const struct settings_set *set = atomic_load(&call->app->set);

@@ -1,7 +1,15 @@
+/*
+ * Handlers of the probe routes: /livez and /readyz in the form of kube-apiserver's, and /metrics.
+ * Called by the router in an admin thread or the probe thread; they only read atomics.
+ */
 #include <string.h>
 
 #include "admin/api_internal.h"
 
+/*
+ * The conditions of app_ready() and shutdown, one by one, so that `curl /readyz` shows which one
+ * fails. A text here names no pod: whoever reaches the port can read it.
+ */
 size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 {
     const struct api_check all[] = {
@@ -37,6 +45,11 @@ void api_livez(struct api_call *call)
         strbuf_str(&call->body, "ok");
 }
 
+/*
+ * Each condition is an atomic of its own and may change between the two readings below; 200 is
+ * given only if both find nothing. On a 503 kubelet takes the pod out of its Services and restarts
+ * nothing.
+ */
 void api_readyz(struct api_call *call)
 {
     struct api_check check[API_CHECKS_MAX];
@@ -50,6 +63,7 @@ void api_readyz(struct api_call *call)
         api_health_put_check(&call->body, &check[i]);
         named = named || !check[i].good;
     }
+    /* app_ready() saw what the list did not: say that instead of failing without a reason. */
     if (!ready && !named)
         api_health_put_check(&call->body, &(struct api_check){"grants", false, why});
     ready = ready && !named;

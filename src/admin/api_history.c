@@ -1,6 +1,10 @@
 /*
- * Handlers that read the database: history, released allocations, backup. Called by the router on
- * an admin thread, through a read-only connection.
+ * Handlers that read the database: history, released allocations, backup. Called by the router in
+ * an admin thread, each through a connection of its own that only reads, so with a ledger in a file
+ * the writer never waits for them. They may take seconds on a slow disk; the two admin threads are
+ * the bound on how many run at once. Rows come newest first and have a number that never changes:
+ * `continue` is the number of the last row that was looked at, so rows written in between shift no
+ * page.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +33,10 @@ struct past {
     size_t capacity;
 };
 
+/*
+ * The texts of a row belong to SQLite until the next step, so they are copied into the call's
+ * arena.
+ */
 static void api_history_keep(void *user, const struct history_row *row)
 {
     struct past *past = user;
@@ -48,6 +56,7 @@ static void api_history_keep(void *user, const struct history_row *row)
     kept->state = arena_copy(arena, text_of(row->state));
 }
 
+/* The texts stay: they belong to the arena. */
 static void past_done(struct past *past)
 {
     xfree(past->row);
@@ -72,6 +81,7 @@ static bool read_before(struct api_call *call, uint64_t *out)
     return false;
 }
 
+/* The number as a key, so that the token looks like that of any other list. */
 static void put_continue(struct api_call *call, struct json_writer *json, uint64_t row)
 {
     must(row > 0);
@@ -86,6 +96,10 @@ struct gpu_names {
     const char *id;
 };
 
+/*
+ * Three forms name a GPU: its id, NODE/id, and the alias "<node>/gpu-<index>". An alias contains a
+ * slash itself, so it is compared as a whole.
+ */
 static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *asked)
 {
     const size_t name = node->name->len;
@@ -112,6 +126,10 @@ static bool api_history_find_gpu(struct api_call *call, const char *asked, struc
             const struct gpu *gpu = &node->gpu[i];
             if (!is_gpu(node, gpu, asked))
                 continue;
+            /*
+             * An id alone asks for the GPU wherever it was; NODE/id and an alias ask about this
+             * node.
+             */
             const bool named = strcmp(gpu->id->text, asked) != 0;
             out->node = named ? arena_copy(arena, atom_text(node->name)) : NULL;
             out->id = arena_copy(arena, atom_text(gpu->id));
@@ -134,6 +152,7 @@ static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names
     out->id = slash + 1;
 }
 
+/* In RFC 3339, an offset is six characters long, as in +02:00. */
 static bool read_at(struct api_call *call, int64_t *out_ms)
 {
     const char *at = call->value[PARAMETER_at];
@@ -153,6 +172,7 @@ static bool read_at(struct api_call *call, int64_t *out_ms)
     return false;
 }
 
+/* past has one row more than the page if there is a next page. */
 static void write_rows(struct api_call *call, const struct past *past)
 {
     const size_t shown = past->count < call->limit ? past->count : call->limit;
@@ -172,6 +192,7 @@ static void write_rows(struct api_call *call, const struct past *past)
     json_write_object_end(&json);
 }
 
+/* On failure the call holds the problem document, and the caller only cleans up. */
 static bool api_history_look(struct past *past, const struct store_history_query *query)
 {
     struct err err;
@@ -183,6 +204,7 @@ static bool api_history_look(struct past *past, const struct store_history_query
     return false;
 }
 
+/* Works without a snapshot, too: then the name is taken apart by its form alone. */
 static bool look_for_gpu(struct past *past, struct store_history_query *query, const char *asked)
 {
     struct gpu_names names = {0};
@@ -236,6 +258,10 @@ void api_history(struct api_call *call)
     past_done(&past);
 }
 
+/*
+ * Rows of one allocation follow each other, so the newest allocation ends at the first other uid.
+ * On an error the result is 0 rows, as for a pod that never held anything.
+ */
 size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
                         struct history_row row[GPUS_PER_NODE_MAX], struct err *err)
 {
@@ -257,6 +283,7 @@ size_t api_history_last(struct api_call *call, const char *namespace, const char
 
 /* --- released allocations --- */
 
+/* The filters run here and not in SQL, because the store's query is by GPU or by pod. */
 static bool api_history_is_wanted(const struct api_call *call, const struct history_row *row)
 {
     const char *node = call->value[PARAMETER_node];
@@ -305,6 +332,11 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
     return written;
 }
 
+/*
+ * Scans the history from the newest row, at most SCAN_LOOKS queries for one page, so a filter that
+ * matches nothing costs a bounded time. Such a page may be short or empty and still have a
+ * `continue`.
+ */
 void api_allocations_released(struct api_call *call)
 {
     struct store_history_query query = {.limit = SCAN_ROWS};
@@ -357,6 +389,10 @@ static int api_history_make_folder(const char *ledger, char *out, size_t bytes, 
     return 0;
 }
 
+/*
+ * The copy is unlinked while it is open: the space comes back when the connection ends, however it
+ * ends, and nothing is left behind if the daemon is killed while sending.
+ */
 static int copy_through(struct api_call *call, const char *folder, struct err *err)
 {
     char file[4096];
@@ -372,6 +408,10 @@ static int copy_through(struct api_call *call, const char *folder, struct err *e
     return rc;
 }
 
+/*
+ * A copy takes as much disk as the ledger and an admin thread while it is made. Above the bound,
+ * sqlite3 on the machine itself does the same without the detour over HTTP.
+ */
 void api_backup(struct api_call *call)
 {
     struct store_facts facts;

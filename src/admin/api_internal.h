@@ -21,6 +21,7 @@ enum api_parameter {
     PARAMETERS
 };
 
+/* Most braces in one path: namespace and name. */
 enum { API_PLACES_MAX = 2 };
 
 struct api_call;
@@ -82,6 +83,7 @@ struct api_item {
     const void *where;
 };
 struct api_list {
+    /* Owned by the list; api_list_write() frees it. */
     struct api_item *item;
     size_t count;
     size_t capacity;

@@ -1,3 +1,8 @@
+/*
+ * Lists of REST: collects items, sorts them by key, writes one page. Called by handlers in an admin
+ * thread; everything belongs to one call. A page continues behind a key and not at a position, so
+ * items that come and go in between shift nothing.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -7,6 +12,7 @@
 /* A token is the last key in hexadecimal: it needs no escaping in a URL, and no memory here. */
 static const char digits[] = "0123456789abcdef";
 
+/* key NULL: the last page; the member is absent, and so clients know that they are done. */
 void api_continue(struct json_writer *json, const char *key)
 {
     CLEANUP(strbuf_done) struct strbuf token;
@@ -23,6 +29,7 @@ void api_continue(struct json_writer *json, const char *key)
     json_write_str(json, token.data);
 }
 
+/* Lower case only: a token that was not written by api_continue() is refused. */
 static int digit_of(char c)
 {
     static_assert(sizeof digits == 16 + 1, "hexadecimal");
@@ -40,6 +47,7 @@ bool api_token_read(const char *token, struct arena *arena, const char **out)
     for (size_t i = 0; i < bytes; i++) {
         const int high = digit_of(token[2 * i]);
         const int low = digit_of(token[2 * i + 1]);
+        /* A NUL would end the key early, and another page would be given than was asked for. */
         if (high < 0 || low < 0 || (high == 0 && low == 0))
             return false;
         key[i] = (char)(high * 16 + low);
@@ -49,6 +57,10 @@ bool api_token_read(const char *token, struct arena *arena, const char **out)
     return true;
 }
 
+/*
+ * Items before the page are dropped at once. Those behind it are kept: items arrive unsorted, so
+ * which of them belong to the page is known only at the end.
+ */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
                   const void *where)
 {

@@ -1,3 +1,7 @@
+/*
+ * Handlers for nodes: summary, nodes, one node, drift. Called by the router in an admin thread.
+ * Each answer comes from one snapshot, so its sums agree with its parts.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +29,10 @@ static void count_drift(void *user, const struct drift *drift)
     (*count)++;
 }
 
+/*
+ * Drift is stored nowhere: it is computed from the snapshot, so it can be neither stale nor lost.
+ * The cost is one pass over all nodes, for each summary and each doctor.
+ */
 uint32_t api_drift_count(const struct snapshot *snapshot)
 {
     const struct node *node;
@@ -36,6 +44,7 @@ uint32_t api_drift_count(const struct snapshot *snapshot)
     return count;
 }
 
+/* One pass over all GPUs and allocations; nothing is kept between calls, so sums cannot drift. */
 static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals *out)
 {
     const struct node *node;
@@ -74,6 +83,7 @@ static void api_nodes_put_models(struct json_writer *json, const struct snapshot
     xfree(models.model);
 }
 
+/* ready is false while draining, as on /readyz, although binds in flight still end. */
 static void put_daemon(struct json_writer *json, const struct app *app,
                        const struct snapshot *snapshot)
 {
@@ -136,6 +146,10 @@ static void encode_node(struct json_writer *json, const struct api_item *item)
     admin_node(json, item->what, false);
 }
 
+/*
+ * The list borrows nodes and names from the snapshot, which therefore lives until the list is
+ * written.
+ */
 void api_nodes(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
@@ -174,6 +188,10 @@ struct drifting {
     struct api_list list;
 };
 
+/*
+ * The record is valid only during the call of drift_of(), so it is copied. The key makes one order
+ * of it and is distinct: node, kind, then the GPU or the pod, of which there is at most one.
+ */
 static void add_drift(void *user, const struct drift *drift)
 {
     struct drifting *drifting = user;
@@ -195,6 +213,7 @@ static void encode_drift(struct json_writer *json, const struct api_item *item)
     admin_drift(json, item->what);
 }
 
+/* GPUs, allocations and nodes in the copies are borrowed from the snapshot. */
 void api_drift(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

@@ -1,7 +1,9 @@
 /*
  * Handlers for pods: allocations, waiting pods, one pod and why it is not placed. Called by the
- * router on an admin thread. A table that filter or the writer needs is never locked while
- * encoding.
+ * router in an admin thread. What a pod holds comes from the snapshot, what it asks for from the
+ * pod cache, since when it waits from hints, and what it held in the past from the history. A table
+ * that filter or the writer needs is locked for a look-up or a copy and never while encoding,
+ * because encoding thousands of items takes milliseconds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +22,17 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
     admin_allocation(json, item->what, item->where);
 }
 
+/* filter NULL: the query does not name it. */
 static bool api_pods_is_wanted(const char *filter, const char *value)
 {
     must(value != NULL);
     return filter == NULL || strcmp(filter, value) == 0;
 }
 
+/*
+ * The key ends with the uid: a name may exist twice while an old pod of that name still holds its
+ * share.
+ */
 static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node)
 {
     const char *const *value = call->value;
@@ -58,6 +65,9 @@ static void list_live(struct api_call *call)
     api_list_write(call, &list, encode_allocation);
 }
 
+/*
+ * Live allocations are in the snapshot, released ones only in the database: two sources, one route.
+ */
 void api_allocations(struct api_call *call)
 {
     const char *state = call->value[PARAMETER_state];
@@ -73,6 +83,7 @@ void api_allocations(struct api_call *call)
 
 /* --- waiting --- */
 
+/* wire_admin knows no hints, so the fields are handed over one by one; all texts stay borrowed. */
 static struct admin_waiting view_of(const struct waiting *is)
 {
     must(is->uid[0] != '\0');
@@ -106,6 +117,10 @@ static void encode_waiting(struct json_writer *json, const struct api_item *item
     hints_let_go(hints, &is);
 }
 
+/*
+ * Names first, a slice at a time, then one pod after the other: no lock is held while pods are
+ * sorted or encoded. A pod that is bound in between is left out by encode_waiting().
+ */
 void api_waiting(struct api_call *call)
 {
     struct app *app = call->app;
@@ -152,6 +167,7 @@ static void find_allocation(const struct snapshot *snapshot, struct sought *soug
         }
 }
 
+/* In the order of enum pod_phase. */
 static const char *phase_of(const struct sought *sought)
 {
     static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
@@ -162,6 +178,7 @@ static const char *phase_of(const struct sought *sought)
     return names[sought->record->phase];
 }
 
+/* For people: what the pod asks for, or why that can never be granted. */
 static void describe_request(const struct api_call *call, const struct pod_record *record,
                              char *out, size_t bytes)
 {
@@ -200,6 +217,11 @@ static void api_pods_put(struct json_writer *json, const char *key, const char *
     json_write_str(json, value);
 }
 
+/*
+ * One node's answer, by the same function as in filter. `text` is what kube-scheduler is told;
+ * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
+ * (docs/why/005).
+ */
 static void put_verdict(struct json_writer *json, const struct node *node,
                         const struct request *request)
 {
@@ -235,7 +257,10 @@ static int by_node_name(const void *a, const void *b)
     return strcmp((*left)->name->text, (*right)->name->text);
 }
 
-/* The same question as in filter, node by node. */
+/*
+ * The same question as in filter, node by node. One search for each node of the cluster: bounded in
+ * steps, but too much for a thread that grants.
+ */
 static void put_verdicts(struct json_writer *json, struct api_call *call,
                          const struct snapshot *snapshot, const struct request *request)
 {
@@ -255,6 +280,10 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_array_end(json);
 }
 
+/*
+ * Left out if hints do not know the pod: kube-scheduler has not asked yet, a bind is in progress,
+ * or the table was full.
+ */
 static void api_pods_put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
 {
     struct waiting found;
@@ -267,11 +296,18 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
     admin_waiting_brief(json, &waiting);
 }
 
+/*
+ * A pod with an allocation shows that; an unbound pod shows why it is not placed. A bound pod
+ * without an allocation is not ours to explain and shows only its node.
+ */
 static void put_pod(struct api_call *call, const struct snapshot *snapshot,
                     const struct sought *sought)
 {
     const struct pod_record *record = sought->record;
     const struct allocation *allocation = sought->allocation;
+    /*
+     * The watch may still show a reserved pod as unbound; then the allocation below has the node.
+     */
     const char *node = record != NULL ? record->node : allocation->is.node->text;
     char request[1024];
     struct json_writer json;
@@ -324,6 +360,7 @@ static void put_past(struct api_call *call)
     json_write_object_end(&json);
 }
 
+/* The ledger and the watch are asked independently: each may know the pod before the other does. */
 void api_pod(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

@@ -8,6 +8,10 @@
 
 /* --- adding and removing pods in the copy of the cluster file --- */
 
+/*
+ * Without a fake API server there is nothing to forward to; a real cluster has kubectl, with its
+ * own permissions.
+ */
 static bool has_standin(struct api_call *call)
 {
     must(call->app != NULL);
@@ -51,6 +55,10 @@ static void api_standalone_forward(struct api_call *call, const char *method, co
     strbuf_done(&answer);
 }
 
+/*
+ * The fake API server gets the same bytes and judges them; only what decides about the path is read
+ * here.
+ */
 void api_standalone_create(struct api_call *call)
 {
     const struct text body = http_body(call->http);

@@ -1,3 +1,7 @@
+/*
+ * /openapi.json, made from the tables of routes.def, from which the router works, too, and from
+ * schemas.json. Called by the router in an admin thread; the bytes are the same for every call.
+ */
 #include <ctype.h>
 #include <string.h>
 
@@ -16,6 +20,7 @@ static void openapi_put(struct json_writer *json, const char *key, const char *v
     json_write_str(json, value);
 }
 
+/* literal is JSON already. */
 static void put_raw(struct json_writer *json, const char *key, const char *literal)
 {
     must(literal[0] != '\0');
@@ -63,6 +68,7 @@ static void put_parameter(struct json_writer *json, enum api_parameter parameter
     json_write_object_end(json);
 }
 
+/* Path parameters come first, in the order of the path; OpenAPI demands each of them by name. */
 static void put_parameters(struct json_writer *json, const struct api_route *route)
 {
     struct text rest = text_of(route->path);
@@ -82,6 +88,7 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
 
 /* --- one operation --- */
 
+/* A type without a named schema is any object, a text, or bytes, in OpenAPI's terms. */
 static void put_content(struct json_writer *json, const struct api_route *route)
 {
     const bool literal = strcmp(route->type, "application/json") == 0;
@@ -103,6 +110,7 @@ static void put_content(struct json_writer *json, const struct api_route *route)
     json_write_object_end(json);
 }
 
+/* Every route may answer with a problem document, whatever the status: hence "default". */
 static void put_problem(struct json_writer *json)
 {
     json_write_key(json, "default");
@@ -118,6 +126,7 @@ static void put_problem(struct json_writer *json)
     json_write_object_end(json);
 }
 
+/* Keys of this object are strings, although they are numbers. */
 static void put_responses(struct json_writer *json, const struct api_route *route)
 {
     char status[4] = {(char)('0' + route->status / 100), (char)('0' + route->status / 10 % 10),
@@ -135,6 +144,10 @@ static void put_responses(struct json_writer *json, const struct api_route *rout
     json_write_object_end(json);
 }
 
+/*
+ * Methods are lower case in OpenAPI. operationId names functions in generated clients, so renaming
+ * a handler breaks them.
+ */
 static void put_operation(struct json_writer *json, const struct api_route *route)
 {
     char method[16];
@@ -165,6 +178,10 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
 
 /* --- the whole --- */
 
+/*
+ * A path is one object with a member for each method, so the routes of one path are written
+ * together.
+ */
 static void put_paths(struct json_writer *json)
 {
     const struct api_route *route;
