@@ -1,3 +1,8 @@
+/*
+ * Puts the parts of milligpud together in one order, for daemon, simulator and tests. Called in one
+ * thread before any other runs, and again after all others have ended. A constructor uses what
+ * app_open() made before it: the verifier needs the store and the view, the writer the outbox.
+ */
 #include "milligpu/assembly.h"
 
 #include "milligpu/alloc.h"
@@ -12,6 +17,10 @@
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
 
+/*
+ * The outbox thread waits for room here, so an outcome of a Binding is never lost while the daemon
+ * runs; false means that it stops, and the next start finds the reservation in doubt.
+ */
 static void queue_result(void *user, struct message *take_message)
 {
     struct app *app = user;
@@ -20,6 +29,10 @@ static void queue_result(void *user, struct message *take_message)
         message_abandon(take_message);
 }
 
+/*
+ * Copies of settings that decide what a pod asks for and what a node has. They change only with a
+ * restart, since the ledger was computed from them.
+ */
 static void fill_rules(struct app *app, const struct settings *settings)
 {
     must(settings->resource[0] != '\0');
@@ -32,6 +45,7 @@ static void fill_rules(struct app *app, const struct settings *settings)
                                           .whole_resource = settings->whole_resource};
 }
 
+/* The simulator and the fault tests put their own store_ops between writer and store. */
 static void fill_edges(struct app *app, const struct app_edges *edges)
 {
     app->clock = edges->clock;
@@ -75,6 +89,10 @@ void app_open(struct app *app, const struct settings *settings, const struct app
                               .webhooks = webhooks_new(app)};
 }
 
+/*
+ * After all producers and the writer have ended. The listener has answered the calls in these
+ * messages.
+ */
 static void free_queue(struct queue *queue)
 {
     void *item;
@@ -86,6 +104,10 @@ static void free_queue(struct queue *queue)
     queue_free(queue);
 }
 
+/*
+ * Users before what they use: every part that can put a message goes before the queue. STEAL leaves
+ * NULL behind, which makes a second call harmless.
+ */
 void app_close(struct app *app, struct app_parts *parts)
 {
     cluster_identity_free(STEAL(parts->identity));

@@ -1,6 +1,10 @@
 /*
- * Builds all parts of milligpud, starts their threads, reloads settings, stops. Called by main().
- * Each part is created before the thread that uses it and freed after that thread has ended.
+ * Builds all parts of milligpud, starts their threads, reloads settings, stops. main() calls
+ * daemon_run() in the main thread, which afterwards only waits for signals; the handlers below run
+ * in the listeners' threads. Each part is created before the thread that uses it and freed after
+ * that thread has ended, so no part needs to know whether another one still runs. struct daemon is
+ * written by the main thread, except for the atomics, err and news. The file follows the life of
+ * the process: threads, handlers, start, run, stop.
  */
 #include "milligpu/daemon.h"
 
@@ -45,16 +49,21 @@ enum {
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
     /* the only body there is a pod's manifest */
     ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES,
+    /* for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds of the manifests) */
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
+    /* glibc's default is eight for each core */
     HEAPS_MAX = 2,
+    /* blocks of this size are mapped one by one, and returned by free() */
     LARGE_BYTES = 256 * 1024,
+    /* the longest sleep of the writer without a message; its tick comes once a second */
     WRITER_WAIT_MS = 200,
     POLL_MAX_MS = 1000,
     VERIFIER_LOOK_MS = 100,
+    /* Linux has a nice value for each thread */
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
-    /* checks for a signal between two checks of the certificates */
+    /* checks for a signal between two checks of the certificates: about 5 s */
     CERTIFICATE_LOOKS = 50,
     WEBHOOK = 0, /* among the ports */
     ADMIN = 1,
@@ -75,9 +84,12 @@ struct daemon {
     size_t reloads;
     size_t reload_capacity;
     struct kube_config *config;
+    /* the informer thread's: cluster identity, reflectors, permissions */
     struct kube_ops watch_ops;
+    /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
     struct kube_ops call_ops;
     struct http_server *port[PORTS];
+    /* each listener's watch thread has its own part */
     struct ports_news news;
     pthread_t writer_thread;
     pthread_t informer_thread;
@@ -105,6 +117,11 @@ static void daemon_pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
+/*
+ * Takes messages only after the cluster is known, because a ledger of another cluster must not be
+ * changed. Until then it only meets the verifier, whose first verification does not wait for a
+ * cluster.
+ */
 static void *writer_main(void *user)
 {
     struct daemon *daemon = user;
@@ -129,6 +146,7 @@ static void identity_delivered(void *user, const struct kube_answer *answer)
     cluster_identity_answer(daemon->parts.identity, now_of(&daemon->app), answer);
 }
 
+/* Two users share watch_ops: an answer that is none of the permissions' belongs to the informer. */
 static void watch_delivered(void *user, const struct kube_answer *answer)
 {
     must(answer->id != 0);
@@ -148,6 +166,7 @@ static void call_delivered(void *user, const struct kube_answer *answer)
     outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
 }
 
+/* A bound on every wait, so that a thread looks at its stop flag once a second at least. */
 static int64_t daemon_capped(int64_t wait_ms)
 {
     must(wait_ms >= 0);
@@ -163,6 +182,11 @@ static void poll_watch(struct daemon *daemon, int64_t wait_ms,
     daemon->watch_ops.poll(daemon->watch_ops.ctx, daemon_capped(wait_ms), daemon, deliver);
 }
 
+/*
+ * First the cluster identity, then the watches: nothing of a cluster is read before it is certain
+ * that the ledger belongs to it. A ledger of another cluster ends the process; err is written
+ * before failed, and the main thread reads it after this thread has ended.
+ */
 static void *informer_main(void *user)
 {
     struct daemon *daemon = user;
@@ -184,6 +208,10 @@ static void *informer_main(void *user)
     return NULL;
 }
 
+/*
+ * The step starts what is due, poll moves bytes and delivers answers: both in this thread, so the
+ * outbox needs a lock only for its inbox. The writer ends the wait with wake().
+ */
 static void *outbox_main(void *user)
 {
     struct daemon *daemon = user;
@@ -198,7 +226,10 @@ static void *outbox_main(void *user)
     return NULL;
 }
 
-/* Everything that grants has precedence. */
+/*
+ * Everything that grants has precedence. It looks ten times a second, because the meeting with the
+ * writer is over within one batch, and until the read transaction is closed SQLite's log grows.
+ */
 static void *verifier_main(void *user)
 {
     struct daemon *daemon = user;
@@ -234,7 +265,10 @@ static bool webhook_takes_body(void *user, const char *method, const char *path)
     return webhooks_takes_body(daemon->parts.webhooks, method, path);
 }
 
-/* Uses the present settings: after a SIGHUP new connections get the new ones. */
+/*
+ * Called when a connection begins, first with "", then with each name in the certificate. Uses the
+ * present settings: after a SIGHUP new connections get the new ones.
+ */
 static bool webhook_admits(void *user, const char *name)
 {
     const struct daemon *daemon = user;
@@ -262,6 +296,11 @@ static void probe_call(void *user, struct http_call *call)
     api_handle_probe(&daemon->app, call);
 }
 
+/*
+ * In any thread of a listener. 403 is a warning because it shows a misconfigured client (a
+ * certificate or Host that nobody listed); anyone who reaches the port can cause the others at
+ * will.
+ */
 static void turned_away(void *user, int status, const char *why)
 {
     must(why != NULL);
@@ -275,6 +314,7 @@ static void turned_away(void *user, int status, const char *why)
               log_str("why", why));
 }
 
+/* The port is found by its name: the listener does not know its number here. */
 static void daemon_dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
 {
     struct daemon *daemon = user;
@@ -310,6 +350,11 @@ static void set_log(const struct settings *settings)
     log_set(level, strcmp(settings->log_format, "json") == 0);
 }
 
+/*
+ * Before anything else: the lock on the ledger file keeps a second daemon from even reaching the
+ * cluster. A standalone cluster without a configured ledger lives in memory, so a trial leaves no
+ * file behind.
+ */
 static int open_store(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.store == NULL);
@@ -331,6 +376,7 @@ static int open_store(struct daemon *daemon, struct err *err)
     return rc;
 }
 
+/* Both kube_ops are of one fake API server, as they would be of one cluster. */
 static int open_fake_apiserver(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] != '\0');
@@ -352,6 +398,7 @@ static int open_fake_apiserver(struct daemon *daemon, struct err *err)
     return 0;
 }
 
+/* Two kube_ops, since each belongs to one thread and neither shares connections with the other. */
 static int open_cluster(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] == '\0');
@@ -369,6 +416,10 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     return rc;
 }
 
+/*
+ * The setting, then the namespace of the kubeconfig's context or of this pod, whose Role has the
+ * permission to write the wake-up object there.
+ */
 static const char *wake_namespace(const struct daemon *daemon)
 {
     must(daemon->app.settings != NULL);
@@ -413,6 +464,10 @@ static void daemon_address_of(const char *listen, uint16_t port, char *out, size
     (void)snprintf(out, bytes, "%.*s:%u", (int)host, listen, (unsigned)port);
 }
 
+/*
+ * Host is checked on loopback, where a browser's page could call, and wherever names are
+ * configured; elsewhere the client certificate decides (docs/why/013).
+ */
 static struct http_rules webhook_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
@@ -441,6 +496,7 @@ static struct http_rules webhook_rules(struct daemon *daemon)
     return rules;
 }
 
+/* REST has no login: settings allow it on loopback only, so Host is always checked. */
 static struct http_rules admin_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
@@ -484,6 +540,11 @@ static struct http_rules probe_rules(struct daemon *daemon)
     return rules;
 }
 
+/*
+ * All rules first, because ports_fit() shrinks them together to the limit of open files. A listener
+ * accepts at once: webhooks answer with an error until the ledger is ready, probes say why it is
+ * not.
+ */
 static int start_ports(struct daemon *daemon, struct err *err)
 {
     static const char *const setting[PORTS] = {"webhook_listen", "admin_listen", "probe_listen"};
@@ -507,6 +568,10 @@ static int start_ports(struct daemon *daemon, struct err *err)
     return 0;
 }
 
+/*
+ * For whoever started milligpud with port 0, such as tests and `milligpuctl --port-file`. The file
+ * is renamed into place, so a reader never finds half of it.
+ */
 static int write_ports(struct daemon *daemon, struct err *err)
 {
     must(daemon->port[0] != NULL && daemon->port[1] != NULL);
@@ -548,6 +613,7 @@ static bool daemon_spawn(pthread_t *thread, void *(*run)(void *), struct daemon 
     return pthread_create(thread, NULL, run, daemon) == 0;
 }
 
+/* On failure, daemon_stop() ends those that run: each has a flag. */
 static int daemon_start_threads(struct daemon *daemon, struct err *err)
 {
     must(!daemon->writer_runs);
@@ -562,6 +628,11 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
     return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
 
+/*
+ * What can fail for a reason of the operator's comes first, and all of it before writer, informer
+ * and outbox run: the ledger and its lock, the cluster's configuration, loading, the ports. On
+ * failure daemon_stop() frees whatever has been made.
+ */
 static int daemon_start(struct daemon *daemon, struct err *err)
 {
     must(daemon->parts.writer == NULL);
@@ -586,6 +657,10 @@ static int daemon_start(struct daemon *daemon, struct err *err)
 
 /* --- run and stop --- */
 
+/*
+ * Only the webhook listener has TLS. Old certificates stay in use if the new ones do not load, so a
+ * half-written file interrupts nothing; the next check finds the complete one.
+ */
 static void reload_certificates(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);
@@ -599,6 +674,10 @@ static void reload_certificates(struct daemon *daemon)
         log_plain(LOG_INFO, "certificates reloaded");
 }
 
+/*
+ * Writes the running value of a setting that needs a restart into the new set, so that `settings`
+ * always shows what is in force, and logs it once per SIGHUP.
+ */
 static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
 {
     must(id < SETTINGS);
@@ -615,6 +694,10 @@ static void keep_setting(struct daemon *daemon, struct settings_set *set, enum s
     settings_keep(set, daemon->app.set, id);
 }
 
+/*
+ * The old set is never freed while the daemon runs, because any thread may hold it without a lock;
+ * a SIGHUP costs a few KiB. Rules that were built at the start do not change: see keep_setting().
+ */
 static void take_settings(struct daemon *daemon, struct settings_set *take_set)
 {
     must(take_set != daemon->app.set);
@@ -630,6 +713,9 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     log_plain(LOG_INFO, "settings reloaded");
 }
 
+/*
+ * Certificates are read again even if the settings are wrong: one has nothing to do with the other.
+ */
 static void daemon_reload(struct daemon *daemon)
 {
     must(daemon->argc >= 0 && daemon->argv != NULL);
@@ -647,6 +733,10 @@ static void daemon_reload(struct daemon *daemon)
     reload_certificates(daemon);
 }
 
+/*
+ * No bind waits for an answer, no Binding for its outcome, and the writer has nothing to do. Read
+ * one after the other while all threads run, so it is a good moment to stop and no guarantee.
+ */
 static bool daemon_quiet(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);
@@ -655,6 +745,11 @@ static bool daemon_quiet(struct daemon *daemon)
            queue_depth(daemon->app.queue) == 0;
 }
 
+/*
+ * The main thread's loop. Signals are blocked in every thread and fetched here, so no handler runs
+ * anywhere. While it drains, the listeners still answer: binds in flight get their outcome, new
+ * ones an error, and /readyz fails.
+ */
 static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
     must(daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs);
@@ -663,6 +758,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
     int64_t drain_until = 0;
 
     for (int looks = 1;; looks++) {
+        /* kubelet replaces the files of a mounted Secret without a signal. */
         if (looks % CERTIFICATE_LOOKS == 0 && http_files_changed(daemon->port[0]))
             reload_certificates(daemon);
         const int signal = sigtimedwait(signals, NULL, &look);
@@ -689,6 +785,12 @@ static void daemon_join(bool *runs, pthread_t thread)
     *runs = false;
 }
 
+/*
+ * Callable twice. The queue is closed first, so that a producer that waits for room returns.
+ * stop_io is set before verifier_stop(), so the verifier cannot begin another verification after
+ * the interrupt. The writer ends after informer and outbox, its sources; the verifier last, because
+ * a diagnostics bundle may take a while.
+ */
 static void stop_threads(struct daemon *daemon)
 {
     if (daemon->app.queue != NULL)
@@ -714,6 +816,11 @@ static void drop_ops(struct kube_ops *ops)
         ops->free(ops->ctx);
 }
 
+/*
+ * In reverse order of daemon_start(). http_stop() answers what still waits with 503; only then are
+ * the queue and its messages freed. The store is closed after everyone who reads it, and runs a
+ * checkpoint.
+ */
 static void daemon_stop(struct daemon *daemon)
 {
     must(!daemon->writer_runs || daemon->app.queue != NULL);
@@ -735,7 +842,10 @@ static void daemon_stop(struct daemon *daemon)
     xfree(daemon->reloaded);
 }
 
-/* A protection that is not available is reported; it is no reason to stop. */
+/*
+ * Before any key or token is read. A protection that is not available is reported; it is no reason
+ * to stop.
+ */
 static void keep_memory(const struct settings *settings)
 {
     struct err err;
@@ -746,7 +856,9 @@ static void keep_memory(const struct settings *settings)
 }
 
 /*
- * Everything is open and every thread runs: from now on only requests, API calls and writes happen.
+ * Everything is open and every thread runs: after this only requests, API calls and writes happen.
+ * A credential plugin would inherit the filter and fail in it, so there is none with a plugin
+ * (docs/why/016).
  */
 static void keep_calls(const struct daemon *daemon)
 {
@@ -794,6 +906,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     struct daemon *daemon = xcalloc(1, sizeof *daemon);
     sigset_t signals;
 
+    /* Before the first hash table, and never again: a table does not survive another seed. */
     text_seed(random_seed());
     daemon->argc = argc;
     daemon->argv = argv;
@@ -817,6 +930,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
         keep_calls(daemon);
         wait_for_end(daemon, &signals);
         stop_threads(daemon);
+        /* The thread that writes err has ended. */
         if (atomic_load(&daemon->failed)) {
             *err = daemon->err;
             rc = -(int)err->code;

@@ -1,3 +1,7 @@
+/*
+ * Connection limits of the listeners, and what they mean in open files (docs/why/015). The main
+ * thread calls all but ports_dropped(), which each listener's watch thread calls for its own port.
+ */
 #include "daemon/ports.h"
 
 #include <errno.h>
@@ -10,10 +14,13 @@
 #include "milligpu/metric.h"
 
 enum {
+    /* from accept to the first byte, and for the whole TLS handshake */
     FIRST_MS = 5000,
     IDLE_MS = 120000, /* longer than Go's 90 s, so that the client closes first */
+    /* from the first byte of a request to its last */
     REQUEST_MS = 10000,
     SHRINK_PART = 16,
+    /* between two log lines of one port and cause */
     TELL_MS = 60000,
 };
 
@@ -27,6 +34,10 @@ static uint32_t each_of(uint32_t strangers)
     return strangers - strangers / 4;
 }
 
+/*
+ * A client can become known by a certificate, or on loopback by a complete request; elsewhere all
+ * clients stay strangers and share one limit.
+ */
 void ports_limits(struct http_rules *rules, uint32_t connections)
 {
     must(connections >= PORTS_CONNECTIONS_LEAST);
@@ -63,6 +74,7 @@ static bool ports_shrink(struct http_rules *rules)
     return after < before;
 }
 
+/* One line with the numbers that are needed to raise the limit. */
 static void ports_warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
 {
     char of[100] = "";
@@ -80,6 +92,11 @@ static void ports_warn(const struct http_rules *rules, size_t count, uint64_t wa
         log_i64("open_files", hard), log_i64("wanted", wanted), log_str("connections", of));
 }
 
+/*
+ * Shrinks all listeners by the same proportion in small steps: no port is sacrificed for another
+ * one. Below the minimum of each the daemon does not start, because accept() would fail when it
+ * matters.
+ */
 static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struct err *err)
 {
     const uint64_t wanted = files_of(rules, count);
@@ -102,6 +119,9 @@ static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struc
     return 0;
 }
 
+/*
+ * Only raises the soft limit, which needs no privilege; a limit that is high enough stays as it is.
+ */
 int ports_fit(struct http_rules *rules, size_t count, struct err *err)
 {
     struct rlimit limit;
@@ -121,6 +141,10 @@ int ports_fit(struct http_rules *rules, size_t count, struct err *err)
     return 0;
 }
 
+/*
+ * Without a lock: each element of news belongs to one port, and each port to one thread. The first
+ * event is told at once, later ones are summed up; the metric counts them all.
+ */
 void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
                    uint32_t count)
 {

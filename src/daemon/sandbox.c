@@ -1,3 +1,8 @@
+/*
+ * The seccomp filter as a list of what is allowed, by purpose (docs/why/016). daemon.c calls
+ * sandbox_memory() before it reads any secret and sandbox_calls() after every thread has started. A
+ * call that a new library version needs and that is missing here fails with ENOSYS.
+ */
 #include "daemon/sandbox.h"
 
 #if SANDBOX_BUILT
@@ -54,6 +59,7 @@ static const char *const wait_calls[] = {
     "epoll_pwait2", "eventfd2",      "pipe",         "pipe2",     "socketpair", "dup",
 };
 
+/* socket() itself is below, limited by address family. */
 static const char *const network_calls[] = {
     "bind",     "listen",          "accept",      "accept4",    "connect",
     "shutdown", "getsockname",     "getpeername", "setsockopt", "getsockopt",
@@ -96,7 +102,10 @@ static const struct {
     {"prctl", 0, UINT32_MAX, PR_GET_DUMPABLE},
 };
 
-/* 0, or a negative errno. */
+/*
+ * 0, or a negative errno. Names that this architecture does not have are skipped, as is EDOM,
+ * libseccomp's failure for an architecture.
+ */
 static int allow_all(scmp_filter_ctx filter)
 {
     for (size_t i = 0; i < ARRAY_LEN(list); i++)
@@ -110,6 +119,7 @@ static int allow_all(scmp_filter_ctx filter)
     return 0;
 }
 
+/* Rules of one call add up: the call is allowed if any of them matches. */
 static int allow_parts(scmp_filter_ctx filter)
 {
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
@@ -128,6 +138,10 @@ static int allow_parts(scmp_filter_ctx filter)
 
 int sandbox_memory(struct err *err)
 {
+    /*
+     * Not dumpable: /proc/<pid> belongs to root, this user may not attach with ptrace, and there is
+     * no core file.
+     */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return err_set(err, ERR_IO, "the memory cannot be protected: errno %d", errno);
     return 0;
@@ -135,6 +149,10 @@ int sandbox_memory(struct err *err)
 
 int sandbox_calls(struct err *err)
 {
+    /*
+     * TSYNC below applies the filter to all threads at once, or to none; without it only the
+     * calling thread would be limited. Nothing is in force before seccomp_load() succeeds.
+     */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     int rc = filter != NULL ? 0 : -ENOMEM;
 

@@ -1,3 +1,8 @@
+/*
+ * Writes the diagnostics bundle of safe mode into the folder that safe_mode_enter() made. Called
+ * once, by the verifier thread, so its seconds delay no call. A file that cannot be written does
+ * not keep the others from being written: on a bad disk, some of it is better than nothing.
+ */
 #include "health/diagnostics.h"
 
 #include <errno.h>
@@ -14,6 +19,10 @@
 
 #include "milligpu_version.h"
 
+/*
+ * Text is written in pieces of this size: a snapshot of 15,000 nodes never stands in memory as a
+ * whole.
+ */
 enum { CHUNK_BYTES = 1 << 16 };
 
 struct diagnostics {
@@ -25,6 +34,7 @@ struct diagnostics {
     struct err err; /* of the first that failed */
 };
 
+/* The first failure is the one to report: the later ones usually follow from it. */
 static void note_failure(struct diagnostics *diagnostics, const struct err *err)
 {
     must(err->code != ERR_NONE);
@@ -33,6 +43,9 @@ static void note_failure(struct diagnostics *diagnostics, const struct err *err)
     diagnostics->failed = true;
 }
 
+/*
+ * O_EXCL: the folder is new, so a file of this name is not ours. Mode 0600, because pods are named.
+ */
 static bool diagnostics_begin(struct diagnostics *diagnostics, const char *name)
 {
     char path[SAFE_FOLDER_MAX + 64];
@@ -61,6 +74,7 @@ static void diagnostics_flush(struct diagnostics *diagnostics)
     strbuf_reset(&diagnostics->text);
 }
 
+/* A full disk may show itself as late as at fclose(). */
 static void diagnostics_end(struct diagnostics *diagnostics)
 {
     struct err err;
@@ -76,6 +90,7 @@ static void diagnostics_end(struct diagnostics *diagnostics)
     note_failure(diagnostics, &err);
 }
 
+/* First, so that an incomplete bundle explains itself. */
 static void put_readme(struct diagnostics *diagnostics)
 {
     const struct safe_mode *safe = &diagnostics->app->safe;
@@ -101,6 +116,10 @@ static void put_readme(struct diagnostics *diagnostics)
     diagnostics_end(diagnostics);
 }
 
+/*
+ * SQLite's backup makes one consistent file, but it refuses a damaged one. Then the bytes are
+ * copied as they are, with the log beside them; this is safe because safe mode writes nothing.
+ */
 static void put_ledger(struct diagnostics *diagnostics)
 {
     char path[SAFE_FOLDER_MAX + 64];
@@ -158,6 +177,7 @@ static void put_allocations(struct diagnostics *diagnostics, const struct snapsh
     strbuf_str(&diagnostics->text, "]");
 }
 
+/* The memory's side of the disagreement, in the shapes of REST. */
 static void put_snapshot(struct diagnostics *diagnostics)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(diagnostics->app->view);
@@ -173,6 +193,7 @@ static void put_snapshot(struct diagnostics *diagnostics)
     diagnostics_end(diagnostics);
 }
 
+/* In the order of their worth, in case the disk fills up: explanation, evidence, context. */
 int diagnostics_write(struct app *app, struct err *err)
 {
     struct diagnostics diagnostics = {.app = app};

@@ -1,3 +1,8 @@
+/*
+ * /metrics: counters are where things happen, gauges are set here when the page is requested.
+ * Called by the router and by the diagnostics, in any thread, also in two at once. The cost is one
+ * pass over all GPUs of the snapshot.
+ */
 #include "milligpu/metrics_page.h"
 
 #include <stdio.h>
@@ -10,6 +15,7 @@
 
 #include "milligpu_version.h"
 
+/* A cluster has few models, so a linear search is enough. */
 static struct model_amounts *metrics_page_model_of(struct amounts_by_model *models,
                                                    const struct atom *model)
 {
@@ -29,6 +35,7 @@ static int metrics_page_by_name(const void *a, const void *b)
     return strcmp(left->model->text, right->model->text);
 }
 
+/* Sorted by name, so that two scrapes of the same state have the same bytes. */
 void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out)
 {
     const struct node *node;
@@ -43,6 +50,7 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
         qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
 }
 
+/* An empty label value would be the same as no label in Prometheus. */
 static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
                        uint64_t milli)
 {
@@ -81,6 +89,7 @@ static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
         metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
 }
 
+/* The tables that tenants can fill; each has a bound (docs/why/014). */
 static void set_table_bytes(const struct app *app)
 {
     const struct hints_bytes hints = hints_bytes(app->hints);
@@ -94,6 +103,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
 }
 
+/* milligpu_ready follows /readyz, so draining counts as not ready. */
 static void set_gauges(const struct app *app)
 {
     char build[128];
@@ -119,6 +129,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, build, 1);
 }
 
+/* Before the first snapshot the page has no amounts, and everything else. */
 void metrics_page(struct app *app, struct strbuf *out)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);

@@ -1,7 +1,11 @@
 /*
- * Verifies the ledger while milligpud runs. verifier_step() runs on its own thread; the writer
- * calls verifier_meet() between two batches and verifier_memory() at its tick. A finding begins
- * safe mode.
+ * Verifies the ledger while milligpud runs. verifier_step() runs in a thread of its own; the writer
+ * calls verifier_meet() between two batches and verifier_memory() at its tick. One verification
+ * goes ask, meet, run, part: the verifier opens a read transaction and asks; the writer pins it and
+ * takes the snapshot of the same moment; the verifier checks file, snapshot and both against each
+ * other, without the writer; then it closes the transaction. Only ERR_CORRUPT and ERR_INTERNAL are
+ * findings, and they begin safe mode, except for damage among ended allocations. Any other error
+ * means that the check did not end.
  */
 #include "milligpu/verifier.h"
 
@@ -13,8 +17,10 @@
 
 #include "health/diagnostics.h"
 
+/* Nodes of the ledger in memory that the writer checks each second. */
 enum { PLACES_A_TURN = 128 };
 
+/* NONE -> ASKED by the verifier, -> HELD by the writer, -> NONE by the verifier. */
 enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
 
 struct verifier {
@@ -32,6 +38,7 @@ struct verifier {
     bool bundled;
 };
 
+/* The first verification is due at once. */
 struct verifier *verifier_new(struct app *app)
 {
     struct verifier *verifier = xcalloc(1, sizeof *verifier);
@@ -53,7 +60,11 @@ static void verifier_unlock(struct verifier *verifier)
     must(pthread_mutex_unlock(&verifier->lock) == 0);
 }
 
-/* The next verification is requested by the end of this one. */
+/*
+ * Ends the verification: SQLite's log grows as long as the read transaction is open. It is closed
+ * under the lock, because verifier_stop() may want to interrupt it. The pause begins now, so a slow
+ * verification of a large ledger does not follow the previous one at once.
+ */
 static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
     const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
@@ -79,6 +90,7 @@ void verifier_free(struct verifier *verifier)
     xfree(verifier);
 }
 
+/* A verification of a large ledger may take long; the interrupt ends SQLite's part of it. */
 void verifier_stop(struct verifier *verifier)
 {
     if (verifier == NULL)
@@ -97,6 +109,11 @@ void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
     verifier_unlock(verifier);
 }
 
+/*
+ * The writer waits for the pin only: one small query. Pin and snapshot are of the same moment
+ * because nothing is written between two batches. The result of the pin is judged by the verifier's
+ * thread.
+ */
 void verifier_meet(struct verifier *verifier)
 {
     if (verifier == NULL)
@@ -112,6 +129,10 @@ void verifier_meet(struct verifier *verifier)
     verifier_unlock(verifier);
 }
 
+/*
+ * A few nodes at each tick, so the writer is never delayed; a round of 15,000 nodes takes two
+ * minutes.
+ */
 void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place)
 {
     struct err err;
@@ -125,12 +146,14 @@ void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *pla
     *place += PLACES_A_TURN;
 }
 
+/* Everything else (busy, interrupted, out of memory, a disk that does not read) proves nothing. */
 static bool is_finding(const struct err *err)
 {
     must(err->code != ERR_NONE);
     return err->code == ERR_CORRUPT || err->code == ERR_INTERNAL;
 }
 
+/* Recomputes every node from its allocations, and the counts from the nodes. */
 static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 {
     const struct node *node;
@@ -151,6 +174,7 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
                    snapshot->nodes, snapshot->allocations, nodes, allocations);
 }
 
+/* A verification that the stop interrupted is counted and not logged. */
 static void log_unfinished(struct verifier *verifier, const struct err *err)
 {
     verifier_lock(verifier);
@@ -163,7 +187,10 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
                   log_str("error", err->text));
 }
 
-/* It was completed, and this is the result. */
+/*
+ * The verification was completed, and this is the result. A safe mode that the writer entered
+ * meanwhile counts as a failure, too: the ledger is not sound, whoever found it.
+ */
 static void verifier_conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
 {
     struct app *app = verifier->app;
@@ -183,6 +210,7 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     atomic_store(&app->history_checked, true);
 }
 
+/* No grant depends on ended allocations, so this is logged once and stays visible in doctor. */
 static void note_past(struct app *app, const struct err *err)
 {
     must(err->code != ERR_NONE);
@@ -191,7 +219,11 @@ static void note_past(struct app *app, const struct err *err)
                   log_str("error", err->text));
 }
 
-/* The pin is done: the read transaction and the snapshot now belong to this thread only. */
+/*
+ * The pin is done: the read transaction and the snapshot now belong to this thread only, and no
+ * lock is needed. From the file to memory to the comparison: a difference means something only if
+ * both sides are sound in themselves.
+ */
 static void verifier_run(struct verifier *verifier)
 {
     struct app *app = verifier->app;
@@ -226,6 +258,10 @@ static void verifier_run(struct verifier *verifier)
     verifier_conclude(verifier, past_broken, began_ns);
 }
 
+/*
+ * A store that cannot be opened for reading is tried again after the usual interval, unless it
+ * proves to be corrupt.
+ */
 static void verifier_ask(struct verifier *verifier, int64_t now_ms)
 {
     struct store_read *look = NULL;
@@ -246,7 +282,10 @@ static void verifier_ask(struct verifier *verifier, int64_t now_ms)
     verifier_unlock(verifier);
 }
 
-/* Once, by the first thread with time for it. */
+/*
+ * Once, in this thread, because whoever found the fault may be the writer, which must go on
+ * answering. A bundle that failed is not tried again: it would fail in the same way.
+ */
 static void fill_bundle(struct verifier *verifier)
 {
     struct app *app = verifier->app;
@@ -259,6 +298,10 @@ static void fill_bundle(struct verifier *verifier)
                   log_str("diagnostics", app->safe.folder));
 }
 
+/*
+ * In safe mode nothing is verified any more: the result is known, and the file must stay as it is.
+ * A verification that was already met is still completed, so that its transaction is closed.
+ */
 void verifier_step(struct verifier *verifier, int64_t now_ms)
 {
     verifier_lock(verifier);
