@@ -83,7 +83,6 @@ const char *api_place_help(struct text name)
     must_not_reach("routes.def has a PLACE for every brace");
 }
 
-/* Whole words only: "node" must not match in "nodes limit". */
 bool api_lists(const char *list, struct text name)
 {
     struct text rest = text_of(list);
@@ -242,7 +241,6 @@ static bool find_route(struct api_call *call, bool probe)
 
 /* --- the query --- */
 
-/* PARAMETERS: there is none of this name. */
 static enum api_parameter parameter_of(const char *name)
 {
     int found = PARAMETERS;
@@ -254,7 +252,6 @@ static enum api_parameter parameter_of(const char *name)
     return (enum api_parameter)found;
 }
 
-/* A complaint about a parameter names those that the route takes; a longer list is cut. */
 static void known_here(const struct api_route *route, char *out, size_t bytes)
 {
     struct text rest = text_of(route->parameters);
@@ -314,9 +311,6 @@ static void read_limit(struct api_call *call)
         call->limit = limit;
 }
 
-/*
- * A token is opaque to clients: its form is checked here, its meaning by the handler of the list.
- */
 static void read_continue(struct api_call *call)
 {
     const char *token = call->value[PARAMETER_continue];
@@ -350,7 +344,6 @@ static void api_serve(struct app *app, struct http_call *http, bool probe)
     must(app != NULL && http != NULL);
     arena_init(&call.arena);
     strbuf_init(&call.body);
-    /* First the route, so that an unknown path gets 404 whatever body it came with. */
     if (find_route(&call, probe) && http_body_unread(http)) {
         api_fail(&call, 413, "%s %.200s takes no body", call.route->method, call.route->path);
     } else if (call.route != NULL) {

@@ -387,7 +387,6 @@ struct asked {
     int64_t errors;
 };
 
-/* One series for each verb and outcome, so a value may count in two fields. */
 static void count_webhook(void *user, const char *labels, int64_t value)
 {
     struct asked *asked = user;
@@ -406,7 +405,6 @@ static void count_webhook(void *user, const char *labels, int64_t value)
 
 /* Pods that ask for a share and have not been bound for a while. */
 struct unbound {
-    /* Owns the copies of uid and name. */
     struct arena *arena;
     int64_t wall_ms;
     size_t count;
@@ -607,7 +605,6 @@ void api_doctor(struct api_call *call)
 
 /* --- settings --- */
 
-/* Indexed by setting_id, because both come from settings.def. */
 static const char *const setting_help[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help) help,
 #include "milligpu/settings.def"

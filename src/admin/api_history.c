@@ -56,7 +56,6 @@ static void api_history_keep(void *user, const struct history_row *row)
     kept->state = arena_copy(arena, text_of(row->state));
 }
 
-/* The texts stay: they belong to the arena. */
 static void past_done(struct past *past)
 {
     xfree(past->row);
@@ -81,7 +80,6 @@ static bool read_before(struct api_call *call, uint64_t *out)
     return false;
 }
 
-/* The number as a key, so that the token looks like that of any other list. */
 static void put_continue(struct api_call *call, struct json_writer *json, uint64_t row)
 {
     must(row > 0);
@@ -152,7 +150,6 @@ static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names
     out->id = slash + 1;
 }
 
-/* In RFC 3339, an offset is six characters long, as in +02:00. */
 static bool read_at(struct api_call *call, int64_t *out_ms)
 {
     const char *at = call->value[PARAMETER_at];
@@ -172,7 +169,6 @@ static bool read_at(struct api_call *call, int64_t *out_ms)
     return false;
 }
 
-/* past has one row more than the page if there is a next page. */
 static void write_rows(struct api_call *call, const struct past *past)
 {
     const size_t shown = past->count < call->limit ? past->count : call->limit;
@@ -192,7 +188,6 @@ static void write_rows(struct api_call *call, const struct past *past)
     json_write_object_end(&json);
 }
 
-/* On failure the call holds the problem document, and the caller only cleans up. */
 static bool api_history_look(struct past *past, const struct store_history_query *query)
 {
     struct err err;

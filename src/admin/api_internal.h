@@ -83,7 +83,6 @@ struct api_item {
     const void *where;
 };
 struct api_list {
-    /* Owned by the list; api_list_write() frees it. */
     struct api_item *item;
     size_t count;
     size_t capacity;

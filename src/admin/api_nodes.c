@@ -213,7 +213,6 @@ static void encode_drift(struct json_writer *json, const struct api_item *item)
     admin_drift(json, item->what);
 }
 
-/* GPUs, allocations and nodes in the copies are borrowed from the snapshot. */
 void api_drift(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

@@ -22,7 +22,6 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
     admin_allocation(json, item->what, item->where);
 }
 
-/* filter NULL: the query does not name it. */
 static bool api_pods_is_wanted(const char *filter, const char *value)
 {
     must(value != NULL);
@@ -83,7 +82,6 @@ void api_allocations(struct api_call *call)
 
 /* --- waiting --- */
 
-/* wire_admin knows no hints, so the fields are handed over one by one; all texts stay borrowed. */
 static struct admin_waiting view_of(const struct waiting *is)
 {
     must(is->uid[0] != '\0');
@@ -178,7 +176,6 @@ static const char *phase_of(const struct sought *sought)
     return names[sought->record->phase];
 }
 
-/* For people: what the pod asks for, or why that can never be granted. */
 static void describe_request(const struct api_call *call, const struct pod_record *record,
                              char *out, size_t bytes)
 {

@@ -20,7 +20,6 @@ static void openapi_put(struct json_writer *json, const char *key, const char *v
     json_write_str(json, value);
 }
 
-/* literal is JSON already. */
 static void put_raw(struct json_writer *json, const char *key, const char *literal)
 {
     must(literal[0] != '\0');
@@ -88,7 +87,6 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
 
 /* --- one operation --- */
 
-/* A type without a named schema is any object, a text, or bytes, in OpenAPI's terms. */
 static void put_content(struct json_writer *json, const struct api_route *route)
 {
     const bool literal = strcmp(route->type, "application/json") == 0;
@@ -126,7 +124,6 @@ static void put_problem(struct json_writer *json)
     json_write_object_end(json);
 }
 
-/* Keys of this object are strings, although they are numbers. */
 static void put_responses(struct json_writer *json, const struct api_route *route)
 {
     char status[4] = {(char)('0' + route->status / 100), (char)('0' + route->status / 10 % 10),

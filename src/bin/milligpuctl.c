@@ -10,6 +10,7 @@
 
 enum { WIDTH_UNKNOWN = 80 };
 
+/* 0 columns is what a serial line or an editor's shell reports. */
 static size_t terminal_width(void)
 {
     struct winsize size;
@@ -19,12 +20,14 @@ static size_t terminal_width(void)
     return WIDTH_UNKNOWN;
 }
 
+/* An empty variable counts as unset, as NO_COLOR demands. */
 static const char *milligpuctl_variable(const char *name)
 {
     const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* All that depends on the environment is read here, so that tests can call ctl_main() with any. */
 int main(int argc, char **argv)
 {
     static_assert(CTL_USAGE == 2, "as kubectl and getopt have it");

@@ -54,6 +54,7 @@ static int milligpud_act(int argc, char **argv, enum settings_action action,
     return EXIT_FAILURE;
 }
 
+/* 2 for wrong settings, 1 for a daemon that failed: a unit file can tell them apart. */
 int main(int argc, char **argv)
 {
     struct settings_set *set;

@@ -119,8 +119,7 @@ static void daemon_pause_ms(int64_t ms)
 
 /*
  * Takes messages only after the cluster is known, because a ledger of another cluster must not be
- * changed. Until then it only meets the verifier, whose first verification does not wait for a
- * cluster.
+ * changed. The first verification does not wait for that.
  */
 static void *writer_main(void *user)
 {
@@ -208,10 +207,7 @@ static void *informer_main(void *user)
     return NULL;
 }
 
-/*
- * The step starts what is due, poll moves bytes and delivers answers: both in this thread, so the
- * outbox needs a lock only for its inbox. The writer ends the wait with wake().
- */
+/* The outbox ends the wait with wake() when the writer gives it a job. */
 static void *outbox_main(void *user)
 {
     struct daemon *daemon = user;
@@ -314,7 +310,6 @@ static void turned_away(void *user, int status, const char *why)
               log_str("why", why));
 }
 
-/* The port is found by its name: the listener does not know its number here. */
 static void daemon_dropped(void *user, const char *name, enum http_cause cause, uint32_t count)
 {
     struct daemon *daemon = user;
@@ -376,7 +371,6 @@ static int open_store(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-/* Both kube_ops are of one fake API server, as they would be of one cluster. */
 static int open_fake_apiserver(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] != '\0');
@@ -398,7 +392,6 @@ static int open_fake_apiserver(struct daemon *daemon, struct err *err)
     return 0;
 }
 
-/* Two kube_ops, since each belongs to one thread and neither shares connections with the other. */
 static int open_cluster(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] == '\0');
@@ -416,10 +409,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-/*
- * The setting, then the namespace of the kubeconfig's context or of this pod, whose Role has the
- * permission to write the wake-up object there.
- */
+/* In a pod it is the pod's own namespace, where the Role of the manifests allows the object. */
 static const char *wake_namespace(const struct daemon *daemon)
 {
     must(daemon->app.settings != NULL);
@@ -542,8 +532,7 @@ static struct http_rules probe_rules(struct daemon *daemon)
 
 /*
  * All rules first, because ports_fit() shrinks them together to the limit of open files. A listener
- * accepts at once: webhooks answer with an error until the ledger is ready, probes say why it is
- * not.
+ * accepts at once: webhooks answer with an error until milligpud is ready.
  */
 static int start_ports(struct daemon *daemon, struct err *err)
 {
@@ -674,10 +663,7 @@ static void reload_certificates(struct daemon *daemon)
         log_plain(LOG_INFO, "certificates reloaded");
 }
 
-/*
- * Writes the running value of a setting that needs a restart into the new set, so that `settings`
- * always shows what is in force, and logs it once per SIGHUP.
- */
+/* A setting that needs a restart keeps its value, so that REST shows what is in force. */
 static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
 {
     must(id < SETTINGS);
@@ -713,9 +699,7 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     log_plain(LOG_INFO, "settings reloaded");
 }
 
-/*
- * Certificates are read again even if the settings are wrong: one has nothing to do with the other.
- */
+/* Certificates are read again even if the settings are wrong. */
 static void daemon_reload(struct daemon *daemon)
 {
     must(daemon->argc >= 0 && daemon->argv != NULL);
@@ -733,10 +717,7 @@ static void daemon_reload(struct daemon *daemon)
     reload_certificates(daemon);
 }
 
-/*
- * No bind waits for an answer, no Binding for its outcome, and the writer has nothing to do. Read
- * one after the other while all threads run, so it is a good moment to stop and no guarantee.
- */
+/* Read one after the other while all threads run: a good moment to stop, and no guarantee. */
 static bool daemon_quiet(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);

@@ -17,7 +17,6 @@ enum {
     /* from accept to the first byte, and for the whole TLS handshake */
     FIRST_MS = 5000,
     IDLE_MS = 120000, /* longer than Go's 90 s, so that the client closes first */
-    /* from the first byte of a request to its last */
     REQUEST_MS = 10000,
     SHRINK_PART = 16,
     /* between two log lines of one port and cause */
@@ -74,7 +73,6 @@ static bool ports_shrink(struct http_rules *rules)
     return after < before;
 }
 
-/* One line with the numbers that are needed to raise the limit. */
 static void ports_warn(const struct http_rules *rules, size_t count, uint64_t wanted, uint64_t hard)
 {
     char of[100] = "";

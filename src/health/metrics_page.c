@@ -129,7 +129,6 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, build, 1);
 }
 
-/* Before the first snapshot the page has no amounts, and everything else. */
 void metrics_page(struct app *app, struct strbuf *out)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);

@@ -62,8 +62,8 @@ static void verifier_unlock(struct verifier *verifier)
 
 /*
  * Ends the verification: SQLite's log grows as long as the read transaction is open. It is closed
- * under the lock, because verifier_stop() may want to interrupt it. The pause begins now, so a slow
- * verification of a large ledger does not follow the previous one at once.
+ * under the lock, because verifier_stop() may want to interrupt it. The interval counts from
+ * now_ms, the beginning of the step that verified.
  */
 static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
@@ -110,9 +110,9 @@ void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
 }
 
 /*
- * The writer waits for the pin only: one small query. Pin and snapshot are of the same moment
- * because nothing is written between two batches. The result of the pin is judged by the verifier's
- * thread.
+ * The writer waits for the pin only: one small query, or a copy of a ledger in memory. Pin and
+ * snapshot are of the same moment because nothing is written between two batches. The result of the
+ * pin is judged by the verifier's thread.
  */
 void verifier_meet(struct verifier *verifier)
 {

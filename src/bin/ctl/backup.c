@@ -1,3 +1,7 @@
+/*
+ * The command backup: GET /api/v1/backup into a file. The copy is written beside its final name,
+ * synced, and renamed, so that a file of that name is always complete and survives a power loss.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +20,7 @@ static int flush_to_disk(FILE *file, const char *name, struct err *err)
     return 0;
 }
 
+/* Without this, a power loss after the success message could undo the rename. */
 static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 {
     const char *slash = strrchr(name, '/');
@@ -36,7 +41,8 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 }
 
 /*
- * Without --force: does not overwrite a file that appeared meanwhile, if the file system can tell.
+ * Without --force, a file that appeared meanwhile is not overwritten. EINVAL: the file system does
+ * not know RENAME_NOREPLACE; then the check in command_backup() has to be enough.
  */
 static bool backup_move(const char *made, const char *name, bool force)
 {
@@ -54,6 +60,10 @@ static int backup_publish(struct ctl *ctl, const char *made, const char *name, s
     return sync_folder(ctl, name, err);
 }
 
+/*
+ * O_NOFOLLOW: in a folder that others can write to, a link must not lead the copy elsewhere. A copy
+ * that an interrupted backup left is overwritten.
+ */
 static int backup_download(struct ctl *ctl, const char *made, struct err *err)
 {
     const char *base;
@@ -78,6 +88,7 @@ static int backup_download(struct ctl *ctl, const char *made, struct err *err)
     return status;
 }
 
+/* The check for an existing file comes first, before a large download that would be in vain. */
 int command_backup(struct ctl *ctl)
 {
     const char *name = ctl->options.argument[0];

@@ -1,6 +1,9 @@
 /*
- * The HTTP client of milligpuctl, by libcurl. Called by ctl.c and the commands. Every call is
- * bounded in time and size; a refusal of the server becomes one err.
+ * The HTTP client of milligpuctl, by libcurl. Called by ctl.c, play.c and backup.c; one easy handle
+ * is kept, and with it the connection. Every call is bounded: 5 s to connect, 60 s and 512 MiB for
+ * an answer; a download may take as long as it wants while bytes keep coming. Whatever goes wrong
+ * becomes one err: libcurl's failures in client_explain(), refusals of the server in
+ * client_problem().
  */
 #include "client.h"
 
@@ -30,6 +33,7 @@ struct client {
 
 /* --- addresses --- */
 
+/* Stricter than RFC 3986 demands, so that it serves for paths and queries; "/" is escaped, too. */
 void url_escape(struct strbuf *out, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -57,6 +61,7 @@ void url_query(struct strbuf *path, const char *key, const char *value)
     url_escape(path, value);
 }
 
+/* Without a scheme it is http: the admin listener has no TLS. */
 static void make_url(struct strbuf *out, const struct client_request *call)
 {
     struct text base = text_of(call->base);
@@ -78,6 +83,11 @@ static bool is_good(long status)
     return status >= 200 && status < 300;
 }
 
+/*
+ * libcurl's write callback. Only a good answer goes into the file: the body of a refusal is a
+ * problem document, which the caller needs. A return value other than length makes libcurl end the
+ * transfer.
+ */
 static size_t take_bytes(char *bytes, size_t size, size_t count, void *user)
 {
     struct client *client = user;
@@ -120,6 +130,10 @@ void client_free(struct client *client)
 #define SET(client, option, value)                                                                 \
     must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
 
+/*
+ * reset keeps the connection and drops the options of the call before. No proxy: the server is on
+ * loopback or at the end of a port-forward, and http_proxy is not meant for it.
+ */
 static void client_prepare(struct client *client, const char *url,
                            const struct client_request *call)
 {
@@ -150,6 +164,7 @@ static void client_prepare(struct client *client, const char *url,
     SET(client, CURLOPT_CUSTOMREQUEST, call->method);
 }
 
+/* Our own reasons before libcurl's, whose text for an aborted write says nothing. */
 static int client_explain(const struct client *client, CURLcode code, const char *base,
                           struct err *err)
 {
@@ -170,6 +185,10 @@ static int client_explain(const struct client *client, CURLcode code, const char
                    "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
 }
 
+/*
+ * 0: there is an answer, of whatever status. Content-Type is sent always, because listeners refuse
+ * a body of any other type; without a body it has no effect.
+ */
 static int client_perform(struct client *client, const struct client_request *call,
                           long *out_status, struct err *err)
 {
@@ -208,6 +227,10 @@ static enum err_code client_code_of(long status)
     }
 }
 
+/*
+ * detail is one sentence for people (RFC 9457). An answer without one is not from milligpud's REST,
+ * so the address is probably wrong.
+ */
 int client_problem(long status, struct text body, struct err *err)
 {
     struct arena arena;
@@ -274,6 +297,10 @@ static int read_page(const struct doc *page, const char *path, struct arena *are
     return 0;
 }
 
+/*
+ * limit=1000 is the server's maximum: as few round trips as possible. PAGES_MAX ends a server that
+ * gives the same `continue` for ever.
+ */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
                 struct doc **out, struct err *err)
 {
@@ -303,6 +330,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
     return err_set(err, ERR_TOO_LARGE, "%.200s has more than %d pages", path, PAGES_MAX);
 }
 
+/* On failure, file contains a part of the answer or nothing; the caller removes it. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err)
 {

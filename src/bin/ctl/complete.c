@@ -1,7 +1,9 @@
 /*
  * Completion of a command line: commands, options, their values, and names that milligpud knows;
- * and the scripts for shells. Called by ctl_main(). A line that cannot be completed is not an
- * error.
+ * and the scripts for shells. Called by ctl_main() for `__complete` and under the name
+ * kubectl_complete-milligpu. A person waits for it at the prompt, so it takes one page of each list
+ * and prints nothing on errors. The output follows cobra's protocol: a word per line, and a
+ * directive at the end.
  */
 #include "complete.h"
 
@@ -16,8 +18,10 @@ static const char nodes_path[] = "/api/v1/nodes?limit=1000";
 
 struct completion {
     struct ctl *ctl;
+    /* the word at the cursor, as far as it is typed */
     const char *prefix;
     bool asks;
+    /* FILES: the shell completes file names, too */
     int directive;
     struct map seen; /* names, which several items may have */
 };
@@ -31,6 +35,7 @@ static void complete_offer(struct completion *completion, const char *word, cons
                   help); /* judged at the end */
 }
 
+/* Two namespaces, or the ledger and the waiting list, may offer the same word. */
 static void complete_once(struct completion *completion, const char *word)
 {
     if (map_find(&completion->seen, text_of(word)) != NULL)
@@ -64,6 +69,7 @@ static void complete_nodes(struct completion *completion)
         complete_offer(completion, doc_shown(node, "name"), "");
 }
 
+/* Namespaces of pods that hold something: milligpud does not know the others. */
 static void complete_namespaces(struct completion *completion)
 {
     const struct doc *items = complete_ask(completion, "/api/v1/allocations?limit=1000");
@@ -122,6 +128,7 @@ static void complete_commands(struct completion *completion)
         complete_offer(completion, command->name, command->summary);
 }
 
+/* command NULL: no command is typed yet, so only options of every command fit. */
 static void complete_options(struct completion *completion, const struct ctl_command *command)
 {
     char word[64];
@@ -183,12 +190,17 @@ static void complete_argument(struct completion *completion, const struct ctl_op
     }
 }
 
+/*
+ * As a kubectl plugin it asks only if the line or the environment names a server: kubectl
+ * port-forward would take seconds, and nothing listens at the default address.
+ */
 int complete_line(struct ctl *ctl, int argc, char *const *argv, bool asks)
 {
     struct completion completion = {.ctl = ctl, .prefix = "", .directive = NO_FILES};
 
     must(argc > 0);
     map_init(&completion.seen);
+    /* The word at the cursor is not part of the line that is parsed. */
     if (argc > 1)
         completion.prefix = argv[--argc];
     const size_t wants = options_scan(argc, argv, &ctl->options);

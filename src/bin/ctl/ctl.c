@@ -1,5 +1,8 @@
 /*
- * What the commands share: the address of milligpud, requests to it, documents and lists.
+ * What the commands share: messages on standard error, the address of milligpud, requests, pod
+ * names, and the output of documents and lists. Called by the commands in the only thread. A
+ * command fills an err and ends with ctl_fail() or ctl_misused(). Write errors on standard output
+ * are not checked here: stdio keeps them, and ctl_finish() looks once at the end.
  */
 #include "ctl.h"
 
@@ -48,6 +51,7 @@ static int find_line(struct ctl *ctl, const char *file, struct text rest, const 
     return err_set(err, ERR_INVALID, "%.200s: there is no line \"%s ADDRESS\"", file, name);
 }
 
+/* The text lives in ctl->kept, since --watch resets the other arena between two outputs. */
 int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err)
 {
     const char *file = ctl->options.given[OPTION_port_file];
@@ -67,6 +71,7 @@ int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct er
     return find_line(ctl, file, (struct text){bytes, length}, out, name, err);
 }
 
+/* Only as a kubectl plugin: a plain milligpuctl must not start programs or use a kubeconfig. */
 static int start_forward(struct ctl *ctl, struct err *err)
 {
     const char *const *given = ctl->options.given;
@@ -84,6 +89,10 @@ static int start_forward(struct ctl *ctl, struct err *err)
     return status;
 }
 
+/*
+ * From the most explicit source to the default. A port file without the line is an error and not a
+ * reason to try the next source, because another milligpud might answer there.
+ */
 int ctl_base(struct ctl *ctl, const char **out, struct err *err)
 {
     int status = 0;
@@ -130,6 +139,7 @@ int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *er
 
 /* --- arguments that several commands share --- */
 
+/* A namespace given twice must be the same one: otherwise one of the two is a mistake. */
 int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, struct err *err)
 {
     const char *namespace = ctl->options.given[OPTION_namespace];
@@ -188,6 +198,10 @@ static void write_names(struct ctl *ctl, const struct doc *items, const struct l
     (void)fputs(text.data, ctl->screen.out); /* judged at the end */
 }
 
+/*
+ * A row function that adds too few or too many cells would shift all that follow: hence the check.
+ * A wrong --sort-by is found only here, because columns belong to the view.
+ */
 int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view)
 {
     CLEANUP(table_done) struct table table;
@@ -202,6 +216,7 @@ int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_vi
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
+/* That a list is empty is said on standard error, so that a script still reads an empty table. */
 int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view)
 {
     const struct doc *items = doc_get(answer, "items");

@@ -101,7 +101,7 @@ void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_L
 /* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */
 void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
 
-/* "300 on 0, 300 on 1": charges with the index of their GPU. */
+/* "0:300,1:300": charges by the index of their GPU; an id without one, "?" without a place. */
 void put_charges(struct strbuf *out, const struct doc *allocation);
 
 #endif

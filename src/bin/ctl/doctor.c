@@ -1,3 +1,7 @@
+/*
+ * The commands doctor and check-config. show_doctor() also shows the result of verify, which has
+ * the same shape.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +16,7 @@ struct look {
     const char *color;
 };
 
+/* A status that this version does not know (a newer milligpud has it) counts as failed. */
 static struct look look_of(const struct screen *screen, const char *status)
 {
     must(screen->out != NULL);
@@ -37,6 +42,10 @@ static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 
+/*
+ * Warnings do not change the exit status, so that a script can alert on failures alone. An answer
+ * without checks is a failure, too.
+ */
 int show_doctor(struct ctl *ctl, const struct doc *doctor)
 {
     const struct doc *checks = doc_get(doctor, "checks");

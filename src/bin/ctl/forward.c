@@ -1,3 +1,8 @@
+/*
+ * Runs `kubectl port-forward` as a child and reads the local port from its first line. Used by
+ * ctl_base() only if milligpuctl runs as a kubectl plugin and no server is named. kubectl's errors
+ * go to standard error unchanged.
+ */
 #include "forward.h"
 
 #include <errno.h>
@@ -13,14 +18,19 @@
 #include "milligpu/clock.h"
 
 enum {
+    /* kubectl may have to log in first */
     WAIT_MS_MAX = 20000,
     SAID_BYTES_MAX = 1024,
     ARGUMENTS_MAX = 16,
+    /* times STOP_LOOKS: two seconds between SIGTERM and SIGKILL */
     STOP_LOOK_MS = 20,
     STOP_LOOKS = 100,
 };
 
-/* "Forwarding from 127.0.0.1:43211 -> 8911" */
+/*
+ * "Forwarding from 127.0.0.1:43211 -> 8911". The blank after the digits proves that the number is
+ * complete, since a pipe may deliver half a line.
+ */
 bool forward_read_line(const char *line, char *out, size_t bytes)
 {
     static const char sign[] = "Forwarding from 127.0.0.1:";
@@ -37,6 +47,7 @@ bool forward_read_line(const char *line, char *out, size_t bytes)
     return true;
 }
 
+/* ":8911" makes kubectl choose a free local port, so that several milligpuctl can run at once. */
 static void fill_arguments(const struct forward_options *options, const char **argument)
 {
     size_t count = 0;
@@ -61,7 +72,10 @@ static void fill_arguments(const struct forward_options *options, const char **a
     must(count < ARGUMENTS_MAX);
 }
 
-/* Runs between fork and exec. */
+/*
+ * Runs between fork and exec and never returns. Without the signal on the parent's death, a
+ * milligpuctl that is killed would leave a tunnel to the admin port behind.
+ */
 static _Noreturn void become_kubectl(const struct forward_options *options, int out, pid_t parent)
 {
     const char *argument[ARGUMENTS_MAX];
@@ -112,6 +126,7 @@ static int wait_for_address(struct forward *forward, struct err *err)
                    "listener: --server ADDRESS)");
 }
 
+/* On failure no child is left. */
 int forward_start(struct forward *forward, const struct forward_options *options, struct err *err)
 {
     int ends[2];

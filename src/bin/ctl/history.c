@@ -1,3 +1,7 @@
+/*
+ * The command history: finds out whether the argument is a GPU or a pod, and which time is meant;
+ * lists.c draws the table.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +28,10 @@ static int64_t unit_ms(char unit)
     }
 }
 
+/*
+ * The server takes RFC 3339 only; "5h" is turned into it with this machine's clock. Nine digits at
+ * most, so that no product overflows.
+ */
 void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
 {
     const size_t digits = strspn(given, "0123456789");
@@ -95,7 +103,10 @@ static bool node_has(const struct doc *node, const char *gpu)
     return false;
 }
 
-/* Does it exist, although it has no history? Then an empty history is the answer. */
+/*
+ * Does it exist, although it has no history? Then an empty history is the answer, and no error.
+ * Errors on the way count as "no": the history itself could be read, so the server is there.
+ */
 static bool history_exists(const struct history_question *question, bool as_gpu, bool as_pod)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -118,7 +129,10 @@ static bool history_exists(const struct history_question *question, bool as_gpu,
     return ctl_get(question->ctl, path.data, &found, &ignored) == 0;
 }
 
-/* First as a GPU, then as a pod, unless an option says which. */
+/*
+ * First as a GPU, then as a pod, unless an option says which. An id of a GPU such as "n1/gpu-0" has
+ * the form of a pod's name, too, so only the history can tell them apart.
+ */
 static int history_find(const struct history_question *question, struct doc **out, struct err *err)
 {
     const char *const *given = question->ctl->options.given;
@@ -140,6 +154,7 @@ static int history_find(const struct history_question *question, struct doc **ou
     return ask_for_pod(question, out, err);
 }
 
+/* With --at, an empty answer is never an error: nobody held it at that time. */
 int command_history(struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;

@@ -1,6 +1,9 @@
 /*
  * The commands that list: nodes, allocations, waiting, drift, and the table of history. Called by
- * ctl.c. command_X() asks, show_X() draws, so that tests can draw recorded answers.
+ * ctl.c in the only thread. Each list has the same four parts: its columns, a function that makes a
+ * row of an item, one that gives the name for -o name, and show_X(). command_X() asks, show_X()
+ * draws, so that tests can draw recorded answers. A row has one cell for each column, in their
+ * order.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +12,10 @@
 
 /* --- pieces --- */
 
+/*
+ * "0:300,1:300": one cell without blanks, so that scripts can count columns. A GPU without an index
+ * is shown by its id, and what has no known place as "?".
+ */
 void put_charges(struct strbuf *out, const struct doc *allocation)
 {
     bool first = true;
@@ -28,6 +35,7 @@ void put_charges(struct strbuf *out, const struct doc *allocation)
                       (long long)doc_int(allocation, "unplacedMilli"));
 }
 
+/* Charges and not shares: containers may use the same part of a GPU one after the other. */
 static int64_t sum_of(const struct doc *allocation, const char *field)
 {
     int64_t sum = 0;
@@ -38,6 +46,7 @@ static int64_t sum_of(const struct doc *allocation, const char *field)
     return sum;
 }
 
+/* Marks follow the state as in kubectl's STATUS, so one column can be searched for each of them. */
 static void add_state(struct table *table, const struct doc *item)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -77,6 +86,7 @@ static void add_time(struct table *table, const char *rfc3339)
         table_printf(table, "%.*sZ", (int)(dot - rfc3339), rfc3339);
 }
 
+/* An adopted allocation was never reserved here. */
 static const char *since_of(const struct doc *item)
 {
     const char *reserved = doc_shown(item, "reservedAt");
@@ -204,6 +214,9 @@ int show_allocations(struct ctl *ctl, const struct doc *list)
     return ctl_show_list(ctl, list, &view);
 }
 
+/*
+ * The state is checked here, so that a typing error is wrong usage and not a refusal of the server.
+ */
 int command_allocations(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -247,6 +260,7 @@ static void waiting_row(struct table *table, const struct doc *item)
     table_age(table, doc_shown(item, "since"));
 }
 
+/* On standard error, so that the table and its -o json form stay readable for programs. */
 int show_waiting(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {

@@ -1,3 +1,7 @@
+/*
+ * Reads Pods from files as kubectl apply -f would, for the command play. Objects move from the
+ * parsed document into manifest->pods without being copied; all of it lives in the caller's arena.
+ */
 #include "manifest.h"
 
 #include <stdio.h>
@@ -5,6 +9,7 @@
 
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
+/* Only what play itself needs is checked; the fake API server judges the rest. */
 static int take_pod(struct manifest *manifest, struct doc *pod, const char *file, struct err *err)
 {
     struct arena *arena = manifest->arena;
@@ -24,6 +29,7 @@ static int take_pod(struct manifest *manifest, struct doc *pod, const char *file
 static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
                          const char *file, struct err *err);
 
+/* The list cannot be used any more afterwards: a document has one parent. */
 static int take_items(struct manifest *manifest, const struct doc *list, const char *implied,
                       const char *file, struct err *err)
 {
@@ -43,7 +49,10 @@ static int take_items(struct manifest *manifest, const struct doc *list, const c
     return 0;
 }
 
-/* implied: the kind of an item that says none, in a PodList. */
+/*
+ * implied: the kind of an item that says none, in a PodList; the API server's own lists have such
+ * items. Lists may contain lists, no deeper than the parser lets any document be.
+ */
 static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
                          const char *file, struct err *err)
 {
@@ -68,6 +77,7 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
     return 0;
 }
 
+/* Decides which reader goes first, and whose error is shown. */
 static bool manifest_looks_like_json(struct text bytes)
 {
     const struct text trimmed = text_trim(bytes);

@@ -39,6 +39,10 @@ static void man_command(struct strbuf *out, const struct ctl_command *command)
     man_options(out, command);
 }
 
+/*
+ * All help texts go through strbuf_roff(), because a line that begins with a dot is a request. The
+ * unit test compares the file with this text.
+ */
 void options_man(struct strbuf *out)
 {
     const struct ctl_command *command;

@@ -1,6 +1,9 @@
 /*
- * The commands about one thing: node, pod, summary. Called by ctl.c. command_X() asks, show_X()
- * draws, so that tests can draw recorded answers.
+ * The commands about one thing: node, pod, summary, version. Called by ctl.c in the only thread.
+ * command_X() asks, show_X() draws, so that tests can draw recorded answers. Each view is a block
+ * of "Name: text" lines and below it a table; -o json and yaml print the server's answer instead,
+ * and -o name one line. A field that the answer lacks reads as "" or 0, so a view works with a
+ * milligpud of another version.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +12,7 @@
 #include "ctl.h"
 #include "milligpu_version.h"
 
+/* name has at most 12 letters, so that the texts are aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...)
 {
     va_list args;
@@ -70,6 +74,7 @@ static const struct table_column holder_columns[] = {
     {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT}, {"STATE", 0},
 };
 
+/* --sort-by names a column of the first table, so it is not applied to this one. */
 static int show_holders(struct ctl *ctl, const struct doc *node)
 {
     CLEANUP(table_done) struct table table;
@@ -186,6 +191,7 @@ static void put_since(struct ctl *ctl, const char *name, const char *what, const
         put_field(ctl, name, "%s", what);
 }
 
+/* Shows the latest event that is known: released, else bound, else reserved. */
 static int show_allocation(struct ctl *ctl, const struct doc *allocation)
 {
     static const struct list_view view = {share_columns, ARRAY_LEN(share_columns), share_row, NULL,
@@ -218,6 +224,10 @@ static int show_allocation(struct ctl *ctl, const struct doc *allocation)
     return ctl_show_rows(ctl, shares, &view);
 }
 
+/*
+ * Not refused: kube-scheduler has not asked about this pod, or a bind is in progress. Nodes are
+ * judged by milligpud alone; taints and other plugins are not in it.
+ */
 static int show_why_not(struct ctl *ctl, const struct doc *pod)
 {
     static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
@@ -367,6 +377,7 @@ static int show_version(struct ctl *ctl, const char *server)
     return CTL_FINE;
 }
 
+/* Its own version is shown even if milligpud does not answer, but the exit status tells. */
 int command_version(struct ctl *ctl)
 {
     struct doc *summary;

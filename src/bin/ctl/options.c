@@ -1,6 +1,9 @@
 /*
  * The command line of milligpuctl, its help and docs/CLI.md, from options.def and commands.def.
- * Called by ctl.c and by the test that writes the document.
+ * Called by ctl_main(), by completion, and by the test that writes the document. Pure: it neither
+ * prints nor asks. options_parse() stops at the first mistake and says what would be right;
+ * options_scan() takes the same steps for an incomplete line and goes on after mistakes. All texts
+ * are borrowed from argv and from the tables.
  */
 #include "options.h"
 
@@ -61,6 +64,7 @@ bool option_is_of(size_t id, const struct ctl_command *command)
 
 enum { NEAR = 3 };
 
+/* A beginning of a name is the best match; else at most two letters may differ. */
 static const char *options_nearest(const char *word)
 {
     const char *found = NULL;
@@ -98,6 +102,10 @@ const struct ctl_command *options_find_command(const char *name)
     return NULL;
 }
 
+/*
+ * The first word is the command, the others are its arguments; options_check() counts them.
+ * argument has room for every word of the line.
+ */
 static int take_word(struct option_line *line, const char *word)
 {
     struct ctl_options *out = line->out;
@@ -122,7 +130,10 @@ static int take_word(struct option_line *line, const char *word)
     return err_set(line->err, ERR_INVALID, "there is no command %.60s; --help lists them", word);
 }
 
-/* value NULL: the next word is it, if one is wanted. */
+/*
+ * value NULL: the next word is it, if one is wanted. An empty value is a mistake, usually an unset
+ * variable of a script. An option that is given twice counts as it was given last.
+ */
 static int take_option(struct option_line *line, size_t id, const char *value)
 {
     const struct option *option = &options[id];
@@ -146,6 +157,7 @@ static int take_option(struct option_line *line, size_t id, const char *value)
     return 0;
 }
 
+/* Whole names only: an abbreviation that is unique today may not be tomorrow. */
 static int take_long(struct option_line *line, const char *word)
 {
     const size_t length = strcspn(word, "=");
@@ -159,7 +171,10 @@ static int take_long(struct option_line *line, const char *word)
                    (int)(length < 60 ? length : 60), word);
 }
 
-/* -A, -n x, -nx, -n=x, -Aw. */
+/*
+ * -A, -n x, -nx, -n=x, -Aw. A switch is followed by the next letter, so the recursion is as deep as
+ * the word is long.
+ */
 static int take_short(struct option_line *line, const char *letters)
 {
     size_t id = 0;
@@ -178,6 +193,7 @@ static int take_short(struct option_line *line, const char *letters)
     return status < 0 ? status : take_short(line, letters + 1);
 }
 
+/* A lone "-" is a word: standard input. */
 static int options_take(struct option_line *line, const char *word)
 {
     if (line->words_only || word[0] != '-' || word[1] == '\0')
@@ -189,6 +205,10 @@ static int options_take(struct option_line *line, const char *word)
     return word[1] == '-' ? take_long(line, word + 2) : take_short(line, word + 1);
 }
 
+/*
+ * After all words are read, since options may stand before the command. --help is answered whatever
+ * arguments are missing.
+ */
 static int options_check(const struct ctl_options *given, struct err *err)
 {
     const struct ctl_command *command = given->command;
@@ -214,6 +234,7 @@ static int options_check(const struct ctl_options *given, struct err *err)
     return 0;
 }
 
+/* *out is set only on success, and then owns the list of arguments. */
 int options_parse(int argc, char *const *argv, struct ctl_options *out, struct err *err)
 {
     struct ctl_options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
@@ -397,6 +418,7 @@ static void put_option_rows(struct strbuf *out, const char *names)
             put_option_row(out, &options[id]);
 }
 
+/* The test unit.ctl.options compares docs/CLI.md with this text. */
 void options_markdown(struct strbuf *out)
 {
     strbuf_str(

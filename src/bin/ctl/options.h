@@ -35,6 +35,7 @@ struct ctl_command {
     const char *options;
     const char *summary;
     const char *help;
+    /* how many arguments it takes */
     size_t least;
     size_t most;
     int (*run)(struct ctl *ctl);

@@ -1,6 +1,10 @@
 /*
  * The command play: creates pods in a standalone cluster and calls filter, prioritize and bind for
- * each, as kube-scheduler does. Called by ctl.c.
+ * each, as kube-scheduler does. Called by ctl.c in the only thread. The first part is pure (bodies
+ * in, bodies out) and has unit tests; the second schedules one pod after the other; the third reads
+ * manifests, node names and settings, all before the first pod is made. Pods are made through the
+ * admin listener and placed through the webhook listener, so both addresses are needed. A refusal
+ * is an answer; only a failed call makes the exit status 1.
  */
 #include "play.h"
 
@@ -12,6 +16,7 @@
 
 /* --- bodies --- */
 
+/* Nodes is null, as kube-scheduler has it with nodeCacheCapable: true. */
 void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names)
 {
     must(names->kind == DOC_ARRAY);
@@ -49,6 +54,10 @@ static bool has_name(const struct doc *names, const char *name)
     return false;
 }
 
+/*
+ * The extender's score alone: kube-scheduler would add those of its own plugins. A score for a node
+ * that was not asked about is ignored.
+ */
 const char *play_best(const struct doc *scores, const struct doc *names)
 {
     const char *found = NULL;
@@ -73,6 +82,7 @@ struct reason {
     uint32_t nodes;
 };
 
+/* Beyond REASONS_MAX texts are left out: they depend on the request alone, so there are few. */
 static size_t count_reasons(const struct doc *map, struct reason *reason, size_t count)
 {
     must(count <= REASONS_MAX);
@@ -114,6 +124,7 @@ void play_reasons(struct strbuf *out, const struct doc *answer)
     }
 }
 
+/* Requests or limits, as kube-scheduler decides whether an extender is interested. */
 static bool container_asks(const struct doc *containers, const char *resource)
 {
     must(resource[0] != '\0');
@@ -149,6 +160,10 @@ struct play {
     uint32_t count[OUTCOMES];
 };
 
+/*
+ * Each pod has its line as soon as it is decided; JSON and YAML need all results and are written at
+ * the end.
+ */
 static void play_report(struct play *play, const struct doc *pod, enum outcome outcome,
                         const char *node, const char *text)
 {
@@ -191,6 +206,9 @@ static int play_ask(struct play *play, const char *verb, const struct strbuf *bo
     return play_post(play, play->webhook, path, body, out, err);
 }
 
+/*
+ * The pod as it came back, with its uid: kube-scheduler, too, sends what the API server stored.
+ */
 static int make_pod(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -208,6 +226,10 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
     return 0;
 }
 
+/*
+ * An answer with Error, or with a node that was not asked about, ends kube-scheduler's attempt, so
+ * it is a failure here, too.
+ */
 static int play_filter(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -250,6 +272,7 @@ static int play_choose(struct play *play, const struct doc *pod, const struct do
     return err_same(err);
 }
 
+/* Blocks until the Binding has an outcome. */
 static int play_bind(struct play *play, const struct doc *pod, const char *node, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -290,7 +313,10 @@ static const char *play_where(struct play *play, const struct doc *pod, const ch
     return arena_copy(&play->ctl->arena, (struct text){text.data, text.len});
 }
 
-/* Makes, filters, binds.  *out_node is "" when no node fits, and *out_text says why. */
+/*
+ * Makes, filters, binds. *out_node is "" when no node fits, and *out_text says why. A pod that was
+ * made stays, whatever happens to it afterwards, as in a cluster.
+ */
 static int play_schedule(struct play *play, const struct doc *pod, const char **out_node,
                          const char **out_text, struct err *err)
 {
@@ -336,6 +362,7 @@ static void play_pod(struct play *play, const struct doc *pod)
 
 /* --- what scheduling needs --- */
 
+/* Named, so that nobody waits for the pods of a Deployment. */
 static void skip_kind(void *user, const char *kind, const char *name)
 {
     const struct ctl *ctl = user;
@@ -343,6 +370,7 @@ static void skip_kind(void *user, const char *kind, const char *name)
     (void)fprintf(ctl->err, "left out: %s %s (only Pods are played)\n", kind, name);
 }
 
+/* All files before the first pod: a mistake in the last one must leave nothing behind. */
 static int read_manifests(struct play *play, struct doc **out, struct err *err)
 {
     struct ctl *ctl = play->ctl;
@@ -362,6 +390,7 @@ static int read_manifests(struct play *play, struct doc **out, struct err *err)
     doc_each (pod, manifest.pods) {
         const size_t bytes = strlen(doc_shown(pod, "metadata.namespace")) + 1 +
                              strlen(doc_shown(pod, "metadata.name"));
+        /* One absurdly long name must not widen every line. */
         if (bytes < 200 && (int)bytes > play->width)
             play->width = (int)bytes;
     }
@@ -386,7 +415,10 @@ static int play_read_names(struct play *play, struct err *err)
                                             "milligpud knows no node: there is nothing to play on");
 }
 
-/* kube-scheduler asks an extender only about pods that name its resource. */
+/*
+ * kube-scheduler asks an extender only about pods that name its resource (managedResources), and
+ * the name is a setting of milligpud.
+ */
 static int play_read_resource(struct play *play, struct err *err)
 {
     struct doc *settings;
@@ -439,6 +471,7 @@ static int play_finish(struct play *play)
     return play->count[FAILED] > 0 ? CTL_NO : CTL_FINE;
 }
 
+/* In a real cluster, each pod fails at its first POST with 404: that route is standalone only. */
 int command_play(struct ctl *ctl)
 {
     struct play play = {

@@ -1,4 +1,7 @@
-/* One run of milligpuctl: the options, the format of the output, the command. Called by main(). */
+/*
+ * One run of milligpuctl: the options, the format of the output, the command. Called by main() and
+ * by tests, which give it streams and an environment of their own.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +11,7 @@
 #include "complete.h"
 #include "milligpu_version.h"
 
+/* kubectl's formats that we lack get an answer of their own: users of the plugin try them. */
 static int read_format(struct ctl *ctl, struct err *err)
 {
     static const char *const of_kubectl[] = {"jsonpath", "custom-columns", "go-template"};
@@ -69,6 +73,7 @@ static int say_help(struct ctl *ctl, FILE *where)
     return CTL_FINE;
 }
 
+/* --help and --version are answered before the value of any other option is looked at. */
 static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
 {
     const struct ctl_options *options = &ctl->options;
@@ -90,6 +95,7 @@ static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
     return options->command->run(ctl);
 }
 
+/* Links and kubectl's plugin rules make the name of the program a part of the command line. */
 static bool is_called(const char *program, const char *name)
 {
     const char *slash = strrchr(program, '/');
@@ -98,7 +104,10 @@ static bool is_called(const char *program, const char *name)
     return strcmp(slash != NULL ? slash + 1 : program, name) == 0;
 }
 
-/* All output must have been written; a full disk must not look like success. */
+/*
+ * All output must have been written; a full disk must not look like success. Frees everything, so
+ * that leak checkers can watch a whole run.
+ */
 static int ctl_finish(struct ctl *ctl, int status)
 {
     if (fflush(ctl->screen.out) != 0 || ferror(ctl->screen.out) != 0) {
@@ -115,6 +124,7 @@ static int ctl_finish(struct ctl *ctl, int status)
     return status;
 }
 
+/* Every way out passes through ctl_finish(), since a child kubectl may have to be ended. */
 int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
              FILE *err)
 {

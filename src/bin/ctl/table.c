@@ -1,6 +1,9 @@
 /*
- * Rows and columns for people, drawn by libsmartcols. Called by the commands that show tables. A
- * row is complete before the next one begins.
+ * Rows and columns for people, drawn by libsmartcols, which aligns, wraps and colours. Called by
+ * the commands that show tables, in the only thread. Cells are collected row by row and nothing is
+ * printed before table_print(), because sorting and the width of columns need all of them. A row is
+ * complete before the next one begins. Texts come from doc_shown(), so no cell contains anything
+ * that a terminal would obey. Ages and bars follow at the end.
  */
 #include "table.h"
 
@@ -31,6 +34,7 @@ void table_done(struct table *table)
 
 /* --- cells --- */
 
+/* The pointer is valid only until the next cell: the array grows. */
 static struct cell *add_cell(struct table *table, const char *text)
 {
     table->cell = xgrow(table->cell, table->cells, &table->capacity, sizeof *table->cell);
@@ -66,6 +70,7 @@ void table_number(struct table *table, int64_t number)
     cell->numeric = true;
 }
 
+/* Sorted by the age in ms, not by its text; an unknown age comes last. */
 void table_age(struct table *table, const char *rfc3339)
 {
     char age[AGE_BYTES];
@@ -91,6 +96,10 @@ struct order {
     bool descending;
 };
 
+/*
+ * Case does not matter, as headings are upper case and people type lower case. Columns that are not
+ * shown can be sorted by, too.
+ */
 static int find_column(const struct table *table, struct order *out, struct err *err)
 {
     const char *wanted = table->screen->sort_by;
@@ -121,6 +130,7 @@ struct sorted {
     size_t place;
 };
 
+/* A column may mix numbers and "-"; then the texts decide. */
 static int compare_cells(const struct cell *a, const struct cell *b)
 {
     must(a->text != NULL && b->text != NULL);
@@ -129,6 +139,7 @@ static int compare_cells(const struct cell *a, const struct cell *b)
     return strcmp(a->text, b->text);
 }
 
+/* qsort() is not stable, so the place is the last criterion, also in descending order. */
 static int table_by_order(const void *a, const void *b)
 {
     const struct sorted *left = a;
@@ -142,8 +153,10 @@ static int table_by_order(const void *a, const void *b)
     return left->place < right->place ? -1 : 1; /* equal rows stay as they came */
 }
 
+/* The order is checked even without rows, so that a script with a wrong --sort-by fails always. */
 static int table_sort(const struct table *table, struct sorted *row, size_t rows, struct err *err)
 {
+    /* Borrowed by the rows until qsort() returns. */
     struct order order = {0};
 
     for (size_t i = 0; i < rows; i++)
@@ -164,6 +177,10 @@ static bool is_shown(const struct table *table, size_t column)
     return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
 }
 
+/*
+ * Without a terminal nothing is cut or wrapped: a script gets whole values. The terminal is decided
+ * by our caller, so libsmartcols is told and does not look itself.
+ */
 static struct libscols_table *make_scols(const struct table *table)
 {
     const struct screen *screen = table->screen;
@@ -206,6 +223,7 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     }
 }
 
+/* An empty table prints no headings. */
 int table_print(struct table *table, struct err *err)
 {
     const size_t rows = table->cells / table->columns;
@@ -247,6 +265,10 @@ static void two_units(int64_t s, int64_t large, int64_t small, const char *names
                        (long long)rest, names[1]);
 }
 
+/*
+ * The thresholds of kubectl's HumanDuration, up to eight years, so that ages beside kubectl's look
+ * alike.
+ */
 void age_format(int64_t ms, char out[AGE_BYTES])
 {
     /* clocks of two machines differ a little */
@@ -282,6 +304,7 @@ void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES
         (void)snprintf(out, AGE_BYTES, "-");
 }
 
+/* Rounded up, so that what is used never looks free. */
 static uint32_t table_part(uint32_t width, int64_t amount, int64_t total)
 {
     must(total > 0);

@@ -38,6 +38,7 @@ struct screen {
     bool wide;
     size_t width;        /* of the terminal */
     const char *sort_by; /* a column's name, "-" before it: largest first; NULL: as it comes */
+    /* UTC; ages are counted from here */
     int64_t now_ms;
 };
 

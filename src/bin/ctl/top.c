@@ -1,3 +1,7 @@
+/*
+ * The command top: one line for each GPU, with bars, once or with --watch every two seconds until a
+ * signal. Called by ctl.c; lists.c has the other tables.
+ */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +99,7 @@ static void top_add_gpu(struct table *table, const struct doc *node, const struc
     must(table->cells % table->columns == 0);
 }
 
+/* The totals come from a second request and may be of a later moment than the table. */
 static void put_legend(const struct ctl *ctl, const struct doc *summary)
 {
     FILE *out = ctl->screen.out;
@@ -125,6 +130,7 @@ static void put_gpu_names(const struct ctl *ctl, const struct doc *nodes)
             (void)fprintf(ctl->screen.out, "gpu/%s\n", doc_shown(gpu, "id"));
 }
 
+/* summary NULL: only one node was asked for, so totals of the cluster would mislead. */
 int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary)
 {
     CLEANUP(table_done) struct table table = {0};
@@ -173,6 +179,7 @@ static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, str
     return 0;
 }
 
+/* The screen is cleared only when both answers are there: a slow server leaves the last picture. */
 static int top_ask_and_show(struct ctl *ctl, bool clear)
 {
     const char *name = ctl->options.given[OPTION_node];
@@ -191,6 +198,10 @@ static int top_ask_and_show(struct ctl *ctl, bool clear)
     return show_top(ctl, nodes, summary);
 }
 
+/*
+ * --watch ends at the first failure, so a lost connection is not a frozen picture. The arena is
+ * emptied each time; what must outlive that is in ctl->kept.
+ */
 int command_top(struct ctl *ctl)
 {
     const bool watch = ctl->options.given[OPTION_watch] != NULL;

@@ -22,6 +22,9 @@ static void take_check(void *user, enum store_check check, const char *wrong)
     doc_append(verifier->checks, item);
 }
 
+/*
+ * A file that cannot be checked at all is wrong usage (2), one that fails a check is a finding (1).
+ */
 int command_verify(struct ctl *ctl)
 {
     const char *file = ctl->options.argument[0];
