@@ -4,7 +4,7 @@
  * is that of dependence: daemon and ledger, then the API server with watches and permissions, then
  * kube-scheduler and the webhooks, so that the first failure explains those below it. Everything
  * comes from one snapshot, from the atomics of struct app and from tables with a lock of their own;
- * only check_rights() waits, for three seconds at most.
+ * check_ledger_file() reads the database, and check_rights() waits for three seconds at most.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,10 +91,7 @@ static void check_daemon(struct doctor *doctor)
                        (unsigned long long)doctor->snapshot->generation);
 }
 
-/*
- * SQLite can shorten its log only up to the oldest reader, so a large log means that a reader
- * stays.
- */
+/* SQLite reuses its log only up to the oldest reader: a large log means that a reader stays. */
 static void check_ledger_file(struct doctor *doctor)
 {
     struct store_facts facts;

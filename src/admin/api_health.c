@@ -1,6 +1,7 @@
 /*
  * Handlers of the probe routes: /livez and /readyz in the form of kube-apiserver's, and /metrics.
- * Called by the router in an admin thread or the probe thread; they only read atomics.
+ * Called by the router in an admin thread or the probe thread. Probes only read atomics, so
+ * they answer whatever else is stuck.
  */
 #include <string.h>
 

@@ -182,9 +182,9 @@ static void poll_watch(struct daemon *daemon, int64_t wait_ms,
 }
 
 /*
- * First the cluster identity, then the watches: nothing of a cluster is read before it is certain
- * that the ledger belongs to it. A ledger of another cluster ends the process; err is written
- * before failed, and the main thread reads it after this thread has ended.
+ * First the cluster identity, then the watches: no node and no pod is read before it is certain
+ * that the ledger belongs to this cluster. A ledger of another cluster ends the process; err is
+ * written before failed, and the main thread reads it after this thread has ended.
  */
 static void *informer_main(void *user)
 {
