@@ -9,6 +9,7 @@ static_assert(sizeof letters == 65, "base64 has 64 letters");
 
 static int value_of(char c)
 {
+    /* strchr() finds the terminator, too. */
     const char *at = c != '\0' ? strchr(letters, c) : NULL;
     return at != NULL ? (int)(at - letters) : -1;
 }
@@ -43,6 +44,7 @@ char *base64_decode(const char *text, size_t *out_len)
             out[len++] = (char)(bits >> held & 0xff);
         }
     }
+    /* Six bits left over are one letter of four: the text was cut. Missing padding is accepted. */
     if (padding > 2 || held >= 6)
         return NULL;
     out[len] = '\0';
@@ -50,6 +52,7 @@ char *base64_decode(const char *text, size_t *out_len)
     return STEAL(out);
 }
 
+/* For Basic authentication and for the CA that a plugin is told; one line, without breaks. */
 char *base64_encode(struct text bytes)
 {
     CLEANUP(xfreep) char *out = xmalloc(bytes.len / 3 * 4 + 5);

@@ -12,6 +12,7 @@ struct kube_config *kube_config_new(void)
     return config;
 }
 
+/* Clears tokens and private keys, so that they do not stay in freed memory. */
 static void source_done(struct source *source)
 {
     xfree(source->file);
@@ -34,6 +35,10 @@ static void exec_free(struct exec_plugin *exec)
         xfree(exec->env[i]);
 }
 
+/*
+ * Every kube_ops that uses config is freed before. A plugin that still runs is killed: its thread
+ * looks at stop every tenth of a second, so the join is short.
+ */
 void kube_config_free(struct kube_config *config)
 {
     if (config == NULL)

@@ -33,6 +33,7 @@ struct source {
     char *file; /* NULL: inline or absent */
     char *data; /* NULL: absent, or not read yet */
     size_t len;
+    /* monotonic; of the last successful reading */
     int64_t read_ms;
 };
 
@@ -77,9 +78,11 @@ struct kube_config {
     bool thread_made; /* must be joined */
     bool running;
     bool exec_done; /* the thread has finished */
+    /* the server refused the plugin's answer: it is run again at the next request */
     bool exec_stale;
     int64_t exec_failed_ms; /* monotonic; 0: it did not */
     struct exec_answer answer;
+    /* why the last run failed; for requests that come within EXEC_AGAIN_MS of it */
     struct err exec_err;
 };
 

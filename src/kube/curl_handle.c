@@ -1,3 +1,10 @@
+/*
+ * curl_handle - prepares libcurl's easy handles and owns the sockets of their connections.
+ * kube_curl.c calls it in the thread of its kube_ops: handles_take() yields a handle that has the
+ * current credentials, handle_ask() sets the request, and handles_give() keeps the handle for the
+ * next one. The parts: sockets, the server's name, credentials, the options of a handle, one
+ * request. A handle in flight keeps the credentials that it began with.
+ */
 #include "kube/curl_handle.h"
 
 #include <netinet/in.h>
@@ -10,6 +17,7 @@
 #include "milligpu/metric.h"
 
 enum {
+    /* for name, TCP and TLS together */
     CONNECT_MS = 10 * 1000,
     KEEPALIVE_S = 20,
     /* sent and not acknowledged for this long: the peer is gone */
@@ -20,6 +28,7 @@ enum {
     SPARES_MAX = 32,
 };
 
+/* Shared by all handles with the same credentials; a handle in flight keeps an older one alive. */
 struct makeup {
     uint32_t uses; /* references by handles, and by handles->now */
     struct auth auth;
@@ -32,6 +41,7 @@ struct handles {
     char *host;                    /* header, if the URL names another host; or NULL */
     struct curl_slist *connect_to; /* the address in that case; or NULL */
     struct makeup *now;            /* for the latest credentials; NULL: there were none yet */
+    /* free handles, the one that was given back last first; at most SPARES_MAX */
     struct curl_handle *spare;
     uint32_t spares;
     int *socket; /* the sockets that libcurl has open */
@@ -41,6 +51,10 @@ struct handles {
 
 /* ---- sockets ---- */
 
+/*
+ * libcurl asks for each socket here, so that handles_cut() knows them all. The metric counts
+ * attempts: a connection that is refused counts as well.
+ */
 static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
                                              struct curl_sockaddr *address)
 {
@@ -60,6 +74,10 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
     return fd;
 }
 
+/*
+ * The counterpart; also runs in curl_multi_cleanup(), so handles_free() must come after that. The
+ * search is short, because kube_curl.c bounds the number of connections.
+ */
 static int close_socket(void *arg, curl_socket_t fd)
 {
     struct handles *handles = arg;
@@ -72,6 +90,9 @@ static int close_socket(void *arg, curl_socket_t fd)
     return close(fd);
 }
 
+/*
+ * shutdown() and not close(): the descriptors belong to libcurl, which sees the end of each stream.
+ */
 void handles_cut(struct handles *handles)
 {
     must(handles->sockets <= handles->capacity);
@@ -103,6 +124,7 @@ static void name_server(struct handles *handles)
     if (port != NULL && memchr(port, ']', host_len - (size_t)(port - host)) != NULL)
         port = NULL; /* a colon inside [::1] */
     strbuf_init(&text);
+    /* An empty host and port in front of the address match every request. */
     strbuf_printf(&text, "::%.*s%s", (int)host_len, host, port == NULL ? ":443" : "");
     handles->connect_to = curl_slist_append(NULL, text.data);
     must(handles->connect_to != NULL);
@@ -145,6 +167,7 @@ static void add_header(struct makeup *makeup, const char *header)
     makeup->headers = list;
 }
 
+/* Takes over the texts of take_auth. */
 static struct makeup *makeup_new(const struct handles *handles, struct auth *take_auth)
 {
     struct makeup *makeup = xcalloc(1, sizeof *makeup);
@@ -161,7 +184,10 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
     return makeup;
 }
 
-/* The current credentials are those of handles->now. */
+/*
+ * Afterwards handles->now has the current credentials, unless the verdict says that there are none.
+ * Costs a lock and a comparison when nothing has changed.
+ */
 static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
     /* Without its texts: only a newer generation fills them. */
@@ -193,6 +219,10 @@ struct handle_options {
             (options)->code = curl_easy_setopt((options)->easy, (option), (value));                \
     } while (0)
 
+/*
+ * The PEM goes into libcurl as bytes: no file is read there, so a rotation cannot happen in
+ * between.
+ */
 static void set_blob(struct handle_options *set, CURLoption option, const char *pem)
 {
     struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
@@ -205,6 +235,7 @@ static void set_blob(struct handle_options *set, CURLoption option, const char *
     set->code = curl_easy_setopt(set->easy, option, &blob);
 }
 
+/* libcurl reuses a connection only for equal TLS options, so renewed certificates get a new one. */
 static void set_tls(struct handle_options *set, const struct handles *handles)
 {
     const struct kube_config *config = handles->config;
@@ -238,6 +269,7 @@ static void set_protocol(struct handle_options *set, const struct handles *handl
     SET(set, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(set, CURLOPT_PIPEWAIT, secure ? 1L : 0L);
+    /* A redirect is an answer like any other, and the path is escaped already. */
     SET(set, CURLOPT_FOLLOWLOCATION, 0L);
     SET(set, CURLOPT_PATH_AS_IS, 1L);
     SET(set, CURLOPT_USERAGENT, "milligpu");
@@ -249,8 +281,9 @@ static void set_connection(struct handle_options *set, struct handles *handles)
 {
     const char *proxy = handles->config->proxy;
 
+    /* This process has threads: libcurl must not use signals for its timeouts. */
     SET(set, CURLOPT_NOSIGNAL, 1L);
-    /* "" ignores the environment */
+    /* "" ignores the environment: only the kubeconfig decides through whom the token travels */
     SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : "");
     SET(set, CURLOPT_NOPROXY, "");
     SET(set, CURLOPT_CONNECT_TO, handles->connect_to);
@@ -264,6 +297,10 @@ static void set_connection(struct handle_options *set, struct handles *handles)
     SET(set, CURLOPT_CLOSESOCKETDATA, handles);
 }
 
+/*
+ * Does nothing for a handle that has the current credentials already, which is the common case. If
+ * libcurl lacks a feature, the handle has no makeup and must be freed.
+ */
 static int curl_handle_make_up(struct handles *handles, struct curl_handle *handle, struct err *err)
 {
     struct handle_options set = {handle->easy, CURLE_OK};
@@ -286,6 +323,7 @@ static int curl_handle_make_up(struct handles *handles, struct curl_handle *hand
 
 /* ---- handles come and go ---- */
 
+/* The handle that was given back last most likely has the current credentials. */
 static struct curl_handle *curl_handle_pick(struct handles *handles)
 {
     struct curl_handle *handle = handles->spare;
@@ -310,6 +348,7 @@ static void handle_free(struct curl_handle *handle)
     xfree(handle);
 }
 
+/* A verdict other than AUTH_READY leaves *out alone; nothing has to be given back then. */
 enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
                                struct err *err)
 {
@@ -327,6 +366,10 @@ enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct c
     return AUTH_READY;
 }
 
+/*
+ * The handle was removed from the multi handle before. CURLOPT_HTTPHEADER still points to its first
+ * header, which handle_ask() fills again before the next transfer.
+ */
 void handles_give(struct handles *handles, struct curl_handle *handle)
 {
     must(handle->next == NULL);
@@ -370,6 +413,7 @@ bool handle_sent_body(const struct curl_handle *handle)
     return bytes >= (curl_off_t)handle->body.len;
 }
 
+/* The body is read by a callback because libcurl could rewind a buffer by itself (never_again). */
 static size_t read_body(char *out, size_t size, size_t count, void *arg)
 {
     struct curl_handle *handle = arg;
@@ -407,6 +451,10 @@ static int never_again(void *arg, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_FAIL;
 }
 
+/*
+ * A handle was perhaps used for another method before, so each branch sets all that distinguishes
+ * them.
+ */
 static void set_method(struct handle_options *set, struct curl_handle *handle,
                        const struct handle_request *request)
 {
@@ -423,6 +471,7 @@ static void set_method(struct handle_options *set, struct curl_handle *handle,
     SET(set, CURLOPT_POST, 1L);
     SET(set, CURLOPT_CUSTOMREQUEST, request->method);
     SET(set, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
+    /* Without a body libcurl must not call read_body(); with one, it must not look for a buffer. */
     SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? NULL : "");
     SET(set, CURLOPT_READFUNCTION, read_body);
     SET(set, CURLOPT_READDATA, handle);
@@ -432,6 +481,10 @@ static void set_method(struct handle_options *set, struct curl_handle *handle,
     SET(set, CURLOPT_SEEKDATA, handle);
 }
 
+/*
+ * Sets what differs between requests. Content-Type is a list node of its own in front of the shared
+ * headers; an empty one removes the type that libcurl would invent for a POST.
+ */
 int handle_ask(struct handles *handles, struct curl_handle *handle,
                const struct handle_request *request, struct err *err)
 {

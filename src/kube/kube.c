@@ -5,6 +5,7 @@
 
 enum { FETCH_WAIT_MS = 1000 };
 
+/* What kube_fetch() collects; status stays negative after the first error. */
 struct fetch {
     uint64_t id;
     struct strbuf *out;
@@ -13,6 +14,9 @@ struct fetch {
     bool ended;
 };
 
+/*
+ * The size is checked before the bytes are stored, so a large answer costs at most BODY_BYTES_MAX.
+ */
 static void kube_fetched(void *user, const struct kube_answer *answer)
 {
     struct fetch *fetch = user;
@@ -49,6 +53,7 @@ int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, s
         return rc;
     while (!fetch.ended)
         ops->poll(ops->ctx, FETCH_WAIT_MS, &fetch, kube_fetched);
+    /* An answer that was refused as too large is still in flight. */
     ops->cancel(ops->ctx, request->id);
     return fetch.status;
 }

@@ -1,3 +1,11 @@
+/*
+ * kube_auth - the current credentials, from files, from a plugin, or inline. Called by the threads
+ * of all kube_ops that share the config (informer and outbox) under its lock; the plugin runs in a
+ * thread of its own, without the lock. A request asks kube_auth_take() for copies, and the
+ * generation tells it whether anything has changed; after a 401 kube_auth_refuse() makes the next
+ * request read everything again. The end of the file builds a config from a pod's files or a
+ * kubeconfig.
+ */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -14,6 +22,10 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 /* ---- sources ---- */
 
+/*
+ * A token file often ends with a line break, which must not get into a header. file_read() leaves
+ * room for the terminator.
+ */
 static size_t kube_auth_trimmed(char *data, size_t len)
 {
     while (len > 0 && strchr(" \r\n\t", data[len - 1]) != NULL)
@@ -22,7 +34,10 @@ static size_t kube_auth_trimmed(char *data, size_t len)
     return len;
 }
 
-/* Returns whether the content changed. */
+/*
+ * Sets *changed only for different bytes: an unchanged file keeps the generation, and so
+ * connections stay open. After an error read_ms is unchanged, and the next request tries again.
+ */
 static int source_read(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
     char *data = NULL;
@@ -62,6 +77,10 @@ static int source_fresh(struct source *source, int64_t now_ms, bool *changed, st
     return rc < 0 && had ? 0 : rc;
 }
 
+/*
+ * Reads at most four small files a minute. A certificate and a key that are read in the middle of a
+ * rotation do not fit: the handshake fails, and transfer_failed() has both read again.
+ */
 static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
@@ -78,6 +97,7 @@ static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err 
 
 /* ---- the plugin ---- */
 
+/* For expirationTimestamp, which is UTC; all else here is monotonic. */
 static int64_t wall_now_ms(void)
 {
     struct timespec now;
@@ -92,6 +112,7 @@ static int64_t monotonic_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Holds the lock only to store the result. A failed run keeps the earlier answer. */
 static void *exec_thread(void *arg)
 {
     struct kube_config *config = arg;
@@ -123,6 +144,7 @@ static bool exec_has_answer(const struct kube_config *config)
     return answer->token != NULL || answer->cert != NULL;
 }
 
+/* A plugin that states no expiry is run again only after the server refused its credential. */
 static bool exec_is_due(const struct kube_config *config)
 {
     const int64_t expires_ms = config->answer.expires_ms;
@@ -131,6 +153,10 @@ static bool exec_is_due(const struct kube_config *config)
            (expires_ms != 0 && expires_ms - EXPIRY_LEEWAY_MS <= wall_now_ms());
 }
 
+/*
+ * Runs under the lock. If no thread can be created, running stays false and the next request tries
+ * again.
+ */
 static void exec_start(struct kube_config *config)
 {
     must(!config->running);
@@ -142,7 +168,10 @@ static void exec_start(struct kube_config *config)
     config->thread_made = config->running;
 }
 
-/* A credential that is still valid stays in use while the next one is made. */
+/*
+ * Requests wait while the plugin runs, also in the last ten seconds of a credential. After a
+ * failure they fail at once for EXEC_AGAIN_MS, so that a broken plugin is not run for each request.
+ */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
     if (config->exec.command == NULL || !exec_is_due(config))
@@ -159,6 +188,7 @@ static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, 
 
 /* ---- credentials for requests ---- */
 
+/* A plugin's token wins over the user's own, and any token over name and password. */
 static char *make_header(const struct kube_config *config)
 {
     const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
@@ -186,6 +216,9 @@ static char *copy_of(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
+/*
+ * Copies, so that a request needs no lock later; nothing is copied if the generation is the same.
+ */
 static void kube_auth_fill(const struct kube_config *config, struct auth *out)
 {
     const struct exec_answer *answer = &config->answer;
@@ -202,6 +235,7 @@ static void kube_auth_fill(const struct kube_config *config, struct auth *out)
     must((out->cert == NULL) == (out->key == NULL));
 }
 
+/* The plugin comes first: while it runs, the files need not be read. */
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                                  struct err *err)
 {
@@ -224,6 +258,10 @@ void kube_auth_done(struct auth *auth)
     *auth = (struct auth){0};
 }
 
+/*
+ * Many requests in flight may be refused at once: the generation makes them run the plugin only
+ * once.
+ */
 bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t now_ms)
 {
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
@@ -258,6 +296,10 @@ static char *in_folder(const char *folder, const char *name)
     return strbuf_steal(&path);
 }
 
+/*
+ * kubelet sets host and port in every container, and projects token, CA and namespace into the
+ * folder.
+ */
 int kube_config_in_cluster(const char *folder, const char *host, const char *port,
                            struct kube_config **out, struct err *err)
 {

@@ -1,3 +1,9 @@
+/*
+ * kube_config - reads a kubeconfig strictly: an unknown key, a wrong type or a way to log in that
+ * is not supported is an error that names file, line and path. Called once at start, in the main
+ * thread; the result holds copies and is never changed by this file again. The readers go from root
+ * to context, cluster and user; each continues after an error, because the first one sticks.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +30,7 @@ struct kubeconfig_reading {
     char where[256];
 };
 
+/* Records the first error only. at gives the line; NULL, or a node without a line, means line 1. */
 __attribute__((format(printf, 4, 5))) static void
 wrong(struct kubeconfig_reading *in, const struct doc *at, const char *key, const char *fmt, ...)
 {
@@ -70,6 +77,7 @@ static void kube_config_check_keys(struct kubeconfig_reading *in, const struct d
     }
 }
 
+/* Each key stands between blanks, as kube_config_check_keys() looks for it. */
 static const char root_keys[] =
     " apiVersion kind preferences clusters users contexts current-context extensions ";
 static const char context_keys[] = " cluster user namespace extensions ";
@@ -119,6 +127,7 @@ static bool get_bool(struct kubeconfig_reading *in, const struct doc *object, co
     return text_is(found->text, "true");
 }
 
+/* NULL both if it is absent and if its kind is wrong; in->rc tells them apart. */
 static const struct doc *get_kind(struct kubeconfig_reading *in, const struct doc *object,
                                   const char *key, enum doc_kind kind)
 {
@@ -130,7 +139,10 @@ static const struct doc *get_kind(struct kubeconfig_reading *in, const struct do
     return NULL;
 }
 
-/* Finds {name: NAME, <key>: {...}} in the list and returns the object under key. */
+/*
+ * Finds {name: NAME, <key>: {...}} in the list and returns the object under key. Afterwards
+ * in->where is its path, so the readers that follow need not know it.
+ */
 static const struct doc *get_named(struct kubeconfig_reading *in, const struct doc *root,
                                    const char *list, const char *name, const char *key)
 {
@@ -162,6 +174,7 @@ static const struct doc *get_named(struct kubeconfig_reading *in, const struct d
     return NULL;
 }
 
+/* Relative to the kubeconfig and not to the working directory, as in kubectl. */
 static char *resolve_path(const struct kubeconfig_reading *in, const char *path)
 {
     struct strbuf text;
@@ -208,9 +221,11 @@ static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluste
     if (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0)
         wrong(in, doc_get(cluster, "server"), "server",
               "\"%s\": expected https://HOST:PORT or http://HOST:PORT", server);
+    /* Paths are appended to it; a user in the address would be a second way to log in. */
     if (strpbrk(server, "?# \t\r\n") != NULL || strchr(server, '@') != NULL)
         wrong(in, doc_get(cluster, "server"), "server",
               "\"%s\": expected an address without user, query or blanks", server);
+    /* Every path begins with a slash of its own. */
     size_t len = strlen(server);
     while (len > 0 && server[len - 1] == '/')
         server[--len] = '\0';
@@ -275,6 +290,10 @@ static char *ca_for_plugin(struct kubeconfig_reading *in, const struct source *c
     return encoded;
 }
 
+/*
+ * The ExecCredential that client-go passes to a plugin. Made once, since nothing in it changes
+ * later; never interactive, because a daemon has no terminal.
+ */
 static char *make_info(struct kubeconfig_reading *in, bool with_cluster)
 {
     const struct kube_config *config = in->config;
@@ -315,6 +334,7 @@ static char *make_info(struct kubeconfig_reading *in, bool with_cluster)
     return strbuf_steal(&text);
 }
 
+/* command is set last: kube_auth.c takes a plugin with a command as complete. */
 static void read_exec(struct kubeconfig_reading *in, const struct doc *exec)
 {
     struct exec_plugin *out = &in->config->exec;
@@ -346,6 +366,10 @@ static void read_exec(struct kubeconfig_reading *in, const struct doc *exec)
     out->command = STEAL(command);
 }
 
+/*
+ * A kubeconfig may name several ways to log in. All are kept, and make_header() chooses; what this
+ * program cannot do (auth-provider, impersonation) is refused instead of ignored.
+ */
 static void read_user(struct kubeconfig_reading *in, const struct doc *user)
 {
     struct kube_config *config = in->config;
@@ -388,6 +412,10 @@ static void read_user(struct kubeconfig_reading *in, const struct doc *user)
     read_exec(in, exec);
 }
 
+/*
+ * context NULL: current-context. Only the chosen context is read, so errors in others do not
+ * matter. A context without a user is valid and sends no credentials.
+ */
 static void read_root(struct kubeconfig_reading *in, const struct doc *root, const char *context)
 {
     kube_config_check_keys(in, root, root_keys);
@@ -424,6 +452,7 @@ static void read_root(struct kubeconfig_reading *in, const struct doc *root, con
         read_user(in, found);
 }
 
+/* "config" is in ".", "/config" in "/". */
 static char *folder_of(const char *file)
 {
     must(file[0] != '\0');
@@ -437,6 +466,7 @@ static char *folder_of(const char *file)
     return strbuf_steal(&text);
 }
 
+/* The arena ends with this function: what is kept of the document was copied. */
 int kube_config_parse(struct text text, const char *file, const char *context,
                       struct kube_config **out, struct err *err)
 {

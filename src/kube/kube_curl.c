@@ -10,6 +10,9 @@
 #include "kube/curl_handle.h"
 
 /*
+ * kube_curl - kube_ops by libcurl. Each kube_ops belongs to one thread, the informer's or the
+ * outbox's, and has connections of its own; only kube_wake() may be called by others.
+ *
  * HTTP/2 if the server has it: all requests of one kube_ops share one connection, which costs one
  * handshake and one buffer. With HTTP/1.1 each request has a connection, from a bounded number; if
  * none is free the request waits inside libcurl, unsent.
@@ -17,13 +20,18 @@
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
  * delivered: start() only queues, cancel() only marks, and poll() does both before and after. The
  * cost of a poll depends on the calls that make progress, not on those that wait.
+ *
+ * What must hold: a call is in exactly one chain until it is freed, and in by_id until it is done;
+ * it is done before its last piece is delivered, so that the receiver may use the id again.
  */
 
 enum {
+    /* ms between two looks for the credentials that a plugin is making */
     AUTH_LOOK_MS = 20,
     CONNECTIONS_MAX = 16, /* connections to the server at the same time */
     STREAMS_MAX = 256,    /* on one connection; the server may allow fewer */
     RETRY_AFTER_MAX_S = 3600,
+    /* with so many calls in flight, a turn waits GATHER_NS for more answers */
     GATHER_CALLS = 32,
     GATHER_NS = 1000 * 1000,
     STALL_MS = 100, /* an answer without a byte for this long may be complete */
@@ -48,6 +56,7 @@ struct curl_call {
     bool nudged;  /* since its last byte */
     int status;
     int64_t retry_after_s;
+    /* when start() was called, monotonic as the three below */
     int64_t begun_ms;
     int64_t deadline_ms; /* 0: none */
     int64_t silence_ms;
@@ -57,6 +66,7 @@ struct curl_call {
     char *content_type;
     struct strbuf body;
     struct curl_handle *handle;
+    /* libcurl writes its message here while the handle is in use */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -77,8 +87,10 @@ struct curl_kube {
     int64_t look_ms;  /* no deadline is due before */
     int64_t heard_ms; /* the last byte of any call */
     unsigned inside;  /* nesting depth of curl's callbacks */
+    /* pieces, ever: poll() returns early when it has grown */
     uint64_t delivered;
     void *user;
+    /* NULL outside poll() */
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
@@ -111,6 +123,7 @@ static void chain_add(struct curl_call *call, enum call_state state)
     chain->calls++;
 }
 
+/* Constant cost, which start and cancel promise however many calls are in flight. */
 static void chain_drop(struct curl_call *call)
 {
     struct chain *chain = &call->kube->chain[call->state];
@@ -135,6 +148,7 @@ static void kube_curl_retire(struct curl_call *call)
     kube->done = call;
 }
 
+/* Times count from here: waiting for credentials and for a free connection is part of them. */
 static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube_request *request)
 {
     struct curl_call *call = xcalloc(1, sizeof *call);
@@ -153,6 +167,7 @@ static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube
     return call;
 }
 
+/* INT64_MAX: neither a deadline nor a limit on silence. */
 static int64_t limit_of(const struct curl_call *call)
 {
     int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
@@ -163,6 +178,10 @@ static int64_t limit_of(const struct curl_call *call)
     return limit_ms;
 }
 
+/*
+ * Only ever makes the next look earlier; look_at_calls() computes it anew. So a turn in which
+ * nothing is due costs one comparison, not a walk over all calls.
+ */
 static void look_by(struct curl_kube *kube, int64_t at_ms)
 {
     must(at_ms > 0);
@@ -181,6 +200,7 @@ static void call_add(struct curl_call *take_call)
 
 /* ---- answers ---- */
 
+/* The receiver may start and cancel calls, this one too: after the last line call may be done. */
 static void kube_curl_deliver(struct curl_call *call, enum kube_piece piece, struct text data,
                               bool unsent, const struct err *err)
 {
@@ -216,6 +236,7 @@ static void kube_curl_fail(struct curl_call *call, bool unsent, const struct err
 
 /* ---- curl's callbacks ---- */
 
+/* Retry-After in seconds; the form with a date counts as 0, not said. */
 static int64_t parse_seconds(const char *at, size_t len)
 {
     must(at != NULL || len == 0);
@@ -228,6 +249,10 @@ static int64_t parse_seconds(const char *at, size_t len)
     return seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
 }
 
+/*
+ * A first 401 is kept from the receiver if other credentials may exist: transfer_ended() queues the
+ * call again.
+ */
 static void head_is_complete(struct curl_call *call)
 {
     long status = 0;
@@ -245,6 +270,7 @@ static void head_is_complete(struct curl_call *call)
     kube_curl_deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
 }
 
+/* Any byte of any call shows that the peer lives, which cut_if_silent() asks for. */
 static void kube_curl_heard(struct curl_call *call)
 {
     const int64_t now_ms = kube_curl_clock_now_ms();
@@ -256,6 +282,10 @@ static void kube_curl_heard(struct curl_call *call)
         look_by(call->kube, now_ms + STALL_MS);
 }
 
+/*
+ * Called with one line at a time, with HTTP/2 as well; the empty line ends the head. Returning less
+ * than the length makes libcurl end the transfer.
+ */
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
     static const char retry_after[] = "retry-after:";
@@ -293,6 +323,10 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 
 /* ---- the life of a call ---- */
 
+/*
+ * Outside libcurl's callbacks only. If the transfer is not over, libcurl resets its HTTP/2 stream
+ * or closes its HTTP/1.1 connection.
+ */
 static void drop_handle(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
@@ -315,6 +349,7 @@ static void kube_curl_call_free(struct curl_call *call)
     xfree(call);
 }
 
+/* Whatever refers to the call is set for each request, since handles pass from call to call. */
 static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, struct err *err)
 {
     const struct handle_request request = {.method = call->method,
@@ -334,7 +369,10 @@ static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, str
     return handle_ask(call->kube->handles, handle, &request, err);
 }
 
-/* It stays queued while credentials are being obtained. */
+/*
+ * It stays queued while credentials are being obtained. An error before libcurl has the request is
+ * certain to be unsent.
+ */
 static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
@@ -359,6 +397,7 @@ static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
     must(curl_multi_add_handle(kube->multi, handle->easy) == CURLM_OK);
 }
 
+/* False for anything but certainty: on it depends whether a Binding is in doubt. */
 static bool nothing_was_sent(const struct curl_call *call)
 {
     long bytes = 0;
@@ -370,6 +409,9 @@ static bool nothing_was_sent(const struct curl_call *call)
     return bytes == 0;
 }
 
+/*
+ * Certificate errors count as refused credentials, so that transfer_failed() reads the files again.
+ */
 static enum err_code kube_curl_code_of(CURLcode code)
 {
     must(code != CURLE_OK);
@@ -399,6 +441,7 @@ static bool was_cut_short(const struct curl_call *call, CURLcode code)
     return code == CURLE_HTTP2_STREAM && call->body.len > 0 && !handle_sent_body(call->handle);
 }
 
+/* No second try here: whether the request may be sent again is for the caller to decide. */
 static void transfer_failed(struct curl_call *call, CURLcode code)
 {
     struct err err;
@@ -413,11 +456,16 @@ static void transfer_failed(struct curl_call *call, CURLcode code)
     kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
+/*
+ * libcurl is done with the call. Tried again after a 401, it waits behind the calls that are
+ * queued.
+ */
 static void transfer_ended(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
     must(call->state == CALL_ACTIVE);
+    /* cancelled, or failed by its deadline */
     if (call->done)
         return;
     if (call->swallow && !call->retried) {
@@ -450,6 +498,7 @@ static void cut_if_silent(struct curl_call *call)
         handles_cut(kube->handles);
 }
 
+/* libcurl is given no time limit but the one for connecting; all others are enforced here. */
 static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 {
     struct err err;
@@ -508,6 +557,7 @@ static void kube_curl_nudge(struct curl_call *stalled)
     call_add(nudge);
 }
 
+/* While another call's nudge is in flight, this one stays a candidate and is looked at again. */
 static void look_for_stall(struct curl_call *call, int64_t now_ms)
 {
     must(!call->done);
@@ -532,6 +582,7 @@ static void look_at_call(struct curl_call *call, int64_t now_ms)
     look_for_stall(call, now_ms);
 }
 
+/* Visits every call, but only when something is due. */
 static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
 {
     if (now_ms < kube->look_ms)
@@ -543,6 +594,7 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
     must(kube->look_ms > now_ms);
 }
 
+/* The only place where calls end: libcurl is outside its callbacks, and nobody walks the chains. */
 static void kube_curl_free_done(struct curl_kube *kube)
 {
     must(kube->inside == 0);
@@ -578,6 +630,7 @@ static void kube_curl_reap(struct curl_kube *kube)
 
     while ((message = curl_multi_info_read(kube->multi, &left)) != NULL) {
         char *private = NULL;
+        /* copied first: removing the handle frees the message */
         const CURLcode code = message->data.result;
         must(message->msg == CURLMSG_DONE);
         must(curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK);
@@ -586,6 +639,10 @@ static void kube_curl_reap(struct curl_kube *kube)
     }
 }
 
+/*
+ * Queued calls first, so that they leave in this turn; deadlines after the answers, so that an
+ * answer that has arrived wins over its deadline.
+ */
 static void kube_curl_turn(struct curl_kube *kube)
 {
     int running;
@@ -598,6 +655,7 @@ static void kube_curl_turn(struct curl_kube *kube)
     kube_curl_free_done(kube);
 }
 
+/* Calls that stay queued wait for credentials, and no descriptor tells when these are there. */
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
     const int64_t left_ms = kube->look_ms - kube_curl_clock_now_ms();
@@ -616,6 +674,7 @@ static int kube_start(void *ctx, const struct kube_request *request, struct err 
 {
     must(request->id != 0 && request->path[0] == '/');
     must((request->content_type != NULL) == (request->body.len > 0));
+    /* It would end the request line, or begin another header. */
     if (strpbrk(request->path, " \t\r\n") != NULL)
         return err_set(err, ERR_INVALID, "path \"%s\": a blank inside", request->path);
     call_add(curl_call_new(ctx, request));
@@ -647,6 +706,10 @@ static void kube_curl_gather(const struct curl_kube *kube)
         (void)nanosleep(&moment, NULL);
 }
 
+/*
+ * Queued calls are sent before any waiting. It waits only if that delivered nothing, so that the
+ * caller gets back to its own work as soon as there is news.
+ */
 static void kube_poll(void *ctx, int64_t wait_ms, void *user,
                       void (*deliver_to)(void *user, const struct kube_answer *answer))
 {
@@ -668,6 +731,7 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->deliver = NULL;
 }
 
+/* The one function of libcurl's multi interface that other threads may call. */
 static void kube_wake(void *ctx)
 {
     struct curl_kube *kube = ctx;
@@ -681,6 +745,10 @@ static const char *kube_name(void *ctx)
     return kube_config_server(kube->config);
 }
 
+/*
+ * In this order: handles out of libcurl, then its connections, whose sockets handles_free() expects
+ * to be closed. Nothing is delivered any more.
+ */
 static void kube_free(void *ctx)
 {
     struct curl_kube *kube = ctx;
@@ -699,6 +767,7 @@ static void kube_free(void *ctx)
 
 static CURLcode global_code = CURLE_FAILED_INIT;
 
+/* libcurl wants this once in a process, before anything else and not in two threads at once. */
 static void global_init(void)
 {
     global_code = curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -1,3 +1,10 @@
+/*
+ * kube_exec - runs an exec plugin and reads the ExecCredential that it prints. kube_auth.c calls it
+ * in a thread of its own, without a lock; the plugin's description does not change meanwhile,
+ * except for stop. The plugin gets an empty stdin, no files of ours and EXEC_TIMEOUT_MS in all, and
+ * it leads a process group, so that it can be killed with its children. The order: start, read both
+ * pipes until they end, await the exit, judge the status, decode.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +25,9 @@
 /* A child with its two pipes. */
 struct child {
     pid_t pid;
+    /* monotonic */
     int64_t deadline_ms;
+    /* the read ends of the pipes for stdout and stderr; -1: closed */
     int out;
     int complaints;
     struct strbuf text;
@@ -27,6 +36,7 @@ struct child {
 
 enum {
     SAID_BYTES_MAX = 256,
+    /* longest time until a request to stop is seen */
     STOP_LOOK_MS = 100,
     END_LOOK_MS = 5, /* it exits right after its last byte, or it lingers */
 };
@@ -60,6 +70,7 @@ static bool is_replaced(const struct exec_plugin *plugin, const char *entry)
     return false;
 }
 
+/* The entries are borrowed from environ, plugin and info; only the list is the caller's. */
 static char **make_environment(const struct exec_plugin *plugin, char *info)
 {
     size_t count = 0;
@@ -119,6 +130,10 @@ static int kube_exec_spawn(const struct exec_plugin *plugin, const char *program
     return rc;
 }
 
+/*
+ * A relative command with a slash belongs to the kubeconfig's folder, as in client-go; a bare name
+ * is looked up in PATH. After a failure the caller closes the pipes.
+ */
 static int child_start(const struct exec_plugin *plugin, struct child *child, struct err *err)
 {
     int pipes[4] = {-1, -1, -1, -1};
@@ -134,6 +149,7 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
     int rc = pipe2(pipes, O_CLOEXEC) < 0 || pipe2(pipes + 2, O_CLOEXEC) < 0 ? errno : 0;
     if (rc == 0)
         rc = kube_exec_spawn(plugin, program, pipes, &child->pid);
+    /* The child has copies; while these are open, its pipes never end. */
     kube_exec_close_fd(&pipes[1]);
     kube_exec_close_fd(&pipes[3]);
     child->out = pipes[0];
@@ -145,7 +161,10 @@ static int child_start(const struct exec_plugin *plugin, struct child *child, st
                    plugin->hint[0] != '\0' ? "; " : "", plugin->hint);
 }
 
-/* Returns false at the end of the pipe. */
+/*
+ * Returns false at the end of the pipe. Bytes beyond max are read and dropped, because a plugin
+ * that finds its pipe full would wait forever.
+ */
 static bool kube_exec_drain(int *fd, struct strbuf *into, size_t max)
 {
     char bytes[4096];
@@ -175,6 +194,10 @@ static int64_t child_may(const struct child *child, const atomic_bool *stop, str
     return left;
 }
 
+/*
+ * Both pipes at once, for the same reason. poll() ignores the negative descriptor of a pipe that
+ * has ended. A process that the plugin left behind with an open pipe counts as the plugin.
+ */
 static int child_read(struct child *child, const atomic_bool *stop, struct err *err)
 {
     must(child->text.data != NULL);
@@ -197,7 +220,9 @@ static int child_read(struct child *child, const atomic_bool *stop, struct err *
     return 0;
 }
 
-/* A plugin that has closed both pipes may still run. */
+/*
+ * A plugin that has closed both pipes may still run. waitpid() has no time limit, hence the loop.
+ */
 static int child_await(const struct child *child, const atomic_bool *stop, int *status,
                        struct err *err)
 {
@@ -215,6 +240,7 @@ static int child_await(const struct child *child, const atomic_bool *stop, int *
     }
 }
 
+/* The child is not reaped yet, so its number cannot belong to another process. */
 static void child_kill(const struct child *child)
 {
     must(child->pid > 0);
@@ -223,6 +249,9 @@ static void child_kill(const struct child *child)
         ;
 }
 
+/*
+ * A failed plugin counts as missing credentials, and the error quotes the beginning of its stderr.
+ */
 static int child_verdict(const struct child *child, int status, struct err *err)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -241,6 +270,10 @@ static char *kube_exec_copy_or_null(const char *text)
     return text[0] != '\0' ? xstrdup(text) : NULL;
 }
 
+/*
+ * As in client-go: the version must be the one that was asked for, and certificate and key are PEM
+ * text, not base64. *out is set only if everything is right.
+ */
 static int read_credential(struct text text, const char *api_version, struct exec_answer *out,
                            struct err *err)
 {
@@ -277,6 +310,7 @@ static int read_credential(struct text text, const char *api_version, struct exe
     return rc;
 }
 
+/* The child is always reaped here, killed or not. */
 static int child_talk(struct child *child, const atomic_bool *stop, struct err *err)
 {
     int status = 0;

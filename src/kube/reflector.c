@@ -1,3 +1,11 @@
+/*
+ * reflector - the state machine behind reflector.h. The informer has two, nodes and pods, and calls
+ * reflector_step() and reflector_answer() in its thread; the sink's functions run inside these
+ * calls. At most one request is in flight: a page of the list or the watch. Every failure sets
+ * due_ms, and reflector_step() asks when it is due. What must hold: a list is open only in
+ * PHASE_LIST, and in PHASE_WATCH rv is not older than anything that the sink was given. The parts:
+ * failing, asking, pages, the watch, answers.
+ */
 #include "milligpu/reflector.h"
 
 #include <string.h>
@@ -43,12 +51,13 @@ struct reflector {
     bool bad_line;  /* the last watch ended with a line that is no event */
     bool gone;      /* 410 was received, and no event since */
     uint32_t ids;   /* request ids used so far */
-    /* items per page; fewer after a page that was too large, then more again */
+    /* items per page; halved after a page that was too large, then doubled again */
     uint32_t page;
     uint32_t page_tries; /* failures of the current page */
     uint32_t failures;   /* consecutive failures, for the backoff */
     uint64_t id;         /* in flight */
     uint64_t random;
+    /* All times are monotonic, as the caller passes them in. */
     int64_t due_ms;     /* nothing happens before */
     int64_t started_ms; /* the request in flight */
     int64_t last_byte_ms;
@@ -106,6 +115,7 @@ static void drop_body(struct reflector *r)
     strbuf_init(&r->body);
 }
 
+/* A version that is too long is refused, since a cut one would name another moment. */
 static bool reflector_remember(char rv[RV_BYTES_MAX], const char *from)
 {
     must(from != NULL);
@@ -128,6 +138,7 @@ static bool reflector_is_older(const char *a, const char *b)
 
 /* ---- failing ---- */
 
+/* What libcurl has already read for that id is not delivered any more. */
 static void reflector_stop(struct reflector *r)
 {
     if (r->in_flight)
@@ -135,6 +146,10 @@ static void reflector_stop(struct reflector *r)
     r->in_flight = false;
 }
 
+/*
+ * 800 ms, doubled with each failure and jittered by up to half, at most 30 s; a longer Retry-After
+ * counts instead. Many clients lose an API server at the same moment, hence the jitter.
+ */
 static void wait_after_failure(struct reflector *r, int64_t now_ms)
 {
     if (r->failed_ever && now_ms - r->failed_ms >= HEALTHY_MS)
@@ -157,7 +172,10 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
     r->due_ms = now_ms + wait_ms;
 }
 
-/* Starts from the first page again. */
+/*
+ * Starts from the first page again. list_failed() keeps the sink from taking an open list for
+ * complete.
+ */
 static void begin_again(struct reflector *r)
 {
     reflector_stop(r);
@@ -191,7 +209,10 @@ static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *e
     reflector_relist(r, now_ms, err);
 }
 
-/* The same page again, or a watch from the last version. */
+/*
+ * The same page again, or a watch from the last version. A later page that keeps failing may fail
+ * because of its continue token, so after five tries the list starts over.
+ */
 static void reflector_again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
     if (r->phase == PHASE_LIST && ++r->page_tries >= PAGE_TRIES && r->list_open) {
@@ -206,6 +227,7 @@ static void reflector_again(struct reflector *r, int64_t now_ms, const struct er
 
 /* ---- asking ---- */
 
+/* Continue tokens and versions are opaque: they may contain '=' and '+'. */
 static void add_encoded(struct strbuf *out, const char *text)
 {
     static const char plain[] =
@@ -218,6 +240,10 @@ static void add_encoded(struct strbuf *out, const char *text)
             strbuf_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
 }
 
+/*
+ * Without resourceVersion the first page is at least as new as the request: voiding a reservation
+ * depends on it (docs/why/012).
+ */
 static void list_path(struct reflector *r, struct strbuf *out)
 {
     strbuf_printf(out, "%s?limit=%u", r->path, r->page);
@@ -229,6 +255,7 @@ static void list_path(struct reflector *r, struct strbuf *out)
     }
 }
 
+/* timeoutSeconds makes the server end the watch; 0 would leave the length to the server. */
 static void watch_path(struct reflector *r, int64_t length_ms, struct strbuf *out)
 {
     must(r->rv[0] != '\0');
@@ -262,6 +289,7 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
     r->stats.watches++;
 }
 
+/* A request that cannot be started counts as one that failed. */
 static void reflector_ask(struct reflector *r, int64_t now_ms)
 {
     struct kube_request request = {.method = "GET", .body = TEXT("")};
@@ -288,7 +316,9 @@ static void reflector_ask(struct reflector *r, int64_t now_ms)
         reflector_again(r, now_ms, &err);
 }
 
-/* Until when a watch may stay as it is. */
+/*
+ * Until when a watch may stay as it is: its first bytes are due soon, later ones within silence_ms.
+ */
 static int64_t watch_until(const struct reflector *r)
 {
     must(r->in_flight && r->phase == PHASE_WATCH);
@@ -323,6 +353,10 @@ static void look_at_clock(struct reflector *r, int64_t now_ms)
     reflector_again(r, now_ms, &err);
 }
 
+/*
+ * The clock comes first: a silent watch that is stopped is asked for again in the same step. A list
+ * needs no look, because its request has a time limit of its own.
+ */
 int64_t reflector_step(struct reflector *r, int64_t now_ms)
 {
     must(!r->list_open || r->phase == PHASE_LIST);
@@ -346,6 +380,7 @@ struct listing {
     int64_t now_ms;
 };
 
+/* The same bound as for an event, so that whatever a list accepts, a watch can deliver. */
 static int list_item(void *user, struct text object, struct err *err)
 {
     struct listing *listing = user;
@@ -359,6 +394,10 @@ static int list_item(void *user, struct text object, struct err *err)
     return r->sink.listed(r->sink.user, object, err);
 }
 
+/*
+ * The watch begins at the version of the list, so nothing between the two is missed. All fields are
+ * set before list_end(), which may ask for the statistics.
+ */
 static void list_is_complete(struct reflector *r, int64_t now_ms)
 {
     must(r->list_open && r->list_rv[0] != '\0');
@@ -372,6 +411,7 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     r->sink.list_end(r->sink.user, r->list_rv);
 }
 
+/* An empty continue token says that this page was the last one. */
 static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
 {
     r->page_tries = 0;
@@ -383,6 +423,10 @@ static void next_page(struct reflector *r, const struct list_page *page, int64_t
         list_is_complete(r, now_ms);
 }
 
+/*
+ * Decodes straight into the sink: a page that fails in the middle has been given in part, and
+ * list_failed() then says that the list will not end.
+ */
 static void page_came(struct reflector *r, int64_t now_ms)
 {
     struct listing listing = {r, now_ms};
@@ -393,6 +437,7 @@ static void page_came(struct reflector *r, int64_t now_ms)
     must(!r->in_flight);
     if (!r->list_open) {
         r->list_open = true;
+        /* When its first page was requested, not when it came. */
         r->stats.asked_ms = r->started_ms;
         r->sink.list_begin(r->sink.user);
     }
@@ -433,6 +478,10 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
     r->due_ms = now_ms;
 }
 
+/*
+ * Pages are collected whole, so that one that breaks off can be asked for again without giving the
+ * sink an object twice.
+ */
 static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
     if (r->body.len + data.len > PAGE_BYTES_MAX)
@@ -443,6 +492,7 @@ static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 
 /* ---- a watch ---- */
 
+/* API servers differ in how they say it: by code, or by either reason. */
 static bool says_gone(const struct status *status)
 {
     must(status->reason != NULL);
@@ -450,6 +500,10 @@ static bool says_gone(const struct status *status)
            strcmp(status->reason, "Gone") == 0;
 }
 
+/*
+ * An ERROR event ends the watch. Only 410 says that events are lost; after others the same version
+ * is watched again.
+ */
 static void watch_error(struct reflector *r, const struct status *status, int64_t now_ms)
 {
     struct err err;
@@ -477,6 +531,9 @@ static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
     reflector_again(r, now_ms, err);
 }
 
+/*
+ * A bookmark only moves the version, so that a quiet resource does not fall behind the compaction.
+ */
 static int give_event(struct reflector *r, const struct watch_event *event, struct err *err)
 {
     must(!r->list_open);
@@ -486,6 +543,10 @@ static int give_event(struct reflector *r, const struct watch_event *event, stru
                                                                               event->object, err);
 }
 
+/*
+ * The version is remembered before the sink sees the event; if the sink refuses it, the list that
+ * follows makes up for that.
+ */
 static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
 {
     struct watch_event event = {.resource_version = ""};
@@ -501,6 +562,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
         watch_error(r, &event.status, now_ms);
         return;
     }
+    /* etcd was restored from a backup, or another cluster answers. */
     if (reflector_is_older(event.resource_version, r->rv)) {
         (void)err_set(&err, ERR_GONE, "resourceVersion went back from %s to %s", r->rv,
                       event.resource_version);
@@ -523,6 +585,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
         reflector_relist(r, now_ms, &err);
 }
 
+/* An empty line is neither an event nor an error. */
 static bool is_blank_line(struct text line)
 {
     for (size_t i = 0; i < line.len; i++)
@@ -561,6 +624,10 @@ static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
     }
 }
 
+/*
+ * The normal end after timeoutSeconds is no failure. A watch that ends at once is one, as asking
+ * again at once would be a busy loop.
+ */
 static void watch_ended(struct reflector *r, int64_t now_ms)
 {
     struct err err;
@@ -577,6 +644,7 @@ static void watch_ended(struct reflector *r, int64_t now_ms)
 
 /* ---- answers ---- */
 
+/* The reverse of err_status(), for the error that the sink's trouble() gets. */
 static enum err_code code_of_status(int status)
 {
     must(status != 200);
@@ -586,7 +654,10 @@ static enum err_code code_of_status(int status)
     return status >= 500 ? ERR_UNAVAILABLE : ERR_INVALID;
 }
 
-/* The answer to the request has a status other than 200. */
+/*
+ * The answer has a status other than 200. 410 and errors that time may cure are told apart from
+ * those that this request will always get: for these the list starts over.
+ */
 static void reflector_refused(struct reflector *r, int64_t now_ms)
 {
     struct status status;
@@ -616,6 +687,7 @@ static void on_data(struct reflector *r, struct text data, int64_t now_ms)
 {
     r->last_byte_ms = now_ms;
     if (r->status != 200) {
+        /* A Status is short; the rest of a long error page is ignored. */
         const size_t room = STATUS_BYTES_MAX - r->body.len;
         strbuf_add(&r->body, data.at, data.len < room ? data.len : room);
     } else if (r->phase == PHASE_LIST) {
@@ -652,6 +724,7 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
     must(!r->list_open || r->phase == PHASE_LIST);
     if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
         return false;
+    /* Ours, but of a request that was stopped. */
     if (!r->in_flight || answer->id != r->id)
         return true;
     switch (answer->piece) {
