@@ -1,6 +1,10 @@
 /*
  * The fake API server as a whole: its lock, its clock, its kube_ops. Created by daemon.c for
- * --standalone, and by tests. One lock guards everything; each ops handle belongs to one thread.
+ * --standalone, and by tests. One lock guards everything; each ops handle belongs to one thread,
+ * and its calls need no lock. What must hold: the lock is not held while answers are delivered,
+ * because the receiver may ask the fake API server again. First come creation and single requests,
+ * then the ops: their poll() serves every call once, and then waits for a write, wake() or its
+ * time.
  */
 #include "milligpu/fake_apiserver.h"
 
@@ -39,6 +43,9 @@ static uint64_t seed_of(const char *name)
     return hash;
 }
 
+/*
+ * Waits use the monotonic clock, so that a step of the wall clock neither ends nor prolongs them.
+ */
 struct fake_apiserver *fake_apiserver_new(const char *name)
 {
     struct fake_apiserver *fake = xcalloc(1, sizeof *fake);
@@ -58,6 +65,10 @@ struct fake_apiserver *fake_apiserver_new(const char *name)
     return fake;
 }
 
+/*
+ * The ops were freed before. Log and snapshots go first: then each object has only the reference of
+ * its shelf.
+ */
 void fake_apiserver_free(struct fake_apiserver *fake)
 {
     if (fake == NULL)
@@ -104,6 +115,7 @@ uint64_t fake_apiserver_version(struct fake_apiserver *fake)
     return version;
 }
 
+/* Only while nothing was written: a version in the log must not be skipped. */
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
 {
     must(version > 0);
@@ -125,6 +137,10 @@ void fake_apiserver_compact(struct fake_apiserver *fake)
     pthread_mutex_unlock(&fake->lock);
 }
 
+/*
+ * Any thread: REST of a standalone daemon, tests, and answer_whole(). The lock is held for the
+ * whole request, so a list of 100,000 pods keeps watches waiting.
+ */
 int fake_apiserver_request(struct fake_apiserver *fake, const char *method, const char *path,
                            struct text body, struct strbuf *out)
 {
@@ -146,6 +162,7 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 /* ---- kube_ops ---- */
 
 struct fake_call {
+    /* the one that was started after it */
     struct fake_call *next;
     uint64_t id;
     bool ended;
@@ -158,6 +175,7 @@ struct fake_call {
     struct arena arena;
     struct ask ask;
     struct watching at;
+    /* monotonic, as bookmark_ms: when the watch ends, and when the next bookmark is due */
     int64_t end_ms;
     int64_t bookmark_ms;
 };
@@ -167,11 +185,14 @@ struct fake_handle {
     struct fake_call *calls;
     bool woken;       /* under the lock of the fake API server */
     uint64_t seen_rv; /* all watches were served up to this version */
+    /* pieces, ever: poll() returns when it has grown */
     uint64_t delivered;
     void *user;
+    /* NULL outside poll() */
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
+/* The lock is not held. The receiver may start and cancel calls; they are freed after the turn. */
 static void apiserver_give(struct fake_handle *handle, struct fake_call *call,
                            enum kube_piece piece, int status, struct text data)
 {
@@ -203,6 +224,10 @@ static void answer_whole(struct fake_handle *handle, struct fake_call *call)
     strbuf_done(&out);
 }
 
+/*
+ * False: the request is no watch, or is refused, and answer_whole() gives the answer. Parsing reads
+ * nothing that the lock guards.
+ */
 static bool begin_watch(struct fake_handle *handle, struct fake_call *call)
 {
     struct fake_apiserver *fake = handle->fake;
@@ -227,6 +252,10 @@ static bool begin_watch(struct fake_handle *handle, struct fake_call *call)
     return true;
 }
 
+/*
+ * Collects under the lock and delivers without it, because the receiver may ask the fake API server
+ * itself. Like a real API server, it sends a last bookmark before a watch ends.
+ */
 static void serve_watch(struct fake_handle *handle, struct fake_call *call)
 {
     struct fake_apiserver *fake = handle->fake;
@@ -262,6 +291,7 @@ static void apiserver_call_free(struct fake_call *call)
     xfree(call);
 }
 
+/* Not while somebody walks the list: at the end of a turn, or when no poll() is running. */
 static void free_ended(struct fake_handle *handle)
 {
     for (struct fake_call **at = &handle->calls; *at != NULL;) {
@@ -278,6 +308,7 @@ static void free_ended(struct fake_handle *handle)
 /* Calls made from callbacks are appended to the list and served in the same turn. */
 static void apiserver_serve(struct fake_handle *handle)
 {
+    /* Read before serving: what is written meanwhile is news for the next turn. */
     pthread_mutex_lock(&handle->fake->lock);
     handle->seen_rv = handle->fake->rv;
     pthread_mutex_unlock(&handle->fake->lock);
@@ -292,6 +323,7 @@ static void apiserver_serve(struct fake_handle *handle)
     free_ended(handle);
 }
 
+/* Only watches are left after a turn; all other calls have been answered. */
 static int64_t next_deadline(const struct fake_handle *handle, int64_t deadline_ms)
 {
     for (const struct fake_call *call = handle->calls; call != NULL; call = call->next) {
@@ -324,6 +356,7 @@ static bool wait_for_news(struct fake_handle *handle, int64_t until_ms)
     return woken;
 }
 
+/* Returns as soon as something was delivered, somebody called wake(), or the time is over. */
 static void ops_poll(void *ctx, int64_t wait_ms, void *user,
                      void (*deliver)(void *user, const struct kube_answer *answer))
 {
@@ -344,6 +377,7 @@ static void ops_poll(void *ctx, int64_t wait_ms, void *user,
     handle->deliver = NULL;
 }
 
+/* Only queues, since it may run inside a callback. Walks all calls, of which there are few. */
 static int ops_start(void *ctx, const struct kube_request *request, struct err *err)
 {
     struct fake_handle *handle = ctx;
@@ -376,6 +410,7 @@ static void ops_cancel(void *ctx, uint64_t id)
         free_ended(handle);
 }
 
+/* The flag stays set until the next wait, so a wake-up just before it is not lost. */
 static void ops_wake(void *ctx)
 {
     struct fake_handle *handle = ctx;

@@ -1,6 +1,9 @@
 /*
- * Loads a cluster file into the fake API server. Called at the start, before the first request. The
- * file is never written.
+ * Loads a cluster file into the fake API server. Called at the start, before the first request, in
+ * the main thread; several files may be loaded one after the other. The file is never written. The
+ * order: parse the whole text (without the lock), check and complete each item, refuse duplicates,
+ * and only then store everything, which cannot fail. Only what the fake API server itself reads is
+ * checked; its clients have to cope with the rest, as in a real cluster.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +16,7 @@
 /* Largest cluster file: 120,000 pods of 4 KB. */
 enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
 
+/* Pointers into the arena, grouped by resource. */
 struct docs {
     struct doc **doc;
     size_t count;
@@ -30,6 +34,7 @@ struct file_loading {
     char where[64]; /* "items[3]", "document 2", or "" */
 };
 
+/* The line and the path, as people find them in the file. */
 static int file_wrong(struct file_loading *in, const struct doc *at, const char *text)
 {
     must(text[0] != '\0');
@@ -104,6 +109,10 @@ static int check_item(struct file_loading *in, const struct doc *item)
     return 0;
 }
 
+/*
+ * Adds what an API server would have filled in, so that a file written by hand is enough. uids are
+ * added later, in file_store(), because they draw on a counter of the fake API server.
+ */
 static void fill_item(struct file_loading *in, enum resource_id id, struct doc *item)
 {
     const struct resource *resource = fake_resource(id);
@@ -132,7 +141,10 @@ static void fill_item(struct file_loading *in, enum resource_id id, struct doc *
     }
 }
 
-/* kind may be omitted in the items of a NodeList. */
+/*
+ * kind may be omitted in the items of a NodeList. Objects of other kinds are counted and skipped,
+ * since `kubectl get` prints what it was asked for.
+ */
 static int load_item(struct file_loading *in, struct doc *item, const char *list_of)
 {
     if (item->kind != DOC_OBJECT)
@@ -156,6 +168,7 @@ static int load_item(struct file_loading *in, struct doc *item, const char *list
     return 0;
 }
 
+/* where becomes the path of each item in turn; prefix keeps the list's own. */
 static int load_list(struct file_loading *in, struct doc *list, const char *kind)
 {
     struct doc *items = doc_get(list, "items");
@@ -228,6 +241,7 @@ static int load_documents(struct file_loading *in, struct doc *documents)
 
 /* ---- duplicates ---- */
 
+/* Any order would do that puts objects of the same name side by side. */
 static int compare_docs(const void *a, const void *b)
 {
     const struct doc *const *left = a;
@@ -238,6 +252,7 @@ static int compare_docs(const void *a, const void *b)
                       : strcmp(doc_str(*left, "metadata.name"), doc_str(*right, "metadata.name"));
 }
 
+/* Also against what an earlier file brought: a second object of a name would replace the first. */
 static int file_check_names(struct file_loading *in, enum resource_id id)
 {
     struct docs *docs = &in->docs[id];
@@ -259,6 +274,7 @@ static int file_check_names(struct file_loading *in, enum resource_id id)
     return 0;
 }
 
+/* Cannot fail: everything was checked. The lock is held. */
 static void file_store(struct file_loading *in)
 {
     struct fake_apiserver *fake = in->fake;
@@ -301,6 +317,7 @@ static int file_parse(struct file_loading *in, struct text text, struct doc **ou
     return 0;
 }
 
+/* Parsing a large file takes long, so it happens without the lock. */
 int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, struct text text,
                              struct err *err)
 {
@@ -326,6 +343,7 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
     return rc;
 }
 
+/* Text and tree are in memory at the same time, hence the bound on the file. */
 int fake_apiserver_load(struct fake_apiserver *fake, const char *file, struct err *err)
 {
     char *text;

@@ -72,9 +72,11 @@ struct list_snapshot {
 
 struct fake_apiserver {
     pthread_mutex_t lock; /* guards everything below */
+    /* signalled by every logged write, and by wake() of any ops */
     pthread_cond_t news;
     char *name;
     uint64_t seed;
+    /* given out so far: the next one is computed from this number and seed */
     uint64_t uids;
     uint64_t rv;
     uint64_t compacted; /* watches from earlier versions get 410 */
@@ -83,6 +85,7 @@ struct fake_apiserver {
     struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
     size_t log_first;
     size_t log_count;
+    /* the list with this id is in slot id % SNAPSHOTS_MAX */
     struct list_snapshot snapshot[SNAPSHOTS_MAX];
     struct fake_apiserver_counts counts;
     int64_t (*wall_ms)(void *ctx);
@@ -95,6 +98,7 @@ enum field { FIELD_NAME, FIELD_NAMESPACE, FIELD_NODE, FIELD_PHASE, FIELD_SCHEDUL
 
 struct selector {
     unsigned terms;
+    /* field and value are equal, or must differ */
     struct term {
         enum field field;
         bool equal;
@@ -119,7 +123,9 @@ struct ask {
     struct selector selector;
     bool watch;
     bool bookmarks;
+    /* 0: no limit */
     int64_t limit;
+    /* of a watch; 0: not given */
     int64_t timeout_s;
     int64_t grace_s; /* -1: not given */
     const char *rv;

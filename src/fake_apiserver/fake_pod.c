@@ -1,6 +1,8 @@
 /*
  * What an API server does to a pod: checks it, fills in its requests, binds it. Called by
- * fake_rest.c and fake_file.c under the lock.
+ * fake_rest.c and fake_file.c under the lock. Texts and statuses are those of kube-apiserver, as
+ * far as milligpu or a test reads them; measured on real ones. The parts: metadata, quantities,
+ * admission of a new pod, and the Binding, which is refused in the same order as there.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 
 #include "fake_apiserver/fake_internal.h"
 
+/* Looser than RFC 1123: the API server also checks each part between the dots. */
 bool fake_name_valid(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -23,6 +26,7 @@ bool fake_name_valid(const char *name)
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == len;
 }
 
+/* In YAML an annotation like 500 is a number; the API server refuses it, and so must the fake. */
 static int check_string_map(const struct doc *meta, const char *key, struct err *err)
 {
     must(meta->kind == DOC_OBJECT);
@@ -62,7 +66,7 @@ int fake_check_metadata(const struct doc *object, struct err *err)
     return rc < 0 ? rc : check_string_map(meta, "labels", err);
 }
 
-/* An HTTP status with its text. */
+/* Returns the HTTP status, with its text in err; callers of this file pass it on unchanged. */
 static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
@@ -86,6 +90,7 @@ static bool is_extended(struct text resource)
            !text_starts(resource, "kubernetes.io/") && !text_starts(resource, "requests.");
 }
 
+/* The API server stores "1000" as "1k": clients see the short form, however a pod was written. */
 static struct text pod_canonical(struct arena *arena, int64_t value)
 {
     static const char *const suffix[] = {"", "k", "M", "G", "T", "P", "E"};
@@ -99,6 +104,10 @@ static struct text pod_canonical(struct arena *arena, int64_t value)
     return text_of(arena_printf(arena, "%lld%s", (long long)value, suffix[thousands]));
 }
 
+/*
+ * Syntax is checked for every resource, whole numbers only for extended ones. A number becomes
+ * text, as in the API server's JSON.
+ */
 static int check_amount(struct arena *arena, const char *where, struct doc *amount, struct err *err)
 {
     must(arena != NULL);
@@ -161,6 +170,10 @@ static int check_overcommit(const char *where, const struct doc *limits, const s
     return 0;
 }
 
+/*
+ * The API server's defaulting: a limit without a request becomes the request. strict also checks
+ * the amounts, as for a pod that is created; a file may contain anything.
+ */
 static int fill_container(struct arena *arena, const char *where, struct doc *container,
                           bool strict, struct err *err)
 {
@@ -208,6 +221,7 @@ int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, st
     return status;
 }
 
+/* The few required fields without which a test would pass a pod that no cluster accepts. */
 static int check_containers(const struct doc *spec, struct err *err)
 {
     must(spec->kind == DOC_OBJECT);
@@ -222,6 +236,7 @@ static int check_containers(const struct doc *spec, struct err *err)
     return 0;
 }
 
+/* In the API server's order: required fields, amounts, defaults. */
 int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 {
     struct doc *spec = doc_get(pod, "spec");
@@ -244,6 +259,7 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 
 /* ---- binding ---- */
 
+/* kube-scheduler left a condition that says why the pod does not fit; binding replaces it. */
 void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
 {
     struct doc *status = doc_object(arena, pod, "status");
@@ -269,6 +285,7 @@ void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *no
     doc_remove(found, "message");
 }
 
+/* The outbox tells these 409s from precondition_failed() by asking for the pod, not by the text. */
 static int pod_conflict(struct ask *in, const char *message)
 {
     return fake_answer_status(in, 409, "Conflict",
@@ -311,6 +328,10 @@ static int check_binding(struct ask *in, const struct doc *binding)
     return 0;
 }
 
+/*
+ * The order is the API server's: preconditions first, then deletion, node, gates. So the answer for
+ * a pod that is both newer and bound is the same as there.
+ */
 static int pod_check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
 {
     const char *uid = doc_str(binding, "metadata.uid");
@@ -336,6 +357,10 @@ static int pod_check_unbound(struct ask *in, const struct doc *binding, const st
     return 0;
 }
 
+/*
+ * A Binding's annotations and labels end up on the pod, in the same write as its node
+ * (docs/why/003).
+ */
 static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding, const char *key)
 {
     struct doc *from = doc_get(doc_get(binding, "metadata"), key);
@@ -345,6 +370,7 @@ static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding
     doc_merge(in->arena, doc_object(in->arena, doc_object(in->arena, pod, "metadata"), key), from);
 }
 
+/* One write: no watch sees the node without the annotations. */
 int fake_answer_binding(struct ask *in)
 {
     struct doc *binding;

@@ -1,6 +1,9 @@
 /*
  * The requests of the fake API server: get, list, create, patch, delete, binding. Called by
- * fake_apiserver.c under the lock. Every write has a resourceVersion of its own.
+ * fake_apiserver.c under the lock. Every write has a resourceVersion of its own. fake_ask_parse()
+ * turns method and path into a struct ask, and fake_ask_answer() chooses the verb; each of these
+ * functions writes the answer and returns its HTTP status. What must hold: whatever is refused has
+ * changed nothing. Everything that a request allocates lives in its arena.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +53,10 @@ static int hex_of(char c)
 }
 
 /* NULL if a URL cannot contain it. */
+/*
+ * Decoded text is never longer, so one allocation is enough. plus: in a query '+' is a blank. A NUL
+ * would end the text early, so it is refused.
+ */
 static const char *rest_unescape(struct arena *arena, struct text text, bool plus)
 {
     char *out = arena_alloc(arena, text.len + 1);
@@ -107,7 +114,10 @@ static bool rest_is_empty(struct text text)
     return text.len == 0;
 }
 
-/* /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION. */
+/*
+ * /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION. False: it is
+ * none of our resources; answer_other() then looks at the path.
+ */
 static bool parse_resource(struct ask *in, struct text path)
 {
     struct text rest = path;
@@ -146,6 +156,7 @@ static bool is_true(const char *value)
     return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
 }
 
+/* At most 18 digits, which always fit. */
 static bool rest_parse_count(const char *value, int64_t *out)
 {
     char *end;
@@ -156,6 +167,7 @@ static bool rest_parse_count(const char *value, int64_t *out)
     return *end == '\0';
 }
 
+/* The field labels that an API server accepts for these resources, as far as they are needed. */
 static bool field_by_name(const struct ask *in, struct text name, enum field *out)
 {
     static const struct {
@@ -181,6 +193,7 @@ static bool field_by_name(const struct ask *in, struct text name, enum field *ou
     return false;
 }
 
+/* "field=value", "field==value" or "field!=value". */
 static int parse_term(struct ask *in, struct text term)
 {
     const char *sign = memchr(term.at, '=', term.len);
@@ -221,6 +234,10 @@ static int parse_selector(struct ask *in, const char *text)
     return status;
 }
 
+/*
+ * Like an API server, it ignores unknown parameters. Those that would change the answer but are not
+ * implemented are refused, so that no test relies on them.
+ */
 static int parse_parameter(struct ask *in, const char *key, const char *value)
 {
     bool good = true;
@@ -285,6 +302,10 @@ static enum verb verb_of(const char *method)
     return VERB_OTHER;
 }
 
+/*
+ * Changes nothing in the fake API server and needs no lock. A path that is no resource is no error
+ * yet: in->resource stays NULL.
+ */
 int fake_ask_parse(struct ask *in, const char *method, const char *path)
 {
     const size_t len = strlen(path);
@@ -318,6 +339,7 @@ static int answer_object(struct ask *in, int code, const struct object *object)
     return code;
 }
 
+/* A tree of its own, which the caller may change; it parses, because doc_write() wrote it. */
 static struct doc *parse_stored(struct ask *in, const struct object *object)
 {
     struct doc *doc;
@@ -344,13 +366,17 @@ static int rest_invalid(struct ask *in, const char *name, const char *text)
                               name, text);
 }
 
+/* Five letters may repeat: a name that exists already gets 409. */
 static const char *generate_name(struct ask *in, const char *prefix)
 {
     const char *uid = fake_uid(in->fake, in->arena);
     return arena_printf(in->arena, "%s%.*s", prefix, SUFFIX_LETTERS, uid);
 }
 
-/* Name, namespace and kind as the URL has them. */
+/*
+ * Name, namespace and kind as the URL has them. uid, time and version are the server's: what the
+ * client wrote there is ignored.
+ */
 static int fit_metadata(struct ask *in, struct doc *doc)
 {
     struct doc *meta = doc_object(in->arena, doc, "metadata");
@@ -390,6 +416,7 @@ static void fill_allocatable(struct ask *in, struct doc *node)
         doc_set(in->arena, status, TEXT("allocatable"), doc_copy(in->arena, capacity));
 }
 
+/* All checks come before fake_shelf_put(), so a refused object uses up no version. */
 static int rest_create(struct ask *in)
 {
     struct doc *doc;
@@ -433,7 +460,9 @@ static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *
     doc_merge(in->arena, allocatable, capacity);
 }
 
-/* Restores the part of the object that this path must not change. */
+/*
+ * Restores the part of the object that this path must not change; a part that old lacks is removed.
+ */
 static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
 {
     const struct doc *part = doc_get(old, key);
@@ -444,6 +473,10 @@ static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old
         doc_remove(doc, key);
 }
 
+/*
+ * A patch of the main path cannot change status, and one of /status cannot change spec, as in the
+ * API server: each ignores the other half silently.
+ */
 static void put_identity_back(struct ask *in, struct doc *doc, const struct doc *old)
 {
     static const char *const key[] = {"name", "namespace", "uid", "creationTimestamp",
@@ -461,6 +494,10 @@ static void put_identity_back(struct ask *in, struct doc *doc, const struct doc 
         rest_put_back(in, doc, old, "status");
 }
 
+/*
+ * A uid or resourceVersion in a patch is a precondition; the last check keeps a pod from being
+ * bound by a patch.
+ */
 static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
 {
     const char *rv = doc_str(patch, "metadata.resourceVersion");
@@ -484,6 +521,10 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
     return 0;
 }
 
+/*
+ * Every content type is taken for a merge patch. old stays unchanged beside doc, to be compared and
+ * restored from.
+ */
 static int rest_patch(struct ask *in)
 {
     struct object *object = rest_find_named(in);
@@ -511,6 +552,7 @@ static int rest_patch(struct ask *in)
     return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
+/* In seconds. In order: the query, the body, the pod, the API server's default of 30. */
 static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
 {
     const struct doc *asked = doc_get(options, "gracePeriodSeconds");
@@ -528,6 +570,7 @@ static int64_t grace_of(const struct ask *in, const struct doc *options, const s
     return seconds;
 }
 
+/* As in the API server, a pod is answered with its last state, another object with a Status. */
 static int delete_now(struct ask *in, struct object *object)
 {
     const char *kind = in->resource->kind;
@@ -538,6 +581,10 @@ static int delete_now(struct ask *in, struct object *object)
     return fake_answer_status(in, 200, "", "%s", "");
 }
 
+/*
+ * A bound pod is only marked: a kubelet would stop it and delete it again with a grace period of 0,
+ * which here its client does. A second mark changes nothing.
+ */
 static int remove_object(struct ask *in)
 {
     struct object *object = rest_find_named(in);
@@ -568,6 +615,7 @@ static int remove_object(struct ask *in)
     return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
 }
 
+/* For callers of fake_apiserver_request(), which cannot keep a stream open. */
 static int watch_once(struct ask *in)
 {
     struct watching at = {0, false};
@@ -604,6 +652,10 @@ static int on_object(struct ask *in)
 
 /* ---- the few other paths ---- */
 
+/*
+ * The uid of kube-system is the cluster identity, so a restart of the daemon must find the same
+ * one.
+ */
 static int answer_namespace(struct ask *in, const char *name)
 {
     /* Derived from the cluster's name, so that it is the same in every run. */
@@ -620,6 +672,7 @@ static int answer_namespace(struct ask *in, const char *name)
     return 200;
 }
 
+/* Everything is allowed: a standalone cluster has no permissions. */
 static int answer_review(struct ask *in)
 {
     struct doc *doc;
@@ -635,6 +688,7 @@ static int answer_review(struct ask *in)
     return 201;
 }
 
+/* What a client asks beside resources: cluster identity, permissions, version, health. */
 static int answer_other(struct ask *in)
 {
     const char *path = in->path;
@@ -658,6 +712,7 @@ static int answer_other(struct ask *in)
     return not_found(in);
 }
 
+/* The lock is held. An unknown subresource gets 404, not 405. */
 int fake_ask_answer(struct ask *in)
 {
     if (in->resource == NULL)

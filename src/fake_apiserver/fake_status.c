@@ -1,3 +1,7 @@
+/*
+ * Every refusal of the fake API server, and the few successes without an object, are a Status as a
+ * real one encodes it. Whatever was written to the answer before is discarded.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 

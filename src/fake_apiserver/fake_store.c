@@ -1,6 +1,9 @@
 /*
  * The objects of the fake API server: shelves sorted by name, the log of events, compaction. Called
- * by the other fake_ files under the lock. An object is immutable and reference-counted.
+ * by the other fake_ files under the lock. An object is immutable and reference-counted: shelf, log
+ * and list snapshots hold one reference each, and the counts need no atomics because of the lock.
+ * Versions are given out here only, and every write of a watched resource ends with an entry in the
+ * log, which wakes whoever waits. The parts: uids and times, objects, shelves with their log.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +14,7 @@
 
 #include "fake_apiserver/fake_internal.h"
 
+/* Events are written and never watched here, so only the last 1,000 are kept. */
 static const struct resource resources[RESOURCES] = {
     [RES_NODES] = {RES_NODES, "/api/v1", "v1", "nodes", "Node", false, true, true, 0},
     [RES_PODS] = {RES_PODS, "/api/v1", "v1", "pods", "Pod", true, true, true, 0},
@@ -28,6 +32,7 @@ const struct resource *fake_resource(enum resource_id id)
 
 /* ---- names for things ---- */
 
+/* The end of splitmix64: counters become numbers that share no prefix. */
 static uint64_t store_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
@@ -35,6 +40,10 @@ static uint64_t store_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
+/*
+ * Has the form of a version 4 UUID, but depends on name and counter only: a test or a simulation
+ * that runs again sees the same uids.
+ */
 const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
 {
     must(fake->compacted <= fake->rv);
@@ -70,6 +79,10 @@ static const char *store_pack(char **at, const char *text)
     return here;
 }
 
+/*
+ * One allocation: the fields that selectors ask for, and then the JSON. So a selector costs no
+ * parsing per object.
+ */
 static struct object *object_new(const struct doc *doc, uint64_t rv)
 {
     must(doc->kind == DOC_OBJECT);
@@ -119,6 +132,7 @@ void fake_object_unref(struct object *object)
         xfree(object);
 }
 
+/* All terms must match; no term matches everything. */
 bool fake_selects(const struct selector *selector, const struct object *object)
 {
     const char *const value[] = {
@@ -172,6 +186,7 @@ static size_t store_seek(const struct shelf *shelf, const char *namespace, const
     return low;
 }
 
+/* Borrowed from the shelf: valid until the next write. */
 struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
                                const char *namespace, const char *name)
 {
@@ -191,6 +206,10 @@ static void log_drop(struct log_entry *entry)
     fake_object_unref(entry->after);
 }
 
+/*
+ * Forgets the oldest entries until left remain. A watch from before the last one forgotten gets
+ * 410.
+ */
 void fake_log_compact(struct fake_apiserver *fake, size_t left)
 {
     must(fake->log_count <= FAKE_EVENTS_MAX);
@@ -214,6 +233,7 @@ static void log_add(struct fake_apiserver *fake, enum resource_id id, struct obj
         fake_object_unref(after);
         return;
     }
+    /* Makes a place in the ring. */
     fake_log_compact(fake, FAKE_EVENTS_MAX - 1);
     const size_t at = (fake->log_first + fake->log_count) % FAKE_EVENTS_MAX;
     fake->log[at] = (struct log_entry){id, deleted, before, after};
@@ -221,6 +241,7 @@ static void log_add(struct fake_apiserver *fake, enum resource_id id, struct obj
     (void)pthread_cond_broadcast(&fake->news); /* cannot fail on a live one */
 }
 
+/* Moves everything behind it: fine for single writes; a file is loaded by fake_shelf_fill(). */
 static void shelf_insert(struct shelf *shelf, size_t at, struct object *object)
 {
     must(at <= shelf->count);
@@ -237,6 +258,7 @@ static void shelf_remove(struct shelf *shelf, size_t at)
     memmove(shelf->item + at, shelf->item + at + 1, (shelf->count - at) * sizeof(struct object *));
 }
 
+/* Linear, for at most 1,001 Events. Not logged, since nothing with a limit is watched. */
 static void drop_oldest(struct shelf *shelf)
 {
     size_t oldest = 0;
@@ -249,6 +271,7 @@ static void drop_oldest(struct shelf *shelf)
     shelf_remove(shelf, oldest);
 }
 
+/* The only place where versions are given out: one per write. */
 static struct object *store_versioned(struct fake_apiserver *fake, struct doc *doc,
                                       struct arena *arena)
 {
@@ -261,6 +284,9 @@ static struct object *store_versioned(struct fake_apiserver *fake, struct doc *d
     return object_new(doc, rv);
 }
 
+/*
+ * The shelf's reference to the old object moves to the log; the new one gets a reference for each.
+ */
 struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
                               struct arena *arena)
 {
@@ -282,6 +308,10 @@ struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, 
     return object;
 }
 
+/*
+ * Sorted once at the end: inserting 100,000 pods one by one would move them again and again. Names
+ * are checked before; two equal ones are a bug.
+ */
 void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
                      size_t count, struct arena *arena)
 {
@@ -299,6 +329,10 @@ void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct do
         must(compare_items(&shelf->item[i - 1], &shelf->item[i]) < 0);
 }
 
+/*
+ * A deletion is a write: its event has the last state with a version of its own, as in the API
+ * server. The object is parsed again because its version is inside its JSON.
+ */
 struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
                                struct object *object, struct arena *arena)
 {
@@ -320,6 +354,7 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     return last;
 }
 
+/* Safe for a free slot as well. */
 void fake_snapshot_drop(struct list_snapshot *snapshot)
 {
     must(snapshot->id != 0 || snapshot->items.count == 0);

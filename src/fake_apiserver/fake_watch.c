@@ -1,3 +1,9 @@
+/*
+ * Lists in pages, and watches. Called by fake_rest.c and fake_apiserver.c under the lock. A list is
+ * one moment: what its later pages need is kept as references to the immutable objects,
+ * SNAPSHOTS_MAX lists at a time. A watch is a position in the log (struct watching), and its events
+ * are computed when somebody collects them, so a slow watch costs nothing but may get 410.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +12,7 @@
 
 #include "fake_apiserver/fake_internal.h"
 
+/* Namespace and field selector; for lists and watches alike. */
 static bool watch_wants(const struct ask *in, const struct object *object)
 {
     must(in->fake->compacted <= in->fake->rv);
@@ -36,7 +43,10 @@ static void list_head(struct ask *in, uint64_t rv, const char *token)
     strbuf_str(in->out, "},\"items\":[");
 }
 
-/* The rest of a list, as it was when its first page was requested. */
+/*
+ * The rest of a list, as it was when its first page was requested. Takes over the references in
+ * *rest, and the slot of the list SNAPSHOTS_MAX before, whose later pages get 410.
+ */
 static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
 {
     struct fake_apiserver *fake = in->fake;
@@ -50,6 +60,10 @@ static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_t
     *out_token = arena_printf(in->arena, "%llu.0", (unsigned long long)id);
 }
 
+/*
+ * Walks the whole shelf: no index by namespace or node. resourceVersion does not matter here,
+ * because the present is as new as any version asked for.
+ */
 static int first_page(struct ask *in)
 {
     const struct shelf *shelf = &in->fake->shelf[in->resource->id];
@@ -76,6 +90,10 @@ static int first_page(struct ask *in)
     return 200;
 }
 
+/*
+ * The token is "ID.FROM": the snapshot, and the index of the page's first object. The same page can
+ * be asked for again, as in the API server.
+ */
 static int later_page(struct ask *in)
 {
     char *end;
@@ -106,6 +124,10 @@ static int later_page(struct ask *in)
     return 200;
 }
 
+/*
+ * A client that has seen a later version than ours talks to another cluster, or to one that was
+ * restored; the API server waits for that version and then answers 504.
+ */
 int fake_answer_list(struct ask *in)
 {
     must(!in->watch && in->resource != NULL);
@@ -141,6 +163,7 @@ static void add_entry(const struct ask *in, const struct log_entry *entry, struc
         add_event(out, "DELETED", entry->after->text);
 }
 
+/* The texts are ours, so they need no escaping. */
 static void add_error(struct strbuf *out, int code, const char *reason, const char *message)
 {
     must(out->data != NULL);
@@ -160,6 +183,7 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
     at->begun = true;
     if (in->rv[0] != '\0' && strcmp(in->rv, "0") != 0) {
         at->rv = strtoull(in->rv, NULL, 10);
+        /* Not older than the log: fake_watch_collect() checks that. */
         if (at->rv <= in->fake->rv)
             return true;
         add_error(out, 504, "Timeout", "Too large resource version");
@@ -190,6 +214,7 @@ static size_t seek_log(const struct fake_apiserver *fake, uint64_t rv)
     return low;
 }
 
+/* Moves to the present version even if no entry is wanted, so that entries are looked at once. */
 bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     const struct fake_apiserver *fake = in->fake;
@@ -210,6 +235,7 @@ bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf
     return true;
 }
 
+/* The version up to which the log was read, not that of the last event. */
 void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     must(at->begun);
