@@ -1,3 +1,10 @@
+/*
+ * A listener from start to end. daemon.c calls this file in the main thread; the counters at the
+ * end may be read by any thread. Starting: checks, files, socket, libmicrohttpd's threads, the
+ * watch. Stopping: no new connections, 503 for the calls that sleep, a second for the last answers,
+ * then the threads. What must hold: whatever can fail comes before the first thread, so that a
+ * failed start leaves no thread behind; and no call is answered after http_stop().
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -13,6 +20,7 @@
 
 /* --- start --- */
 
+/* Says what an operator can do about it; the errno alone would not. */
 static int listen_error(const struct http_server *http, int failed, struct err *err)
 {
     const char *listen_at = http->rules.listen;
@@ -31,6 +39,7 @@ static int listen_error(const struct http_server *http, int failed, struct err *
     return err_set(err, ERR_IO, "listen on %s: %s", listen_at, strerrordesc_np(failed));
 }
 
+/* Port 0 lets the system choose: http_port() needs the real number. */
 static int read_port(struct http_server *http)
 {
     struct sockaddr_storage bound = {0};
@@ -58,6 +67,7 @@ static int http_open_socket(struct http_server *http, const struct sockaddr_stor
     http->fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (http->fd < 0)
         return errno;
+    /* A restart must not wait for the connections of the process before it (TIME_WAIT). */
     (void)setsockopt(http->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->ss_family == AF_INET6) /* [::] accepts everything, including IPv4 */
         (void)setsockopt(http->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -83,6 +93,7 @@ __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *
     if (vsnprintf(line, sizeof line, fmt, args) < 0)
         return;
     line[strcspn(line, "\n")] = '\0';
+    /* Only the starting thread keeps lines, so complaint needs no lock. */
     if (pthread_equal(http->starter, pthread_self()))
         memcpy(http->complaint, line, sizeof line);
     const char *at = strstr(line, mark);
@@ -105,6 +116,7 @@ static int no_certificate(gnutls_session_t session, /* NOLINT(readability-functi
     return GNUTLS_E_INSUFFICIENT_CREDENTIALS;
 }
 
+/* libmicrohttpd counts in seconds: rounded up, since 0 would mean no limit. */
 static unsigned seconds_of(int64_t ms)
 {
     must(ms > 0);
@@ -169,6 +181,7 @@ static char *http_copy_or_null(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
+/* Copies the strings, so the rules and what they point to may be temporary. */
 static struct http_server *http_server_new(const struct http_rules *rules)
 {
     struct http_server *http = xcalloc(1, sizeof *http);
@@ -196,6 +209,7 @@ static void free_copy(const char *text)
     xfree((void *)(uintptr_t)text);
 }
 
+/* The threads have ended and every connection is closed. */
 static void http_server_free(struct http_server *http)
 {
     must(http->connections == NULL && http->asleep == NULL);
@@ -234,6 +248,7 @@ static int http_start_threads(struct http_server *http, struct err *err)
     return 0;
 }
 
+/* After an error http_server_free() closes what was opened. */
 static int http_start_listener(struct http_server *http, struct err *err)
 {
     struct sockaddr_storage address;
@@ -262,6 +277,7 @@ static bool http_knows(const struct http_rules *rules)
     return rules->request_proves || rules->client_ca_file != NULL;
 }
 
+/* A rule that contradicts another one is a bug of ours, not of an operator: it ends the process. */
 int http_start(const struct http_rules *rules, struct http_server **out, struct err *err)
 {
     must(rules->handler != NULL && rules->name != NULL && rules->listen != NULL);
@@ -284,6 +300,10 @@ int http_start(const struct http_rules *rules, struct http_server **out, struct 
 
 /* --- stop --- */
 
+/*
+ * The sockets stay open: http_admit() drops new connections, and call_compose() closes the others
+ * after their answers.
+ */
 void http_quiesce(struct http_server *http)
 {
     must(http->daemon != NULL);
@@ -291,6 +311,10 @@ void http_quiesce(struct http_server *http)
     atomic_store(&http->quiesced, true);
 }
 
+/*
+ * stopping is set under the lock, so a call goes to sleep either before it, and is answered here,
+ * or sees it in sleep_or_answer(). Answers get STOP_PATIENCE_MS to be sent.
+ */
 void http_stop(struct http_server *http)
 {
     if (http == NULL)
@@ -349,6 +373,7 @@ size_t http_body_bytes(const struct http_server *http)
     return atomic_load(&http->body_bytes);
 }
 
+/* The main thread asks now and then. A failed reload counts as seen, so it is logged once. */
 bool http_files_changed(struct http_server *http)
 {
     if (http->rules.cert_file == NULL)
@@ -360,6 +385,7 @@ bool http_files_changed(struct http_server *http)
     return changed;
 }
 
+/* Connections that exist keep their certificates by a reference of their own (W3). */
 int http_reload(struct http_server *http, struct err *err)
 {
     struct http_tls *fresh;

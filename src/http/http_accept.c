@@ -1,3 +1,10 @@
+/*
+ * Connections as libmicrohttpd reports them, and the watch that ends slow ones (W2, W5).
+ * accept_notify() runs in libmicrohttpd's threads and keeps http->connections and the admission up
+ * to date. The watch is one thread for each listener: every tenth of the shortest limit, at most
+ * every second, it looks at all connections under the lock. It only shuts sockets down; the
+ * connection's own thread then cleans up. It calls the rules' functions without the lock.
+ */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -48,6 +55,10 @@ static uint64_t bytes_received(int fd)
     return info.tcpi_bytes_received;
 }
 
+/*
+ * Runs once admission_admits() has found a place. The TLS credentials are referenced under the
+ * lock, because a reload replaces them.
+ */
 static void open_connection(struct http_server *http, struct MHD_Connection *peer, void **context)
 {
     struct connection *connection = xcalloc(1, sizeof *connection);
@@ -73,7 +84,8 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
 
 /*
  * A client that sent something and never finished: its handshake failed. The session is gone by
- * now, so only what was recorded earlier is known.
+ * now, so only what was recorded earlier is known. Clients that only connected, like a TCP health
+ * check, are not reported.
  */
 static void report_handshake(const struct connection *connection)
 {
@@ -87,6 +99,7 @@ static void report_handshake(const struct connection *connection)
                      : "TLS handshake failed");
 }
 
+/* The watch cannot find the connection after it has left the list. */
 static void close_connection(struct http_server *http, struct MHD_Connection *peer,
                              struct connection *connection)
 {
@@ -108,6 +121,7 @@ static void close_connection(struct http_server *http, struct MHD_Connection *pe
     xfree(connection);
 }
 
+/* The socket context is the connection, from its first to its last notification. */
 void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,
                    enum MHD_ConnectionNotificationCode code)
 {
@@ -195,6 +209,7 @@ static bool look_at(struct connection *connection, int64_t now)
            admission_cut(connection, state, 408);
 }
 
+/* Reported in sums by the watch, since whoever closes a connection often holds the lock. */
 static void tell_dropped(struct http_server *http)
 {
     const struct http_rules *rules = &http->rules;
@@ -207,6 +222,10 @@ static void tell_dropped(struct http_server *http)
     }
 }
 
+/*
+ * The lock is held on entry and on return, and released to report. A pass costs a few system calls
+ * for each connection that is being read or is idle.
+ */
 static void look_around(struct http_server *http)
 {
     const int64_t now = clock_ns();
@@ -248,6 +267,7 @@ void watch_start(struct http_server *http)
     must(pthread_create(&http->watch, NULL, accept_watch, http) == 0);
 }
 
+/* Harmless if the watch was never started. */
 void watch_stop(struct http_server *http)
 {
     if (!http->watch_runs)

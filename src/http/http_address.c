@@ -1,3 +1,8 @@
+/*
+ * Addresses to listen on, as settings write them: IPv4 or IPv6 with a port, or localhost, which
+ * always means 127.0.0.1. Names are not looked up, since a listener must not depend on a name
+ * server.
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -35,7 +35,9 @@ enum {
     SLOW_AFTER = 250,
 };
 
+/* Exists as long as a connection from there counts; made and freed by joining and leaving. */
 struct admission_address {
+    /* an IPv4 address in the second half, or the network of an IPv6 address in the first */
     uint64_t key[2];
     uint32_t strangers; /* including those that are being answered */
     uint32_t known;
@@ -71,6 +73,10 @@ static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
     }
 }
 
+/*
+ * The pointer that points to it, or that would if it existed. text_hash() is seeded at random by
+ * milligpud, so nobody can choose addresses that share a slot.
+ */
 static struct admission_address **admission_slot_of(struct admission *admission,
                                                     const uint64_t key[2])
 {
@@ -83,6 +89,7 @@ static struct admission_address **admission_slot_of(struct admission *admission,
     return at;
 }
 
+/* top moves down over empty ranks: few on average, and never more than there may be strangers. */
 static void admission_unrank(struct admission *admission, struct admission_address *address)
 {
     must(address->rank <= admission->top);
@@ -126,6 +133,7 @@ static void admission_rank(struct http_server *http, struct admission_address *a
     must(admission->rank[admission->top] != NULL);
 }
 
+/* Called when one of its connections has stopped counting; does nothing while there are others. */
 static void drop_address(struct admission *admission, struct admission_address *address)
 {
     if (address->strangers > 0 || address->known > 0)
@@ -139,6 +147,7 @@ static void drop_address(struct admission *admission, struct admission_address *
 
 /* --- lines --- */
 
+/* At the end of the line: the first one has been idle longest. */
 static void stand_in(struct http_server *http, struct connection *connection)
 {
     struct idle_list *line = connection->known ? &http->admission.idle : &connection->address->idle;
@@ -203,7 +212,10 @@ static bool is_idle(const struct connection *connection, int64_t now, enum call_
     return state == CALL_ANSWERED ? slow : state == CALL_WAITING;
 }
 
-/* It does not count any more, although its socket closes a moment later. */
+/*
+ * It does not count any more, although its socket closes a moment later: until then it is dying,
+ * which has a bound of its own (admission_most).
+ */
 static void admission_give_up(struct http_server *http, struct connection *connection)
 {
     step_out(http, connection);
@@ -284,6 +296,7 @@ static bool make_way(struct http_server *http, const struct idle_list *line, boo
     return false;
 }
 
+/* Clients that wait for our threads come last: that they look idle may be our fault. */
 static bool make_way_there(struct http_server *http, const struct admission_address *address)
 {
     const struct idle_list *line = &address->idle;
@@ -292,6 +305,7 @@ static bool make_way_there(struct http_server *http, const struct admission_addr
     return make_way(http, line, false) || make_way(http, line, true);
 }
 
+/* Dying connections may be as many as strangers, plus 64 (docs/why/015). */
 uint32_t admission_most(const struct http_rules *rules)
 {
     must(rules->strangers > 0);
@@ -307,6 +321,10 @@ static bool admission_is_full(const struct http_server *http)
            admission_most(&http->rules);
 }
 
+/*
+ * A newcomer is a stranger whoever it is. First the bound on all sockets, then that of its address,
+ * then that of all strangers, where the address with the longest line gives way.
+ */
 static bool has_place(struct http_server *http, const struct sockaddr *from)
 {
     const struct http_rules *rules = &http->rules;
@@ -325,6 +343,7 @@ static bool has_place(struct http_server *http, const struct sockaddr *from)
     return admission->top > 0 && make_way_there(http, admission->rank[admission->top]);
 }
 
+/* Runs in the accepting thread before any connection exists; admission_join() counts it. */
 bool admission_admits(struct http_server *http, const struct sockaddr *from)
 {
     http_lock(http);
@@ -381,7 +400,7 @@ void admission_leave(struct connection *connection)
     http->admission.dying--;
 }
 
-/* False: all known clients are being answered. */
+/* False: all known clients are being answered. The caller has taken it out of its line. */
 static bool become_known(struct http_server *http, struct connection *connection)
 {
     struct admission *admission = &http->admission;
@@ -400,6 +419,7 @@ static bool become_known(struct http_server *http, struct connection *connection
     return true;
 }
 
+/* In the order step out, change, stand in, because the line depends on known. */
 bool admission_greeted(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
@@ -415,6 +435,7 @@ bool admission_greeted(struct connection *connection)
     return place;
 }
 
+/* From here to admission_rests() it stands in no line, so it is never closed for another one. */
 bool admission_asks(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
@@ -431,6 +452,7 @@ bool admission_asks(struct connection *connection)
     return place;
 }
 
+/* It may stand in a line again before its answer was sent: is_idle() spares it for SLOW_AFTER. */
 void admission_rests(struct connection *connection)
 {
     struct http_server *http = connection->call.http;

@@ -54,6 +54,7 @@ static bool body_claim_fits(struct http_call *call, size_t bytes)
 
 /* --- dropping bodies --- */
 
+/* At the end, so each list is sorted by body_since_ns. The lock is held. */
 static void body_enlist(struct http_call *call)
 {
     struct bodies *bodies = &call->http->bodies[body_is_known(call)];
@@ -70,6 +71,7 @@ static void body_enlist(struct http_call *call)
     bodies->last = call;
 }
 
+/* Also called by another thread (take_from), hence body_listed is atomic. The lock is held. */
 static void body_delist(struct http_call *call)
 {
     struct bodies *bodies = &call->http->bodies[body_is_known(call)];
@@ -88,6 +90,9 @@ static void body_delist(struct http_call *call)
     must(bodies->first != call && bodies->last != call);
 }
 
+/*
+ * Exchanged to 0, so that a body that gave way is not subtracted a second time by its own thread.
+ */
 static void body_release(struct http_call *call)
 {
     const size_t claimed = atomic_exchange(&call->claimed, 0);
@@ -109,6 +114,7 @@ static void take_from(struct http_call *giver)
     atomic_fetch_add(&http->dropped[HTTP_BODY_SLOW], 1);
 }
 
+/* The list is sorted, so the first body that is too young ends the search. */
 static bool make_room_among(struct http_call *call, const struct bodies *bodies, size_t bytes)
 {
     const int64_t before = clock_ns() - BODY_GRACE_MS * INT64_C(1000000);
@@ -126,6 +132,7 @@ static bool make_room_among(struct http_call *call, const struct bodies *bodies,
     return body_claim_fits(call, bytes);
 }
 
+/* Strangers' bodies go first. A stranger never takes memory from a known client's body. */
 static bool body_make_room(struct http_call *call, size_t bytes)
 {
     struct http_server *http = call->http;
@@ -142,6 +149,10 @@ static bool body_make_room(struct http_call *call, size_t bytes)
 
 /* --- memory --- */
 
+/*
+ * Adds first and looks afterwards, so that two threads cannot both take the last bytes. The lock is
+ * taken only if there is no room.
+ */
 static bool body_claim(struct http_call *call, size_t bytes)
 {
     struct http_server *http = call->http;
@@ -209,6 +220,9 @@ void body_drop(struct http_call *call)
     body_release(call);
 }
 
+/*
+ * The buffer stays for the next request if it is small and memory is not scarce; it still counts.
+ */
 void body_reset(struct http_call *call)
 {
     const struct http_server *http = call->http;
@@ -222,6 +236,7 @@ void body_reset(struct http_call *call)
         strbuf_reset(&call->body);
 }
 
+/* After a refusal the connection stays, and call_complete() answers when the body has ended. */
 void body_take(struct http_call *call, const char *bytes, size_t count)
 {
     const size_t most = call->http->rules.body_bytes_max;

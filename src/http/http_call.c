@@ -1,3 +1,11 @@
+/*
+ * Requests: from libmicrohttpd's callbacks to the handler, and from the answer back to
+ * libmicrohttpd. call_began(), call_step() and call_ended() run in the connection's own thread;
+ * http_answer() may run in any. The two meet in call->state: whoever moves it by compare and
+ * exchange owns the next step, and the lock is needed only to sleep and to wake. In this order:
+ * answers, requests, what a handler may use. What must hold: http_answer() is called once for each
+ * call that the handler got.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +16,7 @@
 
 #include "http/http_internal.h"
 
+/* over all listeners, so an id in the log is unique */
 static atomic_uint_fast64_t last_id;
 
 static enum call_state call_state_of(const struct http_call *call)
@@ -44,6 +53,7 @@ static void free_headers(struct http_call *call)
     call->headers = 0;
 }
 
+/* Takes the bytes without a copy; libmicrohttpd frees them when they were sent. */
 static struct MHD_Response *response_of(struct strbuf *body)
 {
     static char nothing[1];
@@ -54,6 +64,7 @@ static struct MHD_Response *response_of(struct strbuf *body)
     return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
 }
 
+/* Does not change the state: the caller does, when the answer may be seen by others. */
 static void call_compose(struct http_call *call, int status, const char *type,
                          struct MHD_Response *response)
 {
@@ -74,6 +85,7 @@ static void call_compose(struct http_call *call, int status, const char *type,
     call->response = response;
 }
 
+/* Every 503 here passes soon: no memory, no place, or a restart. */
 static void compose_problem(struct http_call *call, int status, const char *why)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -86,6 +98,7 @@ static void compose_problem(struct http_call *call, int status, const char *why)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
 
+/* Before the state changes: afterwards the call may already serve another request. */
 static void call_let_go(struct http_call *call)
 {
     void (*done)(void *user) = call->done;
@@ -111,6 +124,7 @@ static enum MHD_Result send_answer(struct http_call *call)
     return queued;
 }
 
+/* Only while READING: whoever cut the connection has sent its last message. */
 static enum MHD_Result call_refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400);
@@ -122,6 +136,7 @@ static enum MHD_Result call_refuse(struct http_call *call, int status, const cha
     return send_answer(call);
 }
 
+/* The lock is held, as in add_asleep(). */
 static void remove_asleep(struct http_call *call)
 {
     struct http_server *http = call->http;
@@ -156,6 +171,10 @@ static void call_wake(struct http_call *call)
     MHD_resume_connection(call->peer);
 }
 
+/*
+ * After the exchange the call belongs to its own thread, unless it sleeps: then only whoever moved
+ * it may wake it.
+ */
 static void answer_with(struct http_call *call, int status, const char *type,
                         struct MHD_Response *response)
 {
@@ -189,6 +208,7 @@ void http_answer_file(struct http_call *call, int status, const char *type, int 
 
 static const char stopping[] = "the server is stopping";
 
+/* Also calls done(), so that the handler's resources are freed. */
 static void answer_stopping(struct http_call *call)
 {
     compose_problem(call, 503, stopping);
@@ -196,6 +216,7 @@ static void answer_stopping(struct http_call *call)
     call_let_go(call);
 }
 
+/* A call that a handler still has is not in the list; sleep_or_answer() answers it. */
 void call_answer_all(struct http_server *http)
 {
     struct http_call *next;
@@ -212,6 +233,7 @@ void call_answer_all(struct http_server *http)
 
 /* --- requests --- */
 
+/* Both at the beginning and at the end of a request: nothing of one may reach the next. */
 static void call_reset(struct http_call *call)
 {
     must(call->response == NULL && call->done == NULL);
@@ -234,6 +256,10 @@ void call_drop(struct http_call *call)
     body_drop(call);
 }
 
+/*
+ * libmicrohttpd's callback for its log of URIs, used because it is the first one of a request, and
+ * sees the path before it is decoded.
+ */
 void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 {
     const union MHD_ConnectionInfo *info =
@@ -256,7 +282,10 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     return call;
 }
 
-/* The handler returned. The call sleeps, unless the answer exists already. */
+/*
+ * The handler returned. The call sleeps, unless the answer exists already. Suspended before the
+ * state changes, because http_answer() may resume it from that moment on.
+ */
 static enum MHD_Result sleep_or_answer(struct http_call *call)
 {
     struct http_server *http = call->http;
@@ -278,6 +307,10 @@ static enum MHD_Result sleep_or_answer(struct http_call *call)
     return MHD_YES;
 }
 
+/*
+ * From the move to HANDLING on, the watch does not cut the connection, however long the answer
+ * takes.
+ */
 static enum MHD_Result hand_over(struct http_call *call)
 {
     struct http_server *http = call->http;
@@ -314,6 +347,7 @@ static enum MHD_Result call_begin(struct http_call *call, const char *version)
     return call->unread ? hand_over(call) : MHD_YES;
 }
 
+/* libmicrohttpd has all of the body; only here may an answer keep the connection open. */
 static enum MHD_Result call_complete(struct http_call *call)
 {
     must(!call->unread);
@@ -350,6 +384,10 @@ enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *pa
     return MHD_YES;
 }
 
+/*
+ * The answer was sent, or the connection broke. libmicrohttpd does not call it while the connection
+ * is suspended, so no handler has the call.
+ */
 void call_ended(void *cls, struct MHD_Connection *peer, void **request,
                 enum MHD_RequestTerminationCode code)
 {
@@ -394,6 +432,7 @@ const char *http_path(const struct http_call *call)
     return call->path;
 }
 
+/* libmicrohttpd has no value for "?name" without '='; to handlers it is empty. */
 static const char *call_lookup(struct http_call *call, enum MHD_ValueKind kind, const char *name)
 {
     const char *value = NULL;

@@ -29,6 +29,7 @@ void http_wait(struct http_server *http, int64_t wait_ms)
     must(rc == 0 || rc == ETIMEDOUT);
 }
 
+/* The listener may hold its lock here, hence the rule that refused() must not call http_*. */
 void http_refused(const struct http_server *http, int status, const char *why)
 {
     must(why != NULL);

@@ -36,6 +36,7 @@ static bool headers_refuse(struct http_call *call, int status, const char *why)
 
 /* --- reading the headers --- */
 
+/* RFC 9110: a name with a blank or a control character is not one. */
 static bool is_token(const char *name)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
@@ -74,6 +75,7 @@ static bool is_folded(const char *name)
     return false;
 }
 
+/* One call for each header line. Only the last problem is kept: one is enough to refuse. */
 static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
 {
@@ -102,6 +104,9 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
 
 /* --- where the body ends --- */
 
+/*
+ * Two readers that disagree about the end of a body disagree about where the next request begins.
+ */
 static bool judge_framing(struct http_call *call, const struct headers *headers, bool old)
 {
     const size_t *count = headers->count;
@@ -148,6 +153,7 @@ static struct text name_of(const char *host)
     return (struct text){host, colon != NULL ? (size_t)(colon - host) : strlen(host)};
 }
 
+/* The port is for the parser only. */
 static bool headers_is_loopback(struct text name)
 {
     char address[80];
@@ -214,6 +220,7 @@ static bool is_json(const char *type)
     return *type == '\0' || *type == ';';
 }
 
+/* Runs before libmicrohttpd sends 100 Continue, so a client that asks first keeps its body. */
 static bool judge_body(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
@@ -238,6 +245,7 @@ static bool judge_body(struct http_call *call, const struct headers *headers)
     return true;
 }
 
+/* The form first, then the sender: a body matters only if its sender may send one. */
 bool judge_headers(struct http_call *call, const char *version)
 {
     const bool old = strcmp(version, "HTTP/1.0") == 0;

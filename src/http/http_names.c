@@ -13,6 +13,7 @@
 
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
 
+/* What was found in one certificate so far. */
 struct judged_names {
     const struct http_rules *rules;
     bool admitted;
@@ -44,6 +45,7 @@ static bool judge_common(struct judged_names *names, gnutls_x509_crt_t cert, uns
     return rc == 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
+/* Other kinds of names (addresses, mail, URIs) are skipped: a client is named by its DNS names. */
 static bool judge_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
@@ -56,6 +58,7 @@ static bool judge_alternative(struct judged_names *names, gnutls_x509_crt_t cert
     return rc >= 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
+/* Only the client's own certificate: the rest of the chain names authorities. */
 static void judge_all(struct judged_names *names, gnutls_session_t session)
 {
     unsigned count = 0;
@@ -73,6 +76,7 @@ static void judge_all(struct judged_names *names, gnutls_session_t session)
     gnutls_x509_crt_deinit(cert);
 }
 
+/* The names are a stranger's text: clipped before they get into a log. */
 static char *why_not(struct strbuf *shown)
 {
     static const char none[] = "neither a CN nor a DNS name";

@@ -1,3 +1,9 @@
+/*
+ * Certificates of a listener, and the hooks that GnuTLS calls during a handshake. tls_load() runs
+ * at start and at a reload in the main thread; the hooks run in the connection's own thread during
+ * its handshake. A struct http_tls is immutable and counted: each connection keeps the one it began
+ * with (W3).
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,6 +27,9 @@ static int read_file(const char *what, const char *file, gnutls_datum_t *out, st
     return 0;
 }
 
+/*
+ * From memory, so that the private key can be cleared; GnuTLS checks that the two belong together.
+ */
 static int tls_load_pair(struct http_tls *tls, const struct http_rules *rules, struct err *err)
 {
     gnutls_datum_t cert = {0};
@@ -44,6 +53,7 @@ static int tls_load_pair(struct http_tls *tls, const struct http_rules *rules, s
     return rc;
 }
 
+/* A CA that cannot be used is an error: without it, any client would be accepted. */
 static int load_ca(struct http_tls *tls, const char *file, struct err *err)
 {
     gnutls_datum_t ca = {0};
@@ -98,6 +108,10 @@ static struct connection *tls_behind(gnutls_session_t session)
     return connection;
 }
 
+/*
+ * The client's Finished message was verified: only from here is its certificate proof of anything.
+ * A known client without a place is turned away during the handshake.
+ */
 static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                          const gnutls_datum_t *message)
 {
@@ -113,6 +127,10 @@ static int note_finished(gnutls_session_t session, unsigned type, unsigned when,
     return GNUTLS_E_USER_ERROR;
 }
 
+/*
+ * The certificate must be good for clients (extended key usage), not only be signed by the CA. The
+ * names are judged here once, and not for each request.
+ */
 static int judge_client(gnutls_session_t session)
 {
     static char client_purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
@@ -130,6 +148,7 @@ static int judge_client(gnutls_session_t session)
     return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
 }
 
+/* The CA makes the certificate required: without one the handshake fails. */
 void tls_install(struct connection *connection, gnutls_session_t session)
 {
     struct http_tls *tls = connection->tls;
