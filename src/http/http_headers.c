@@ -153,7 +153,7 @@ static struct text name_of(const char *host)
     return (struct text){host, colon != NULL ? (size_t)(colon - host) : strlen(host)};
 }
 
-/* The port is for the parser only. */
+/* Port 0 only satisfies the parser, which wants a port. */
 static bool headers_is_loopback(struct text name)
 {
     char address[80];

@@ -1,12 +1,16 @@
 /*
  * http_internal - what the parts of the HTTP server share.
  *
- *   http.c a listener: start, quiesce, stop http_accept.c connections: time limits, certificates
- *   http_admission.c connections: how many are accepted, and which one is closed for another
- *   http_call.c requests: read, hand over, answer http_headers.c which requests are accepted, by
- *   their headers http_body.c request bodies, and how much memory they may take http_tls.c
- *   certificates http_names.c the names in client certificates http_address.c "127.0.0.1:8910"
- *   http_common.c the lock, and the callbacks about refused requests
+ *   http.c            a listener: start, quiesce, stop
+ *   http_accept.c     connections: time limits, certificates
+ *   http_admission.c  connections: how many are accepted, and which one is closed for another
+ *   http_call.c       requests: read, hand over, answer
+ *   http_headers.c    which requests are accepted, by their headers
+ *   http_body.c       request bodies, and how much memory they may take
+ *   http_tls.c        certificates
+ *   http_names.c      the names in client certificates
+ *   http_address.c    "127.0.0.1:8910"
+ *   http_common.c     the lock, and the callbacks about refused requests
  *
  * A connection serves one request at a time, so each has one call, used again and again:
  *
