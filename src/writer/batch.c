@@ -1,3 +1,9 @@
+/*
+ * One batch of commands on its way to disk. Called by the writer's thread only: writer_commands.c
+ * and writer_binds.c run commands, writer.c ends the batch. Memory and disk agree at every return:
+ * a command is written before it is applied, and a lost batch is undone in memory as well as in the
+ * database.
+ */
 #include "writer/batch.h"
 
 #include <stdio.h>
@@ -12,6 +18,10 @@ void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
     *batch = (struct batch){.app = app, .ledger = ledger};
 }
 
+/*
+ * Called only when post-commit actions, wake-ups and replies are done, because they read the
+ * changes.
+ */
 void batch_reset(struct batch *batch)
 {
     must(!batch->open);
@@ -40,6 +50,10 @@ void batch_publish(struct app *app, struct ledger *ledger)
     view_publish(app->view, ledger_publish(ledger, NULL, 0));
 }
 
+/*
+ * The transaction begins with the first change, so that a batch that changes nothing costs no
+ * commit.
+ */
 static bool open_transaction(struct batch *batch)
 {
     must(!batch->lost);
@@ -54,6 +68,10 @@ static bool open_transaction(struct batch *batch)
     return true;
 }
 
+/*
+ * Memory allowed what the database refuses, so one of them is wrong, and nothing shows which
+ * (docs/why/008). What the batch has written before is still committed.
+ */
 static void batch_contradicted(struct batch *batch, const struct command *command,
                                const struct err *err)
 {
@@ -68,6 +86,7 @@ static void batch_contradicted(struct batch *batch, const struct command *comman
     safe_mode_enter(batch->app, SAFE_REFUSED, text);
 }
 
+/* Kept in order, because undo has to run backwards. */
 static void batch_keep(struct batch *batch, struct change *take_change)
 {
     must(take_change != NULL);
@@ -76,6 +95,11 @@ static void batch_keep(struct batch *batch, struct change *take_change)
     batch->change[batch->changes++] = take_change;
 }
 
+/*
+ * Decide, write, apply, in this order: ledger_apply() cannot fail, so a change that the database
+ * refuses never reaches memory. out_answer is a copy without references: only its reason and its
+ * held may be read after a failure.
+ */
 static enum batch_result batch_decide(struct batch *batch, const struct command *command,
                                       enum verdict *out_verdict, const struct change **out_change,
                                       struct change *out_answer)
@@ -115,6 +139,7 @@ static enum batch_result batch_decide(struct batch *batch, const struct command 
     return BATCH_DONE;
 }
 
+/* The word in the command trace; a refusal shows its reason instead of "refused". */
 static const char *outcome_name(enum batch_result result, enum verdict verdict,
                                 const struct change *answer)
 {
@@ -138,6 +163,10 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
 
     must(!batch->lost);
     *out_change = NULL;
+    /*
+     * Checked for each command: the verifier's thread or the command before may just have entered
+     * it.
+     */
     if (atomic_load(&batch->app->safe_mode)) {
         command_trace_add(batch->app->command_trace, command, "not done: safe mode");
         return BATCH_CONTRADICTED;
@@ -150,6 +179,11 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     return result;
 }
 
+/*
+ * Backwards, because each change puts back the node that it found. It publishes also if nothing was
+ * published for this batch: undoing a grant gives room, and pods that were refused because of the
+ * grant must be evaluated again.
+ */
 static void batch_undo(struct batch *batch)
 {
     must(batch->err.code != ERR_NONE);
@@ -175,6 +209,7 @@ static const struct change **batch_givers(const struct batch *batch, size_t *out
     return gives;
 }
 
+/* Takes as long as one fsync, mostly, and every bind of the batch waits for it. */
 static bool batch_commit(struct batch *batch)
 {
     const int64_t began = clock_ns();
@@ -199,6 +234,10 @@ bool batch_end(struct batch *batch)
         batch_undo(batch);
         return false;
     }
+    /*
+     * Readers learn of a grant before it is on disk, so that filter stops offering the room, but of
+     * a release only afterwards: a COMMIT that fails would take the offered room back.
+     */
     const struct change **give = batch_givers(batch, &gives);
     if (gives < batch->changes)
         view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));

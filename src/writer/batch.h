@@ -16,7 +16,7 @@
 struct batch {
     struct app *app;
     struct ledger *ledger;
-    struct change **change; /* in order; applied changes */
+    struct change **change; /* in order, all applied; owned until batch_reset() */
     size_t changes;
     size_t capacity;
     bool open; /* a transaction is open */

@@ -1,3 +1,11 @@
+/*
+ * Reports drift once when it begins and once when it ends. The writer calls drift_watch_step()
+ * after each batch. Two snapshots are compared, the one whose drift was reported and the newest:
+ * node by node, at most NODES_A_TURN per step, so that no bind waits for a large comparison. Only
+ * when the comparison is complete does the new snapshot replace the old one and does the metric
+ * change. No list of drift is stored: both sides are computed from the snapshots, so a restart
+ * reports all present drift again.
+ */
 #include "writer/drift_watch.h"
 
 #include <stdio.h>
@@ -32,12 +40,16 @@ struct drift_watch {
     /* the snapshot being compared with it; NULL between two comparisons */
     const struct snapshot *looks;
     uint32_t place; /* where the comparison continues */
+    /* monotonic: no comparison begins before this time */
     int64_t look_ms;
+    /* monotonic start of the minute in which events counts */
     int64_t minute_ms;
     uint32_t events;
     int64_t now_ms;
     int64_t wall_ms;
+    /* of the last Event, for its name */
     uint64_t serial;
+    /* present drift of each kind, as far as the comparison has come */
     uint32_t count[ARRAY_LEN(kinds)];
     struct drift_watch_work work;
 };
@@ -68,6 +80,10 @@ void drift_watch_free(struct drift_watch *watch)
     xfree(watch);
 }
 
+/*
+ * Each Event is a write to etcd, and one cause (a node pool without its driver) makes drift on many
+ * nodes at once.
+ */
 static bool may_send(struct drift_watch *watch)
 {
     must(watch->now_ms >= watch->minute_ms);
@@ -79,6 +95,10 @@ static bool may_send(struct drift_watch *watch)
     return watch->events++ < EVENTS_PER_MINUTE && watch->app->settings->events;
 }
 
+/*
+ * An Event about a Node belongs to the namespace default, because a Node has none. The name is
+ * unique across restarts: the time tells processes apart, the serial Events of one millisecond.
+ */
 static void send_event(struct drift_watch *watch, const struct drift *drift)
 {
     must(drift->node != NULL);
@@ -128,6 +148,10 @@ static uint32_t *drift_watch_counter(struct drift_watch *watch, const struct dri
     return &watch->count[known];
 }
 
+/*
+ * What makes two drifts the same one. The text is left out: it contains amounts, which change while
+ * the drift stays.
+ */
 static struct text drift_watch_key_of(struct comparison *comparison, const struct drift *drift)
 {
     const char *key =
@@ -138,6 +162,10 @@ static struct text drift_watch_key_of(struct comparison *comparison, const struc
     return text_of(key);
 }
 
+/*
+ * For drift_of() on the old node. The keys live in the comparison's arena and are also the values,
+ * so that what is left over can be logged.
+ */
 static void drift_watch_had(void *user, const struct drift *drift)
 {
     struct comparison *comparison = user;
@@ -149,6 +177,10 @@ static void drift_watch_had(void *user, const struct drift *drift)
     (void)map_put(&comparison->had, key, (void *)(uintptr_t)key.at);
 }
 
+/*
+ * For drift_of() on the new node, after the old one: what the old node had as well was reported
+ * before.
+ */
 static void drift_watch_has(void *user, const struct drift *drift)
 {
     struct comparison *comparison = user;
@@ -184,6 +216,10 @@ static void drift_watch_compare(struct drift_watch *watch, const struct node *be
     arena_done(&comparison.arena);
 }
 
+/*
+ * Sets all kinds, also those with 0: a kind whose drift is gone would otherwise keep its last
+ * value.
+ */
 static void drift_watch_expose(const struct drift_watch *watch)
 {
     must(watch->told != NULL);
@@ -213,6 +249,7 @@ static bool look_on(struct drift_watch *watch)
 static bool begin_look(struct drift_watch *watch)
 {
     must(watch->looks == NULL);
+    /* Before the lists are complete, rows look like drift although only the news is missing. */
     if (watch->now_ms < watch->look_ms || !app_ready(watch->app, NULL))
         return false;
     watch->look_ms = watch->now_ms + LOOK_MS;

@@ -8,6 +8,10 @@ enum { HOUR_MS = 3600000 };
 void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, int64_t last_ms,
                      int64_t stepped_ms)
 {
+    /*
+     * The journal's newest entry stands for the previous check, so a downtime of more than a day
+     * counts as a step: nothing tells the two apart.
+     */
     *clock = (struct wallclock){.wall_ms = last_ms != 0 ? last_ms : wall_ms,
                                 .now_ms = now_ms,
                                 .doubted_until_ms = INT64_MIN};
@@ -29,6 +33,7 @@ int64_t wallclock_look(struct wallclock *clock, int64_t wall_ms, int64_t now_ms)
     return expected_ms;
 }
 
+/* doubted_until_ms stays as it is: distrust that was once justified costs an hour at most. */
 void wallclock_look_again(struct wallclock *clock, const struct wallclock *before)
 {
     must(before->now_ms <= clock->now_ms);

@@ -14,9 +14,12 @@
 #include "writer/writer_internal.h"
 
 /*
- * The loop: take a batch, handle each message, commit, run the post-commit actions, publish more
- * room, reply; and a tick once a second. Called by the daemon's writer thread and by the simulator,
- * one step at a time. If anything fails on the way, memory and disk agree afterwards.
+ * The writer's loop. The daemon's writer thread calls writer_step() as soon as the cluster identity
+ * is known; the simulator calls it one step at a time. A step takes up to BATCH_MAX messages and
+ * handles each within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups
+ * and replies, and last what needs the time between two transactions (after_batch()). Memory and
+ * disk agree after each step, whatever failed. No report about the cluster is dropped: a lost batch
+ * keeps its messages (writer_lost.c). A bind is answered exactly once.
  */
 
 enum {
@@ -42,6 +45,7 @@ struct writer *writer_new(struct app *app)
     map_init(&writer->nodes_seen);
     map_init(&writer->ages);
     writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
+    /* In a pod record, epoch 0 means that only a GET has shown the pod. */
     writer->epoch = 1;
     writer->start_ms = app->clock.now_ms(app->clock.ctx);
     return writer;
@@ -52,6 +56,10 @@ void writer_free(struct writer *writer)
     if (writer == NULL)
         return;
     struct inflight_bind *bind_inflight;
+    /*
+     * The calls that still wait are not answered here: the listener answers them with 503
+     * (http_stop()).
+     */
     for (size_t at = 0; (bind_inflight = map_next(&writer->inflight, &at)) != NULL;)
         inflight_free(bind_inflight);
     struct doubt *doubt;
@@ -138,6 +146,7 @@ static bool writer_handle(struct writer *writer, struct message *is)
         return writer_handle_node(writer, &is->node);
     case MESSAGE_NODES_END:
         return writer_end_nodes(writer);
+    /* Nothing was taken for gone yet, and the next list begins a new epoch. */
     case MESSAGE_NODES_FAILED:
         return true;
     case MESSAGE_NODE_DELETED:
@@ -146,6 +155,10 @@ static bool writer_handle(struct writer *writer, struct message *is)
     must_not_reach("every kind is listed");
 }
 
+/*
+ * For a batch that is on disk and published. A list makes milligpud ready only here, and no Binding
+ * is sent before.
+ */
 static void batch_kept(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -200,6 +213,7 @@ static bool note_clock(struct writer *writer)
     const int64_t expected = wallclock_look(&writer->wallclock, wall, writer_now_ms(writer));
     const bool ahead = wall - expected > STORE_CLOCK_STEP_MS;
 
+    /* All commands of this batch have the same time. */
     writer->wall_ms = wall;
     store_doubt_clock(writer->app->store, wallclock_is_doubted(&writer->wallclock));
     if (!ahead && wall >= last - CLOCK_STEP_MS)
@@ -244,6 +258,10 @@ static bool writer_tick(struct writer *writer)
     return probe_write(writer) && writer_check_doubts(writer, now);
 }
 
+/*
+ * Runs between two transactions, after lost batches too: claiming the ledger, pinning the
+ * verifier's read transaction and housekeeping are not possible within one.
+ */
 static void after_batch(struct writer *writer)
 {
     must(!writer->batch.open && writer->batch.changes == 0);
@@ -252,6 +270,10 @@ static void after_batch(struct writer *writer)
 
     writer_own_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
+    /*
+     * While milligpud was not ready, or by the process before it, pods were turned away that may
+     * fit.
+     */
     if (ready && !writer->was_ready) {
         log_plain(LOG_INFO, "ready");
         writer_wake(writer, writer_some_node(writer));
@@ -266,6 +288,7 @@ static void after_batch(struct writer *writer)
     drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
 }
 
+/* Waits without taking from the queue: it fills up, and the informer waits. */
 static void writer_pause_ms(int64_t ms)
 {
     must(ms >= 0 && ms <= RETRY_MS);
@@ -306,6 +329,9 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     const uint64_t epoch = writer->epoch;
     size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;
+    /*
+     * First, because a step of the clock must be in the journal before the commands that follow it.
+     */
     bool whole = note_clock(writer);
     /* The end of a list ends the batch: the next list begins when this one is on disk. */
     while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
@@ -320,6 +346,9 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         /* it is tried again as the same list, with the same epoch */
         writer->epoch = epoch;
     }
+    /*
+     * Also after a lost batch: an outcome holds whether its confirmation reached the disk or not.
+     */
     replies_send(writer);
     batch_reset(&writer->batch);
     if (writer->pods_ended || writer->nodes_ended)

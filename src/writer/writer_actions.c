@@ -7,6 +7,12 @@
 
 #include "writer/writer_internal.h"
 
+/*
+ * Post-commit actions: what a batch sends out, collected while the batch is open. writer.c runs
+ * them after the COMMIT, or drops them when the batch is lost. A Binding that left before its
+ * reservation was on disk could take effect after a crash without a trace in the ledger.
+ */
+
 void writer_action_done(struct post_commit_action *action)
 {
     must(action->uid != NULL);
@@ -18,6 +24,7 @@ void writer_action_done(struct post_commit_action *action)
     strbuf_done(&action->body);
 }
 
+/* The bound states that one message, listed pod, node or in-flight bind adds one action at most. */
 static struct post_commit_action *add_action(struct writer *writer)
 {
     must(writer->actions <=
@@ -46,6 +53,7 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     action->version = how.version;
     action->deadline_ms = how.deadline_ms;
     action->sending = how.sending;
+    /* Encoded here: later in the batch the allocation may be replaced and its node rebuilt. */
     const int rc = binding_encode(&action->body, allocation, node, how.version, err);
     if (rc < 0) {
         writer_action_done(action);
@@ -65,6 +73,7 @@ void writer_queue_advertise(struct writer *writer, const struct inventory *inven
     const uint64_t held = node != NULL ? node_held_milli(node) : 0;
     const uint64_t wanted = held > inventory->advertise_milli ? held : inventory->advertise_milli;
     int64_t shown;
+    /* A write that changes nothing would still be a request for each event of each node. */
     if (facts->capacity_milli != NULL &&
         quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
         shown == (int64_t)wanted)
@@ -90,6 +99,7 @@ void writer_run_actions(struct writer *writer)
                                                    .version = action->version,
                                                    .deadline_ms = action->deadline_ms,
                                                    .sending = action->sending};
+            /* Only queued: the outbox copies it, and its thread sends it. */
             outbox_bind(writer->app->outbox, &binding);
         } else {
             outbox_advertise(writer->app->outbox, action->uid, action->milli);

@@ -13,9 +13,12 @@
 #include "writer/writer_internal.h"
 
 /*
- * Binds, from the request to the outcome of its Binding: reserve, send, confirm or release. Called
- * by writer.c for messages of the webhooks (BIND) and the outbox (FETCHED, OUTCOME). A reservation
- * is on disk, with the version that its Binding names, before that Binding is sent.
+ * A bind, from the call to the outcome of its Binding: reserve, send, confirm or release. Called by
+ * writer.c for messages of the webhooks (BIND) and of the outbox (FETCHED, OUTCOME). The version
+ * that a Binding names is on disk, with the reservation, before that Binding is sent
+ * (docs/why/012). Each call is either answered here or joins an in-flight bind, and then gets that
+ * bind's outcome. The parts: sending and taking back, the evaluation of a bind, a bind whose pod a
+ * GET had to fetch, the outcome.
  */
 
 void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
@@ -65,6 +68,7 @@ static bool binds_take_back(struct writer *writer, struct bind_call *bind,
     return sending != SENDING_FIRST || writer_run(writer, &command);
 }
 
+/* Queues the Binding for after the COMMIT, and lets the call wait for its outcome. */
 static bool send_binding(struct writer *writer, struct bind_call *bind,
                          const struct allocation *allocation, enum outbox_sending sending)
 {
@@ -84,6 +88,7 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
 {
     struct command command[RECONCILE_MAX];
 
+    /* While a Binding is in flight, its outcome decides. */
     if (record->node[0] != '\0' || map_find(&writer->inflight, text_of(record->uid)) != NULL)
         return true;
     const size_t count =
@@ -136,6 +141,10 @@ bool writer_is_void(const struct allocation *held, const struct pod_record *reco
            record->node[0] == '\0' && record->version > held->is.version;
 }
 
+/*
+ * Evaluates the request with the ledger as it is: the snapshot that filter used may be older, so a
+ * bind may be refused after filter offered the node.
+ */
 static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                           const struct pod_record *record, const struct request *request)
 {
@@ -170,6 +179,10 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     switch (verdict) {
     case VERDICT_OK:
         return send_binding(writer, bind, change->after, SENDING_FIRST);
+    /*
+     * The reservation is that of an earlier bind, whose outcome is not known: the same bytes go out
+     * again.
+     */
     case VERDICT_SAME:
         return send_binding(writer, bind, answer.held, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
@@ -188,7 +201,11 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     must_not_reach("reserve is never answered unknown");
 }
 
-/* Handles everything that needs no placement. True if the bind was answered. */
+/*
+ * Handles everything that needs no placement. True if the bind was answered, or waits for the
+ * Binding that is in flight. The order matters: whatever the pod already has (an in-flight bind, a
+ * node) counts before what it asks for, so that a repeated bind gets the outcome of the first.
+ */
 static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
@@ -254,6 +271,10 @@ static bool tells_request(const struct fetched_pod *fetched, const struct pod_re
            version_number(fetched->pod.resource_version) == record->version;
 }
 
+/*
+ * Reserves what the GET shows, for a pod whose request did not fit into the pod cache
+ * (docs/why/014). Request and record must be of one version, because the Binding names it.
+ */
 static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
                             const struct fetched_pod *fetched, const struct pod_record *record,
                             struct arena *arena)
@@ -279,6 +300,10 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
         return true;
     }
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->asks.uid);
+    /*
+     * No record: kube-scheduler's watch may be ahead of ours. No request: the pod cache had no
+     * room. Either way one GET asks for the pod, and its answer comes back as a message.
+     */
     const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
     if (forgotten && fetched == NULL) {
         outbox_fetch(writer->app->outbox, bind);
@@ -290,6 +315,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
     }
     if (bind_without_placing(writer, bind, record))
         return true;
+    /* Before the reservation: one that cannot be sent would hold its room for nothing. */
     if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
         writer_refuse_bind(bind, "not ready: too many Bindings wait to be sent");
         return true;
@@ -331,6 +357,7 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
     return version == 0 || version > writer->heard;
 }
 
+/* bind_pod() evaluates what the pod cache shows, so the pod is put there first. */
 bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena)
 {
     must(fetched->bind.reply.to != NULL);
@@ -427,6 +454,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
     char text[ERR_TEXT_MAX];
 
+    /* The only outcome that may reserve again instead of ending the bind. */
     if (outcome->is == OUTCOME_MOVED)
         return handle_moved(writer, outcome);
     switch (outcome->is) {
@@ -435,6 +463,9 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         hints_resolved(writer->app->hints, text_of(outcome->uid));
         replies_add(writer, outcome->uid, NULL);
         break;
+    /*
+     * After a question about an old doubt no Binding was refused: the journal shows the difference.
+     */
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
         command.why = asked ? "unconfirmed" : reason_name(outcome->reason);

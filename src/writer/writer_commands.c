@@ -20,6 +20,7 @@ bool writer_run(struct writer *writer, const struct command *command)
     return batch_run(&writer->batch, command, &verdict, &change, NULL) != BATCH_LOST;
 }
 
+/* Each command was computed for the ledger before it, so none runs after a lost batch. */
 bool writer_run_all(struct writer *writer, const struct command *command, size_t count)
 {
     must(count <= RECONCILE_MAX);
@@ -61,6 +62,7 @@ const struct request *writer_request_of(const struct writer *writer, const struc
     if (record == NULL || record->request != NULL || !pod_record_asks(record))
         return record != NULL ? record->request : NULL;
     struct request *request = arena_alloc(arena, sizeof *request);
+    /* The same pod under the same rules: the verdict cannot differ from the recorded one. */
     const enum request_verdict verdict =
         pod->node[0] != '\0' ? request_parse_bound(pod, rules, arena, request, &refusal)
                              : request_parse(pod, rules, arena, request, &refusal);

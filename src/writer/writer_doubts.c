@@ -6,6 +6,12 @@
 
 #include "writer/writer_internal.h"
 
+/*
+ * Doubts: open reservations with no Binding in flight, after a restart or after an outcome that is
+ * not known. Called once a second by writer_tick(). Time never frees a reservation here; it only
+ * decides when to ask by a GET (docs/why/012).
+ */
+
 enum {
     /* pause between two GETs about a doubt for which there is no other evidence */
     DOUBT_ASK_MS = 30000,
@@ -31,6 +37,10 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
         inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
 }
 
+/*
+ * Marks the reservation as in doubt, once, and asks when the doubt is old enough. Asking ends the
+ * entry here (inflight_begin()), so after an answer that decides nothing the time starts again.
+ */
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
     must(allocation->is.state == STATE_RESERVED);
@@ -52,6 +62,7 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
     return allocation->is.in_doubt || writer_run(writer, &command);
 }
 
+/* Evidence that the watch has already shown comes before any question. */
 static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->is.uid);
@@ -62,6 +73,7 @@ static bool tick_doubt(struct writer *writer, const struct allocation *allocatio
                : expire_doubt(writer, allocation, now);
 }
 
+/* For map_retain(): entries without this second's mark are no longer doubts. */
 static bool doubt_lives(void *user, void *value)
 {
     const struct writer *writer = user;
@@ -74,7 +86,10 @@ static bool doubt_lives(void *user, void *value)
     return false;
 }
 
-/* Collects the reservations that nothing is sending; the caller frees the array. */
+/*
+ * Collects the reservations that nothing is sending, with a reference each, because handling one
+ * changes the ledger that this loop goes through; the caller frees the array.
+ */
 static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
 {
     const struct allocation **open = NULL;
@@ -105,6 +120,7 @@ bool writer_check_doubts(struct writer *writer, int64_t now)
         allocation_unref(open[i]);
     }
     xfree(open);
+    /* After a lost batch not all are marked, and an entry that went would start its time again. */
     if (whole)
         (void)map_retain(&writer->doubts, writer, doubt_lives);
     return whole;

@@ -33,6 +33,9 @@ void replies_drop(struct writer *writer)
     writer->replies = 0;
 }
 
+/*
+ * A pod has at most one bind in flight. Its doubt ends with the start: the outcome decides again.
+ */
 struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
                                      const struct atom *node, int64_t deadline_ms)
 {
@@ -59,6 +62,10 @@ void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind)
     bind->reply.to = NULL;
 }
 
+/*
+ * Answers all calls that wait for this pod, with the same outcome. Without a bind in flight there
+ * is nobody to answer: the outcome of a Binding may come again after a lost batch.
+ */
 void inflight_end(struct writer *writer, const char *uid, const char *error)
 {
     must(uid != NULL);
@@ -72,6 +79,7 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
     inflight_free(bind_inflight);
 }
 
+/* The texts are copied, because the message that they come from is freed before they are sent. */
 void replies_add(struct writer *writer, const char *uid, const char *error)
 {
     writer->reply =

@@ -1,16 +1,20 @@
 /*
  * writer_internal - what the files of the writer share.
  *
- *   writer.c the loop: batches and ticks writer_commands.c commands of the ledger, within the batch
- *   writer_inflight.c binds in flight, and the replies that wait for the COMMIT writer_actions.c
- *   what happens once the batch is on disk: Bindings, advertised capacity writer_binds.c a bind:
- *   reserve, send, learn the outcome writer_doubts.c reservations in doubt: when to ask, and when
- *   they are void writer_pods.c what the watch reports of pods writer_nodes.c what the watch
- *   reports of nodes writer_new_ledger.c a ledger that is nobody's yet: it waits, then belongs to
- *   this cluster writer_wake.c which pods to wake when capacity comes free writer_lost.c batches
- *   that were lost, and messages kept meanwhile
+ *   writer.c             the loop: batches and ticks
+ *   writer_commands.c    commands of the ledger, within the batch
+ *   writer_inflight.c    binds in flight, and the replies that wait for the COMMIT
+ *   writer_actions.c     what happens once the batch is on disk: Bindings, advertised capacity
+ *   writer_binds.c       a bind: reserve, send, learn the outcome
+ *   writer_doubts.c      reservations in doubt: when to ask, and when they are void
+ *   writer_pods.c        what the watch reports of pods
+ *   writer_nodes.c       what the watch reports of nodes
+ *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
+ *   writer_wake.c        which pods to wake when capacity comes free
+ *   writer_lost.c        batches that were lost, and messages kept meanwhile
  *
- * All of it runs on the writer's thread; nothing here takes a lock.
+ * All of it runs on the writer's thread; nothing here takes a lock. A handler or command that
+ * returns false has lost the batch: nothing more may be run in it.
  */
 #ifndef MILLIGPU_WRITER_WRITER_INTERNAL_H
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
@@ -28,7 +32,9 @@
 
 /* A Binding on its way, and the calls that wait for its outcome. */
 struct inflight_bind {
+    /* also the key in writer.inflight */
     char *uid;
+    /* where it is being bound: a bind to another node is refused meanwhile */
     const struct atom *node;
     struct bind_reply *reply;
     size_t replies;
@@ -45,8 +51,10 @@ struct pending_reply {
 
 /* A reservation that nothing is sending, and since when. */
 struct doubt {
+    /* also the key in writer.doubts */
     char *uid;
     int64_t since_ms;
+    /* writer.mark of the last second in which it was still a doubt */
     uint64_t mark;
 };
 
@@ -57,10 +65,12 @@ struct post_commit_action {
     char *namespace;
     char *name;
     char *node;
+    /* BIND: the encoded Binding */
     struct strbuf body;
     uint64_t version;
     int64_t deadline_ms;
     enum outbox_sending sending;
+    /* ADVERTISE: the capacity that the Node shall show */
     uint32_t milli;
 };
 
@@ -69,7 +79,9 @@ struct writer {
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
+    /* uid to struct inflight_bind */
     struct map inflight;
+    /* uid to struct doubt */
     struct map doubts;
     struct post_commit_action *action;
     size_t actions;
@@ -81,7 +93,9 @@ struct writer {
     struct message **kept;
     size_t keeps;
     size_t keep_capacity;
+    /* with what the messages own; at NEWS_BYTES_MAX nothing is taken from the queue */
     size_t keep_bytes;
+    /* monotonic: kept messages are not tried again before this time */
     int64_t retry_ms;
     bool writes; /* something was written since the last lost batch */
     /*
@@ -97,6 +111,7 @@ struct writer {
     uint64_t epoch;      /* of pod lists */
     uint64_t heard;      /* the pod version up to which the watch has reported everything */
     uint64_t node_epoch; /* of node lists */
+    /* node name to the epoch of the last list or event that showed it */
     struct map nodes_seen;
     struct map ages;  /* while the ledger is new: node name to its creationTimestamp */
     bool pods_ended;  /* this batch ends a list */
@@ -106,13 +121,18 @@ struct writer {
     bool may_own;        /* the ledger waits for nothing more and may belong to this cluster */
     int64_t own_ms;      /* the last attempt failed: not before then */
     bool nodes_ended;
+    /* after the batch before, to notice the change */
     bool was_ready;
+    /* monotonic: the next tick */
     int64_t tick_ms;
+    /* UTC: the time of all commands of this batch */
     int64_t wall_ms;
     struct wallclock wallclock;
     struct wallclock looked; /* as it was before this batch */
     bool watches_clock;      /* since the first batch */
+    /* counts the rounds of writer_check_doubts() */
     uint64_t mark;
+    /* where verifier_memory() continues */
     uint32_t verify_place;
 };
 

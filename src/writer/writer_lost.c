@@ -7,13 +7,20 @@
 
 #include "writer/writer_internal.h"
 
+/*
+ * Batches that were lost, and messages kept meanwhile. Binds are answered with an error. News of
+ * the cluster is kept in order and handled before newer news, because a watch reports each event
+ * once. After a lost batch disk_broken stays set, and milligpud is not ready, until a write has
+ * succeeded and nothing is kept (batch_kept()).
+ */
+
 enum {
     RETRY_MS = 250, /* between two tries of a lost batch */
 };
 
 /*
  * A message of a lost batch. A bind is answered and not kept: false. A report about the cluster is
- * worth keeping.
+ * worth keeping, because the watch does not repeat it.
  */
 static bool worth_keeping(struct writer *writer, struct message *message)
 {
@@ -22,6 +29,9 @@ static bool worth_keeping(struct writer *writer, struct message *message)
     struct bind_call *bind = message_bind_call(message);
     if (bind == NULL)
         return true;
+    /*
+     * Else the call waits for a Binding: of this batch (writer_drop_actions()) or an earlier one.
+     */
     if (bind->reply.to != NULL)
         writer_refuse_bind(bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
     message_free(message);
@@ -50,6 +60,7 @@ void writer_leave_over(struct writer *writer, struct message **message, size_t c
     must(count == 0 || writer->pods_ended || writer->nodes_ended);
 
     keep_first(writer, message, count);
+    /* Nothing failed: the next step handles them without a pause. */
     if (count > 0)
         writer->retry_ms = 0;
 }
@@ -63,6 +74,7 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     writer_drop_actions(writer);
+    /* Its journal row was lost with the batch. */
     wallclock_look_again(&writer->wallclock, &writer->looked);
     writer->writes = false;
     size_t keeps = 0;
@@ -73,7 +85,10 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     writer->retry_ms = writer_now_ms(writer) + RETRY_MS;
 }
 
-/* Is it a report about the cluster? Then its order among the others matters. */
+/*
+ * Is it a report about the cluster? Then its order among the others matters. Binds and outcomes are
+ * handled at once: binds are refused meanwhile, and an outcome concerns only its own reservation.
+ */
 static bool is_news(struct message *message)
 {
     return message_bind_call(message) == NULL && message->kind != MESSAGE_OUTCOME;

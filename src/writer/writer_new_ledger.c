@@ -5,7 +5,7 @@
 #include "writer/writer_internal.h"
 
 enum {
-    RETRY_MS = 250, /* between two tries of a lost batch */
+    RETRY_MS = 250, /* between two tries to claim the ledger */
 };
 
 void writer_pods_are_in(struct writer *writer)
@@ -13,6 +13,11 @@ void writer_pods_are_in(struct writer *writer)
     struct app *app = writer->app;
 
     must(writer->pods_ended);
+    /*
+     * Three cases: the ledger is ours already; nobody can have granted before, or the wait is over;
+     * the wait begins. Only the first list that shows the need is logged; later ones leave its end
+     * as it is.
+     */
     if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
     } else if (app->grace_ms == 0 || writer->after_grace ||
@@ -41,6 +46,7 @@ void writer_own_ledger(struct writer *writer)
         writer->own_ms = writer_now_ms(writer) + RETRY_MS;
         return;
     }
+    /* The ages only serve give_way() on a new ledger. pods_synced comes last: it makes us ready. */
     writer->may_own = false;
     map_done(&writer->ages);
     map_init(&writer->ages);

@@ -7,7 +7,17 @@
 
 #include "writer/writer_internal.h"
 
-/* Pods on this node that found too few GPUs: there may be more now. */
+/*
+ * Nodes as the informer reports them, one by one or as a list. A node is gone if a watch event or a
+ * complete list says so: each list has an epoch, and nodes_seen notes in which epoch a node was
+ * last shown. A node that is gone stays in the ledger while pods hold its GPUs.
+ */
+
+/*
+ * Pods on this node that found too few GPUs: there may be more now. They are collected first,
+ * because reconciling one replaces the node. For pods that the pod cache could not keep, the
+ * informer lists all pods again.
+ */
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(name));
@@ -87,11 +97,16 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
                                     .at_ms = writer->wall_ms,
                                     .node = facts->name,
                                     .inventory = &inventory};
+    /*
+     * First the younger node lets go, then this one takes; healing passes on what this one let go;
+     * only then are GPUs known for pods without a place.
+     */
     const bool whole = give_way(writer, facts, &inventory) && writer_run(writer, &command) &&
                        writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
     if (whole)
         writer_queue_advertise(writer, &inventory, facts);
     arena_done(&arena);
+    /* The key must be the atom's text, which outlives the message. */
     const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
     if (node != NULL)
         (void)map_put(&writer->nodes_seen, atom_text(node->name),
@@ -116,6 +131,7 @@ bool writer_end_nodes(struct writer *writer)
 {
     must(!writer->batch.lost);
 
+    /* Collected first, because a removal changes what the loop goes through. */
     const struct atom **lost = NULL;
     size_t count = 0;
     size_t capacity = 0;

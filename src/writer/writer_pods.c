@@ -10,8 +10,12 @@
 #include "writer/writer_internal.h"
 
 /*
- * Pods as the informer reports them, one by one or as a list. A bound pod has an allocation
- * afterwards, whatever it asks for; only evidence releases one.
+ * Pods as the informer reports them, one by one or as a list. Called by writer.c. A bound pod has
+ * an allocation afterwards, whatever it asks for; only evidence releases one: the pod has ended, is
+ * gone, is bound elsewhere, or is unbound in a later version than any Binding named.
+ * A list is complete only at its end, so what depends on absence, or on the order of pods, happens
+ * in writer_end_list(). If the batch with that end is lost, the list is still there for the next
+ * try.
  */
 
 bool writer_reconcile(struct writer *writer, const struct pod *pod)
@@ -28,6 +32,7 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
     const size_t count = reconcile_pod(writer->ledger, pod, request, writer->wall_ms, command);
     if (!writer_run_all(writer, command, count))
         return false;
+    /* An adopted pod without a place: place_the_unplaced() needs the whole pod when GPUs appear. */
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
     if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
         pod_cache_remember(writer->app->pod_cache, pod);
@@ -44,6 +49,11 @@ bool writer_pod_gone(struct writer *writer, const char *uid)
     return writer_run_all(writer, command, count);
 }
 
+/*
+ * Evaluates the event after the pod cache accepted it, because the cache never goes back to an
+ * older version. The order at the end matters: reconciliation first follows what the pod shows,
+ * then what is left of a reservation may be void.
+ */
 bool writer_handle_pod(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
@@ -55,6 +65,9 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
     }
     if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
         return true; /* outdated */
+    /*
+     * Most pods of a cluster: the cache keeps what they use of CPU and memory, the ledger nothing.
+     */
     if (!pod->ours && pod->whole_gpus == 0 &&
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
@@ -65,6 +78,9 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
     return writer_reconcile(writer, pod) && writer_release_void(writer, record);
 }
 
+/*
+ * A pod that had ended is released as "ended", others as "gone": the journal shows the difference.
+ */
 bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
@@ -83,6 +99,7 @@ void writer_drop_list(struct writer *writer)
     writer->listing = false;
 }
 
+/* A list that was begun and not ended is dropped. The new epoch marks what this list contains. */
 void writer_begin_list(struct writer *writer, int64_t asked_ms)
 {
     must(writer->epoch < UINT64_MAX);
@@ -93,6 +110,10 @@ void writer_begin_list(struct writer *writer, int64_t asked_ms)
     writer->epoch++;
 }
 
+/*
+ * Copies the pod into the arena of the list, which lives until the batch that ends the list is on
+ * disk.
+ */
 static void keep_listed(struct writer *writer, const struct pod *pod)
 {
     must(writer->listing);
@@ -132,6 +153,7 @@ static int pods_by_order(const void *a, const void *b, void *ledger)
     return reconcile_order(ledger, *left, *right);
 }
 
+/* For pod_cache_remove_stale(): no event will report that this pod is gone. */
 static void pod_swept(void *user, const struct pod_record *record)
 {
     must(record->uid != NULL);
@@ -232,13 +254,22 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
     must(writer->listing || writer->lists == 0);
 
+    /* The list failed and was dropped: it proves nothing. */
     if (!writer->listing)
         return true;
+    /*
+     * Pods with grants of ours are taken before pods without: what a grant names is not guessed
+     * away.
+     */
     if (writer->lists > 0)
         qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
         if (!writer_handle_pod(writer, writer->listed[i]))
             return false;
+    /*
+     * First the pod cache forgets what the list lacks; orphans are those that it then does not
+     * know.
+     */
     pod_cache_remove_stale(writer->app->pod_cache,
                            (struct pod_cache_list){writer->epoch, end->version}, writer, pod_swept);
     hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);

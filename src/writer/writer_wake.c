@@ -5,7 +5,10 @@
 
 #include "writer/writer_internal.h"
 
-/* Collects the nodes on which this batch made room, as they are now; the caller frees the array. */
+/*
+ * Collects the nodes on which this batch made room, as they are now (another change of the batch
+ * may have taken it again); the caller frees the array.
+ */
 static const struct node **wake_roomier(const struct writer *writer, size_t *out_count)
 {
     const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
@@ -37,6 +40,10 @@ void writer_wake_if_it_helps(struct writer *writer)
     size_t count;
     const struct node **node = wake_roomier(writer, &count);
 
+    /*
+     * The room is published already, so a refusal that this look misses is evaluated again
+     * (docs/why/004).
+     */
     if (count > 0)
         app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
     if (hints_would_fit(writer->app->hints, writer_now_ms(writer), node, count))
