@@ -1,6 +1,10 @@
 /*
- * What filter remembers between two calls: who waits, recent shortlists. Called by webhooks.c, the
- * writer and REST, under one lock. Tables are bounded in entries and in bytes.
+ * What filter remembers between two calls: which pods wait, and their recent shortlists. Called by
+ * webhooks.c on the HTTP threads, by the writer (whom to wake, which pods are resolved) and by
+ * REST. One lock guards all of it but the cached answers (hints_answers.c); searches run without
+ * it. Every table has a bound in entries and bytes (docs/why/014). While a pod that waits may be
+ * missing from the tables, any capacity that comes free wakes kube-scheduler. The parts: states,
+ * the table, offers, refusals, wake-ups, the life of entries, REST.
  */
 #include "milligpu/hints.h"
 
@@ -35,6 +39,7 @@ struct kept {
     uint64_t asks;
     int64_t asked_ms; /* monotonic */
     /* The last list. */
+    /* of the nodes that fit, how many were listed, and by what factor the shortlist was longer */
     uint32_t listed;
     uint32_t fitting;
     uint32_t growth;
@@ -80,6 +85,7 @@ static bool hints_waits(const struct kept *kept)
     return kept->state == KEPT_REFUSED || kept->state == KEPT_LATE;
 }
 
+/* Keeps the sums in step with the states, so that the writer asks what waits without a walk. */
 static void count_waiting(struct hints *hints, const struct kept *kept, bool more)
 {
     must(more || hints->waiting > 0);
@@ -94,6 +100,7 @@ static void count_waiting(struct hints *hints, const struct kept *kept, bool mor
         wishes_rest(&hints->wishes, kept->wish);
 }
 
+/* The only function that changes a state: whatever the old state counted leaves the sums first. */
 static void hints_become(struct hints *hints, struct kept *kept, enum kept_state state)
 {
     if (hints_waits(kept))
@@ -104,7 +111,10 @@ static void hints_become(struct hints *hints, struct kept *kept, enum kept_state
     must(hints->waiting <= hints->askers.count);
 }
 
-/* Offers stand in a list by age. */
+/*
+ * Offers stand in a list by age. One that leaves takes its tentative placements along, and fresh
+ * moves on, so that hints_late() never meets an entry that is gone.
+ */
 static void stand_down(struct hints *hints, struct kept *kept)
 {
     if (!kept->stands)
@@ -162,6 +172,7 @@ static struct kept *kept_new(const struct asker *asker)
     return kept;
 }
 
+/* Also takes back what the entry counts for elsewhere: sums, offers, wish, slot and bytes. */
 static void kept_free(struct hints *hints, struct kept *kept)
 {
     hints_become(hints, kept, KEPT_IDLE);
@@ -176,6 +187,7 @@ static void kept_free(struct hints *hints, struct kept *kept)
     xfree(kept);
 }
 
+/* For an entry for which hints_make_room() has made room. */
 static void hints_enter(struct hints *hints, struct kept *kept)
 {
     must(hints->spares > 0 || hints->slots < WAITING_MAX);
@@ -235,6 +247,10 @@ static void hints_note_overflow(struct hints *hints, int64_t now_ms)
     hints->overflow_ms = now_ms;
 }
 
+/*
+ * Offers make room, the oldest first. Refused pods never do, because only our wake-up ends their
+ * wait. An offer that goes before it is late is reported as late (late_went).
+ */
 static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
 {
     struct kept *oldest;
@@ -258,6 +274,7 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     const struct text uid = text_of(asker->uid);
 
     must(uid.len > 0);
+    /* A filter call that began before the bind may end after it: the pod must not come back. */
     if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
     struct kept *kept = map_find(&hints->askers, uid);
@@ -292,6 +309,7 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
 {
     must(asker->now_ms >= 0);
 
+    /* Held before the old one is let go: usually it is the same wish. */
     struct wish *wish = asker->request != NULL ? hold_wish(hints, asker->request) : NULL;
 
     hints_become(hints, kept, KEPT_IDLE);
@@ -352,6 +370,7 @@ struct place {
     uint32_t milli[GPUS_PER_NODE_MAX];
 };
 
+/* Runs before the lock is taken: best belongs to the caller's arena and snapshot. */
 static void hints_place_of(const struct candidate *best, const struct request *request,
                            struct place *out)
 {
@@ -368,6 +387,10 @@ static void hints_place_of(const struct candidate *best, const struct request *r
     }
 }
 
+/*
+ * One tentative placement for each GPU, numbered from kept->tentative on, so that they can be
+ * dropped together.
+ */
 static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
 {
     must(!kept->stands && kept->tentatives == 0);
@@ -397,6 +420,7 @@ static bool is_short(struct kept *kept, const struct shortlist *offered)
     return kept->covered < offered->nodes;
 }
 
+/* Notes what the next list and a late offer depend on; growth is the factor of this list. */
 static void note_list(struct kept *kept, uint32_t growth, const struct shortlist *offered)
 {
     must(offered->listed > 0 && offered->listed <= offered->fitting);
@@ -442,6 +466,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     hints_lock(hints);
     bool wake = hints->late_went;
     hints->late_went = false;
+    /* From the first offer that was not late at the last look: an offer is examined once. */
     for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= SHORTLIST_LATE_MS;
          kept = kept->newer) {
         must(kept->stands);
@@ -460,6 +485,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
 
 /* --- refusals --- */
 
+/* Most refusals repeat the text before, and then nothing is allocated. */
 static void note_refusal(struct kept *kept, enum reason reason, const char *text)
 {
     char clipped[REASON_BYTES_MAX];
@@ -492,6 +518,7 @@ void hints_binding(struct hints *hints, struct text uid)
 {
     hints_lock(hints);
     struct kept *kept = map_find(&hints->askers, uid);
+    /* A pod that was refused after the list that this bind follows still waits. */
     if (kept != NULL && kept->state != KEPT_REFUSED)
         hints_become(hints, kept, KEPT_IDLE);
     hints_unlock(hints);
@@ -508,6 +535,10 @@ void hints_fits(struct hints *hints, struct text uid)
     hints_unlock(hints);
 }
 
+/*
+ * A ring: the oldest uid is forgotten. A filter call lasts for milliseconds, so RESOLVED_MAX binds
+ * are enough.
+ */
 static void remember_resolved(struct resolved *resolved, struct text uid)
 {
     if (map_find(&resolved->by_uid, uid) != NULL)
@@ -544,6 +575,7 @@ size_t hints_waiting(struct hints *hints)
     return count;
 }
 
+/* An overflow counts for UNHEARD_MAX_MS: by then kube-scheduler has asked again about each pod. */
 static bool hints_overflows(const struct hints *hints, int64_t now_ms)
 {
     return hints->wishless > 0 ||
@@ -588,11 +620,16 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
         return false;
     hints_lock(hints);
     const bool doubt = hints_overflows(hints, now_ms);
+    /*
+     * The references keep the requests alive without the lock. One more than the limit shows that
+     * there are too many.
+     */
     const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
     hints_unlock(hints);
     bool fits = doubt || count > WISHES_TRIED_MAX;
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
+        /* Out of steps counts as a fit: a wake-up in vain is cheaper than one that is missing. */
         fits = fits_any(wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
     hints_lock(hints);
     for (size_t i = 0; i < count; i++)
@@ -603,6 +640,9 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
 
 /* --- entries follow the life of their pods --- */
 
+/*
+ * An unknown pod may be one that our watch has not shown yet: it lives if it asked after before_ms.
+ */
 static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
 {
     switch (look(user, text_of(kept->uid))) {
@@ -640,6 +680,7 @@ void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look 
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
 {
     must(look != NULL);
+    /* Entries that come while the lock is free asked after the list was requested, so they stay. */
     for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
         hints_lock(hints);
         look_after(hints, first, asked_ms, user, look);
@@ -649,6 +690,7 @@ void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look 
 
 /* --- for people --- */
 
+/* Copies into arena, because the entry may go as soon as the lock is released. */
 static void hints_show(const struct kept *kept, struct arena *arena, struct waiting *out)
 {
     const bool refused = kept->state == KEPT_REFUSED;
@@ -672,7 +714,7 @@ static void hints_show(const struct kept *kept, struct arena *arena, struct wait
     };
 }
 
-/* "namespace/name/uid" */
+/* "namespace/name/uid": the order in which REST lists and continues. */
 static char *hints_key_of(const struct kept *kept, struct arena *arena)
 {
     const char *const part[] = {kept->namespace, kept->name, kept->uid};
@@ -765,6 +807,7 @@ struct hints_bytes hints_bytes(struct hints *hints)
     hints_lock(hints);
     struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
     hints_unlock(hints);
+    /* After the unlock: answers have a lock of their own, and no function holds both. */
     bytes.refusals = answers_bytes(&hints->answers);
     must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);
     return bytes;

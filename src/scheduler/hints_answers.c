@@ -1,3 +1,7 @@
+/*
+ * The bytes of refusals, to be sent again as they are. Under a lock of their own, so that a full
+ * cluster's repeated questions do not wait for the table of askers.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -28,6 +32,7 @@ void answers_done(struct answers *answers)
     must(pthread_mutex_destroy(&answers->lock) == 0);
 }
 
+/* The request is compared in full, the names by their digest only. */
 static bool answers_to(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
 {
     must(key->request != NULL);
@@ -50,6 +55,10 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
         const struct answer *answer = &answers->answer[i];
         found = answers_to(answer, key, hash);
         if (found) {
+            /*
+             * Copied under the lock, at most REFUSAL_BYTES_MAX: another thread may replace the
+             * answer.
+             */
             strbuf_text(out, (struct text){answer->bytes, answer->len});
             *out_reason = answer->reason;
         }

@@ -1,8 +1,9 @@
 /*
  * hints_internal - what the parts of hints share.
  *
- *   hints.c askers: which pods were refused or offered nodes hints_tentative.c the best places of
- *   the newest offers hints_answers.c the bytes of refusals
+ *   hints.c            askers: which pods were refused or offered nodes
+ *   hints_tentative.c  the best places of the newest offers
+ *   hints_answers.c    the bytes of refusals
  */
 #ifndef MILLIGPU_HINTS_INTERNAL_H
 #define MILLIGPU_HINTS_INTERNAL_H
@@ -17,6 +18,7 @@ struct answer {
     struct request *request; /* NULL: free */
     uint32_t hash;
     enum reason reason;
+    /* digest_names() of the question */
     uint64_t names;
     uint64_t capacity_generation;
     char *bytes;
@@ -25,8 +27,9 @@ struct answer {
 
 struct answers {
     pthread_mutex_t lock; /* guards the rest */
-    size_t bytes;         /* how many were answered */
+    size_t bytes;         /* of all answers; at most REFUSALS_BYTES_MAX */
     struct answer answer[ANSWERS_MAX];
+    /* the place that the next answer takes is next % ANSWERS_MAX */
     size_t next;
 };
 

@@ -20,10 +20,12 @@ void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t cou
 {
     must(first + count <= tentatives->next);
     for (uint64_t i = first; i < first + count; i++)
+        /* An older number is overwritten, and its place belongs to another pod. */
         if (tentatives->next - i <= TENTATIVES_KEPT)
             tentative_at(tentatives, i)->of = NULL;
 }
 
+/* From the newest backwards, so that the limit and the age end the loop. */
 uint32_t tentatives_copy(const struct tentatives *tentatives, const struct kept *but,
                          int64_t now_ms, struct tentative out[TENTATIVES_MAX])
 {

@@ -1,6 +1,11 @@
 /*
- * Answers filter, prioritize, bind and preempt. Called by daemon.c on the webhook threads. Reads
- * snapshots; a bind becomes a message to the writer. Until milligpud is ready, answers are errors.
+ * Answers filter, prioritize, bind and preempt. The webhook listener calls webhooks_handle() on its
+ * threads; nothing here blocks. filter, prioritize and preempt read snapshots and end in the same
+ * call; a bind becomes a message, and the writer answers it later (answer_bind()). kube-scheduler
+ * reads only bodies with status 200, so errors of filter and bind are in the body; prioritize and
+ * preempt have no field for one and answer with another status. Until milligpud is ready, filter,
+ * bind and preempt answer errors (docs/why/006). The parts: scratch memory, answering, filter,
+ * prioritize, routes.
  */
 #include "milligpu/webhooks.h"
 
@@ -79,6 +84,10 @@ void webhooks_free(struct webhooks *webhooks)
     xfree(webhooks);
 }
 
+/*
+ * There are never more scratches than calls that ran at once. The last one put back is taken first,
+ * because it is most likely still in the cache.
+ */
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
     must(pthread_mutex_lock(&webhooks->lock) == 0);
@@ -115,6 +124,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 
 /* --- answering --- */
 
+/* The time begins with the complete request; for a bind it contains the wait for the outcome. */
 static void webhooks_count(const struct http_call *call, const char *verb, const char *outcome)
 {
     must(verb[0] != '\0' && outcome[0] != '\0');
@@ -134,6 +144,7 @@ static void answer_json(struct http_call *call, struct strbuf *take_body)
     http_answer(call, 200, "application/json", take_body);
 }
 
+/* For answers without a field for an error: prioritize, preempt and unknown routes. */
 static void answer_problem(struct http_call *call, int status, const char *title,
                            const char *detail)
 {
@@ -147,6 +158,7 @@ static void answer_problem(struct http_call *call, int status, const char *title
     strbuf_done(&body);
 }
 
+/* The bind_reply of a call: runs on the thread that knows the outcome, usually the writer's. */
 static void answer_bind(void *to, const char *error)
 {
     struct http_call *call = to;
@@ -162,6 +174,7 @@ static void answer_bind(void *to, const char *error)
     strbuf_done(&body);
 }
 
+/* kube-scheduler ends this attempt of the pod and tries again with backoff. */
 static void filter_error(struct http_call *call, const char *error)
 {
     must(error[0] != '\0');
@@ -214,6 +227,7 @@ struct refusals {
     struct arena *arena;
 };
 
+/* The text is valid during this call only, so it is copied. */
 static void add_refusal(void *user, struct text name, const char *text)
 {
     struct refusals *refusals = user;
@@ -240,6 +254,10 @@ static struct asker asker_of(const struct question *question)
     };
 }
 
+/*
+ * A refusal counts once for each question, not for each attempt. A pod without a uid exists nowhere
+ * (an autoscaler's template), so nobody is woken for it.
+ */
 static void webhooks_remember(struct question *question, enum reason reason, const char *text)
 {
     must(reason != REASON_NONE);
@@ -274,6 +292,7 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     return stands;
 }
 
+/* key NULL: the answer also depends on something else than the key, and is not kept. */
 static void send_refusals(struct question *question, const struct refusals *refusals,
                           const struct refusal_key *key, enum reason reason)
 {
@@ -311,6 +330,10 @@ static void refuse_all(struct question *question, const char *text)
     send_refusals(question, &refusals, NULL, REASON_NONE);
 }
 
+/*
+ * The order counts, because the answer lists the names in it. An answer to Node objects looks
+ * different from one to names.
+ */
 static uint64_t digest_names(const struct extender_args *args)
 {
     must(args->names == 0 || args->hash != NULL);
@@ -474,6 +497,7 @@ static uint32_t shortlist_of(const struct question *question)
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
+/* One attempt on one snapshot. The nodes that were built for the question end with it. */
 static enum ending webhooks_judge(struct question *question, const struct snapshot *snapshot)
 {
     must(webhooks_judged(question));
@@ -524,6 +548,10 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
     return ending;
 }
 
+/*
+ * A pod that has a reservation fits on its node even when the same request of others is refused, so
+ * it never gets a cached answer.
+ */
 static enum ending filter_once(struct question *question, const struct snapshot *snapshot)
 {
     enum ending ending = ENDING_NONE;
@@ -535,6 +563,10 @@ static enum ending filter_once(struct question *question, const struct snapshot 
     return ending != ENDING_NONE ? ending : webhooks_judge(question, snapshot);
 }
 
+/*
+ * Each attempt takes a newer snapshot. The number of attempts is bounded, because on a busy cluster
+ * capacity may come free all the time.
+ */
 static void filter_judged(struct question *question)
 {
     must(webhooks_judged(question));
@@ -560,6 +592,7 @@ static void webhooks_filter(struct question *question)
         filter_judged(question);
         return;
     case REQUEST_REFUSED:
+        /* The request itself is refused: no room helps, only a change of the pod. */
         webhooks_remember(question, question->refusal.why, question->refusal.text);
         refuse_all(question, question->refusal.text);
         return;
@@ -573,6 +606,10 @@ static void webhooks_filter(struct question *question)
 
 /* --- prioritize --- */
 
+/*
+ * Scores only order nodes that filter has passed, and kube-scheduler ignores errors here: without a
+ * snapshot all nodes get 0. Nothing is remembered.
+ */
 static void webhooks_prioritize(struct question *question)
 {
     must(question->scratch != NULL);
@@ -615,6 +652,10 @@ static void judge_request(struct question *question)
                       &question->request, &question->refusal);
 }
 
+/*
+ * filter and prioritize, which have the same body. Memory of the call is given back when it is
+ * answered.
+ */
 static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
 {
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
@@ -669,7 +710,9 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
         message_free(message);
         return;
     }
+    /* Before anything can fail: no other plugin refused the list. */
     hints_binding(app->hints, text_of(bind->asks.uid));
+    /* Of kube-scheduler's timeout, a fifth is left for the answer: later it would not be read. */
     bind->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
     bind->reply = (struct bind_reply){answer_bind, call};
@@ -681,6 +724,7 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
     }
     if (ready && queue_put(app->queue, message))
         return;
+    /* The call is answered below, not by the message. */
     message_abandon(message);
     char text[200];
     (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
@@ -688,6 +732,10 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
     answer_bind(call, text);
 }
 
+/*
+ * Keeps a node if the pod fits there without the victims. A pod that asks for nothing of ours loses
+ * no node, one whose request is refused loses all.
+ */
 static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
                             bool *keep)
 {
