@@ -11,6 +11,7 @@ static void *alloc_got(void *memory)
     return memory;
 }
 
+/* The overflow check belongs here, so that no caller multiplies by itself. */
 static size_t alloc_product(size_t count, size_t bytes)
 {
     size_t all;
@@ -49,6 +50,7 @@ void xfree(void *memory)
     free(memory);
 }
 
+/* Doubling keeps the cost of each element constant; arrays that grow never shrink. */
 void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes)
 {
     must(count <= *capacity);

@@ -1,3 +1,7 @@
+/*
+ * Chunks in a list, the newest first; only the newest is filled further. A chunk never moves or
+ * grows, so addresses stay valid until the arena is reset or ended.
+ */
 #include "milligpu/arena.h"
 
 #include <stdarg.h>
@@ -35,6 +39,10 @@ void arena_done(struct arena *arena)
     arena_init(arena);
 }
 
+/*
+ * Keeps the largest chunk, so that after a few uses one chunk is enough for all that an arena is
+ * used for.
+ */
 void arena_reset(struct arena *arena)
 {
     must(arena->chunk != NULL || arena->used == 0);
@@ -72,6 +80,7 @@ size_t arena_bytes(const struct arena *arena)
     return bytes;
 }
 
+/* What is left of the chunk before stays unused; memory is zeroed when it is handed out. */
 static void push_chunk(struct arena *arena, size_t bytes)
 {
     struct arena_chunk *chunk = xmalloc(sizeof *chunk + bytes);
@@ -82,6 +91,10 @@ static void push_chunk(struct arena *arena, size_t bytes)
     arena->used = 0;
 }
 
+/*
+ * Chunks double, so that their number stays small, up to a limit: beyond it doubling only wastes
+ * memory.
+ */
 static void add_chunk(struct arena *arena, size_t need)
 {
     size_t bytes = arena->chunk != NULL ? arena->chunk->bytes * 2 : CHUNK_MIN;
@@ -119,6 +132,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     char *memory = arena->chunk->data + arena->used;
     arena->used += need;
     must(arena->used <= arena->chunk->bytes);
+    /* A chunk that was reset contains what the call before left there. */
     memset(memory, 0, need);
     return memory;
 }
@@ -140,6 +154,7 @@ char *arena_copy(struct arena *arena, struct text text)
     return copy;
 }
 
+/* Formats twice: first to learn the length. */
 char *arena_printf(struct arena *arena, const char *fmt, ...)
 {
     va_list args;

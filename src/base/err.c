@@ -28,6 +28,10 @@ static const struct err_row *err_row_of(enum err_code code)
 /* Longer than any text, so that a truncation is detected. */
 enum { ROOM = 2 * ERR_TEXT_MAX };
 
+/*
+ * Returns the length of what is in out; a text that is too long for it is cut, and text_clip()
+ * marks that.
+ */
 __attribute__((format(printf, 2, 0))) static size_t format(char *out, const char *fmt, va_list args)
 {
     const int need = vsnprintf(out, ROOM, fmt, args);
@@ -59,6 +63,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
     const size_t noun = format(text, fmt, args);
     va_end(args);
 
+    /* Into a buffer of its own first: err->text is both source and destination. */
     const size_t old = strlen(err->text);
     memcpy(text + noun, ": ", 2);
     memcpy(text + noun + 2, err->text, old);

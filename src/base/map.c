@@ -1,3 +1,7 @@
+/*
+ * Linear probing in a table of at most three quarters, without tombstones: a removal closes its
+ * gap. While a table grows there are two, and a key is in one of them only. Tables never shrink.
+ */
 #include "milligpu/map.h"
 
 #include "milligpu/alloc.h"
@@ -79,6 +83,7 @@ static void move_all(struct map *map)
     must(map->moved == 0);
 }
 
+/* Called when the table is full to three quarters; only this allocates. */
 static void map_grow(struct map *map)
 {
     must(map->slots <= SIZE_MAX / 4);
@@ -111,6 +116,7 @@ void *map_find(const struct map *map, struct text key)
         return NULL;
     const uint32_t hash = text_hash(key);
     void *value = map_slot_of(map->entry, map->slots, key, hash)->value;
+    /* What has not moved yet is in the old table. */
     if (value == NULL && map->old != NULL)
         value = map_slot_of(map->old, map->old_slots, key, hash)->value;
     return value;
@@ -134,6 +140,7 @@ void *map_put(struct map *map, struct text key, void *value)
     return before;
 }
 
+/* Moves some entries, too, so that a map that only shrinks also gets rid of its old table. */
 void *map_take(struct map *map, struct text key)
 {
     if (map->count == 0)
@@ -160,6 +167,7 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     must(keep != NULL);
     if (map->count == 0)
         return 0;
+    /* The pass below needs one table, and costs as much as moving all. */
     move_all(map);
     /* Closing a gap behind a free slot never pulls anything over the position reached. */
     while (map->entry[free_slot].value != NULL)

@@ -1,5 +1,9 @@
 #include "milligpu/problem.h"
 
+/*
+ * RFC 9457 wants the title of about:blank to say what the status says; an unlisted one gets that of
+ * its class.
+ */
 static const char *problem_title(int status)
 {
     static const struct {

@@ -1,3 +1,7 @@
+/*
+ * Growing text. Data is always terminated and never NULL: an empty buffer without memory shows a
+ * shared terminator, which is why capacity, not data, says whether there is something to free.
+ */
 #include "milligpu/strbuf.h"
 
 #include <stdarg.h>
@@ -64,6 +68,7 @@ static void strbuf_make_room(struct strbuf *buf, size_t more)
     strbuf_reserve(buf, capacity < need ? need : capacity);
 }
 
+/* bytes must not point into buf: growing may move it. */
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
 {
     if (len == 0)
@@ -95,6 +100,7 @@ void strbuf_text(struct strbuf *buf, struct text text)
 
 void strbuf_u64(struct strbuf *buf, uint64_t number)
 {
+    /* the length of the largest number */
     char digits[20];
     size_t at = sizeof digits;
     do {
@@ -196,6 +202,10 @@ void strbuf_shown(struct strbuf *buf, struct text text)
     }
 }
 
+/*
+ * A line that begins with a dot or an apostrophe would be a command to roff, and a bare - becomes a
+ * hyphen that cannot be pasted as part of an option.
+ */
 void strbuf_roff(struct strbuf *buf, const char *text)
 {
     must(strchr(text, '\n') == NULL);

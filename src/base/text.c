@@ -1,11 +1,15 @@
 /*
- * Borrowed bytes: compare, cut, hash, show to people. Called everywhere. A text may hold any bytes;
- * the output of text_show() holds nothing that a terminal would obey.
+ * Borrowed bytes: compare, cut, hash, show to people. Called everywhere, from any thread. A text
+ * may hold any bytes, also zero bytes and broken UTF-8, and its pointer may be NULL if it is empty,
+ * so nothing here hands an empty text to memcmp() or memchr(). The output of text_show() and
+ * text_clip() holds nothing that a terminal would obey. The parts: pieces and comparisons, text for
+ * people, hash, glob, distance.
  */
 #include "milligpu/text.h"
 
 #include <string.h>
 
+/* Set at start, so that nobody can choose names that collide in our tables. */
 static uint64_t hash_seed = 0x9E3779B97F4A7C15U;
 
 void text_seed(uint64_t seed)
@@ -177,6 +181,7 @@ static void show_odd(unsigned code, char out[TEXT_SHOWN_MAX])
            TEXT_SHOWN_MAX);
 }
 
+/* Returns at least 1, so that a loop over broken bytes ends. */
 size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX])
 {
     static const char none[] = "\xEF\xBF\xBD";
@@ -247,6 +252,7 @@ uint32_t text_hash(struct text text)
     return (uint32_t)(hash ^ (hash >> 32));
 }
 
+/* ASCII only, whatever the locale is. */
 static char text_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;

@@ -6,6 +6,10 @@
 
 #include "milligpu/strbuf.h"
 
+/*
+ * Does not trust a size from stat(): /proc and pipes show none, and a file may grow meanwhile. At
+ * most one block more than max is read.
+ */
 static int file_read_all(int fd, size_t max, struct strbuf *out, struct err *err)
 {
     must(max > 0);

@@ -1,3 +1,8 @@
+/*
+ * Writes log lines to stderr, from any thread. A line is built in memory and leaves in one write(),
+ * so that lines of two threads do not mix (a pipe promises that up to 4 KiB). One lock guards the
+ * counts of repeated lines; nothing is written or allocated under it.
+ */
 #include "milligpu/log.h"
 
 #include <pthread.h>
@@ -46,6 +51,7 @@ void log_set_pace(uint32_t lines, int64_t per_ms)
     must(pthread_mutex_unlock(&counting) == 0);
 }
 
+/* Under the lock. msg is kept by pointer: messages are constants. */
 static struct tally *tally_of(const char *msg)
 {
     size_t at = 0;
@@ -61,6 +67,7 @@ static struct tally *tally_of(const char *msg)
 /* May another line of this message be written? How many were suppressed before it? */
 static bool may_write(const char *msg, int64_t *out_left_out)
 {
+    /* The monotonic clock: a step of the wall clock must not open or close the limit. */
     const int64_t now_ms = clock_ns() / 1000000;
 
     must(pthread_mutex_lock(&counting) == 0);
@@ -98,6 +105,7 @@ bool log_level_parse(const char *text, enum log_level *out)
     return false;
 }
 
+/* Wall-clock UTC with milliseconds, for people; nothing is computed from it. */
 static void add_now(struct strbuf *line)
 {
     struct timespec now;
@@ -127,6 +135,7 @@ static bool log_is_bare(struct text text)
     return text.len > 0;
 }
 
+/* Keys are constants of ours and need no escapes; values come from anywhere. */
 static void add_json(struct strbuf *line, enum log_level level, const char *msg,
                      const struct log_field *field, size_t count)
 {
@@ -144,6 +153,7 @@ static void add_json(struct strbuf *line, enum log_level level, const char *msg,
     strbuf_char(line, '}');
 }
 
+/* The message is bare, because it is a constant. */
 static void add_plain(struct strbuf *line, enum log_level level, const char *msg,
                       const struct log_field *field, size_t count)
 {
@@ -186,10 +196,12 @@ void log_event(enum log_level level, const char *msg, const struct log_field *fi
     must(level <= LOG_ERROR && count <= FIELDS_MAX);
     if (!log_wants(level))
         return;
+    /* Debug lines are not limited: whoever turns them on wants all. */
     if (level > LOG_DEBUG && !may_write(msg, &left_out)) {
         metric_add(M_LOG_SUPPRESSED, NULL, 1);
         return;
     }
+    /* Copied, because the suppressed lines are reported as one more field. */
     if (count > 0)
         memcpy(all, field, count * sizeof *field);
     if (left_out > 0)

@@ -1,7 +1,10 @@
 /*
  * Counters, gauges and histograms by metrics.def. Called by every part that counts, from any
- * thread. A metric has at most METRIC_SERIES_MAX series; label values without a place count as
- * other.
+ * thread, and by the metrics page. Values are atomics, so counting takes no lock; one lock guards
+ * the creation of a series. A series is never freed, so its address stays valid. A metric has at
+ * most METRIC_SERIES_MAX series; label values without a place count as other. The page reads the
+ * parts of a histogram at slightly different moments, and expose_histogram() makes buckets and
+ * count agree.
  */
 #include "milligpu/metric.h"
 
@@ -34,9 +37,12 @@ static_assert(ARRAY_LEN(counts) <= BUCKETS_MAX, "one bucket array serves both ki
 
 struct series {
     char *labels; /* written once, before the series is visible */
+    /* counters and gauges; the rest is for histograms */
     atomic_int_fast64_t value;
     atomic_uint_fast64_t count;
+    /* of METRIC_TIMING: nanoseconds */
     atomic_uint_fast64_t sum;
+    /* how many fell into this bucket alone; the format wants them summed up */
     atomic_uint_fast64_t bucket[BUCKETS_MAX];
 };
 
@@ -54,6 +60,10 @@ const struct metric_info *metric_info(enum metric_id id)
     return &infos[id];
 }
 
+/*
+ * Without the lock: used grows only after the series is in place. Linear, since a metric has few
+ * series.
+ */
 static struct series *metric_find(struct family *family, const char *labels)
 {
     const size_t used = atomic_load(&family->used);
@@ -83,6 +93,7 @@ static char *metric_others(enum metric_id id)
     return strbuf_steal(&text);
 }
 
+/* Under the lock. The order of the two stores makes the series visible only when it is complete. */
 static struct series *metric_add_series(enum metric_id id, const char *labels)
 {
     struct family *family = &families[id];
@@ -96,6 +107,7 @@ static struct series *metric_add_series(enum metric_id id, const char *labels)
     return series;
 }
 
+/* The usual case takes no lock: a label text that was seen before. */
 static struct series *series_of(enum metric_id id, const char *labels)
 {
     const char *text = labels != NULL ? labels : "";
@@ -107,6 +119,7 @@ static struct series *series_of(enum metric_id id, const char *labels)
     struct series *series = metric_find(family, text);
     if (series != NULL)
         return series;
+    /* Another thread may have added it in between, so it is searched again under the lock. */
     must(pthread_mutex_lock(&adding) == 0);
     series = metric_find(family, text);
     if (series == NULL)
@@ -140,6 +153,7 @@ void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
         at++;
     if (at < ARRAY_LEN(seconds_ns))
         atomic_fetch_add(&series->bucket[at], 1);
+    /* count comes last, so it may be behind the buckets for a moment (expose_histogram()). */
     atomic_fetch_add(&series->sum, (uint_fast64_t)ns);
     atomic_fetch_add(&series->count, 1);
 }
@@ -205,6 +219,7 @@ void metric_sample(struct strbuf *out, enum metric_id id, const char *label, str
     strbuf_printf(out, "} %lld\n", (long long)number);
 }
 
+/* count: of this bucket and all below it, as Prometheus wants it. */
 static void expose_bucket(struct strbuf *out, enum metric_id id, const struct series *series,
                           const char *bound, uint64_t count)
 {
@@ -213,6 +228,9 @@ static void expose_bucket(struct strbuf *out, enum metric_id id, const struct se
                   series->labels[0] != '\0' ? "," : "", bound, (unsigned long long)count);
 }
 
+/*
+ * Sums the buckets up, from the shortest to +Inf; bounds in seconds, although they are kept in ns.
+ */
 static void expose_histogram(struct strbuf *out, enum metric_id id, struct series *series)
 {
     const bool seconds = metric_info(id)->type == METRIC_TIMING;

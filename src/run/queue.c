@@ -1,3 +1,8 @@
+/*
+ * A bounded queue: many producers, one taker (the writer). One lock guards the ring; two
+ * conditions, for the taker and for producers that wait. A producer that may not wait (HTTP
+ * threads) gets false when it is full.
+ */
 #include "milligpu/queue.h"
 
 #include <errno.h>
@@ -14,10 +19,11 @@ struct queue {
         void *item;
         size_t bytes;
     } * ring;
-    size_t bytes; /* of all messages in it */
+    size_t bytes; /* of all items in it, as far as their producers gave a size */
     size_t capacity;
     size_t first;
     size_t count;
+    /* the next queue_take() returns without waiting; cleared by it */
     bool woken;
     bool closed;
 };
@@ -29,6 +35,7 @@ struct queue *queue_new(size_t capacity)
 
     must(capacity > 0);
     must(pthread_condattr_init(&monotonic) == 0);
+    /* A step of the wall clock must not lengthen a wait. */
     must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
     must(pthread_mutex_init(&queue->lock, NULL) == 0);
     must(pthread_cond_init(&queue->filled, &monotonic) == 0);
@@ -61,6 +68,7 @@ static void queue_unlock(struct queue *queue)
     must(pthread_mutex_unlock(&queue->lock) == 0);
 }
 
+/* Under the lock. A signal is enough: there is one taker. */
 static void queue_append(struct queue *queue, void *item, size_t bytes)
 {
     must(queue->count < queue->capacity);
@@ -82,6 +90,7 @@ bool queue_put(struct queue *queue, void *item)
     return fits;
 }
 
+/* For a producer that may use the whole queue: the outbox, whose results must not be lost. */
 bool queue_put_wait(struct queue *queue, void *item)
 {
     return queue_put_below(queue, item, 0, (struct queue_share){queue->capacity, SIZE_MAX});
@@ -103,6 +112,10 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue
     return open;
 }
 
+/*
+ * Under the lock. Returns early for queue_wake() and queue_close(), and at the deadline at the
+ * latest, however often the condition wakes up for nothing.
+ */
 static void await_first(struct queue *queue, int64_t wait_ms)
 {
     const struct timespec until = clock_deadline(wait_ms);
@@ -132,6 +145,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
         queue->first = (queue->first + 1) % queue->capacity;
         queue->count--;
     }
+    /* A broadcast, because producers wait for different amounts of room on one condition. */
     if (taken > 0)
         must(pthread_cond_broadcast(&queue->drained) == 0);
     queue_unlock(queue);
@@ -158,7 +172,7 @@ void queue_close(struct queue *queue)
 
 size_t queue_bytes(const struct queue *queue)
 {
-    struct queue *open = (struct queue *)(uintptr_t)queue; /* see above */
+    struct queue *open = (struct queue *)(uintptr_t)queue; /* const: see queue_depth() */
 
     queue_lock(open);
     const size_t bytes = open->bytes;

@@ -158,6 +158,10 @@ static size_t hints_bytes_of(const struct asker *asker)
     return fixed + hints_strings_of(asker);
 }
 
+/*
+ * One block for the entry and its strings; the text of a refusal is a second one. bytes counts the
+ * longest text, so that a new text never needs room.
+ */
 static struct kept *kept_new(const struct asker *asker)
 {
     must(hints_bytes_of(asker) <= ASKERS_BYTES_MAX);

@@ -102,6 +102,7 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
     return scratch;
 }
 
+/* Trimmed before the lock is taken: free() of a large chunk is slow. */
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
     arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
@@ -358,6 +359,10 @@ static enum reason webhooks_nearest(const struct filter_answer *answer, uint32_t
     return last;
 }
 
+/*
+ * The refusal has been recorded before (refusal_stands()). This builds the answer and, if it
+ * depends on the key alone, keeps it for the next pod with the same question.
+ */
 static void webhooks_refuse(struct question *question, const struct filter_question *asked,
                             const struct filter_answer *answer)
 {
@@ -387,6 +392,7 @@ static const struct candidate *lasting_best(const struct question *question,
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
 }
 
+/* A pod with a reservation does not wait, and its node needs no tentative placement. */
 static void remember_shortlist(struct question *question, const struct filter_question *asked,
                                const struct filter_answer *answer)
 {
@@ -697,6 +703,10 @@ static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
     open_args(webhooks, call, true);
 }
 
+/*
+ * The connection sleeps until the writer answers. What cannot be queued is answered with an error
+ * at once, because an HTTP thread must not wait.
+ */
 static void open_bind(struct webhooks *webhooks, struct http_call *call)
 {
     struct app *app = webhooks->app;
@@ -755,6 +765,9 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     }
 }
 
+/*
+ * kube-scheduler has chosen the victims by what it knows itself, and it does not know our shares.
+ */
 static void open_preempt(struct webhooks *webhooks, struct http_call *call)
 {
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};

@@ -16,6 +16,10 @@ bool app_ready(const struct app *app, const char **out_why)
 {
     const char *why = NULL;
 
+    /*
+     * What a start waits for comes first, in the order in which it ends; what can break later
+     * follows.
+     */
     if (!atomic_load(&app->identified))
         why = "the API server has not been reached yet";
     else if (!atomic_load(&app->nodes_synced))

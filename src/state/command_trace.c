@@ -1,3 +1,7 @@
+/*
+ * The last commands and their results, in a ring. The writer adds; the verifier's thread writes the
+ * ring out for the diagnostics bundle, while the writer goes on.
+ */
 #include "milligpu/command_trace.h"
 
 #include <pthread.h>
@@ -5,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/json.h"
 
+/* Fixed sizes, so that the writer allocates nothing here; longer names are cut. */
 enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
 
 struct entry {
@@ -105,7 +110,10 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
     strbuf_char(out, '\n');
 }
 
-/* The n-th command ever added, or the oldest that is left; false: there is none after it. */
+/*
+ * The n-th command ever added, or the oldest that is left, if the writer has overtaken the reader;
+ * false: there is none after it.
+ */
 static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
                                      struct entry *out)
 {

@@ -23,6 +23,7 @@ void message_free(struct message *message)
     if (message == NULL)
         return;
     const struct bind_call *call = message_bind_call(message);
+    /* A call that nobody answers would keep its connection until kube-scheduler's timeout. */
     must(call == NULL || call->reply.to == NULL);
     arena_done(&message->arena);
     xfree(message);

@@ -20,6 +20,10 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
     struct err err;
 
     must(reason < SAFE_REASONS);
+    /*
+     * The first caller alone fills struct safe_mode; readers wait for app->safe_mode, which is set
+     * last.
+     */
     if (atomic_exchange(&safe->entered, true))
         return;
     atomic_store(&safe->reason, reason);

@@ -21,6 +21,7 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
     CLEANUP(xfreep) char *folder = xstrdup(ledger);
 
     must(slash != NULL); /* the store made it absolute */
+    /* A ledger in the root folder keeps its slash. */
     folder[slash == ledger ? 1 : slash - ledger] = '\0';
     DIR *dir = opendir(folder);
     if (dir == NULL)
@@ -36,6 +37,10 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
     return 0;
 }
 
+/*
+ * mkdir() finds a free name and takes it at once, so two processes never share a folder. Mode 0700:
+ * the bundle contains the names of pods.
+ */
 static int safe_mode_folder_make_folder(const struct app *app, const char *ledger, char *out,
                                         size_t bytes, struct err *err)
 {
@@ -77,6 +82,7 @@ int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err 
     const int failed = count_bundles(ledger, &there, err);
     if (failed != 0)
         return failed;
+    /* A process that is restarted again and again must not fill the disk of the ledger. */
     if (there >= DIAGNOSTICS_MAX)
         return err_set(err, ERR_FULL, "none: there are %u beside the ledger already", there);
     return safe_mode_folder_make_folder(app, ledger, out, bytes, err);

@@ -34,6 +34,7 @@ const struct snapshot *view_take(struct view *view)
     return taken;
 }
 
+/* Only the writer publishes, so generations grow. */
 void view_publish(struct view *view, struct snapshot *take_snapshot)
 {
     must(take_snapshot != NULL);

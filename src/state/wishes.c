@@ -1,3 +1,8 @@
+/*
+ * The distinct requests of pods, in a hash table of fixed size with chains, and in a list of those
+ * that somebody waits for. Two owners: the hints and the pod cache, each with its own lock and its
+ * own table.
+ */
 #include "milligpu/wishes.h"
 
 #include <string.h>
@@ -34,6 +39,9 @@ static uint32_t hash_of(const struct request *request)
     return hash;
 }
 
+/*
+ * Large requests get half of the bytes, so that a tenant who makes them does not displace others.
+ */
 static bool wishes_has_room(const struct wishes *wishes, size_t bytes)
 {
     must(wishes->large_bytes <= wishes->bytes && wishes->bytes <= WISHES_BYTES_MAX);
@@ -42,6 +50,7 @@ static bool wishes_has_room(const struct wishes *wishes, size_t bytes)
     return bytes <= WISHES_BYTES_MAX - wishes->bytes;
 }
 
+/* Called when a wish enters and leaves the table, never for a further holder. */
 static void wishes_weigh(struct wishes *wishes, const struct wish *wish, bool more)
 {
     const size_t large = wish->bytes > WISH_SMALL_BYTES ? wish->bytes : 0;
@@ -97,6 +106,7 @@ struct wish *wishes_hold(struct wishes *wishes, const struct request *request)
 
 void wishes_let_go(struct wishes *wishes, struct wish *wish)
 {
+    /* Who waits holds a reference, too, so a wish that is waited for never leaves. */
     must(wish->holders > wish->waiting);
     if (--wish->holders > 0)
         return;
@@ -113,6 +123,7 @@ void wishes_let_go(struct wishes *wishes, struct wish *wish)
 void wishes_wait(struct wishes *wishes, struct wish *wish)
 {
     must(wish->waiting < wish->holders);
+    /* The list contains each wish once, however many pods wait for it. */
     if (wish->waiting++ > 0)
         return;
     wish->before = NULL;
