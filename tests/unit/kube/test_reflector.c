@@ -280,6 +280,20 @@ static void an_empty_list_and_null_items_are_lists(void **state)
     assert_non_null(strstr(fixture->path, "watch=1"));
 }
 
+/* Something between the API server and us that answers 200 must not end the list. */
+static void a_page_without_a_version_is_no_page(void **state)
+{
+    struct fixture *fixture = *state;
+
+    whole(fixture, 200,
+          "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":["
+          "{\"metadata\":{\"name\":\"a\"}}]}");
+    whole(fixture, 200, "{}");
+    heard(fixture, "begin listed:a failed");
+    assert_false(stats_of(fixture).synced);
+    assert_non_null(strstr(fixture->trouble.text, "metadata.resourceVersion"));
+}
+
 static void an_expired_continue_token_starts_the_list_anew(void **state)
 {
     struct fixture *fixture = *state;
@@ -913,6 +927,7 @@ int main(void)
         TEST(the_first_request_is_a_consistent_page),
         TEST(pages_are_followed_to_the_end_and_make_one_list),
         TEST(an_empty_list_and_null_items_are_lists),
+        TEST(a_page_without_a_version_is_no_page),
         TEST(an_expired_continue_token_starts_the_list_anew),
         TEST(a_page_that_fails_is_asked_for_again),
         TEST(a_page_that_keeps_failing_gives_the_list_up),
