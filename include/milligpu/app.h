@@ -96,7 +96,7 @@ struct app {
     atomic_bool nodes_synced; /* the writer has applied a complete list */
     atomic_bool pods_synced;
     atomic_bool disk_broken;
-    atomic_bool safe_mode; /* permanent; safe_mode_reason() says why */
+    atomic_bool safe_mode; /* permanent; safe_mode_why() says why */
     struct safe_mode safe;
     atomic_bool draining;
     /* the pod table had no room for all that the last list contained */

@@ -25,6 +25,7 @@ bool text_eq(struct text a, struct text b);
 bool text_starts(struct text text, const char *prefix);
 
 /* Without the blanks at both ends. */
+struct text text_first(struct text text, size_t most); /* its first bytes, at most this many */
 struct text text_trim(struct text text);
 
 /*

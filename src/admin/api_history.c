@@ -253,12 +253,9 @@ void api_history(struct api_call *call)
     past_done(&past);
 }
 
-/*
- * Rows of one allocation follow each other, so the newest allocation ends at the first other uid.
- * On an error the result is 0 rows, as for a pod that never held anything.
- */
-size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
-                        struct history_row row[GPUS_PER_NODE_MAX], struct err *err)
+/* Rows of one allocation follow each other, so the newest allocation ends at the first other uid. */
+int api_history_last(struct api_call *call, const char *namespace, const char *name,
+                     struct history_row row[GPUS_PER_NODE_MAX], size_t *out_rows, struct err *err)
 {
     const struct store_history_query query = {
         .namespace = namespace, .pod = name, .limit = GPUS_PER_NODE_MAX};
@@ -266,14 +263,16 @@ size_t api_history_last(struct api_call *call, const char *namespace, const char
     size_t rows = 0;
 
     must(namespace != NULL && name != NULL);
-    if (store_history(call->app->store, &query, &past, api_history_keep, err) == 0)
+    const int failed = store_history(call->app->store, &query, &past, api_history_keep, err);
+    if (failed == 0)
         while (rows < past.count && rows < GPUS_PER_NODE_MAX &&
                strcmp(past.row[rows].uid, past.row[0].uid) == 0) {
             row[rows] = past.row[rows];
             rows++;
         }
     past_done(&past);
-    return rows;
+    *out_rows = rows;
+    return failed;
 }
 
 /* --- released allocations --- */

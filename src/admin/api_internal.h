@@ -110,9 +110,10 @@ size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 
 uint32_t api_drift_count(const struct snapshot *snapshot);
 
-/* The newest allocation of a pod in the history: its rows, and their number. */
-size_t api_history_last(struct api_call *call, const char *namespace, const char *name,
-                        struct history_row row[GPUS_PER_NODE_MAX], struct err *err);
+/* The newest allocation of a pod in the history; 0 rows if it never held anything. */
+int api_history_last(struct api_call *call, const char *namespace, const char *name,
+                     struct history_row row[GPUS_PER_NODE_MAX], size_t *out_rows,
+                     struct err *err) MUST_USE;
 void api_allocations_released(struct api_call *call);
 
 #define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \

@@ -336,8 +336,12 @@ static void put_past(struct api_call *call)
     struct history_row row[GPUS_PER_NODE_MAX];
     struct err err;
     struct json_writer json;
-    const size_t rows = api_history_last(call, call->place[0], call->place[1], row, &err);
+    size_t rows;
 
+    if (api_history_last(call, call->place[0], call->place[1], row, &rows, &err) < 0) {
+        api_fail_err(call, &err); /* a history that cannot be read is not an empty one */
+        return;
+    }
     must(rows <= GPUS_PER_NODE_MAX);
     if (rows == 0) {
         api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs", call->place[1],

@@ -58,6 +58,11 @@ bool text_starts(struct text text, const char *prefix)
     return len == 0 || (text.len >= len && memcmp(text.at, prefix, len) == 0);
 }
 
+struct text text_first(struct text text, size_t most)
+{
+    return (struct text){text.at, text.len < most ? text.len : most};
+}
+
 struct text text_trim(struct text text)
 {
     must(text.at != NULL || text.len == 0);

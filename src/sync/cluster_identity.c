@@ -228,9 +228,11 @@ void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
         identity->status = answer->status;
         return;
     case KUBE_DATA:
-        /* A bound on memory only: no namespace is nearly as large. */
-        if (identity->answer.len + answer->data.len <= ANSWER_MAX)
-            strbuf_text(&identity->answer, answer->data);
+        /*
+         * A bound on memory only: no namespace is nearly as large. What exceeds it is cut off at
+         * the end, because a gap could change what the rest says.
+         */
+        strbuf_text(&identity->answer, text_first(answer->data, ANSWER_MAX - identity->answer.len));
         return;
     case KUBE_DONE:
         if (identity->creates_wake_object)

@@ -463,7 +463,7 @@ static void outbox_count_call(const struct outbox_call *call, int status)
     metric_add(M_API_REQUESTS, labels, 1);
 }
 
-/* RETRY_MS, doubled with each try until it is at least RETRY_MAX_MS. */
+/* RETRY_MS, doubled with each try, at most RETRY_MAX_MS. */
 static int64_t pause_of(const struct outbox_call *call)
 {
     int64_t pause = RETRY_MS;
@@ -471,7 +471,7 @@ static int64_t pause_of(const struct outbox_call *call)
     must(call->tries > 0);
     for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
         pause *= 2;
-    return pause;
+    return pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
 }
 
 /* After an attempt that has ended: the same again, later. */

@@ -33,7 +33,7 @@ static const char reviews[] = "/apis/authorization.k8s.io/v1/selfsubjectaccessre
 enum need {
     NEED_ALWAYS,
     NEED_EVENTS,
-    NEED_NAMESPACE,
+    NEED_NAMESPACE, /* always, in the namespace of the wake-up object */
     NEED_WAKE_OBJECT,
     NEED_WAKE_ON_NODE,
     NEED_ADVERTISE
@@ -143,6 +143,7 @@ static bool is_needed(const struct app *app, const struct right *right)
     case NEED_EVENTS:
         return settings->events;
     case NEED_NAMESPACE:
+        return true; /* a new ledger creates the object, whatever wakes kube-scheduler */
     case NEED_WAKE_OBJECT:
         return strcmp(settings->wake, "off") != 0 && strcmp(settings->wake, "node") != 0;
     case NEED_WAKE_ON_NODE:
@@ -302,8 +303,8 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
         rights->status = answer->status;
         break;
     case KUBE_DATA:
-        if (rights->body.len + answer->data.len <= ANSWER_BYTES_MAX)
-            strbuf_text(&rights->body, answer->data);
+        /* What exceeds the bound is cut off at the end: a gap could change what the rest says. */
+        strbuf_text(&rights->body, text_first(answer->data, ANSWER_BYTES_MAX - rights->body.len));
         break;
     case KUBE_DONE:
         rights->in_flight = false;

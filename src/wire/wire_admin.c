@@ -168,10 +168,14 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
 /* True if no present GPU takes shares because of the cordon; absent GPUs do not count. */
 static bool admin_is_cordoned(const struct node *node)
 {
-    for (uint32_t i = 0; i < node->gpus; i++)
+    bool cordoned = false;
+
+    for (uint32_t i = 0; i < node->gpus; i++) {
         if ((node->gpu[i].flags & (GPU_CORDONED | GPU_ABSENT)) == 0)
             return false;
-    return node->gpus > 0;
+        cordoned = cordoned || (node->gpu[i].flags & GPU_ABSENT) == 0;
+    }
+    return cordoned;
 }
 
 /*

@@ -9,7 +9,6 @@
 #include "milligpu/map.h"
 #include "milligpu/message.h"
 #include "milligpu/verifier.h"
-#include "milligpu/writer.h"
 
 #include "writer/writer_internal.h"
 

@@ -40,6 +40,8 @@ void writer_own_ledger(struct writer *writer)
     must(!writer->batch.open);
     if (!writer->may_own || writer_now_ms(writer) < writer->own_ms)
         return;
+    if (atomic_load(&app->safe_mode))
+        return; /* the file is left as it is, for whoever looks into it */
     if (store_set_cluster(app->store, app->cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->disk_broken, true);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
@@ -830,6 +831,21 @@ static void says(const struct http_server *http, const char *target, int status,
     answer_done(&answer);
 }
 
+static void a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied(void **state)
+{
+    struct api_fixture *fixture = *state;
+    sqlite3 *db = NULL;
+
+    refuses(fixture->admin, "GET", "/api/v1/pods/default/never", NULL, 404, "no pod never");
+    assert_int_equal(sqlite3_open(fixture->ledger, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "ALTER TABLE allocation RENAME TO lost", NULL, NULL, NULL),
+                     SQLITE_OK);
+    refuses(fixture->admin, "GET", "/api/v1/pods/default/never", NULL, 500, "no such table");
+    assert_int_equal(sqlite3_exec(db, "ALTER TABLE lost RENAME TO allocation", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 static void readiness_names_what_is_missing(void **state)
 {
     struct api_fixture *fixture = *state;
@@ -1173,6 +1189,7 @@ int main(void)
         api_fixture_test(a_cordoned_gpu_has_nothing_free),
         api_fixture_test(a_waiting_pod_says_why_node_by_node),
         api_fixture_test(a_pod_that_fits_somewhere_says_where),
+        api_fixture_test(a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied),
         api_fixture_test(a_request_that_nobody_can_grant_is_explained),
         api_fixture_test(an_ended_pod_is_remembered_and_an_unknown_one_is_404),
         api_fixture_test(history_knows_a_gpu_by_each_of_its_names),

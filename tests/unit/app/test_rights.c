@@ -168,11 +168,39 @@ static void what_is_set_up_decides_what_is_needed(void **state)
 
     scene->settings.wake = "off";
     scene->settings.events = false;
-    assert_int_equal(ask(scene).asked, 7);
+    assert_int_equal(ask(scene).asked,
+                     8); /* a new ledger creates the wake-up object all the same */
     scene->now_ms += RIGHTS_FRESH_MS;
     scene->settings.wake = "node";
     scene->settings.advertise = true;
-    assert_int_equal(ask(scene).asked, 9);
+    assert_int_equal(ask(scene).asked, 10);
+}
+
+static void an_answer_beyond_the_bound_has_no_gap(void **state)
+{
+    struct scene *scene = *state;
+    struct rights_facts facts;
+    struct strbuf middle;
+
+    strbuf_init(&middle);
+    strbuf_str(&middle, "\"reason\":\"");
+    while (middle.len < 64 * 1024)
+        strbuf_char(&middle, 'x');
+    strbuf_str(&middle, "\",");
+    rights_ask(scene->rights, 0, &facts);
+    (void)rights_step(scene->rights, scene->now_ms);
+    say(scene, KUBE_HEAD, 201, "");
+    say(scene, KUBE_DATA, 201, "{\"status\":{");
+    say(scene, KUBE_DATA, 201, middle.data);
+    say(scene, KUBE_DATA, 201, "\"allowed\":true}}");
+    say(scene, KUBE_DONE, 201, "");
+    run(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    rights_ask(scene->rights, 0, &facts);
+    assert_int_equal(facts.asked, 10); /* by the second round: the first one failed */
+    assert_int_equal(scene->asked, 11);
+    strbuf_done(&middle);
 }
 
 static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
@@ -318,6 +346,7 @@ int main(void)
         TEST(nobody_is_asked_until_somebody_wants_to_know),
         TEST(each_right_that_we_need_is_asked_about_once),
         TEST(what_is_set_up_decides_what_is_needed),
+        TEST(an_answer_beyond_the_bound_has_no_gap),
         TEST(the_wake_up_object_is_asked_about_in_its_namespace),
         TEST(a_denial_is_believed_when_it_is_said_twice),
         TEST(a_denial_of_some_milliseconds_is_not_told),
