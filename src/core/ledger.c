@@ -1,7 +1,11 @@
 /*
- * The state of the ledger: look up, apply, undo, publish. Only the writer changes it; verifying a
- * file builds a separate ledger. apply cannot fail, and undo restores the former state, newest
- * change first.
+ * The state of the ledger: look up, apply, undo, publish. The writer owns it, and every function
+ * here runs in its thread; only verifying a file builds a separate ledger in another one. A change
+ * comes from ledger_decide() and is in the store's transaction before ledger_apply() sees it, so
+ * apply cannot fail; undo restores the former state, newest change first. A node keeps its slot for
+ * its whole life. Only swap_node() and swap_allocation() write to the maps by name, uid and UUID,
+ * so that these never disagree with the nodes. Parts: look-ups, owners of UUIDs, slots and indexes,
+ * apply and undo, freed room, publication, duplicates.
  */
 #include "milligpu/ledger.h"
 
@@ -114,6 +118,7 @@ const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
     return slot < ledger->places ? slot_node(ledger->book, slot) : NULL;
 }
 
+/* decide names this slot and list_node() insists on it: no other node may come in between. */
 uint32_t ledger_free_slot(const struct ledger *ledger)
 {
     must(ledger->slots.count < NODES_MAX);
@@ -169,6 +174,10 @@ static bool ledger_owns(const struct node *node, const struct gpu *gpu)
     return (gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
+/*
+ * Nearly every change (a grant, a release) leaves owners and rivals as they are. Finding that out
+ * saves taking every UUID of the node out of the tables, and keeps a rival's place in line.
+ */
 static bool same_owned_ids(const struct node *a, const struct node *b)
 {
     if (a == NULL || b == NULL || a->gpus != b->gpus || a->owned_ids != b->owned_ids)
@@ -181,6 +190,7 @@ static bool same_owned_ids(const struct node *a, const struct node *b)
            memcmp(a->owned_id, b->owned_id, a->owned_ids * sizeof *a->owned_id) == 0;
 }
 
+/* The list stays short: only UUIDs that several nodes show are ever on it, and each once. */
 static void look_again(struct ledger *ledger, const struct atom *id)
 {
     must(id != NULL);
@@ -214,6 +224,10 @@ static void mark_words_undecided(struct ledger *ledger, const struct node *from,
     }
 }
 
+/*
+ * An absent duplicate is counted but does not stand in line: a node can only take over what it
+ * shows.
+ */
 static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
     struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
@@ -233,6 +247,7 @@ static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu
     mark_undecided(ledger, gpu->id);
 }
 
+/* Those behind it move up, because their order decides who takes over when the owner lets go. */
 static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
     must(ledger->duplicates > 0);
@@ -253,6 +268,7 @@ static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gp
         rivals_free(map_take(&ledger->rivals, atom_text(gpu->id)));
 }
 
+/* Aborts unless exactly this node owned the id: with two owners one GPU would be granted twice. */
 static void drop_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
 {
     must(slot < ledger->places);
@@ -293,6 +309,7 @@ static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
         take_owner(ledger, node->owned_id[i], slot);
 }
 
+/* Drops before it takes: an id that stays would otherwise collide with its own entry. */
 static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *from,
                            const struct node *to)
 {
@@ -306,7 +323,10 @@ static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     take_owned_ids(ledger, slot, to);
 }
 
-/* The place of a slot, made writable. */
+/*
+ * The place of a slot, made writable. Books are only added: snapshots of any age count on slots
+ * that do not move.
+ */
 static const struct node **own_place(struct ledger *ledger, uint32_t slot)
 {
     must(slot <= ledger->places);
@@ -329,6 +349,10 @@ static void put_into(struct ledger *ledger, struct slot_index *index, struct tex
     slot_index_add(index, text_hash(key), slot);
 }
 
+/*
+ * A full index is rebuilt from the nodes that are listed; older snapshots keep the former one.
+ * more: entries to come, which may be of nodes that only a snapshot still shows.
+ */
 static void room_in_index(struct ledger *ledger, uint32_t more)
 {
     const struct node *node;
@@ -346,7 +370,10 @@ static void room_in_index(struct ledger *ledger, uint32_t more)
     }
 }
 
-/* Called once the reservation is in the map. */
+/*
+ * Called once the reservation is in the map, from which a full index is rebuilt. Entries of ended
+ * reservations stay until then, and readers check the state.
+ */
 static void index_open(struct ledger *ledger, const struct allocation *open, uint32_t slot)
 {
     const struct allocation *each;
@@ -364,7 +391,10 @@ static void index_open(struct ledger *ledger, const struct allocation *open, uin
                  ledger_slot(ledger, atom_text(each->is.node)));
 }
 
-/* The list of nodes changes. */
+/*
+ * A node comes or leaves. Its slot goes to the next new node, so an index entry alone proves
+ * nothing: readers compare names.
+ */
 static void list_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                       const struct node *to)
 {
@@ -389,6 +419,10 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(map_put(&ledger->slots, atom_text(to->name), slot_value(slot)) == NULL);
 }
 
+/*
+ * One step of apply or, with from and to exchanged, of undo. The place must hold exactly from:
+ * changes are applied and undone in strict order.
+ */
 static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                       const struct node *to)
 {
@@ -411,7 +445,11 @@ static bool ledger_lives(const struct allocation *allocation)
     return allocation != NULL && allocation->is.state != STATE_RELEASED;
 }
 
-/* Its node has a slot already, or still has one. */
+/*
+ * Comes after swap_node(): if index_open() rebuilds its index, it finds the slot of each
+ * reservation by the name of the node. An old entry is taken out, not overwritten, because its key
+ * lies in the allocation that leaves.
+ */
 static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct allocation *from,
                             const struct allocation *to)
 {
@@ -478,14 +516,14 @@ void change_done(struct change *change)
     *change = (struct change){.kind = change->kind, .verdict = change->verdict};
 }
 
-/* before: NULL if the pod was not there. */
+/* from: NULL if the node did not have this GPU. */
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
     must(to != NULL);
 
     const enum reason was = from != NULL ? gpu_closed(from) : REASON_ABSENT;
     const enum reason is = gpu_closed(to);
-    /* An allocation without shares may still be the whole GPU next to shares of another pod. */
+    /* A GPU that takes no shares may still be the whole GPU beside the shares of another pod. */
     if (was == REASON_ABSENT || is != REASON_NONE)
         return was == REASON_ABSENT && is != REASON_ABSENT;
     if (was != REASON_NONE)
@@ -496,6 +534,10 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
            from->mib != to->mib || from->model != to->model;
 }
 
+/*
+ * In doubt it says yes: a needless wake-up costs some searches, a missing one leaves a pod waiting
+ * for up to 330 s (docs/why/004-the-wake-up-object.md).
+ */
 static bool gives_room(const struct node *from, const struct node *to)
 {
     if (to == NULL || to->gone)
@@ -523,6 +565,7 @@ bool change_gives_room(const struct change *change)
     return gives_room(change->node_before, change->node_after);
 }
 
+/* The totals must match the nodes that this snapshot shows: the verifier counts them. */
 static void count_node(struct snapshot *snapshot, const struct node *from, const struct node *to)
 {
     if (from != NULL) {
@@ -538,7 +581,10 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
     must(snapshot->nodes <= snapshot->slots);
 }
 
-/* Publish the nodes that held changes touch in their state before those changes. */
+/*
+ * Publishes the nodes that held changes touch as they were before those changes: room that a failed
+ * COMMIT would take back is promised to nobody.
+ */
 static void hold_back(struct ledger *ledger, struct snapshot *snapshot,
                       const struct change *const *held, size_t count)
 {
@@ -570,6 +616,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     struct snapshot *snapshot = xcalloc(1, sizeof *snapshot);
     atomic_init(&snapshot->refs, 1);
     snapshot->generation = ++ledger->generation;
+    /* Room that is held back is announced with the publication after the COMMIT. */
     if (ledger->room_came && count == 0) {
         ledger->capacity_generation = ledger->generation;
         ledger->room_came = false;
@@ -578,6 +625,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     snapshot->books = ledger->books;
     snapshot->slots = ledger->books * BOOK_NODES;
     snapshot->book = xcalloc((size_t)ledger->books + 1, sizeof *snapshot->book);
+    /* Shares every book: the next change copies the page that it writes to. */
     for (uint32_t i = 0; i < ledger->books; i++)
         snapshot->book[i] = book_ref(ledger->book[i]);
 
@@ -592,7 +640,10 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     return snapshot;
 }
 
-/* The node whose flags are wrong; NULL: none. */
+/*
+ * The node whose flags are wrong; NULL: none. Without an owner it is the first rival in line, which
+ * takes over; otherwise an owner that is contested without rivals, or the reverse.
+ */
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
@@ -616,6 +667,10 @@ const struct node *ledger_stale_duplicate(struct ledger *ledger)
 {
     must(ledger != NULL);
     must(ledger->undecided_count <= ledger->undecided_capacity);
+    /*
+     * An id leaves the list only when its nodes are right: the answer is the same until a NODE
+     * command corrects the node.
+     */
     for (; ledger->undecided_count > 0; ledger->undecided_count--) {
         const struct node *node =
             node_of_undecided(ledger, ledger->undecided_ids[ledger->undecided_count - 1]);

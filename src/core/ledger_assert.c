@@ -1,3 +1,9 @@
+/*
+ * Recomputes every invariant of the ledger and names the first that is broken. The writer checks a
+ * few places at each tick, and whoever verifies a file checks all of them; a finding begins safe
+ * mode (docs/why/008-safe-mode.md). Nodes are believed only after node_check(); the tables are then
+ * compared with the nodes, entry by entry and by size.
+ */
 #include <string.h>
 
 #include "core/ledger_internal.h"
@@ -20,6 +26,7 @@ static int ledger_assert_broken(const struct node *node, const char *kind, const
     return err_set(err, ERR_CORRUPT, "node %s: %s %s: %s", node->name->text, kind, name, fault);
 }
 
+/* I2: the node and the tables by uid must hold the very same object, not an equal one. */
 static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
                                                    const struct allocation *allocation)
 {
@@ -51,6 +58,7 @@ static bool is_rival(const struct rivals *rivals, uint32_t slot)
     return false;
 }
 
+/* A flag without its entry in the tables, or the reverse, would let two nodes grant one UUID. */
 static const char *broken_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
                               const struct gpu *gpu)
 {
@@ -71,6 +79,10 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
     return NULL;
 }
 
+/*
+ * Sizes that the tables should have by what the nodes show. Each entry that a node needs is looked
+ * up elsewhere, so equal sizes prove that there are no others.
+ */
 static void ledger_assert_count(const struct ledger *ledger, const struct node *node,
                                 struct ledger_totals *totals)
 {
@@ -91,6 +103,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
     totals->owners += node->owned_ids;
 }
 
+/* The node by itself comes first: against a broken node every table would seem wrong. */
 static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
                                     const struct node *node, struct err *err)
 {
@@ -157,6 +170,7 @@ static size_t count_rivals(const struct ledger *ledger)
     return count;
 }
 
+/* Costs a pass over all nodes, so only ledger_check() does it, not the writer at its tick. */
 static int check_totals(const struct ledger *ledger, struct err *err)
 {
     struct ledger_totals totals = {0};

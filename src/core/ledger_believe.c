@@ -1,3 +1,8 @@
+/*
+ * Which annotations are believed when a bound pod has no row. After the loss of a ledger they are
+ * the only record of who holds what; but a tenant can write them, so they may say where a share
+ * lies, not how many milli it has.
+ */
 #include <string.h>
 
 #include "core/ledger_internal.h"
@@ -38,6 +43,7 @@ static bool ledger_believe_answers(const struct pod *pod, const struct want *wan
     return lines == want->parts;
 }
 
+/* All or nothing: if one line is wrong, the others are no record of a grant either. */
 bool adopt_believes(const struct pod *pod, const struct request *request)
 {
     must(pod != NULL);

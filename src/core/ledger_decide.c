@@ -1,6 +1,10 @@
 /*
- * Computes what a command would change. Called by batch.c in the writer's thread. Changes nothing
- * itself; repeating a command gives VERDICT_SAME.
+ * Computes what a command would change. Called by batch.c in the writer's thread: ledger_decide()
+ * passes each kind of command to one function, which fills a struct change and leaves the ledger as
+ * it is, except for names that it interns. A change that the store cannot write is therefore just
+ * dropped. A command that would change nothing gives VERDICT_SAME and no row in the journal, which
+ * is why reconciling twice is harmless (I7). Order: steps of an allocation, versions, grants,
+ * adoption, nodes.
  */
 #include <string.h>
 
@@ -22,7 +26,10 @@ static bool ledger_decide_is_full(const struct ledger *ledger)
     return ledger->slots.count >= NODES_MAX;
 }
 
-/* One allocation goes from before to after, and its node with it. */
+/*
+ * One allocation goes from before to after, and its node with it. *out takes over the caller's
+ * reference to after and counts the other three.
+ */
 static void ledger_decide_replace(struct draft *draft, struct change *out,
                                   const struct allocation *before, const struct allocation *after,
                                   int64_t at_ms)
@@ -67,6 +74,10 @@ static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
     return held;
 }
 
+/*
+ * Late and repeated reports are normal: CONFIRM of a bound pod, or DOUBT of one that is not
+ * reserved, changes nothing and is VERDICT_SAME.
+ */
 static enum verdict decide_step(const struct ledger *ledger, const struct command *command,
                                 struct change *out)
 {
@@ -150,6 +161,11 @@ static bool request_is_met(const struct node *node, const struct allocation_fact
     return parts == held->shares; /* nothing for containers that request nothing now */
 }
 
+/*
+ * Never searches for another place: kube-scheduler has chosen the node, and the place either suits
+ * the pod as it is or the version is refused. A new version also ends a doubt, because no Binding
+ * that names an earlier one can take effect (docs/why/012-a-binding-names-a-version.md).
+ */
 static enum verdict decide_version(const struct ledger *ledger, const struct command *command,
                                    struct change *out)
 {
@@ -175,7 +191,10 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
     return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
-/* I1, at the moment of granting. */
+/*
+ * I1, at the moment of granting, recomputed from the node without any code of the search: a wrong
+ * placement ends the program before it reaches the disk.
+ */
 static void must_fit(const struct node *node, const struct allocation *granted)
 {
     for (uint32_t i = 0; i < granted->charges; i++) {
@@ -187,6 +206,10 @@ static void must_fit(const struct node *node, const struct allocation *granted)
     }
 }
 
+/*
+ * A node that is gone keeps the GPUs that pods hold. It is refused as a node without GPUs, because
+ * unlike an absent GPU it is not expected back.
+ */
 static enum reason ledger_decide_search(const struct node *node, const struct request *request,
                                         struct placement *placement)
 {
@@ -204,6 +227,10 @@ static enum reason ledger_decide_search(const struct node *node, const struct re
     return reason;
 }
 
+/*
+ * The row names the uid of the Node: through it no later Node of the same name inherits a UUID
+ * (left_with()).
+ */
 static struct allocation *ledger_decide_grant(const struct node *node,
                                               const struct command *command,
                                               const struct placement *placement)
@@ -234,6 +261,7 @@ static struct allocation *ledger_decide_grant(const struct node *node,
     return allocation;
 }
 
+/* I2: a pod that has an allocation gets no second one, whatever it requests. */
 static bool held_already(const struct ledger *ledger, const struct command *command,
                          struct change *out, enum verdict *verdict)
 {
@@ -251,6 +279,10 @@ static bool held_already(const struct ledger *ledger, const struct command *comm
     return true;
 }
 
+/*
+ * Searches again with the function that filter used: since filter's snapshot, the place may have
+ * gone to another pod, or a better one may have become free.
+ */
 static enum verdict decide_reserve(const struct ledger *ledger, const struct command *command,
                                    struct change *out)
 {
@@ -277,6 +309,10 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
     return reason == REASON_NONE ? VERDICT_OK : ledger_decide_refuse(out, reason);
 }
 
+/*
+ * The pod runs already, so it is never refused for lack of room, only for lack of a slot for its
+ * node.
+ */
 static enum verdict decide_adopt(struct ledger *ledger, const struct command *command,
                                  struct change *out)
 {
@@ -311,6 +347,7 @@ static enum verdict decide_adopt(struct ledger *ledger, const struct command *co
     return VERDICT_OK;
 }
 
+/* Kubelets update their Nodes all the time. A Node that says nothing new must cost no row. */
 static enum verdict decide_node_change(struct draft *draft, const struct command *command,
                                        struct change *out)
 {
@@ -350,12 +387,17 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
+    /* After the inventory, because it judges the GPUs that the node shows. */
     draft_assign_owner(&draft, ledger, command->elder);
     const enum verdict verdict = decide_node_change(&draft, command, out);
     draft_done(&draft);
     return verdict;
 }
 
+/*
+ * The pods of a Node live on in the API server after the Node object. What they hold stays, as
+ * absent GPUs; a node without pods leaves the ledger.
+ */
 static enum verdict decide_node_gone(struct ledger *ledger, const struct command *command,
                                      struct change *out)
 {

@@ -1,6 +1,10 @@
 /*
  * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
- * decide, adopt and restore. A draft that is not applied leaves no trace.
+ * decide, adopt and restore; a draft that is not applied leaves no trace except interned names. The
+ * difficulty is identity: pods hold GPUs by UUID or by made-up id ("<node>/gpu-<index>"), and
+ * meanwhile a node may change from UUIDs to counts and back, or renumber its GPUs at a reboot. A
+ * charge must follow its physical GPU; where that is uncertain, the GPU takes no new shares. Order:
+ * draft_init(), draft_inventory() or draft_forget_gpus(), draft_assign_owner(), draft_node().
  */
 #include <string.h>
 
@@ -68,6 +72,7 @@ void draft_forget_gpus(struct draft *draft)
     }
 }
 
+/* gpu->charges does not tell by which of its two names a GPU is held; the charges themselves do. */
 static bool charged_by_id(const struct node *node, const struct atom *id)
 {
     must(node != NULL);
@@ -152,6 +157,10 @@ static const struct atom *alias_of(const struct draft *draft, const struct inven
     return draft->moved ? NULL : proposed;
 }
 
+/*
+ * Only a GPU whose id is a UUID has an alias. An inventory without GPUs is treated as one of
+ * counts.
+ */
 static bool shows_counts(const struct inventory *inventory)
 {
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
@@ -247,6 +256,10 @@ static const struct atom *uuid_of(const struct node *old, const struct inventory
     return NULL;
 }
 
+/*
+ * Gives a shown GPU its two names. While the node shows UUIDs, the made-up id is the alias; while
+ * it shows counts, a UUID by which pods know the GPU stays with it.
+ */
 static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
                             const struct inventory *inventory, const struct gpu_facts *facts)
 {
@@ -278,6 +291,7 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
     return gpu;
 }
 
+/* An id takes precedence over an alias, as in node_new(). */
 static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t gpus,
                                                  const struct atom *name)
 {
@@ -351,6 +365,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
     build->gone = false;
     draft->gpus = 0;
+    /* Before any GPU is added: it decides what an index means. */
     draft->moved = indexes_moved(old, inventory);
     const bool counts = shows_counts(inventory);
     for (uint32_t i = 0; i < inventory->gpus; i++) {
@@ -369,6 +384,10 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
 }
 
+/*
+ * The flags that follow from who showed a UUID first. Made-up ids contain the name of their node
+ * and cannot collide. What elder shows belongs to elder, unless a pod holds it here.
+ */
 static unsigned ledger_draft_owned_id(const struct draft *draft, const struct ledger *ledger,
                                       const struct gpu *gpu, const struct inventory *elder)
 {
@@ -416,6 +435,9 @@ void draft_absent(struct draft *draft, const struct gpu *gpu)
     must((absent.flags & GPU_ABSENT) != 0);
 }
 
+/*
+ * Borrows from old: node_new() counts each allocation that it keeps. Aborts if before is not there.
+ */
 static uint32_t ledger_draft_merge(const struct node *old, const struct allocation *before,
                                    const struct allocation *after, const struct allocation **out)
 {
@@ -492,6 +514,7 @@ static uint32_t ledger_draft_remember(const struct draft *draft, const struct al
     return owned_ids;
 }
 
+/* Charges are left out: they follow from the allocations, which no NODE command changes. */
 static bool gpu_alike(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
@@ -550,6 +573,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     must(build->allocations <= most);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
+    /* Room for the worst case: every former claim stays, and every GPU becomes one. */
     const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
     const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
     build->owned_ids = ledger_draft_remember(draft, before, owned_id);

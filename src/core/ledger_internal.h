@@ -30,6 +30,10 @@ struct rivals {
     size_t capacity;
 };
 
+/*
+ * Owned by the writer's thread, without a lock (docs/why/001-one-writer.md). The maps borrow their
+ * keys from atoms or, for uids, from the allocation that the entry leads to.
+ */
 struct ledger {
     struct names *names;
     struct book **book;
@@ -52,6 +56,7 @@ struct ledger {
     size_t undecided_count;
     size_t undecided_capacity;
     bool room_came; /* since the last publication that held nothing back */
+    /* Of the last publication, and of the last one that showed new room. */
     uint64_t generation;
     uint64_t capacity_generation;
     struct slot_index *index;      /* of names, perhaps including some that have left */
