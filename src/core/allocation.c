@@ -1,6 +1,9 @@
 /*
  * What one pod holds: computes its charges from its shares and checks them. Called by the ledger,
- * the nodes and the store. An allocation is immutable and reference-counted.
+ * by nodes and by the store, in any thread. An allocation is one immutable block with a reference
+ * count: each step of its life is a new object, and a snapshot keeps the former one as long as
+ * necessary. Callers pass facts from outside through allocation_fault() first, because
+ * allocation_new() trusts them. Parts: charges, faults, the block, counting, comparing, checking.
  */
 #include "milligpu/allocation.h"
 
@@ -22,6 +25,10 @@ static uint32_t allocation_sum(uint32_t a, uint32_t b)
     return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
 }
 
+/*
+ * The kubelet starts init containers one by one, beside the sidecars that precede them, and the
+ * apps after the last: so an init container adds to the sidecars so far, and never to the apps.
+ */
 static void life_start(struct life *life, enum container_kind kind, uint32_t amount)
 {
     uint32_t now;
@@ -103,6 +110,7 @@ static void sort_by_life(struct share *share, uint32_t shares)
     }
 }
 
+/* GPUs are atoms, compared by address; names of containers are not interned. */
 static bool same_piece(const struct share *a, const struct share *b)
 {
     must(a->container != NULL);
@@ -163,6 +171,7 @@ static size_t text_bytes(const struct allocation_facts *facts)
     return bytes;
 }
 
+/* Strings lie at the end of the block, so one xfree() frees them all. */
 static const char *lay_down(char **at, const char *text)
 {
     must(text != NULL);
@@ -197,6 +206,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
         share[i].container = lay_down(&text, facts->share[i].container);
     }
     must(text == (char *)made + bytes);
+    /* Before the charges: charge_of() relies on the order of life. */
     sort_by_life(share, facts->shares);
     made->is.share = share;
     made->charge = charge;

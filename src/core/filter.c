@@ -1,6 +1,10 @@
 /*
  * Which nodes fit a request and in what order: for filter, prioritize, preempt and the view of one
- * pod. Called by webhooks.c and api_pods.c on a snapshot. Hints never change whether a node fits.
+ * pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller holds and
+ * with memory from its arena. Whether a node fits depends on snapshot and request alone; hints
+ * (tentative placements) only change the order. A question names up to thousands of nodes, so each
+ * costs one look-up and one judgement, only the best are kept, and only the very best is placed.
+ * Parts: tentative placements, judging, ranking, asking, texts for people, refusals.
  */
 #include "milligpu/filter.h"
 
@@ -26,6 +30,7 @@ struct asking {
     uint64_t steps;
 };
 
+/* A table, because each of the question's nodes asks for its own tentative placements. */
 static void index_tentatives(const struct filter_question *question, struct arena *arena,
                              struct tentative_index *out)
 {
@@ -173,6 +178,7 @@ static void filter_rise(struct candidate *heap, uint32_t at)
     must_debug(at == 0 || candidate_cmp(&heap[at], &heap[(at - 1) / 2]) <= 0);
 }
 
+/* What is worse than the worst that is kept costs one comparison. */
 static void filter_consider(struct filter_answer *out, uint32_t most,
                             const struct candidate *candidate)
 {
@@ -199,7 +205,10 @@ static void sort_best_first(struct filter_answer *out)
 
 enum { AT_ONCE = 16 };
 
-/* Judge the names from first on, at most AT_ONCE of them; returns how many. */
+/*
+ * Looks up the names from first on, at most AT_ONCE of them; returns how many. Together, because a
+ * look-up mostly waits for memory (snapshot_nodes()).
+ */
 static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
                            const struct node *node[AT_ONCE])
 {
@@ -283,6 +292,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
                                  sizeof *out->candidate),
         .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
     };
+    /* No search: the Binding of the reservation may still take effect. */
     if (out->held != NULL) {
         ask_held(question, placement, out);
         return;
@@ -306,6 +316,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     struct filter_answer answer;
 
     must(question->names == 0 || score != NULL);
+    /* kube-scheduler wants a score for each name, not for a shortlist. */
     all.shortlist = 0;
     filter_ask(&all, arena, &answer);
     must(answer.candidates == answer.fitting);
@@ -368,7 +379,10 @@ static void filter_sum_up(const struct room *room, const struct request *request
     must(out->piece_milli <= out->free_milli);
 }
 
-/* Describe the room; a node whose kind can never fit is not described by its room. */
+/*
+ * Describes the room; a node whose kind can never fit is not described by its room. Current numbers
+ * are allowed here, because no pod's condition contains this text.
+ */
 static void filter_add_moment(struct strbuf *text, const struct moment *moment)
 {
     must(moment->open <= moment->gpus);
@@ -455,6 +469,7 @@ void filter_refusals(const struct filter_question *question, const struct filter
     must(question->names == 0 || answer->reason != NULL);
     memset(texts.made, 0, sizeof texts.made);
     memset(texts.spoken, 0, sizeof texts.spoken);
+    /* In a large cluster, an entry per node would be megabytes of the same sentence. */
     const bool each = question->names <= names_max;
     for (uint32_t i = 0; i < question->names; i++) {
         const enum reason why = answer->reason[i];

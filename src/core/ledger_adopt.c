@@ -1,3 +1,11 @@
+/*
+ * Where a pod goes that was bound without a Binding of this ledger. Called by decide for ADOPT, and
+ * by reconcile to ask whether there is anything to count; all in the writer's thread. The pod runs,
+ * so whatever it takes is counted, in this order: by its annotation, if that is believable
+ * (ledger_believe.c) and its GPUs have room; where the search would put it; on the GPUs that it
+ * overuses least. Only the annotation is a record, the rest is a guess (presumed), and an amount
+ * that is on no GPU closes the node until the pod ends.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -5,6 +13,7 @@
 
 #include "core/ledger_internal.h"
 
+/* All that a node can hold: an absurd amount counts as this, so that sums stay in range. */
 enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
 
 /* Where the shares of one observed pod are collected. */
@@ -170,6 +179,7 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
     return &draft->gpu[draft->gpus - 1];
 }
 
+/* False: the line cannot be counted as it stands, so none of the annotation is used. */
 static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
                      uint32_t order, const struct pod_share *line, struct places *places)
 {
@@ -198,6 +208,10 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
     return true;
 }
 
+/*
+ * In the order of the request, because share.order is the position in the pod's life; the
+ * annotation may list the containers in any order.
+ */
 static bool copy_annotation(struct draft *draft, struct ledger *ledger,
                             const struct command *command, struct places *places)
 {
@@ -225,6 +239,7 @@ static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *ch
     return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
 }
 
+/* Looks at charges, not shares: containers that never run together may use the same milli. */
 static bool ledger_adopt_within(const struct draft *draft, const struct allocation *allocation)
 {
     must(allocation->charges > 0);
@@ -238,6 +253,10 @@ static bool ledger_adopt_within(const struct draft *draft, const struct allocati
     return true;
 }
 
+/*
+ * bound_ms is the time that the pod itself shows, if it does: after the loss of a ledger, the pod
+ * must not look as if it had just come.
+ */
 static struct allocation *ledger_adopt_make(const struct draft *draft,
                                             const struct command *command,
                                             const struct places *places)
@@ -274,6 +293,7 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
         return NULL;
 
     const uint32_t gpus = draft->gpus;
+    /* Reading the annotation may give GPUs an alias and add absent ones. */
     CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
     for (uint32_t i = 0; i < gpus; i++)
         before[i] = draft->gpu[i];
@@ -294,6 +314,7 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
     return NULL;
 }
 
+/* Milli beyond the size of the GPU: overuse is compared, not forbidden. */
 static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_t part)
 {
     const uint32_t sum = taken + part;
@@ -374,6 +395,10 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
     xfree(taken);
 }
 
+/*
+ * The same search as for a bind, so that a guess is where the pod might have been granted. A node
+ * that is gone or unknown cannot be searched.
+ */
 static void ledger_adopt_guess(const struct draft *draft, const struct request *request,
                                struct places *places)
 {
@@ -441,6 +466,7 @@ static bool same_gpu(const struct node *node, const struct atom *ours, const cha
     return a != NULL && a == node_gpu(node, text);
 }
 
+/* The lines may stand in any order, and GPUs may go by either of their names. */
 static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
                                const struct share *share)
 {

@@ -1,3 +1,9 @@
+/*
+ * Rows of a database, judged and put back into an empty ledger: all nodes, then all allocations.
+ * Called by store/verify.c. A database is input from outside: what contradicts an invariant is
+ * ERR_CORRUPT with the name of the object, never a failed must(). Therefore everything that
+ * node_new() and ledger_apply() take for granted is checked here first.
+ */
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -30,6 +36,7 @@ static int ledger_restore_check_gpu(const struct ledger *ledger, const struct no
     return 0;
 }
 
+/* The store delivers claims in ascending order, so one that does not ascend is there twice. */
 static int check_owned_id(const struct ledger *ledger, const struct node_build *build, uint32_t i,
                           struct err *err)
 {
@@ -91,6 +98,7 @@ static void ledger_restore_put_back(struct ledger *ledger, const struct change *
     ledger->room_came = room_came;
 }
 
+/* Kept aside until an allocation charges it: node_new() drops an absent GPU that nobody charges. */
 static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
 {
     ledger->kept = xgrow(ledger->kept, ledger->kepts, &ledger->kept_capacity, sizeof *ledger->kept);
@@ -163,6 +171,7 @@ static int check_allocation(const struct ledger *ledger, const struct allocation
     return ledger_restore_check_amounts(facts, err);
 }
 
+/* A list is enough: few GPUs are absent. */
 static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
                                   const struct atom *name)
 {
@@ -226,6 +235,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     if (failed == 0) {
         struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
         struct allocation *allocation = allocation_new(facts);
+        /* Loading is no event: the node keeps the since_ms of the file. */
         struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
         must(after->since_ms == node->since_ms);
         must(after->allocations == node->allocations + 1);

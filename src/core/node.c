@@ -1,6 +1,10 @@
 /*
  * Recomputes a node from its inventory and its allocations, and says why a GPU or a node takes no
- * shares. Called by the ledger and by placement. A node object never changes.
+ * shares. Called by the ledger's drafts in the writer's thread, and by placement and REST in HTTP
+ * threads: nothing here has state. A node never changes after node_assemble(), so its sums cannot
+ * drift (docs/why/002-nodes-are-recomputed.md). It is one block of memory; it counts its
+ * allocations and borrows its names from their table. Parts: names of GPUs, assembling, look-ups,
+ * why closed, node_check().
  */
 #include "milligpu/node.h"
 
@@ -138,6 +142,7 @@ static void node_add_allocation(struct node *node, const struct allocation *allo
     node->allocation[at] = allocation_ref(allocation);
 }
 
+/* What is counted starts at 0, whatever the build says: it follows from the charges. */
 static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
 {
     must(gpu->id != NULL);
@@ -154,6 +159,7 @@ static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flag
     added->charges = 0;
 }
 
+/* On a node that is gone, every GPU is absent. */
 static unsigned given_flags(const struct node_build *build, const struct gpu *gpu)
 {
     const unsigned gone = build->gone ? GPU_ABSENT : 0;
@@ -190,6 +196,10 @@ static void count_charge(struct gpu *gpu)
     must(gpu->charges > 0);
 }
 
+/*
+ * A charge whose GPU is not listed makes an absent one of unknown size: what a pod holds is never
+ * dropped.
+ */
 static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
 {
     struct gpu *gpu = charged_gpu(node, charge->gpu);
@@ -221,6 +231,7 @@ static void node_add_charges(struct node *node)
     }
 }
 
+/* An absent GPU is there only because a pod holds it (node.h, invariant 2). */
 static void drop_uncharged(struct node *node)
 {
     uint32_t kept = 0;
@@ -231,6 +242,10 @@ static void drop_uncharged(struct node *node)
     node->gpus = kept;
 }
 
+/*
+ * Ids beyond the bound are forgotten, so that a node that shows ever new UUIDs does not grow
+ * without end.
+ */
 static void add_owned_ids(struct node *node, const struct node_build *build)
 {
     must(build->owned_ids == 0 || (build->owned_id != NULL && !build->gone));
@@ -247,6 +262,7 @@ static bool is_absent(const struct gpu *gpu)
     return (gpu->flags & GPU_ABSENT) != 0;
 }
 
+/* Present GPUs come first: room_of() may cut off absent ones at its bound. */
 static int gpu_order(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
@@ -326,6 +342,10 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     if (after != NULL)
         node_add_allocation(node, after);
     must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
+    /*
+     * A charge looks for its GPU, so GPUs come before charges; what stays uncharged goes after
+     * both; is_unsure() has to see the final list.
+     */
     add_inventory(node, build);
     node_add_charges(node);
     drop_uncharged(node);
@@ -397,6 +417,7 @@ void node_unref(const struct node *node)
     xfree((void *)(uintptr_t)node);
 }
 
+/* By text, for names from outside; inside the ledger atoms are compared by address. */
 const struct gpu *node_gpu(const struct node *node, struct text id)
 {
     must(node != NULL);
@@ -410,6 +431,7 @@ const struct gpu *node_gpu(const struct node *node, struct text id)
     return NULL;
 }
 
+/* The order is that of strcmp() in node_add_allocation(), though the uid need not be terminated. */
 const struct allocation *node_allocation(const struct node *node, struct text uid)
 {
     uint32_t low = 0;
@@ -432,6 +454,7 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
     return NULL;
 }
 
+/* Of several reasons the one that is furthest from fitting, in the order of reason.h. */
 enum reason gpu_closed(const struct gpu *gpu)
 {
     if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE | GPU_UNSURE)) != 0)
@@ -486,7 +509,7 @@ static const char *first_broken(const struct rule *rule, size_t count)
     return NULL;
 }
 
-/* The sum of the charges on this GPU. */
+/* The sum of the charges on this GPU, by another way than add_charge(), so that both must agree. */
 static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 {
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};

@@ -1,6 +1,11 @@
+/* Nodes that the ledger does not know, made from a Node object in a webhook's question alone. */
 #include "milligpu/alloc.h"
 #include "milligpu/node.h"
 
+/*
+ * Unlike shown_gpu() of the ledger, without a past: nobody holds anything here, so ids stay as
+ * shown.
+ */
 static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
 {
     struct gpu gpu = {

@@ -1,6 +1,10 @@
 /*
- * Which GPUs of a node a request gets: room, reasons, one container, the order. Called by filter,
- * the ledger and hints. The same room and request give the same answer, whoever asks.
+ * Which GPUs of a node a request gets: room, reasons, one container, several, the order. Called by
+ * filter, the ledger, hints and REST in their threads; all state is in the caller's plan and room.
+ * The same room and request give the same answer, whoever asks, because a bind must find what
+ * filter has promised. One want is solved exactly here. Several are turned into rows and slots
+ * (place_plan.c, place_shape.c), laid as cheaply as the steps allow (place_best.c), and then as
+ * rule 5 wants it (place_walk.c). Steps bound the search, never time.
  */
 #include <string.h>
 
@@ -81,6 +85,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
             staying[build.allocations++] = node->allocation[i];
     must(build.allocations + count >= node->allocations); /* a uid occurs once */
 
+    /* Rebuilt, not subtracted: what closes a GPU or the node may leave with the victims. */
     struct node *without = node_new(&build);
     room_of(without, out);
     must(out->gpus <= GPUS_PER_NODE_MAX);
@@ -94,6 +99,7 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
     struct gpu_room *from = &room->gpu[gpu];
     const uint32_t taken = milli < from->free_milli ? milli : from->free_milli;
     from->free_milli -= taken;
+    /* free_milli of the room counts only GPUs that take shares. */
     if (from->closed == REASON_NONE && room->closed == REASON_NONE) {
         must(taken <= room->free_milli);
         room->free_milli -= taken;
@@ -137,11 +143,16 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_CROWDED < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
+/*
+ * By the order of the table: what comes after REASON_FEW ends with a pod, a repair or an operator's
+ * word.
+ */
 static bool may_change(enum reason why)
 {
     return why > REASON_FEW;
 }
 
+/* Once per room, because each want asks about each GPU. */
 static gpu_set find_models(struct plan *plan, const struct room *room)
 {
     gpu_set set = 0;
@@ -199,6 +210,7 @@ static enum reason place_weigh(enum reason a, enum reason b)
  * One want: the charge is the same everywhere, so the tightest GPUs are the best ones
  */
 
+/* Of equally tight GPUs the first, as rule 5 demands. */
 static uint32_t place_tightest(const struct room *room, gpu_set among)
 {
     uint32_t best = first_of(among);
@@ -253,6 +265,10 @@ static enum reason weigh_whole(const struct room *room, const struct request *re
     return touched > 0 && !leaves_whole(room, request, touched) ? REASON_ROOM : REASON_NONE;
 }
 
+/*
+ * A want touches as many GPUs as it has parts, whichever they are, so whole GPUs can be judged
+ * after the choice.
+ */
 static enum reason judge_one(struct plan *plan, const struct room *room, struct rank *out,
                              gpu_set *chosen)
 {
@@ -310,6 +326,10 @@ static bool fits_each(const struct plan *plan, const struct room *room, const st
     return true;
 }
 
+/*
+ * A remembered result has no layout, so it only answers the question without one (cell NULL). It
+ * costs no steps.
+ */
 static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *cell,
                          struct result *out)
 {
@@ -395,6 +415,10 @@ static void start_placement(struct placement *out, const struct rank *rank)
     out->parts = 0;
 }
 
+/*
+ * The first leaf is the answer: the walk goes in the order of rule 5, and its bound leaves out what
+ * costs more.
+ */
 static bool place_stop(struct walk *walk)
 {
     must(walk->cells > 0);
@@ -432,6 +456,11 @@ static bool find_first(struct plan *plan, const struct room *room, uint64_t cost
     return end == PLACE_STOPPED;
 }
 
+/*
+ * Two searches: the least cost on sorted slots, which equal rooms have in common, and then the
+ * first layout of that cost on the GPUs in their own order. If the steps end in between, the layout
+ * of the first search is the answer.
+ */
 static enum reason find_many(struct plan *plan, const struct room *room, struct placement *out)
 {
     UNSET struct shape shape;
@@ -493,6 +522,7 @@ struct each {
     struct placement placement;
 };
 
+/* Passes over layouts that leave too few GPUs for the request's whole ones. */
 static bool place_tell(struct walk *walk)
 {
     struct each *each = walk->user;

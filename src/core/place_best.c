@@ -1,3 +1,9 @@
+/*
+ * The cheapest layout of several wants on one shape. Called by place.c in any thread, once for each
+ * shape that the plan does not remember. First the greedy layout, then lower bounds that may prove
+ * it best or a fit impossible, then a walk for what is cheaper with the steps that are left: so the
+ * answer is never worse than the greedy one.
+ */
 #include <string.h>
 
 #include "core/place_internal.h"
@@ -97,6 +103,10 @@ static uint64_t cost_of_loads(const struct greedy *greedy)
     return cost;
 }
 
+/*
+ * The rows come hardest first (place_plan.c), and each want goes where it costs least. Its steps
+ * count against the same limit as those of the walk.
+ */
 static void go_greedily(const struct plan *plan, const struct shape *shape, uint8_t *cell,
                         struct result *out)
 {
@@ -124,7 +134,10 @@ static void go_greedily(const struct plan *plan, const struct shape *shape, uint
  * Lower bounds on the cost of any layout
  */
 
-/* The fewest of the largest slots with room for all that runs at once, or for the widest want. */
+/*
+ * The fewest slots with room for all that runs at once, or for the widest want. The largest slots
+ * stand at the end of a sorted shape.
+ */
 static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
 {
     uint32_t count = 0;
@@ -137,6 +150,10 @@ static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
     return count > plan->most_parts ? count : plan->most_parts;
 }
 
+/*
+ * No layout costs less: each is charged at least what runs at once, on at least so many slots, and
+ * none are tighter than the first ones.
+ */
 static uint64_t least_cost(const struct plan *plan, const struct shape *shape)
 {
     const uint32_t count = fewest_slots(plan, shape);
@@ -189,6 +206,10 @@ struct search {
     bool any;
 };
 
+/*
+ * Lowers the bound to the cost found, so that the walk skips all that is not cheaper, and ends it
+ * at the lower bound.
+ */
 static bool keep_cheapest(struct walk *walk)
 {
     struct search *search = walk->user;
@@ -214,6 +235,7 @@ static void look_further(const struct plan *plan, const struct shape *shape, uin
     walk.rows = &plan->rows;
     walk.shape = shape;
     walk.touch = touch_of(plan);
+    /* The greedy cost, or no bound: only what is cheaper is of interest. */
     walk.bound = out->cost;
     walk.steps = steps;
     walk.user = &search;

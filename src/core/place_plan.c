@@ -1,3 +1,7 @@
+/*
+ * Prepares a request for many rooms: equal wants become one row, the hardest row comes first, and a
+ * model is matched against the globs only once. A plan belongs to one thread and one question.
+ */
 #include <string.h>
 
 #include "core/place_internal.h"
@@ -75,7 +79,7 @@ static void sort_rows(const struct plan *plan, struct plan_rows *rows)
         must(!comes_before(plan, &rows->row[i], &rows->row[i - 1]));
 }
 
-/* Merge equal neighbours into one row. */
+/* Equal wants are interchangeable: as one row, the walk does not visit their permutations. */
 static void merge_rows(struct plan_rows *rows)
 {
     uint32_t count = 1;
@@ -121,6 +125,7 @@ void plan_init(struct plan *out, const struct request *request)
     if (request->wants == 0)
         return;
     rows_of_wants(out, &out->rows);
+    /* Before the rows are merged, each is one want. */
     for (uint32_t i = 0; i < out->rows.count; i++) {
         const struct plan_row *row = &out->rows.row[i];
         out->running_milli += row->kind == CONTAINER_INIT ? 0 : row->parts * row->milli;

@@ -1,3 +1,8 @@
+/*
+ * A room as slots: the GPUs that can take a share of the request, each reduced to what the search
+ * looks at, so that rooms which differ only in other properties are searched once. Called by
+ * place.c for each room; the table of results lives in the arena of one question.
+ */
 #include <string.h>
 
 #include "core/place_internal.h"
@@ -6,6 +11,7 @@
  * slots
  */
 
+/* The MiB of a share follow from its milli, so a least memory is a least number of milli. */
 static uint32_t place_shape_least(const struct gpu_room *gpu, uint32_t memory_mib)
 {
     must(gpu->milli > 0);
@@ -36,6 +42,10 @@ static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib,
         .least_milli = place_shape_least(gpu, memory_mib),
         .most_milli = gpu->free_milli,
     };
+    /*
+     * Most GPUs have MiB for all their free milli: then only milli matter, and more rooms are
+     * equal.
+     */
     if ((uint64_t)gpu->mib * gpu->free_milli < bound)
         return;
     out->most_milli = (uint32_t)((bound - 1) / gpu->mib);
@@ -97,6 +107,7 @@ static bool place_shape_are_equal(const struct slot *a, const struct slot *b)
     return a->model == b->model && slot_cmp(a, b) == 0;
 }
 
+/* The GPUs move with their slots, so that a layout can still be written down. */
 void shape_sort(struct shape *shape)
 {
     must(shape->slots <= GPUS_PER_NODE_MAX);
@@ -165,6 +176,7 @@ void plan_remember(struct plan *plan, struct arena *arena)
         plan->shapes = shapes_new(arena);
 }
 
+/* Needs to spread, no more: a match is confirmed slot by slot. */
 static uint64_t place_shape_mix(uint64_t hash, uint64_t number)
 {
     hash = (hash ^ number) * 0x9e3779b97f4a7c15U;
@@ -187,6 +199,7 @@ static uint64_t shape_hash(const struct shape *shape)
     return hash;
 }
 
+/* Compares everything: the result of another shape, however rare, would be a wrong answer. */
 static bool is_found(const struct found *found, uint64_t hash, const struct shape *shape)
 {
     must(found->slot != NULL);

@@ -1,6 +1,11 @@
 /*
  * Enumerates all distinct ways to lay the parts of a request on the slots of a room. Called by
- * place.c and place_best.c. Takes no more steps than its caller has left.
+ * place.c (rule 5, place_each()) and by place_best.c (the cheapest), in any thread. Rows go in the
+ * order given, slots in the order of the shape, and each cell counts down from the most that fits.
+ * There is no recursion: cells form one array, and going back means going to the cell before.
+ * Layouts that differ only by equal slots are visited once, and one whose least cost reaches the
+ * bound is left. A walk takes no more steps than its caller has left. Below: the walk, then writing
+ * a layout down.
  */
 #include "core/place_internal.h"
 
@@ -59,7 +64,7 @@ static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
     return alike;
 }
 
-/* What each slot can take of the row. */
+/* What each slot can take of the row. Opening a row costs as many steps as it has slots. */
 static void open_row(struct walk *walk, const struct place_at *at)
 {
     const struct plan_row *row = &walk->rows->row[at->row];
@@ -172,10 +177,15 @@ static void place_walk_start(struct walk *walk)
         walk->load[i] = (struct load){0};
     }
     must(least > 0);
+    /* With the tightest slot, so that least_end() remains a lower bound. */
     walk->another = walk->touch + least;
     walk->cost[0] = 0;
 }
 
+/*
+ * Each turn goes on, visits a leaf or goes back, and costs one step, whatever the request looks
+ * like.
+ */
 enum place_end walk_all(struct walk *walk)
 {
     struct place_at at = {0};
@@ -245,6 +255,10 @@ static gpu_set take_first(const struct column *column, uint32_t parts)
     return chosen;
 }
 
+/*
+ * Want by want, each as early as rule 5 wants it. A GPU on which every remaining want has a part
+ * has to be taken, or two parts of one want would meet there.
+ */
 static void write_row(const struct plan_row *row, const uint16_t *want, const struct shape *shape,
                       const uint8_t *cell, gpu_set on[CONTAINERS_MAX])
 {

@@ -1,6 +1,10 @@
 /*
- * Books and pages of nodes that snapshots share, and the indexes by name and uid. Written by the
- * ledger in the writer's thread, read by all others. What a snapshot shows never changes.
+ * Books and pages of nodes that snapshots share, and the indexes by name and uid. The ledger writes
+ * them in the writer's thread, and all others read without a lock, because what a snapshot shows
+ * never changes: only reference counts and index entries are written meanwhile, and both are
+ * atomic. The writer may write to a page only while it is the one holder (books_place()). An index
+ * entry is a hint that each reader checks in its own snapshot, so relaxed order is enough. Parts:
+ * counting, books and pages, the index, look-ups, differences.
  */
 #include "milligpu/snapshot.h"
 
@@ -24,7 +28,10 @@ static struct snapshot *snapshot_counted(const struct snapshot *snapshot)
     return (struct snapshot *)(uintptr_t)snapshot;
 }
 
-/* True if this was the last reference. */
+/*
+ * True if this was the last reference. Release and acquire: the reads of all other holders are over
+ * before the last one frees.
+ */
 static bool snapshot_drop(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel);
@@ -32,6 +39,7 @@ static bool snapshot_drop(atomic_uint *refs)
     return before == 1;
 }
 
+/* Relaxed, because whoever adds a reference holds one already. */
 static void snapshot_add(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
@@ -47,6 +55,7 @@ static struct page *page_new(void)
     return page;
 }
 
+/* The new page counts its nodes anew; the old one keeps its own references. */
 static struct page *page_clone(const struct page *page)
 {
     must(page != NULL);
@@ -69,6 +78,10 @@ static void page_unref(struct page *page)
     xfree(page);
 }
 
+/*
+ * A count of 1 is the caller's own and cannot grow meanwhile, because only a holder can pass it on.
+ * Acquire: the reads of those who have let go are over.
+ */
 static bool is_shared(const atomic_uint *count)
 {
     const unsigned refs = atomic_load_explicit(count, memory_order_acquire);
@@ -87,6 +100,7 @@ struct book *book_new(void)
     return book;
 }
 
+/* Copies pointers only: a page is copied when it is written to. */
 static struct book *book_clone(const struct book *book)
 {
     must(book != NULL);
@@ -131,6 +145,7 @@ const struct node **books_place(struct book **book, uint32_t slot)
         book_unref(*own);
         *own = mine;
     }
+    /* The page comes second: cloning the book is what makes its pages shared. */
     struct page **page = &(*own)->page[slot / PAGE_NODES % BOOK_PAGES];
     if (is_shared(&(*page)->refs)) {
         struct page *mine = page_clone(*page);
@@ -142,6 +157,7 @@ const struct node **books_place(struct book **book, uint32_t slot)
     return &(*page)->node[slot % PAGE_NODES];
 }
 
+/* slot + 1, so that no entry is 0, which means free. */
 static uint64_t entry_of(uint32_t hash, uint32_t slot)
 {
     must(slot < NODES_MAX);
@@ -168,6 +184,7 @@ static uint32_t entry_slot(uint64_t entry)
 
 struct slot_index *slot_index_new(uint32_t most)
 {
+    /* Half full at most, so that many additions fit before the next rebuild. */
     uint32_t entries = ENTRIES_MIN;
     must(most <= UINT32_MAX / 4);
     while (entries < 2 * most)
@@ -213,6 +230,7 @@ void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot)
     must(index->taken < index->entries);
     must(entry_hash(entry) == hash);
     must(entry_slot(entry) == slot);
+    /* Readers probe meanwhile. Entries never change or go, so each is seen whole or not yet. */
     for (; (found = entry_at(index, at)) != 0; at++)
         if (found == entry)
             return;
@@ -286,6 +304,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
     return find_hashed(snapshot, name, text_hash(name));
 }
 
+/* Bytes; nodes that are fetched from memory together. */
 enum { CACHE_LINE = 64, AHEAD = 16 };
 
 /*
@@ -343,6 +362,10 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
     }
 }
 
+/*
+ * The node may be that of another uid with this hash, and the reservation may have ended or been
+ * bound since its entry was made: the search then goes on.
+ */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid)
 {
     const uint32_t hash = text_hash(uid);
