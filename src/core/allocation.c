@@ -118,6 +118,7 @@ static bool same_piece(const struct share *a, const struct share *b)
     return a->gpu == b->gpu && strcmp(a->container, b->container) == 0;
 }
 
+/* Each share is compared with those before it, at most PARTS_MAX. */
 static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
 {
     must(at < facts->shares);
@@ -287,6 +288,7 @@ static bool in_order(const struct allocation_facts *is)
     return true;
 }
 
+/* Nodes add up the charges that are kept here, so they are checked against fresh ones. */
 static bool charges_fit(const struct allocation *allocation)
 {
     struct charge charge[PARTS_MAX];

@@ -1,3 +1,8 @@
+/*
+ * What an operator should look at: each disagreement of cluster and ledger that reconciling leaves,
+ * as a sentence. Called by REST in HTTP threads, and by drift_watch.c in the writer's thread for
+ * the log, Events and metrics; nothing is stored, so drift ends when its cause does.
+ */
 #include <string.h>
 
 #include "milligpu/reconcile.h"
@@ -59,6 +64,9 @@ static void of_node(struct report *report)
     must(text->len == 0);
 }
 
+/*
+ * A GPU may be in several kinds of drift: each is reported by itself, because each ends by itself.
+ */
 static void of_gpu(struct report *report, const struct gpu *gpu)
 {
     const struct drift drift = {.gpu = gpu, .since_ms = report->node->since_ms};
@@ -96,6 +104,7 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
     must(text->len == 0);
 }
 
+/* An observed allocation was never reserved, and a reserved one is not bound yet. */
 static int64_t came_ms(const struct allocation_facts *is)
 {
     must(is->state != STATE_RELEASED);

@@ -193,6 +193,7 @@ static void filter_consider(struct filter_answer *out, uint32_t most,
     }
 }
 
+/* The second half of a heap sort: the worst, which is at the root, goes to the end. */
 static void sort_best_first(struct filter_answer *out)
 {
     for (uint32_t rest = out->candidates; rest > 1; rest--) {
@@ -227,6 +228,10 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
     return count;
 }
 
+/*
+ * Judges every name, though only the best are kept: fitting counts them all, and where none fits
+ * each name needs its reason.
+ */
 static void ask_all(struct asking *asking, struct filter_answer *out)
 {
     const struct filter_question *question = asking->question;
@@ -355,6 +360,7 @@ struct moment {
     uint32_t closed[REASONS];
 };
 
+/* Leaves out GPUs of other models: they would promise room that the pod cannot have. */
 static void filter_sum_up(const struct room *room, const struct request *request,
                           struct moment *out)
 {

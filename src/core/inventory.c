@@ -1,6 +1,10 @@
 /*
- * Reads the GPUs of a Node object from its annotation, labels or allocatable. Called for each node
- * that the informer delivers. Whatever cannot be read becomes a problem, never a node without GPUs.
+ * Reads the GPUs of a Node object from its annotation, its labels or its allocatable. Called by the
+ * writer for each Node that the informer delivers, and by webhooks.c in HTTP threads for Nodes that
+ * a question contains. Device plugins, node agents and people write these values, so each is
+ * checked before use, and the first error ends the reading. Whatever cannot be read becomes a
+ * problem, never a node without GPUs (docs/why/011-unreadable-objects-still-count.md). Parts:
+ * problems, GPUs known by number, each source, the choice among them.
  */
 #include "milligpu/inventory.h"
 
@@ -23,7 +27,11 @@ struct judge {
     struct inventory *out;
 };
 
-/* Leave out all GPUs, with the text in buf, which is completed here. */
+/*
+ * Leave out all GPUs, with the text in buf, which is completed here. silent: the GPUs are there and
+ * could not be read, so those known before stay; the other problems mean that they are not ours to
+ * share.
+ */
 static void leave_out(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
 {
     must(problem != PROBLEM_NONE);
@@ -57,6 +65,7 @@ static bool says_yes(const char *label)
            !text_is(text, "0") && !text_is(text, "1");
 }
 
+/* Where MIG or another way of sharing hands out a GPU, its milli would be granted a second time. */
 static bool leave_out_partitioned(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
@@ -116,6 +125,7 @@ static const char *inventory_model_of(struct arena *arena, const char *given)
     return model;
 }
 
+/* Unique in the cluster, because the name of a node contains no '/'. */
 static const char *made_up_id(const struct judge *judge, uint32_t index)
 {
     must(judge->facts->name != NULL);
@@ -147,6 +157,7 @@ static void inventory_make_up(struct judge *judge, uint32_t whole, uint32_t last
                                          .healthy = true};
 }
 
+/* Always returns false, for `return`. */
 static bool leave_out_entry(struct judge *judge, uint32_t entry, const char *what)
 {
     struct strbuf buf;
@@ -234,6 +245,7 @@ static int inventory_by_index(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
+/* An entry may be known by its made-up id alone: then it has no second name. */
 static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
                                  struct gpu_facts *gpu)
 {
@@ -246,6 +258,7 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     gpu->model = inventory_model_of(judge->arena, given->model);
 }
 
+/* All entries or none: with half of them, the other GPUs would seem to be gone. */
 static void inventory_take_annotation(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
@@ -276,7 +289,7 @@ static void take_label(struct judge *judge, uint64_t count)
         inventory_make_up(judge, (uint32_t)count, 0);
 }
 
-/* More memory than any GPU has, or implausibly little: the author used another unit. */
+/* More than 1000 milli for each GPU, or implausibly little: the author used another unit. */
 static bool leave_out_foreign(struct judge *judge, uint64_t milli)
 {
     static const uint64_t least_milli = 100;
@@ -300,6 +313,7 @@ static bool leave_out_foreign(struct judge *judge, uint64_t milli)
     return true;
 }
 
+/* The last source, and the only one whose unit another program may have chosen. */
 static void take_allocatable(struct judge *judge)
 {
     uint64_t milli = 0;
@@ -315,6 +329,7 @@ static void take_allocatable(struct judge *judge)
         leave_out(judge, PROBLEM_AMOUNT, &buf);
         return;
     }
+    /* What exceeds a multiple of 1000 becomes one smaller GPU. */
     const uint64_t gpus = milli / GPU_MILLI + (milli % GPU_MILLI != 0);
     must(gpus <= milli);
     if (leave_out_foreign(judge, milli) || leave_out_limit(judge, "status.allocatable", gpus))
@@ -350,7 +365,10 @@ static void leave_out_unreadable(struct judge *judge, enum inventory_source sour
     leave_out(judge, PROBLEM_ANNOTATION, &buf);
 }
 
-/* Choose the best source there is. */
+/*
+ * Chooses the best source there is. What cannot be read comes first: a broken annotation must not
+ * give way to a label, which may count other GPUs.
+ */
 static void take_source(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;

@@ -230,7 +230,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
     return true;
 }
 
-/* What is already on a GPU; an absent one counts as the GPU that it was. */
+/* Beside what is already on the GPU; an absent one counts with the size that it had. */
 static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *charge)
 {
     must(charge->milli > 0);

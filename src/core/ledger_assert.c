@@ -158,6 +158,7 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
     return 0;
 }
 
+/* To be compared with the shown duplicates: absent ones do not stand in line. */
 static size_t count_rivals(const struct ledger *ledger)
 {
     const struct rivals *rivals;

@@ -10,6 +10,10 @@
 
 #include "core/ledger_internal.h"
 
+/*
+ * A UUID has one owner among all nodes, as a GPU or as a claim; further nodes that show it must be
+ * flagged duplicates.
+ */
 static int ledger_restore_check_gpu(const struct ledger *ledger, const struct node_build *build,
                                     uint32_t i, struct err *err)
 {
@@ -136,6 +140,7 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     return 0;
 }
 
+/* Stricter than allocation_fault(): no command leaves such a row behind. */
 static int ledger_restore_check_amounts(const struct allocation_facts *facts, struct err *err)
 {
     const char *fault = allocation_fault(facts);
@@ -152,6 +157,7 @@ static int ledger_restore_check_amounts(const struct allocation_facts *facts, st
     return 0;
 }
 
+/* The node must be there: the store delivers all nodes before the first allocation. */
 static int check_allocation(const struct ledger *ledger, const struct allocation_facts *facts,
                             struct err *err)
 {

@@ -1,3 +1,7 @@
+/*
+ * Each name once, in a table that grows a few slots at a time: to move all names of a large cluster
+ * at once would keep the writer from its batch for milliseconds.
+ */
 #include "milligpu/names.h"
 
 #include <string.h>
@@ -57,6 +61,7 @@ const struct atom *names_find(const struct names *names, struct text text)
 
     const uint32_t hash = text_hash(text);
     const struct atom *atom = *names_slot_of(names->slot, names->slots, text, hash);
+    /* A name that has not moved yet is in the former table only. */
     if (atom == NULL && names->old != NULL)
         atom = *names_slot_of(names->old, names->slots / 2, text, hash);
     must(atom == NULL || atom->len == text.len);
@@ -112,6 +117,7 @@ const struct atom *names_intern(struct names *names, struct text text)
         memcpy(atom->text, text.at, text.len);
     names_make_room(names);
     must(3 * (names->count + 1) <= 2 * names->slots);
+    /* Not before names_make_room(), which may replace the table. */
     *names_slot_of(names->slot, names->slots, atom_text(atom), atom->hash) = atom;
     names->count++;
     must(atom->text[atom->len] == '\0');

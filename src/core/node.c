@@ -83,6 +83,7 @@ static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
     return NULL;
 }
 
+/* By its index, because node_find_gpu() also searches the GPUs of a build, which are constant. */
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
     const struct gpu *found = node_find_gpu(node->gpu, node->gpus, name);
@@ -129,7 +130,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     return node;
 }
 
-/* Insert it where its uid sorts. */
+/* Insert it where its uid sorts, for the binary search of node_allocation(). */
 static void node_add_allocation(struct node *node, const struct allocation *allocation)
 {
     must(allocation->is.state != STATE_RELEASED);
@@ -532,6 +533,7 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
     return fresh;
 }
 
+/* Distinct ids are checked before the order, which compares ids last. */
 static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &node->gpu[i];
@@ -599,6 +601,7 @@ static int node_check_allocations(const struct node *node, struct err *err)
     return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
+/* What a node shows and claims at once would have two entries in the table of owners. */
 static const char *broken_owned_ids(const struct node *node)
 {
     must(node->owned_ids <= GPUS_PER_NODE_MAX);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+/* NULL stays NULL: it means absent, which differs from empty. */
 static const char *pod_copy_text(struct arena *arena, const char *text)
 {
     return text != NULL ? arena_copy(arena, text_of(text)) : NULL;

@@ -1,3 +1,8 @@
+/*
+ * Kubernetes quantities, exactly. Called for every amount that a pod or a Node contains. Tenants
+ * write these texts, with any number of digits and any exponent, so the time is linear in the
+ * length of the text and no memory is allocated.
+ */
 #include "milligpu/quantity.h"
 
 #include <string.h>
@@ -51,6 +56,7 @@ static void take_sign(struct text *rest, bool *negative)
     rest->len--;
 }
 
+/* Saturates, because digits without end must not overflow. */
 static bool parse_exponent(struct text text, int64_t *out)
 {
     must(text.len > 0);
@@ -72,6 +78,7 @@ static bool parse_exponent(struct text text, int64_t *out)
     return true;
 }
 
+/* A lone E is a suffix, and E with something behind it is an exponent, so the length decides. */
 static bool parse_suffix(struct text text, struct parsed *out)
 {
     static const struct {
@@ -194,6 +201,7 @@ static bool quantity_magnitude(const struct parsed *parsed, struct significant s
     if (before > DIGITS_MAX)
         return false;
 
+    /* 19 digits are below 2^64, and 2^60 times that fits into 128 bits. */
     wide_uint value = 0;
     must(s.exponent < DIGITS_MAX);
     for (int64_t i = 0; i < before; i++)

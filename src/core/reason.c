@@ -8,6 +8,9 @@ struct reason_row {
     enum reason_class class;
 };
 
+/*
+ * Word, sentence and class of a reason come from one table, so that none of them can be forgotten.
+ */
 static const struct reason_row *reason_row_of(enum reason reason)
 {
     static const struct reason_row row[] = {[REASON_NONE] = {"fits", "it fits", REASON_CLASS_STATE},

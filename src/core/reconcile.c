@@ -1,3 +1,10 @@
+/*
+ * Turns what the API server shows of a pod into commands that close the gap to the ledger. Called
+ * by the writer for each pod of a list or a watch. An event may be older than the ledger, so only
+ * what cannot be taken back is evidence: the pod is bound, has ended, is being deleted, is gone, or
+ * is unbound in a later version. A released row and its adoption elsewhere are two commands, of
+ * which the second is decided after the first is applied.
+ */
 #include "milligpu/reconcile.h"
 
 #include <string.h>
@@ -24,6 +31,7 @@ static struct command reconcile_release(const struct pod *pod, const char *why, 
     return command;
 }
 
+/* Borrows pod and request: the command lives no longer than they do. */
 static struct command reconcile_adopt(const struct pod *pod, const struct request *request,
                                       int64_t now_ms)
 {
@@ -54,7 +62,9 @@ bool reconcile_lacks(const struct allocation *row, const struct request *request
            parts_on(request, GPUS_PER_NODE_MAX) > row->is.shares;
 }
 
-/* The node now has GPUs for parts that had none. */
+/*
+ * The node has GPUs for parts that had none: the row is released and adopted again with more parts.
+ */
 static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
@@ -166,6 +176,10 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
     return 1;
 }
 
+/*
+ * Rows first, because they only follow; then annotations, which say where their pods are; last the
+ * pods that have to be guessed into what is left.
+ */
 static int reconcile_rank(const struct ledger *ledger, const struct pod *pod)
 {
     must(pod->uid != NULL);

@@ -1,6 +1,11 @@
 /*
- * What a pod requests: parses limits and annotations, formats refusals. Called wherever a pod is
- * read. The text of a refusal depends on the request alone (docs/why/005-constant-texts.md).
+ * What a pod asks for: reads limits and annotations, and words the refusals. Called by webhooks.c
+ * in HTTP threads, and by the pod cache and the writer. Tenants write all of it, so nothing is
+ * trusted and every message is clipped. A pod that waits is refused with a sentence that says what
+ * to write instead; a pod that is bound (parser.bound) runs whatever it says, so its amounts count
+ * and what cannot be used is ignored. The text of a refusal depends on the request alone
+ * (docs/why/005-constant-texts.md). Parts: amounts, counts, splitting, policy, wants, models and
+ * memory, whole pods, copies, texts, models and peaks.
  */
 #include "milligpu/request.h"
 
@@ -26,6 +31,7 @@ struct parser {
     struct refusal *refusal;
 };
 
+/* Clipped: an annotation may have 256 KiB, a refusal has 256 bytes. */
 static void request_quote(struct strbuf *buf, const char *text)
 {
     char shown[QUOTE_MAX];
@@ -159,6 +165,7 @@ static bool request_parse_count(const struct parser *parser, uint32_t *out)
     const struct text text = text_trim(text_of(given));
     uint32_t value = 0;
     size_t digits = 0;
+    /* Saturates, so that no number of digits overflows. */
     while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9') {
         value = value * 10 + (uint32_t)(text.at[digits++] - '0');
         if (value > GPUS_PER_NODE_MAX)
@@ -208,6 +215,10 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
     return request_say_refusal(parser, REASON_COUNT, &buf);
 }
 
+/*
+ * With gpu-count the amount is the sum of equal parts; without it, an amount up to 1000 is one
+ * part, and a larger one is a number of whole GPUs.
+ */
 static bool request_split(const struct parser *parser, int64_t amount, uint32_t count,
                           struct want *want)
 {
@@ -247,6 +258,7 @@ static void add_each(const struct want *want, struct strbuf *buf)
         strbuf_printf(buf, "(%u on each of %u GPUs) ", want->milli, want->parts);
 }
 
+/* Of each part, not of the sum: the setting limits how finely a GPU is divided. */
 static bool check_minimum(const struct parser *parser, const struct want *want)
 {
     must(want->milli > 0);
@@ -349,6 +361,7 @@ static bool parse_want(const struct parser *parser, int64_t amount, struct want 
     uint32_t count = 0;
     want->container = parser->container->name;
     want->kind = parser->container->kind;
+    /* What runs is counted as it is: minimum and step are for new grants. */
     if (parser->bound)
         return parse_bound_want(parser, amount, want);
     if (!request_parse_count(parser, &count) || !request_split(parser, amount, count, want))
@@ -367,6 +380,7 @@ static bool request_container_asks(const struct pod_container *container)
     return quantity_parse(text_of(container->amount), 0, &amount) != QUANTITY_OK || amount != 0;
 }
 
+/* Without begin_amount(), because no single container is at fault. */
 static bool refuse_limit(const struct parser *parser, uint32_t number, const char *what,
                          uint32_t most)
 {
@@ -380,6 +394,7 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
     return request_say_refusal(parser, REASON_LIMIT, &buf);
 }
 
+/* A container that asks for 0 gets no want, like one that does not name the resource. */
 static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
 {
     must(out->wants > 0);
@@ -415,7 +430,10 @@ static bool is_nvidia(struct text text)
 
 static const size_t NVIDIA_LEN = sizeof "NVIDIA-" - 1;
 
-/* Blanks become '-', a leading "NVIDIA-" is removed. */
+/*
+ * Blanks become '-', a leading "NVIDIA-" is removed: so a name matches whether it was copied from a
+ * node's label (dashes) or from nvidia-smi (blanks).
+ */
 static struct text without_maker(struct text text, char *dashed)
 {
     must(text.len <= MODEL_BYTES_MAX);
@@ -432,6 +450,7 @@ static struct text without_maker(struct text text, char *dashed)
     return out;
 }
 
+/* Refusals repeat the globs, and kube-scheduler writes refusals into pods. */
 static bool request_is_printable(struct text text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -513,6 +532,7 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     }
     if (bytes < 0)
         return refuse_memory(parser, "is negative");
+    /* Rounded up, because a share must come with no less. */
     const int64_t mib = bytes / mib_bytes + (bytes % mib_bytes != 0);
     must(bytes >= 0);
     if (mib > UINT32_MAX)
@@ -540,6 +560,7 @@ static bool parse_wishes(const struct parser *parser, struct arena *arena, struc
     return true;
 }
 
+/* The verdicts exclude each other in this order: whole GPUs alone, not ours, zero, refused, OK. */
 static enum request_verdict request_parse_pod(struct parser *parser, struct arena *arena,
                                               struct request *out)
 {
@@ -556,6 +577,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
         out->wants += request_container_asks(&pod->container[i]);
     }
     out->whole = pod->whole_gpus;
+    /* Whole GPUs concern nodes with shares, though no container names our resource. */
     if (out->wants == 0 && out->whole > 0)
         return REQUEST_WHOLE;
     if (!named)
@@ -565,6 +587,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
 
     must(out->wants <= pod->containers);
     parser->several = out->wants > 1;
+    /* Not before it is certain that the pod is ours: other pods never depend on milligpu. */
     if (pod->unreadable != NULL && !parser->bound) {
         (void)refuse_unreadable(parser);
         return REQUEST_REFUSED;
@@ -597,6 +620,7 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
     return request_parse_pod(&parser, arena, out);
 }
 
+/* The strings stand behind the structures in the block of request_clone(). */
 static size_t request_strings_of(const struct request *request)
 {
     must(request_asks(request));
@@ -633,6 +657,7 @@ struct request *request_clone(const struct request *request)
     const size_t wants = request->wants * sizeof(struct want);
     const size_t models = request->models * sizeof(const char *);
     const size_t strings = request_strings_of(request);
+    /* Wants, then pointers, then strings: in this order each part is aligned. */
     char *block = xmalloc(sizeof(struct layout) + wants + models + strings);
     struct layout *layout = (struct layout *)(void *)block;
     struct request *copy = &layout->request;
@@ -672,6 +697,10 @@ bool request_eq(const struct request *a, const struct request *b)
     return true;
 }
 
+/*
+ * request_hash() takes what request_eq() compares and nothing else, so that equal requests have
+ * equal hashes.
+ */
 static uint32_t request_mix(uint32_t hash, uint32_t number)
 {
     hash = (hash ^ number) * 0x85EBCA6BU;
@@ -831,6 +860,10 @@ static void add_whole(struct strbuf *buf, const struct request *request)
     must(buf->len > 0);
 }
 
+/*
+ * Unlike the moment, the kind of a node hardly changes, so the text may say which property is in
+ * the way.
+ */
 static void add_kind_text(struct strbuf *buf, const struct request *request, enum reason why)
 {
     const struct extremes x = extremes_of(request);
