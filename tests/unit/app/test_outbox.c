@@ -611,6 +611,19 @@ static int64_t until_next(struct script *script)
     return script->now - since;
 }
 
+static void a_binding_is_repeated_after_a_second_at_the_latest(void **state)
+{
+    struct script *script = *state;
+    int64_t pause_ms = 0;
+
+    send(script);
+    for (int i = 0; i < 6; i++) {
+        say(script, 500, "");
+        pause_ms = until_next(script);
+    }
+    assert_in_range(pause_ms, 950, 1050);
+}
+
 static void wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost(void **state)
 {
     struct script *script = *state;
@@ -974,6 +987,7 @@ int main(void)
         TEST(a_forbidden_binding_is_void_and_says_why),
         TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer),
         TEST(retry_after_is_kept),
+        TEST(a_binding_is_repeated_after_a_second_at_the_latest),
         TEST(a_conflict_with_our_own_binding_is_success),
         TEST(a_conflict_with_another_uid_is_void),
         TEST(a_conflict_with_another_node_is_void),
