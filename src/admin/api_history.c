@@ -253,7 +253,7 @@ void api_history(struct api_call *call)
     past_done(&past);
 }
 
-/* Rows of one allocation follow each other, so the newest allocation ends at the first other uid. */
+/* Rows of one allocation follow each other, so the newest one ends at the first other uid. */
 int api_history_last(struct api_call *call, const char *namespace, const char *name,
                      struct history_row row[GPUS_PER_NODE_MAX], size_t *out_rows, struct err *err)
 {

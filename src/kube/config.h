@@ -7,7 +7,7 @@
  * Files are read into memory, so that curl gets blobs, and a rotated file has new content and gets
  * a new connection. If a file cannot be read again (because it is being replaced), the old content
  * stays in use. One lock guards what changes. Exec plugins run in a thread of their own; meanwhile
- * kube_auth_take() returns AUTH_WAIT.
+ * kube_auth_take() gives the former credential while it is valid, and otherwise AUTH_WAIT.
  */
 #ifndef MILLIGPU_KUBE_CONFIG_H
 #define MILLIGPU_KUBE_CONFIG_H
@@ -77,7 +77,6 @@ struct kube_config {
     pthread_t thread;
     bool thread_made; /* must be joined */
     bool running;
-    bool exec_done; /* the thread has finished */
     /* the server refused the plugin's answer: it is run again at the next request */
     bool exec_stale;
     int64_t exec_failed_ms; /* monotonic; 0: it did not */

@@ -123,7 +123,6 @@ static void *exec_thread(void *arg)
     pthread_mutex_lock(&config->lock);
     must(config->running);
     config->running = false;
-    config->exec_done = true;
     if (rc < 0) {
         config->exec_err = err;
         config->exec_failed_ms = monotonic_now_ms();
@@ -161,29 +160,40 @@ static void exec_start(struct kube_config *config)
 {
     must(!config->running);
     if (config->thread_made)
-        /* it has released the lock for the last time: exec_done */
+        /* running is false, so it has released the lock for the last time */
         (void)pthread_join(config->thread, NULL);
-    config->exec_done = false;
     config->running = pthread_create(&config->thread, NULL, exec_thread, config) == 0;
     config->thread_made = config->running;
 }
 
+/* A credential that expires soon is due to be replaced, but good until then. */
+static bool exec_is_usable(const struct kube_config *config)
+{
+    const int64_t expires_ms = config->answer.expires_ms;
+
+    return exec_has_answer(config) && !config->exec_stale &&
+           (expires_ms == 0 || expires_ms > wall_now_ms());
+}
+
 /*
- * Requests wait while the plugin runs, also in the last ten seconds of a credential. After a
- * failure they fail at once for EXEC_AGAIN_MS, so that a broken plugin is not run for each request.
+ * While the plugin runs, requests use the credential that they have for as long as it is valid;
+ * then they wait. After a failure they fail at once for EXEC_AGAIN_MS, so that a broken plugin is
+ * not run for each request.
  */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
     if (config->exec.command == NULL || !exec_is_due(config))
         return AUTH_READY;
     const int64_t failed_ms = config->exec_failed_ms;
+    const bool usable = exec_is_usable(config);
     if (!config->running && failed_ms != 0 && now_ms - failed_ms < EXEC_AGAIN_MS) {
-        *err = config->exec_err;
-        return AUTH_FAILED;
+        if (!usable)
+            *err = config->exec_err;
+        return usable ? AUTH_READY : AUTH_FAILED;
     }
     if (!config->running)
         exec_start(config);
-    return AUTH_WAIT;
+    return usable ? AUTH_READY : AUTH_WAIT;
 }
 
 /* ---- credentials for requests ---- */

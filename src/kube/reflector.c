@@ -445,9 +445,9 @@ static void page_came(struct reflector *r, int64_t now_ms)
     int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
                          &page, &err);
     /*
-     * A list is one snapshot: its version is that of the first page. But every page of an API server
-     * names it, so an answer without one (such as {} of something in between) is not a page: taken
-     * for the last one, it would make all objects of the missing pages look deleted.
+     * A list is one snapshot: its version is that of the first page. But every page of an API
+     * server names it, so an answer without one (such as {} of something in between) is not a page:
+     * taken for the last one, it would make all objects of the missing pages look deleted.
      */
     char version[RV_BYTES_MAX];
     if (rc == 0 && !reflector_remember(first ? r->list_rv : version, page.resource_version))

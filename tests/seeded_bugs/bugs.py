@@ -244,8 +244,8 @@ BUGS: List[Bug] = [
         "last_page",
         "the watch begins at the version of a list's last page: what happened since its first page is lost",
         "src/kube/reflector.c",
-        "    if (rc == 0 && first && !reflector_remember(",
-        "    (void)first;\n    if (rc == 0 && !reflector_remember(",
+        "!reflector_remember(first ? r->list_rv : version, page.resource_version)",
+        "!reflector_remember(first || true ? r->list_rv : version, page.resource_version)",
         "unit.kube.reflector",
     ),
     Bug(

@@ -439,6 +439,22 @@ static void a_plugin_runs_again_when_its_token_ends_or_is_refused(void **state)
     assert_int_equal(take(fixture, 1000), AUTH_WAIT);
 }
 
+static void a_credential_is_used_to_its_end_while_the_next_one_is_made(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char script[] =
+        "#!/bin/sh\ncd \"${0%/*}\"; echo x >>count\n"
+        "[ $(wc -l <count) = 1 ] || exec sleep 60\n"
+        "echo '" ANSWER("\"token\":\"1\",\"expirationTimestamp\":\"'$(date -u -d +8seconds "
+                        "+%FT%TZ)'\"") "'\n";
+
+    assert_int_equal(load_plugin(fixture, script, ""), 0);
+    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
+    assert_int_equal(take(fixture, 1001), AUTH_READY); /* the second run has begun, and hangs */
+    assert_int_equal(take(fixture, 1002), AUTH_READY);
+    assert_string_equal(fixture->auth.header, "Authorization: Bearer 1");
+}
+
 static void a_plugin_that_fails_is_quoted(void **state)
 {
     struct fixture *fixture = *state;
@@ -562,6 +578,7 @@ int main(void)
         TEST(a_plugin_gives_a_certificate),
         TEST(a_plugin_is_told_the_cluster_if_it_asks),
         TEST(a_plugin_runs_again_when_its_token_ends_or_is_refused),
+        TEST(a_credential_is_used_to_its_end_while_the_next_one_is_made),
         TEST(a_plugin_that_fails_is_quoted),
         TEST(a_plugin_that_hangs_does_not_hold_up_the_end),
         TEST(a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end),
