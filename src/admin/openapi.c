@@ -216,8 +216,8 @@ void api_openapi(struct api_call *call)
     openapi_put(
         &json, "description",
         "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
-        "Host that is no name of loopback or of admin_hosts (403), a body that is not "
-        "application/json (415), and a body where no requestBody is told (413).");
+        "a Host that is neither a loopback name nor in admin_hosts (403), a body that is not "
+        "application/json (415), and a body where no requestBody is listed (413).");
     openapi_put(&json, "version", MILLIGPU_VERSION);
     json_write_object_end(&json);
     put_paths(&json);

@@ -32,7 +32,7 @@ static int listen_error(const struct http_server *http, int failed, struct err *
             "%s is in use by another program: stop it, or choose another port (0: a free one)",
             listen_at);
     if (failed == EADDRNOTAVAIL)
-        return err_set(err, ERR_INVALID, "%s is no address of this machine", listen_at);
+        return err_set(err, ERR_INVALID, "%s is not an address of this machine", listen_at);
     if (failed == EACCES)
         return err_set(err, ERR_FORBIDDEN,
                        "%s may not be listened on: ports below 1024 need a right", listen_at);

@@ -85,8 +85,9 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
     if (value == NULL)
         value = "";
     if (!is_token(name))
-        headers->broken = "the name of a header is no token: no blank stands before the colon, "
-                          "and no header goes on in the next line";
+        headers->broken =
+            "the name of a header is not a token: there must be no blank before the colon, "
+            "and no header goes on in the next line";
     else if (is_folded(name))
         headers->broken = "a header that says where the body ends goes on in the next line";
     else if (!headers_is_printable(value))
@@ -201,7 +202,7 @@ static bool judge_sender(struct http_call *call, const struct headers *headers)
         !headers_is_known(headers->value[HOST], rules->hosts))
         return headers_refuse(
             call, 403,
-            "the Host header is no name of this machine's loopback: write localhost or "
+            "the Host header is not a loopback name of this machine: write localhost or "
             "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");
     return true;
 }

@@ -116,5 +116,5 @@ const char *names_refuse(const struct connection *connection)
     if (connection->tls == NULL || !connection->tls->asks_client || connection->named)
         return NULL;
     return connection->nameless_why != NULL ? connection->nameless_why
-                                            : "nobody has looked at the client's certificate";
+                                            : "the client's certificate has not been checked";
 }

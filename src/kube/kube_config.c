@@ -349,7 +349,7 @@ static void read_exec(struct kubeconfig_reading *in, const struct doc *exec)
     read_exec_env(in, exec, out);
     if (mode != NULL && strcmp(mode, "Always") == 0)
         wrong(in, doc_get(exec, "interactiveMode"), "interactiveMode",
-              "\"Always\": there is nobody to answer it; use another user");
+              "\"Always\", which nobody can answer here; use another user");
     const bool known = out->api_version != NULL &&
                        (strcmp(out->api_version, "client.authentication.k8s.io/v1") == 0 ||
                         strcmp(out->api_version, "client.authentication.k8s.io/v1beta1") == 0);

@@ -296,8 +296,8 @@ static int read_credential(struct text text, const char *api_version, struct exe
         got.key = kube_exec_copy_or_null(doc_str(doc, "status.clientKeyData"));
         const char *expires = doc_str(doc, "status.expirationTimestamp");
         if (expires[0] != '\0' && !time_parse(text_of(expires), &got.expires_ms))
-            rc =
-                err_set(err, ERR_INVALID, "status.expirationTimestamp: \"%s\" is no time", expires);
+            rc = err_set(err, ERR_INVALID, "status.expirationTimestamp: \"%s\" is not a time",
+                         expires);
         else if ((got.cert == NULL) != (got.key == NULL) || (got.token == NULL && got.cert == NULL))
             rc = err_set(err, ERR_INVALID,
                          "status: expected a token, or clientCertificateData and clientKeyData");

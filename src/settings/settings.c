@@ -108,7 +108,7 @@ static int unknown_flag(struct flags *in, const char *arg, struct text name)
                        "\"%s\" is not a flag; settings are --name VALUE (see --help)", shown);
     if (nearest != NULL)
         setting_flag(setting_find(text_of(nearest), '_'), flag, sizeof flag);
-    return err_set(in->err, ERR_INVALID, "%s: there is no such flag%s%s%s", shown,
+    return err_set(in->err, ERR_INVALID, "%s: unknown flag%s%s%s", shown,
                    nearest != NULL ? "; did you mean " : "", flag,
                    nearest != NULL ? "?" : " (see --help)");
 }
@@ -237,8 +237,7 @@ static int refuse_slips(char *const *envp, struct err *err)
             continue;
         setting_variable(setting_find(text_of(nearest), '_'), meant, sizeof meant);
         if (strncmp(*envp, meant, strlen(meant)) != 0 || text.len != strlen(nearest))
-            return err_set(err, ERR_INVALID,
-                           "MILLIGPU_%.*s: there is no such variable; did you mean %s?",
+            return err_set(err, ERR_INVALID, "MILLIGPU_%.*s: unknown variable; did you mean %s?",
                            (int)(text.len < 80 ? text.len : 80), name, meant);
     }
     return 0;
@@ -315,14 +314,15 @@ static int check_listeners(const struct setting_rule *rule)
     if (!http_address_is_loopback(is->admin_listen))
         return settings_broken(
             rule, SETTING_admin_listen,
-            "must be loopback, like 127.0.0.1:8911, for it asks nobody who he is; "
-            "probe_listen is for others");
+            "must be a loopback address such as 127.0.0.1:8911, because it does not authenticate "
+            "anybody; probe_listen is for others");
     if (http_address_is_loopback(is->webhook_listen) || settings_is_set(is->webhook_client_ca) ||
         is->insecure_webhooks)
         return 0;
-    return settings_broken(rule, SETTING_webhook_listen,
-                           "is not loopback, and who reaches it can bind pods with our rights: set "
-                           "webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
+    return settings_broken(
+        rule, SETTING_webhook_listen,
+        "is not a loopback address, and anyone who can reach it can bind pods with milligpud's "
+        "rights: set webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
 /* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as in Host, without the port. */
@@ -368,7 +368,7 @@ static int check_client_names(const struct setting_rule *rule)
     if (settings_is_set(names) && !settings_is_set(rule->values->webhook_client_ca))
         return settings_broken(
             rule, SETTING_webhook_client_names,
-            "needs webhook_client_ca, too: without it no certificate is asked for");
+            "needs webhook_client_ca, too: without it no certificate is requested");
     while (settings_is_set(names) && text_cut(&rest, ',', &name))
         if (text_trim(name).len == 0)
             return settings_broken(

@@ -172,7 +172,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
 
     must(db != NULL);
     if (file[0] == '\0' || file[strlen(file) - 1] == '/')
-        return err_set(err, ERR_INVALID, "backup: \"%s\" is no name for a file", file);
+        return err_set(err, ERR_INVALID, "backup: \"%s\" is not a file name", file);
     if (access(file, F_OK) == 0)
         return err_set(err, ERR_CONFLICT, "%s: is there already; name a new file", file);
 

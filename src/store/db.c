@@ -442,6 +442,7 @@ int row_check(const struct row *row, const char *table, struct err *err)
     must(row->at == sqlite3_data_count(row->stmt));
     if (row->fault == NULL)
         return 0;
-    return err_set(err, ERR_CORRUPT, "%s: table %s: a value in column %s that nobody wrote there",
+    return err_set(err, ERR_CORRUPT,
+                   "%s: table %s: column %s has a value that milligpu never writes",
                    sqlite3_db_filename(sqlite3_db_handle(row->stmt), "main"), table, row->fault);
 }

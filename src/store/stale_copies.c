@@ -65,6 +65,6 @@ void store_remove_stale_copies(const struct store *store)
     while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
         if (strncmp(entry->d_name, base, length) == 0 && entry->d_name[length] == '.' &&
             remove_scrap(dirfd(folder), entry->d_name, entry->d_name + length + 1))
-            store_notice(store, "%s: removed, a copy that nobody finished", entry->d_name);
+            store_notice(store, "%s: removed, because it is an unfinished copy", entry->d_name);
     (void)closedir(folder);
 }

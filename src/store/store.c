@@ -70,7 +70,7 @@ static int count_journal(struct store *store, struct err *err)
     if (failed != 0)
         return failed;
     if (last < 0 || last >= INT64_MAX / 2)
-        return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which nobody did",
+        return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which cannot be",
                        store->path, (long long)last);
     store->seq = (uint64_t)last;
     store->seq_stable = store->seq;

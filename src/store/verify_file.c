@@ -105,7 +105,7 @@ static int look_at_file(const char *path, struct err *err)
     if (!S_ISREG(is.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file; the ledger is one", path);
     if (is.st_size == 0)
-        return err_set(err, ERR_INVALID, "%s: an empty file; there is no ledger in it", path);
+        return err_set(err, ERR_INVALID, "%s: the file is empty; it contains no ledger", path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
@@ -124,7 +124,7 @@ static int verify_file_identify(sqlite3 *db, const char *path, struct err *err)
     if (failed != 0)
         return failed;
     if (blank)
-        return err_set(err, ERR_INVALID, "%s: an empty database; there is no ledger in it", path);
+        return err_set(err, ERR_INVALID, "%s: the database is empty; it contains no ledger", path);
     if (version != store_schema.version)
         return err_set(
             err, ERR_INVALID,
@@ -189,7 +189,6 @@ int store_verify_file(const char *path, void *user, each_check *each, struct err
     const struct mark after = mark_of(path);
     /* Without locks nothing else would show that pages of two moments were read. */
     if (failed == 0 && way != WAY_BESIDE && !same_mark(&before, &after))
-        failed =
-            err_set(err, ERR_BUSY, "%s: somebody wrote to it while it was read; try again", path);
+        failed = err_set(err, ERR_BUSY, "%s: it was written to while it was read; try again", path);
     return failed;
 }

@@ -180,7 +180,7 @@ static int client_explain(const struct client *client, CURLcode code, const char
         return err_set(err, ERR_TIMEOUT, "%.200s did not answer in time (%.120s)", base, why);
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return err_set(err, ERR_INVALID,
-                       "%.200s is no address: it is HOST:PORT or http://HOST:PORT", base);
+                       "%.200s is not an address: write HOST:PORT or http://HOST:PORT", base);
     return err_set(err, ERR_UNAVAILABLE,
                    "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
 }
@@ -283,7 +283,7 @@ static int read_page(const struct doc *page, const char *path, struct arena *are
 
     must(items->kind == DOC_ARRAY);
     if (found == NULL || found->kind != DOC_ARRAY)
-        return err_set(err, ERR_INTERNAL, "the answer to %.200s is no list: is this milligpud?",
+        return err_set(err, ERR_INTERNAL, "the answer to %.200s is not a list: is this milligpud?",
                        path);
     /* The page's own array is not used again, so its items may change their parent. */
     for (struct doc *item = found->first, *next; item != NULL; item = next) {

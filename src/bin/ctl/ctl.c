@@ -48,7 +48,7 @@ static int find_line(struct ctl *ctl, const char *file, struct text rest, const 
         *out = arena_copy(&ctl->kept, text_trim(address));
         return 0;
     }
-    return err_set(err, ERR_INVALID, "%.200s: there is no line \"%s ADDRESS\"", file, name);
+    return err_set(err, ERR_INVALID, "%.200s: it has no line \"%s ADDRESS\"", file, name);
 }
 
 /* The text lives in ctl->kept, since --watch resets the other arena between two outputs. */
@@ -147,7 +147,8 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
 
     if (argument[0] == '\0' || slash == argument || (slash != NULL && slash[1] == '\0') ||
         (slash != NULL && strchr(slash + 1, '/') != NULL))
-        return err_set(err, ERR_INVALID, "%.200s is no pod: it is NAMESPACE/NAME, or NAME with -n",
+        return err_set(err, ERR_INVALID,
+                       "%.200s is not a pod: write NAMESPACE/NAME, or NAME with -n",
                        argument[0] != '\0' ? argument : "\"\"");
     if (slash == NULL) {
         *out = (struct pod_name){namespace != NULL ? namespace : "default", argument};

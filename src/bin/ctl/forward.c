@@ -122,7 +122,7 @@ static int wait_for_address(struct forward *forward, struct err *err)
             return 0;
     }
     return err_set(err, ERR_UNAVAILABLE,
-                   "kubectl port-forward did not start; what it said stands above (or name the "
+                   "kubectl port-forward did not start; its message is above (or name the "
                    "listener: --server ADDRESS)");
 }
 

@@ -205,11 +205,8 @@ static void allocation_row(struct table *table, const struct doc *item)
 int show_allocations(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
-        allocation_columns,
-        ARRAY_LEN(allocation_columns),
-        allocation_row,
-        pod_name,
-        "no allocations: nobody holds a GPU here",
+        allocation_columns, ARRAY_LEN(allocation_columns), allocation_row, pod_name,
+        "no allocations",
     };
     return ctl_show_list(ctl, list, &view);
 }

@@ -62,7 +62,7 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
     if (object->kind == DOC_NULL)
         return 0; /* an empty document, such as after a last --- */
     if (object->kind != DOC_OBJECT)
-        return err_set(err, ERR_INVALID, "%.200s: what is no object is no Pod", file);
+        return err_set(err, ERR_INVALID, "%.200s: a Pod must be an object", file);
     if (kind[0] == '\0')
         kind = implied;
     if (kind[0] == '\0')

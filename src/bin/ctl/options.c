@@ -125,9 +125,10 @@ static int take_word(struct option_line *line, const char *word)
         return 0;
     const char *near = options_nearest(word);
     if (near != NULL)
-        return err_set(line->err, ERR_INVALID, "there is no command %.60s; did you mean %s?", word,
+        return err_set(line->err, ERR_INVALID, "unknown command %.60s; did you mean %s?", word,
                        near);
-    return err_set(line->err, ERR_INVALID, "there is no command %.60s; --help lists them", word);
+    return err_set(line->err, ERR_INVALID, "unknown command %.60s; --help lists the commands",
+                   word);
 }
 
 /*
@@ -167,7 +168,7 @@ static int take_long(struct option_line *line, const char *word)
     for (size_t id = 0; id < OPTIONS; id++)
         if (strncmp(options[id].name, word, length) == 0 && options[id].name[length] == '\0')
             return take_option(line, id, value);
-    return err_set(line->err, ERR_INVALID, "there is no option --%.*s; --help lists them",
+    return err_set(line->err, ERR_INVALID, "unknown option --%.*s; --help lists the options",
                    (int)(length < 60 ? length : 60), word);
 }
 
@@ -183,7 +184,7 @@ static int take_short(struct option_line *line, const char *letters)
     while (id < OPTIONS && options[id].letter != letters[0])
         id++;
     if (id == OPTIONS)
-        return err_set(line->err, ERR_INVALID, "there is no option -%c; --help lists them",
+        return err_set(line->err, ERR_INVALID, "unknown option -%c; --help lists the options",
                        letters[0] >= ' ' && letters[0] <= '~' ? letters[0] : '?');
     if (letters[1] == '\0')
         return take_option(line, id, NULL);

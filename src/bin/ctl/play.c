@@ -395,8 +395,7 @@ static int read_manifests(struct play *play, struct doc **out, struct err *err)
             play->width = (int)bytes;
     }
     *out = manifest.pods;
-    return manifest.pods->count > 0 ? 0
-                                    : err_set(err, ERR_INVALID, "there is no Pod in these files");
+    return manifest.pods->count > 0 ? 0 : err_set(err, ERR_INVALID, "these files contain no Pod");
 }
 
 static int play_read_names(struct play *play, struct err *err)

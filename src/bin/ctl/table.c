@@ -118,7 +118,7 @@ static int find_column(const struct table *table, struct order *out, struct err 
     }
     must(names.len > 0);
     const int status =
-        err_set(err, ERR_INVALID, "--sort-by: there is no column %.60s; there are %.300s", wanted,
+        err_set(err, ERR_INVALID, "--sort-by: unknown column %.60s; the columns are %.300s", wanted,
                 names.data);
     strbuf_done(&names);
     return status;

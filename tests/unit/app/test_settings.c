@@ -194,13 +194,12 @@ static void actions_are_found_among_the_flags(void **state)
 static void wrong_flags_are_named(void **state)
 {
     (void)state;
-    refuses("--webook-listen 1",
-            "--webook-listen: there is no such flag; did you mean --webhook-listen");
+    refuses("--webook-listen 1", "--webook-listen: unknown flag; did you mean --webhook-listen");
     refuses("--webhook_listen 1", "did you mean --webhook-listen?");
-    refuses("--frobnicate", "--frobnicate: there is no such flag (see --help)");
-    refuses("--no-frobnicate", "no such flag");
-    refuses("--no-wake", "no such flag");
-    refuses("--no-events=true", "no such flag");
+    refuses("--frobnicate", "--frobnicate: unknown flag (see --help)");
+    refuses("--no-frobnicate", "unknown flag");
+    refuses("--no-wake", "unknown flag");
+    refuses("--no-events=true", "unknown flag");
     refuses("wake", "\"wake\" is not a flag");
     refuses("--", "is not a flag");
     refuses("-wake object", "\"-wake\" is not a flag");
@@ -255,7 +254,7 @@ static void wrong_values_are_named_with_what_is_right(void **state)
 static void a_slip_in_a_variable_is_named_and_others_are_let_be(void **state)
 {
     (void)state;
-    refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: there is no such variable; did "
+    refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: unknown variable; did "
                                         "you mean MILLIGPU_WEBHOOK_LISTEN?");
     refuses("MILLIGPU_wake=off", "did you mean MILLIGPU_WAKE?");
     /* What kubelet sets for a Service of our name, and what a build leaves behind. */
@@ -363,8 +362,8 @@ static void settings_that_contradict_each_other_are_refused(void **state)
             "webhook_client_names: must be names between commas");
     refuses("--webhook-listen=", "cannot be off");
     refuses("--admin-listen=", "cannot be off");
-    refuses("--admin-listen 0.0.0.0:8911", "admin_listen: must be loopback");
-    refuses("--admin-listen [::]:8911", "must be loopback");
+    refuses("--admin-listen 0.0.0.0:8911", "admin_listen: must be a loopback address");
+    refuses("--admin-listen [::]:8911", "must be a loopback address");
     loads("--admin-listen localhost:1 --probe-listen 0.0.0.0:8912");
     refuses("--standalone c.json --kubeconfig k", "excludes kubeconfig");
     refuses("--standalone c.json --context k", "which standalone excludes");
@@ -383,7 +382,7 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     refuses("--ledger=", "must name a file");
     write_file("wake: object\nadmin_listen: 10.0.0.1:1\n");
     assert_true(settings_check_file(file, &err) < 0);
-    assert_says(":2: admin_listen: must be loopback");
+    assert_says(":2: admin_listen: must be a loopback address");
 }
 
 static void what_is_printed_loads_again(void **state)

@@ -77,12 +77,12 @@ static void what_is_wrong_is_said_with_what_would_be_right(void **state)
         {"play", "play wants FILE..."},
         {"top --at 1h", "top knows no --at"},
         {"summary -n x", "summary knows no --namespace"},
-        {"top --nodes", "no option --nodes"},
-        {"top -x", "no option -x"},
+        {"top --nodes", "unknown option --nodes"},
+        {"top -x", "unknown option -x"},
         {"top --watch=yes", "--watch is a switch"},
         {"top --node", "--node wants NODE"},
         {"top --node=", "--node wants NODE"},
-        {"backup f --forc", "no option --forc"},
+        {"backup f --forc", "unknown option --forc"},
         {"doctor --sort-by X", "doctor knows no --sort-by"},
     };
     struct err err;

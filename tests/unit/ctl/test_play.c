@@ -82,14 +82,14 @@ static void broken_manifests_are_named_with_the_reason(void **state)
         const char *text;
         const char *says;
     } bad[] = {
-        {"17", "no object"},
-        {"- kind: Pod\n", "no object"},
+        {"17", "must be an object"},
+        {"- kind: Pod\n", "must be an object"},
         {"kind: Pod\nspec: {}\n", "metadata.name"},
         {"kind: Pod\nmetadata: {name: [x]}\nspec: {}\n", "metadata.name"},
         {"kind: Pod\nmetadata: {name: x}\n", "no spec"},
         {"metadata: {name: x}\n", "no kind"},
         {"kind: List\nitems: 3\n", "array"},
-        {"kind: List\nitems: [3]\n", "no object"},
+        {"kind: List\nitems: [3]\n", "must be an object"},
         {"{\"kind\":\"Pod\",", "document"},
         {"kind: Pod\n\tx: 1\n", "line 2"},
     };

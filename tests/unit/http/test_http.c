@@ -599,7 +599,7 @@ static void a_port_in_use_is_a_clear_error(void **state)
     assert_non_null(strstr(err.text, "in use"));
     other.rules.listen = "198.51.100.7:0";
     assert_true(http_start(&other.rules, &other.http, &err) < 0);
-    assert_non_null(strstr(err.text, "no address of this machine"));
+    assert_non_null(strstr(err.text, "not an address of this machine"));
     other.rules.listen = "nonsense";
     assert_int_equal(http_start(&other.rules, &other.http, &err), -ERR_INVALID);
     assert_null(other.http);

@@ -471,7 +471,7 @@ static void a_plugin_that_fails_is_quoted(void **state)
         {"#!/bin/sh\necho '" ANSWER("") "'\n", "status: expected a token"},
         {"#!/bin/sh\necho '" ANSWER("\"clientKeyData\":\"k\"") "'\n", "status: expected a token"},
         {"#!/bin/sh\necho '" ANSWER("\"token\":\"t\",\"expirationTimestamp\":\"soon\"") "'\n",
-         "is no time"},
+         "is not a time"},
         {"#!/bin/sh\nexec yes\n", "more than"},
         {"#!/no/such/shell\n", "No such file"},
     };
@@ -521,7 +521,7 @@ static void wrong_plugins_are_named(void **state)
     refuses(fixture,
             HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
                               "interactiveMode: Always}\n",
-            "nobody to answer");
+            "nobody can answer");
     refuses(fixture,
             HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
                               "args: [1]}\n",
