@@ -242,6 +242,8 @@ bool daemon_ready(const struct sim *sim);
 
 /* schedulers */
 void schedulers_hear(struct sim *sim); /* something changed: idle ones look again */
+/* Somebody wrote to the pod: whoever refused it asks again. */
+void schedulers_pod_written(struct sim *sim, const struct model_pod *pod);
 void scheduler_step(struct sim *sim, struct scheduler *scheduler);
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
 void scheduler_restart(struct sim *sim, struct scheduler *scheduler);

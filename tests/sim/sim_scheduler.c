@@ -716,6 +716,19 @@ void schedulers_hear(struct sim *sim)
     }
 }
 
+/*
+ * kube-scheduler queues an unschedulable pod again when the pod itself is written, but for its own
+ * condition. The event that it heard last counts as not heard.
+ */
+void schedulers_pod_written(struct sim *sim, const struct model_pod *pod)
+{
+    for (uint32_t i = 0; i < sim->rules.schedulers; i++) {
+        struct view_of_pod *view = &sim->scheduler[i].view[pod - sim->model.pod];
+        if (view->state == VIEW_REFUSED)
+            view->events = sim->events - 1;
+    }
+}
+
 static void step_alone(struct sim *sim, struct scheduler *scheduler)
 {
     step_calls(sim, scheduler);
