@@ -215,9 +215,9 @@ void api_openapi(struct api_call *call)
     openapi_put(&json, "title", "milligpu, for operators");
     openapi_put(
         &json, "description",
-        "For tools, not for pages in browsers: a request with an Origin is refused (403), so is a "
-        "a Host that is neither a loopback name nor in admin_hosts (403), a body that is not "
-        "application/json (415), and a body where no requestBody is listed (413).");
+        "For tools, not for web pages: a request with an Origin header is refused (403), and so is "
+        "one whose Host is neither a loopback name nor in admin_hosts (403), whose body is not "
+        "application/json (415), or that has a body where no requestBody is listed (413).");
     openapi_put(&json, "version", MILLIGPU_VERSION);
     json_write_object_end(&json);
     put_paths(&json);
