@@ -143,13 +143,16 @@ static bool exec_has_answer(const struct kube_config *config)
     return answer->token != NULL || answer->cert != NULL;
 }
 
-/* A plugin that states no expiry is run again only after the server refused its credential. */
-static bool exec_is_due(const struct kube_config *config)
+/*
+ * Is there a credential that is good for another ms_more? One without an expiry is good until the
+ * server refuses it.
+ */
+static bool exec_is_good(const struct kube_config *config, int64_t ms_more)
 {
     const int64_t expires_ms = config->answer.expires_ms;
 
-    return !exec_has_answer(config) || config->exec_stale ||
-           (expires_ms != 0 && expires_ms - EXPIRY_LEEWAY_MS <= wall_now_ms());
+    return exec_has_answer(config) && !config->exec_stale &&
+           (expires_ms == 0 || expires_ms - ms_more > wall_now_ms());
 }
 
 /*
@@ -166,34 +169,25 @@ static void exec_start(struct kube_config *config)
     config->thread_made = config->running;
 }
 
-/* A credential that expires soon is due to be replaced, but good until then. */
-static bool exec_is_usable(const struct kube_config *config)
-{
-    const int64_t expires_ms = config->answer.expires_ms;
-
-    return exec_has_answer(config) && !config->exec_stale &&
-           (expires_ms == 0 || expires_ms > wall_now_ms());
-}
-
 /*
- * While the plugin runs, requests use the credential that they have for as long as it is valid;
- * then they wait. After a failure they fail at once for EXEC_AGAIN_MS, so that a broken plugin is
- * not run for each request.
+ * A credential is replaced before it expires. While the plugin runs, requests use the one that they
+ * have for as long as it is good, and then wait. After a failure the plugin is not run for
+ * EXEC_AGAIN_MS, and requests without a good credential fail at once.
  */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
-    if (config->exec.command == NULL || !exec_is_due(config))
+    if (config->exec.command == NULL || exec_is_good(config, EXPIRY_LEEWAY_MS))
         return AUTH_READY;
     const int64_t failed_ms = config->exec_failed_ms;
-    const bool usable = exec_is_usable(config);
-    if (!config->running && failed_ms != 0 && now_ms - failed_ms < EXEC_AGAIN_MS) {
-        if (!usable)
-            *err = config->exec_err;
-        return usable ? AUTH_READY : AUTH_FAILED;
-    }
-    if (!config->running)
+    const bool resting = !config->running && failed_ms != 0 && now_ms - failed_ms < EXEC_AGAIN_MS;
+    if (!config->running && !resting)
         exec_start(config);
-    return usable ? AUTH_READY : AUTH_WAIT;
+    if (exec_is_good(config, 0))
+        return AUTH_READY;
+    if (!resting)
+        return AUTH_WAIT;
+    *err = config->exec_err;
+    return AUTH_FAILED;
 }
 
 /* ---- credentials for requests ---- */
