@@ -693,8 +693,7 @@ static void on_data(struct reflector *r, struct text data, int64_t now_ms)
     r->last_byte_ms = now_ms;
     if (r->status != 200) {
         /* A Status is short; the rest of a long error page is ignored. */
-        const size_t room = STATUS_BYTES_MAX - r->body.len;
-        strbuf_add(&r->body, data.at, data.len < room ? data.len : room);
+        strbuf_text(&r->body, text_first(data, STATUS_BYTES_MAX - r->body.len));
     } else if (r->phase == PHASE_LIST) {
         list_bytes(r, data, now_ms);
     } else {

@@ -31,8 +31,7 @@ static bool remove_folder(int above, const char *name)
     }
     while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
         if (fnmatch("ledger.db*", entry->d_name, 0) == 0)
-            (void)unlinkat(fd, entry->d_name,
-                           0); /* if it cannot be removed, neither can the folder */
+            (void)unlinkat(fd, entry->d_name, 0); /* if it stays, so does the folder */
     (void)closedir(folder);
     return unlinkat(above, name, AT_REMOVEDIR) == 0;
 }

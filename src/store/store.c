@@ -154,8 +154,7 @@ static void store_free(struct store *store)
         if (store->raw_fd[i] >= 0)
             (void)close(store->raw_fd[i]); /* only read */
     if (store->lock_fd >= 0)
-        (void)close(
-            store->lock_fd); /* this releases the lock, too; there is nothing else to lose */
+        (void)close(store->lock_fd); /* releases the lock; there is nothing else to lose */
     must(pthread_mutex_destroy(&store->mutex) == 0);
     strbuf_done(&store->command);
     strbuf_done(&store->result);

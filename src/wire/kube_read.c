@@ -291,8 +291,7 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
 {
     switch (key) {
     case META_NAME:
-        (void)read_string(in, NAME_BYTES_MAX,
-                          &out->is.name); /* failures are kept, here and below */
+        (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures are kept */
         break;
     case META_NAMESPACE:
         (void)read_string(in, NAME_BYTES_MAX, &out->is.namespace);
