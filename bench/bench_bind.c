@@ -172,12 +172,9 @@ static void load_cluster(struct fake_apiserver *fake, uint32_t pods)
 static void open_ledger(struct bench_daemon *daemon, const char *folder)
 {
     char path[4096];
-    struct err err;
 
     must((size_t)snprintf(path, sizeof path, "%s/ledger.db", folder) < sizeof path);
-    const struct store_rules rules = {.path = path};
-    must(store_open(&rules, &daemon->store, &err) == 0);
-    must(store_set_cluster(daemon->store, "bench", &err) == 0);
+    daemon->store = cluster_store(path);
     store_ops(daemon->store, &daemon->real_store);
 }
 

@@ -210,9 +210,7 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
     *daemon = (struct bench_daemon){.nodes = nodes, .seed = 7};
     now_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
-    const struct store_rules rules = {.path = path};
-    must(store_open(&rules, &daemon->store, &err) == 0);
-    must(store_set_cluster(daemon->store, "bench", &err) == 0);
+    daemon->store = cluster_store(path);
     store_ops(daemon->store, &daemon->real_store);
     daemon->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
     const struct app_edges edges = {.clock = {.now_ms = hand_now, .wall_ms = hand_wall},

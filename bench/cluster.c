@@ -153,6 +153,17 @@ static bool apply(struct ledger *ledger, const struct command *command)
     return fits;
 }
 
+struct store *cluster_store(const char *path)
+{
+    const struct store_rules rules = {.path = path};
+    struct store *store = NULL;
+    struct err err;
+
+    must(store_open(&rules, &store, &err) == 0);
+    must(store_set_cluster(store, "bench", &err) == 0);
+    return store;
+}
+
 struct ledger *cluster_ledger(uint32_t nodes)
 {
     struct ledger *ledger = ledger_new();

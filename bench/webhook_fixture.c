@@ -12,9 +12,7 @@ static void fill_edges(struct webhook_fixture *fixture, struct app_edges *edges)
     if (edges->clock.now_ms == NULL)
         clock_real(&edges->clock);
     if (edges->store == NULL) {
-        const struct store_rules rules = {.path = ":memory:"};
-        struct err err;
-        must(store_open(&rules, &fixture->store, &err) == 0);
+        fixture->store = cluster_store(":memory:");
         edges->store = fixture->store;
     }
     if (edges->calls == NULL) {
