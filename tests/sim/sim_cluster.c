@@ -652,7 +652,6 @@ static void ask_otherwise(struct sim *sim)
         sim, "PATCH", path,
         one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
             : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
-    schedulers_pod_written(sim, pod);
     sim_met("tenant/asks_otherwise");
 }
 

@@ -328,6 +328,11 @@ void model_effect(struct sim *sim, const struct sim_effect *effect)
     refresh(sim, path, name, effect);
     schedulers_hear(sim);
     const uint32_t current = sim->model.current[name];
-    if (current != 0 && sim->model.pod[current - 1].node[0] != '\0')
-        wake_everybody(sim); /* a bound pod changed */
+    if (current == 0)
+        return;
+    const struct model_pod *pod = &sim->model.pod[current - 1];
+    if (pod->node[0] != '\0')
+        wake_everybody(sim);                          /* a bound pod changed */
+    else if (strstr(effect->path, "/status") == NULL) /* that is a scheduler's condition */
+        schedulers_pod_written(sim, pod);
 }
