@@ -163,6 +163,21 @@ void http_answer(struct http_call *call, int status, const char *type, struct st
 void http_answer_file(struct http_call *call, int status, const char *type, int take_fd);
 
 /*
+ * An answer without an end, fed from outside: it takes no thread while it waits. The stream belongs
+ * to the caller until http_stream_end(), which must come before http_stop(). The connection is an
+ * idle one to W4, and a peer that takes nothing for long is cut like any slow one.
+ */
+struct http_stream;
+struct http_stream *http_answer_stream(struct http_call *call, int status,
+                                       const char *type) MUST_USE;
+/* Copies the text. Any thread, one at a time for each stream. */
+void http_stream_put(struct http_stream *stream, struct text text);
+/* How many bytes has the peer not taken yet? False: the peer is gone. */
+bool http_stream_waits(struct http_stream *stream, size_t *out_bytes);
+/* What was put is still sent. The caller must not use it any more. */
+void http_stream_end(struct http_stream *stream);
+
+/*
  * Adds a header before the answer, at most 8; both strings are copied. A header whose value cannot
  * be sent is left out.
  */

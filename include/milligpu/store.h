@@ -154,6 +154,30 @@ struct store_history_query {
 int store_history(struct store *store, const struct store_history_query *query, void *user,
                   void (*row)(void *user, const struct history_row *row), struct err *err) MUST_USE;
 
+/* An entry of the journal; the texts are JSON objects. */
+struct journal_row {
+    uint64_t seq;
+    int64_t at_ms;
+    const char *kind; /* of the command */
+    const char *command;
+    const char *result;
+};
+/* Number of the newest entry that is committed. Any thread. */
+uint64_t store_newest(const struct store *store);
+struct store_journal_query {
+    uint64_t after; /* entries behind this one, oldest first */
+    uint32_t limit;
+    void *user;
+    /* False ends the reading; the texts are valid during the call only. */
+    bool (*each)(void *user, const struct journal_row *row);
+};
+/*
+ * *out_folded: the newest entry that retention has folded away, so whoever wants an older one has
+ * missed something. Any thread.
+ */
+int store_journal(struct store *store, const struct store_journal_query *query,
+                  uint64_t *out_folded, struct err *err) MUST_USE;
+
 struct store_facts {
     const char *path; /* borrowed until store_close() */
     int64_t bytes;

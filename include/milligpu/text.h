@@ -57,14 +57,19 @@ size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX]);
  */
 void text_clip(struct text text, char *out, size_t bytes);
 
-/* Seeded: do not store it on disk. */
+/* With the seed of this process: do not store it on disk. */
 uint32_t text_hash(struct text text);
+/* The same in every process (of one byte order). */
+uint32_t text_hash_by(struct text text, uint64_t seed);
 
 /*
  * Call it once, before the first hash and the first thread; otherwise every run has the same
  * hashes.
  */
 void text_seed(uint64_t seed);
+
+/* ASCII only, whatever the locale is. */
+char text_lower(char c);
 
 /*
  * Does text match the glob, ignoring ASCII case? Only '*' and '?' are special. Linear in practice
@@ -78,5 +83,13 @@ bool text_glob(struct text glob, struct text text);
  */
 enum { TEXT_DISTANCE_MAX = 64 };
 size_t text_distance(struct text a, struct text b);
+
+/*
+ * The same for names as people write them: '_' and '.' count as '-', and case is ignored. b is
+ * written in small letters and '-'. TEXT_FAR if it takes more than most; then it costs little.
+ */
+enum { TEXT_SLIPS_MAX = 8 };
+static const size_t TEXT_FAR = SIZE_MAX;
+size_t text_slips(struct text a, struct text b, size_t most); /* most: at most TEXT_SLIPS_MAX */
 
 #endif

@@ -10,12 +10,19 @@ static const char *problem_title(int status)
         int status;
         const char *title;
     } titles[] = {
-        {400, "bad request"},        {401, "unauthorized"},
-        {403, "forbidden"},          {404, "not found"},
-        {405, "method not allowed"}, {409, "conflict"},
-        {413, "too large"},          {415, "unsupported media type"},
-        {429, "too many requests"},  {500, "internal error"},
-        {503, "unavailable"},        {504, "timeout"},
+        {400, "bad request"},
+        {401, "unauthorized"},
+        {403, "forbidden"},
+        {404, "not found"},
+        {405, "method not allowed"},
+        {409, "conflict"},
+        {410, "gone"},
+        {413, "too large"},
+        {415, "unsupported media type"},
+        {429, "too many requests"},
+        {500, "internal error"},
+        {503, "unavailable"},
+        {504, "timeout"},
         {507, "disk full"},
     };
 

@@ -235,12 +235,12 @@ static uint64_t text_fold(uint64_t a, uint64_t b)
     return (uint64_t)wide ^ (uint64_t)(wide >> 64);
 }
 
-uint32_t text_hash(struct text text)
+uint32_t text_hash_by(struct text text, uint64_t seed)
 {
     static const uint64_t odd = 0xD6E8FEB86659FD93U;
     must(text.at != NULL || text.len == 0);
 
-    uint64_t hash = hash_seed ^ text.len;
+    uint64_t hash = seed ^ text.len;
     size_t at = 0;
     for (; text.len - at >= sizeof(uint64_t); at += sizeof(uint64_t)) {
         uint64_t word;
@@ -252,13 +252,17 @@ uint32_t text_hash(struct text text)
         memcpy(&word, text.at + at, text.len - at);
         hash = text_fold(hash ^ word, odd);
     }
-    hash = text_fold(hash, hash_seed ^ odd);
+    hash = text_fold(hash, seed ^ odd);
     must(at + sizeof(uint64_t) > text.len);
     return (uint32_t)(hash ^ (hash >> 32));
 }
 
-/* ASCII only, whatever the locale is. */
-static char text_lower(char c)
+uint32_t text_hash(struct text text)
+{
+    return text_hash_by(text, hash_seed);
+}
+
+char text_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
@@ -319,4 +323,19 @@ size_t text_distance(struct text a, struct text b)
         }
     }
     return row[b.len];
+}
+
+/* Most names of a cluster end at the comparison of lengths. */
+size_t text_slips(struct text a, struct text b, size_t most)
+{
+    char plain[TEXT_DISTANCE_MAX + TEXT_SLIPS_MAX];
+
+    must(most <= TEXT_SLIPS_MAX);
+    must(b.len <= TEXT_DISTANCE_MAX);
+    if (a.len > b.len + most || a.len + most < b.len)
+        return TEXT_FAR;
+    for (size_t i = 0; i < a.len; i++)
+        plain[i] = a.at[i] == '_' || a.at[i] == '.' ? '-' : text_lower(a.at[i]);
+    const size_t slips = text_distance((struct text){plain, a.len}, b);
+    return slips <= most ? slips : TEXT_FAR;
 }

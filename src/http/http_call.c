@@ -206,6 +206,16 @@ void http_answer_file(struct http_call *call, int status, const char *type, int 
     answer_with(call, status, type, MHD_create_response_from_fd64((uint64_t)is.st_size, take_fd));
 }
 
+struct http_stream *http_answer_stream(struct http_call *call, int status, const char *type)
+{
+    struct MHD_Response *response;
+    struct http_stream *stream = stream_new(call, &response);
+
+    call->stream = stream; /* before others see the answer */
+    answer_with(call, status, type, response);
+    return stream;
+}
+
 static const char stopping[] = "the server is stopping";
 
 /* Also calls done(), so that the handler's resources are freed. */
@@ -400,6 +410,8 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
         return;
     const enum call_state state = call_state_of(call);
     must(state != CALL_HANDLING && state != CALL_SLEEPING);
+    if (call->stream != NULL)
+        stream_over(STEAL(call->stream));
     if (call->response != NULL)
         MHD_destroy_response(STEAL(call->response));
     call_reset(call);

@@ -5,6 +5,7 @@
  *   http_accept.c     connections: time limits, certificates
  *   http_admission.c  connections: how many are accepted, and which one is closed for another
  *   http_call.c       requests: read, hand over, answer
+ *   http_stream.c     answers without an end
  *   http_headers.c    which requests are accepted, by their headers
  *   http_body.c       request bodies, and how much memory they may take
  *   http_tls.c        certificates
@@ -99,6 +100,7 @@ struct http_call {
     size_t headers;
     int status;
     struct MHD_Response *response;
+    struct http_stream *stream; /* the answer, while it goes on */
 
     struct http_call *asleep_next;
     struct http_call *asleep_last;
@@ -221,6 +223,11 @@ void names_judge(struct connection *connection, gnutls_session_t session);
 const char *names_refuse(const struct connection *connection);
 uint64_t tls_files_print(const struct http_rules *rules);
 extern const char tls_priorities[];
+
+/* Held by the feeder and by the response, which is the answer of the call. */
+struct http_stream *stream_new(struct http_call *call, struct MHD_Response **out) MUST_USE;
+/* The connection of its call ends, or the answer has ended. */
+void stream_over(struct http_stream *stream);
 
 /* Called by libmicrohttpd. */
 void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,

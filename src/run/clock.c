@@ -33,6 +33,11 @@ int64_t clock_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+int64_t clock_thread_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 struct timespec clock_deadline(int64_t wait_ms)
 {
     must(wait_ms >= 0);

@@ -137,7 +137,6 @@ struct store {
     /* From here to result: the writer's, without a lock of their own. */
     bool in_batch;
     uint64_t seq;          /* of this batch's newest journal entry */
-    uint64_t seq_stable;   /* of the newest committed entry */
     int wal_pages;         /* in the log after the last commit; 0: all of them are in the file */
     int64_t hard_ms;       /* when the waiting checkpoint was last tried */
     int64_t retain_at_ms;  /* UTC: when the next round of retention is due */
@@ -147,6 +146,7 @@ struct store {
     atomic_uint retention_days;
     atomic_bool clock_doubted;
     atomic_uint_fast64_t journal_rows;
+    atomic_uint_fast64_t seq_stable; /* of the newest committed entry */
 };
 
 /* store.c */

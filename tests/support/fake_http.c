@@ -17,6 +17,8 @@ void http_call_init(struct http_call *call, const char *path)
 void http_call_done(struct http_call *call)
 {
     strbuf_done(&call->answer);
+    if (call->streams)
+        strbuf_done(&call->stream.text);
 }
 
 const char *http_method(const struct http_call *call)
@@ -106,6 +108,36 @@ void http_answer(struct http_call *call, int status, const char *type, struct st
     call->status = status;
     if (call->answered != NULL)
         call->answered(call);
+}
+
+struct http_stream *http_answer_stream(struct http_call *call, int status, const char *type)
+{
+    must(call->status == 0 && status >= 200); /* exactly once */
+    strbuf_init(&call->stream.text);
+    call->streams = true;
+    call->type = type;
+    call->status = status;
+    return &call->stream;
+}
+
+void http_stream_put(struct http_stream *stream, struct text text)
+{
+    must(!atomic_load(&stream->ended));
+    strbuf_text(&stream->text, text);
+    atomic_fetch_add(&stream->puts, 1);
+}
+
+bool http_stream_waits(struct http_stream *stream, size_t *out_bytes)
+{
+    must(!atomic_load(&stream->ended));
+    *out_bytes = atomic_load(&stream->lazy) ? stream->text.len : 0;
+    return true;
+}
+
+void http_stream_end(struct http_stream *stream)
+{
+    must(!atomic_load(&stream->ended));
+    atomic_store(&stream->ended, true);
 }
 
 void http_answer_file(struct http_call *call, int status, const char *type, int take_fd)

@@ -7,7 +7,17 @@
 #ifndef MILLIGPU_TESTS_FAKE_HTTP_H
 #define MILLIGPU_TESTS_FAKE_HTTP_H
 
+#include <stdatomic.h>
+
 #include "milligpu/http.h"
+
+/* What was put, for the feeder's thread until ended, and then for the test. */
+struct http_stream {
+    struct strbuf text;
+    atomic_uint puts;
+    atomic_bool lazy; /* the client takes nothing */
+    atomic_bool ended;
+};
 
 struct http_call {
     const char *method;
@@ -20,6 +30,8 @@ struct http_call {
     int status; /* 0: not answered yet */
     const char *type;
     struct strbuf answer;
+    bool streams; /* the answer is this stream; the call must outlive it */
+    struct http_stream stream;
     void *user;
     void (*answered)(struct http_call *call); /* by the thread that answered; may be NULL */
 };

@@ -260,6 +260,44 @@ static void the_distance_of_two_words_is_what_a_typist_would_count(void **state)
         assert_int_equal(text_distance(text_of(row[i].a), text_of(row[i].b)), row[i].far);
 }
 
+static void slips_are_counted_up_to_a_number_whatever_the_case(void **state)
+{
+    static const struct {
+        const char *a;
+        const char *b;
+        size_t most;
+        size_t slips;
+    } row[] = {
+        {"gpu-model", "gpu-model", 0, 0},
+        {"GPU_Model", "gpu-model", 0, 0},
+        {"Gpu.ModeL", "gpu-model", 0, 0},
+        {"AZ", "az", 0, 0},
+        {"gpu-modell", "gpu-model", 1, 1},
+        {"gpu-modell", "gpu-model", 0, TEXT_FAR},
+        {"gpu-modells", "gpu-model", 2, 2},
+        {"gpu-modells", "gpu-model", 1, TEXT_FAR},
+        {"gumodel", "gpu-model", 2, 2},
+        {"gumodel", "gpu-model", 1, TEXT_FAR},
+        {"gpu-count", "gpu-model", 2, TEXT_FAR},
+        {"", "abcdefgh", TEXT_SLIPS_MAX, 8},
+        {"", "", 0, 0},
+        {"g", "", 0, TEXT_FAR},
+    };
+    char name[TEXT_DISTANCE_MAX + TEXT_SLIPS_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_int_equal(text_slips(text_of(row[i].a), text_of(row[i].b), row[i].most),
+                         row[i].slips);
+    memset(name, 'A', sizeof name);
+    const struct text longest = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                                 TEXT_DISTANCE_MAX};
+    assert_int_equal(text_slips((struct text){name, sizeof name - 1}, longest, TEXT_SLIPS_MAX),
+                     TEXT_SLIPS_MAX);
+    assert_int_equal(text_slips((struct text){name, sizeof name}, longest, TEXT_SLIPS_MAX),
+                     TEXT_FAR);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +313,7 @@ int main(void)
         cmocka_unit_test(trim_takes_blanks_at_both_ends_only),
         cmocka_unit_test(clip_marks_what_it_cuts),
         cmocka_unit_test(the_distance_of_two_words_is_what_a_typist_would_count),
+        cmocka_unit_test(slips_are_counted_up_to_a_number_whatever_the_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

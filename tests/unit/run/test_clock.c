@@ -35,11 +35,28 @@ static void the_wall_clock_is_milliseconds_since_1970(void **state)
     assert_true(now < 7258118400000); /* 2200 */
 }
 
+static void the_clock_of_a_thread_stands_still_while_it_sleeps(void **state)
+{
+    (void)state;
+    const int64_t start_ns = clock_ns();
+    const int64_t start_thread_ns = clock_thread_ns();
+    const struct timespec pause = {.tv_nsec = 200000000};
+    assert_int_equal(nanosleep(&pause, NULL), 0);
+    assert_true(clock_ns() - start_ns >= 200000000);
+    const int64_t slept_ns = clock_thread_ns() - start_thread_ns;
+    assert_true(slept_ns >= 0 && slept_ns < 100000000);
+    volatile uint32_t work = 0;
+    while (clock_thread_ns() - start_thread_ns < slept_ns + 1000000)
+        work = work + 1;
+    assert_true(work > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_monotonic_clock_never_goes_back),
         cmocka_unit_test(the_wall_clock_is_milliseconds_since_1970),
+        cmocka_unit_test(the_clock_of_a_thread_stands_still_while_it_sleeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,22 @@ void shelf_done(struct shelf *shelf)
     must(rmdir(shelf->folder) == 0);
 }
 
+int shelf_set_up(void **state)
+{
+    static struct shelf shelf;
+
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    *state = &shelf;
+    return 0;
+}
+
+int shelf_tear_down(void **state)
+{
+    shelf_done(*state);
+    return 0;
+}
+
 int shelf_try(struct shelf *shelf, struct err *err)
 {
     must(shelf->store == NULL);

@@ -25,6 +25,10 @@ struct shelf {
 void shelf_init(struct shelf *shelf);
 void shelf_done(struct shelf *shelf); /* removes the folder */
 
+/* For cmocka: an open shelf, alone in its process. */
+int shelf_set_up(void **state);
+int shelf_tear_down(void **state);
+
 void shelf_open(struct shelf *shelf);                         /* must succeed */
 int shelf_try(struct shelf *shelf, struct err *err) MUST_USE; /* may be refused */
 void shelf_close(struct shelf *shelf);

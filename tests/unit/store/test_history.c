@@ -21,21 +21,6 @@ static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
                                               {.index = 1, .mib = 81920}};
 static const int64_t day = 24 * 60 * 60 * 1000;
 
-static int set_up(void **state)
-{
-    static struct shelf shelf;
-    shelf_init(&shelf);
-    shelf_open(&shelf);
-    *state = &shelf;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    shelf_done(*state);
-    return 0;
-}
-
 struct answers {
     struct strbuf text;
     uint64_t last;
@@ -630,7 +615,7 @@ static void anybody_reads_a_ledger_in_memory(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(it_says_who_held_a_gpu_when),
         TEST(it_knows_a_gpu_by_both_names),

@@ -19,21 +19,6 @@ static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81
 static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
                                               {.index = 1, .mib = 81920}};
 
-static int set_up(void **state)
-{
-    static struct shelf shelf;
-    shelf_init(&shelf);
-    shelf_open(&shelf);
-    *state = &shelf;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    shelf_done(*state);
-    return 0;
-}
-
 static void a_new_file_is_ours_and_empty(void **state)
 {
     struct shelf *shelf = *state;
@@ -530,7 +515,7 @@ static void a_ledger_in_memory_is_a_ledger(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_new_file_is_ours_and_empty),
         TEST(the_writer_uses_a_log_and_leaves_one_file),

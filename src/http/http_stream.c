@@ -1,0 +1,167 @@
+/*
+ * Answers without an end. The feeder (http_stream_put()) adds to a buffer; libmicrohttpd's thread
+ * takes from it in stream_take(). If there is nothing to take, the connection is suspended, and
+ * costs no thread and no polling, until the feeder resumes it. A suspended connection notices
+ * nothing, so the feeder also resumes one that was cut meanwhile: http_stream_waits() looks.
+ *
+ * Two hold a stream: the feeder and the response. The connection may go first; then over is set,
+ * under the stream's lock, and the feeder does not touch call any more.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+
+#include "http/http_internal.h"
+
+enum { STREAM_BLOCK = 8192 };
+
+struct http_stream {
+    pthread_mutex_t lock;
+    struct http_call *call; /* valid until over */
+    struct strbuf buffer;
+    unsigned holders;
+    bool suspended;
+    bool ended; /* by the feeder: the rest of the buffer, and then the end */
+    bool cut;   /* the socket is shut down */
+    bool over;  /* the connection has gone on, or is gone */
+};
+
+static void stream_lock(struct http_stream *stream)
+{
+    must(pthread_mutex_lock(&stream->lock) == 0);
+}
+
+static void stream_unlock(struct http_stream *stream)
+{
+    must(pthread_mutex_unlock(&stream->lock) == 0);
+}
+
+static void stream_let_go(struct http_stream *stream)
+{
+    stream_lock(stream);
+    must(stream->holders > 0);
+    const bool last = --stream->holders == 0;
+    stream_unlock(stream);
+    if (!last)
+        return;
+    strbuf_done(&stream->buffer);
+    must(pthread_mutex_destroy(&stream->lock) == 0);
+    xfree(stream);
+}
+
+/* The lock is held. */
+static void stream_resume(struct http_stream *stream)
+{
+    must(!stream->over || !stream->suspended);
+    if (!stream->suspended)
+        return;
+    stream->suspended = false;
+    MHD_resume_connection(stream->call->peer);
+}
+
+/* The peer closed the connection, or the watch or the admission shut it down. */
+static bool stream_is_cut(const struct http_stream *stream)
+{
+    char byte;
+
+    must(!stream->over);
+    const ssize_t got =
+        recv(connection_of(stream->call)->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/*
+ * In the connection's thread, when the socket has room. The time is that of the last bytes taken,
+ * so that the watch cuts a peer that takes nothing, and not one for which there is nothing.
+ */
+static ssize_t stream_take(void *user, uint64_t position, char *out, size_t most)
+{
+    struct http_stream *stream = user;
+    ssize_t took = 0;
+
+    (void)position;
+    stream_lock(stream);
+    must(!stream->suspended && most > 0);
+    if (stream->over || stream->cut) {
+        took = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (stream->buffer.len > 0) {
+        const size_t bytes = stream->buffer.len < most ? stream->buffer.len : most;
+        memcpy(out, stream->buffer.data, bytes);
+        strbuf_cut(&stream->buffer, 0, bytes);
+        atomic_store(&stream->call->since_ns, clock_ns());
+        took = (ssize_t)bytes;
+    } else if (stream->ended) {
+        took = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        stream->suspended = true;
+        MHD_suspend_connection(stream->call->peer);
+    }
+    stream_unlock(stream);
+    return took;
+}
+
+static void stream_freed(void *user)
+{
+    stream_let_go(user);
+}
+
+void stream_over(struct http_stream *stream)
+{
+    stream_lock(stream);
+    must(!stream->suspended); /* libmicrohttpd ends no connection that is suspended */
+    stream->over = true;
+    stream_unlock(stream);
+}
+
+struct http_stream *stream_new(struct http_call *call, struct MHD_Response **out)
+{
+    struct http_stream *stream = xcalloc(1, sizeof *stream);
+
+    must(call->stream == NULL);
+    must(pthread_mutex_init(&stream->lock, NULL) == 0);
+    strbuf_init(&stream->buffer);
+    stream->call = call;
+    stream->holders = 2;
+    *out = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_take, stream,
+                                             stream_freed);
+    must(*out != NULL);
+    return stream;
+}
+
+void http_stream_put(struct http_stream *stream, struct text text)
+{
+    stream_lock(stream);
+    must(!stream->ended);
+    if (!stream->over) {
+        strbuf_text(&stream->buffer, text);
+        stream_resume(stream);
+    }
+    stream_unlock(stream);
+}
+
+bool http_stream_waits(struct http_stream *stream, size_t *out_bytes)
+{
+    stream_lock(stream);
+    must(!stream->ended);
+    if (!stream->over && !stream->cut && stream_is_cut(stream)) {
+        stream->cut = true;
+        stream_resume(stream);
+    }
+    const bool there = !stream->over && !stream->cut;
+    *out_bytes = stream->buffer.len;
+    stream_unlock(stream);
+    return there;
+}
+
+void http_stream_end(struct http_stream *stream)
+{
+    stream_lock(stream);
+    must(!stream->ended);
+    stream->ended = true;
+    if (!stream->over)
+        stream_resume(stream);
+    stream_unlock(stream);
+    stream_let_go(stream);
+}

@@ -1,0 +1,25 @@
+/*
+ * draw - workloads and rooms drawn at random, small enough that their amounts often coincide.
+ *
+ * The same seed draws the same. Models are among "A100", "H100", "T4" and "Tesla-T4"; the atoms are
+ * those of support/atoms.h.
+ */
+#ifndef MILLIGPU_TESTS_DRAW_H
+#define MILLIGPU_TESTS_DRAW_H
+
+#include "milligpu/place.h"
+#include "milligpu/workload.h"
+
+uint32_t draw_below(uint64_t *seed, uint32_t below);
+
+/* At most that many classes, no two of them alike. */
+uint32_t draw_classes(uint64_t *seed, uint32_t most, struct workload_class *out);
+struct workload *draw_workload(uint64_t *seed, uint32_t most);
+
+/* Half of the rooms have equal GPUs; some are closed or nothing is known of their host. */
+void draw_room_of(uint64_t *seed, uint32_t gpus, struct room *out);
+
+/* What a part of this class needs, asked of the GPU itself. */
+bool gpu_may_serve(const struct gpu_room *gpu, const struct workload_class *class);
+
+#endif
