@@ -37,6 +37,7 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
     *fixture = (struct webhook_fixture){.settings = {.resource = cluster_wire.resource,
                                                      .whole_resource = cluster_wire.whole_resource,
                                                      .base_path = "/scheduler",
+                                                     .policy = "binpack",
                                                      .shortlist = 16,
                                                      .refusal_names = 100,
                                                      .min_milli = 1,

@@ -26,6 +26,8 @@
 #include "milligpu/wire_kube.h"
 
 struct command_trace;
+struct commits;
+struct events;
 struct fake_apiserver;
 struct hints;
 struct outbox;
@@ -71,6 +73,8 @@ struct app {
     struct between_ops between;
     struct queue *queue;
     struct view *view;
+    struct commits *commits;
+    struct events *events; /* NULL: nobody feeds streams of events */
     struct pod_cache *pod_cache;
     struct hints *hints;
     struct store *store;
@@ -86,6 +90,7 @@ struct app {
     int64_t grace_ms;
     char webhook_address[300]; /* the listener's address; "" before it is bound */
     char cluster[UID_BYTES_MAX + 1];
+    uint64_t start_id; /* random: another one after each start */
 
     /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
     atomic_bool identified; /* the cluster is known, and the ledger belongs to it */

@@ -7,8 +7,8 @@
  * Invariants:
  *   1. Whether a node fits is a function of snapshot and request alone: tentative placements and
  *      the shortlist change the order and the length of the list only.
- *   2. Same question, same answer (I5). The order is that of place.h; a name that is given twice is
- *      listed in the order of the question.
+ *   2. Same question, same answer (I5). The order is that of the snapshot's policy (policy.h); a
+ *      name that is given twice is listed in the order of the question.
  *
  * Pure: no I/O, no lock, no clock. Any thread that holds the snapshot.
  */
@@ -16,7 +16,7 @@
 #define MILLIGPU_FILTER_H
 
 #include "milligpu/ledger.h"
-#include "milligpu/place.h"
+#include "milligpu/policy.h"
 
 /* A pod that was offered a list and is not bound yet: its best place, for ranking only. */
 struct tentative {
@@ -34,7 +34,8 @@ struct filter_question {
     const uint32_t *hash; /* text_hash() of each name; NULL: not known */
     /* for each name unknown to the ledger, a node built from its Node object; or NULL */
     const struct node *const *node;
-    uint32_t shortlist; /* maximum length of the list; 0: no limit */
+    uint32_t shortlist;  /* maximum length of the list; 0: no limit */
+    struct judge *judge; /* what was judged before; NULL: nothing is remembered */
     uint32_t tentatives;
     const struct tentative *tentative;
 };
@@ -67,7 +68,10 @@ struct filter_answer {
     const struct allocation *held; /* RESERVED, HELD_ELSEWHERE; borrowed from the snapshot */
 };
 
-/* The answer lives in arena. The request must be valid (REQUEST_OK). */
+/*
+ * The answer lives in arena. The request must be valid (REQUEST_OK), or ask for no GPU at all: it
+ * then fits on every node that is known, and is only ranked.
+ */
 void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out);
 

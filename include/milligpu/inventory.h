@@ -34,7 +34,7 @@ struct node_facts {
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
      */
     const char *cordon;
-    const char *gpus_error; /* annotation milligpu.io/gpus is invalid: the reason */
+    const char *gpus_error; /* why it is invalid: milligpu.io/gpus[0].milli: ... */
     uint32_t gpus;          /* in the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is present and well-formed, possibly empty */
@@ -47,15 +47,37 @@ struct gpu_facts {
     const char *alias; /* "<node>/gpu-<index>" when id is a UUID, else NULL */
     const char *model;
     uint32_t index;
-    uint32_t milli; /* 1 .. GPU_MILLI */
-    uint32_t mib;   /* 0: not known; then shares have 0 MiB */
-    int32_t numa;   /* -1: not known */
-    bool healthy;
+    uint32_t milli;     /* 1 .. GPU_MILLI */
+    uint32_t mib;       /* 0: not known; then shares have 0 MiB */
+    int32_t numa;       /* -1: not known */
+    const char *health; /* as written, judged by HEALTH_WORDS; NULL: nothing said, so healthy */
+    bool healthy;       /* set by inventory_parse(), like cordoned */
     bool cordoned;
 };
 
+/*
+ * What a node may say of a GPU's health, in any case. Every other word closes the GPU, too, and is
+ * a slip that drift shows.
+ */
+#define HEALTH_WORDS(X)                                                                            \
+    X("healthy", true)                                                                             \
+    X("ok", true)                                                                                  \
+    X("good", true)                                                                                \
+    X("ready", true)                                                                               \
+    X("up", true)                                                                                  \
+    X("unhealthy", false)                                                                          \
+    X("bad", false)                                                                                \
+    X("degraded", false)                                                                           \
+    X("down", false)                                                                               \
+    X("error", false)                                                                              \
+    X("failed", false)                                                                             \
+    X("lost", false)                                                                               \
+    X("sick", false)                                                                               \
+    X("unknown", false)
+
 enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };
 
+/* MIG and sharing are how a node is meant to be; the others are faults that somebody must mend. */
 #define INVENTORY_PROBLEMS(X)                                                                      \
     X(PROBLEM_NONE, "none", "")                                                                    \
     X(PROBLEM_MIG, "mig", "the node's labels say MIG")                                             \
@@ -81,7 +103,10 @@ struct inventory {
     const char *uid;
     enum inventory_source source;
     enum inventory_problem problem; /* if there is a problem, gpus is 0 */
-    /* names the field and the numbers; for drift, not for filter */
+    /*
+     * Names the field and the numbers; for drift, not for filter. Without a problem: what the node
+     * says that means nothing although its GPUs can be used; mostly empty.
+     */
     char problem_text[160];
     /* with a problem: the GPUs are unknown, so those known before stay, closed */
     bool silent;
@@ -96,6 +121,13 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
                      struct arena *arena, struct inventory *out);
 
 const char *inventory_problem_name(enum inventory_problem problem);
+
+/* Do the node's labels say that others hand out its GPUs, so that it is none of ours? */
+static inline bool inventory_is_excluded(enum inventory_problem problem)
+{
+    return problem == PROBLEM_MIG || problem == PROBLEM_SHARING;
+}
+
 const char *inventory_source_name(enum inventory_source source);
 
 /* floor(mib_total x milli / milli_total): the memory of a share (design 2). */

@@ -20,7 +20,7 @@
 
 #include "milligpu/err.h"
 #include "milligpu/map.h"
-#include "milligpu/place.h"
+#include "milligpu/policy.h"
 #include "milligpu/snapshot.h"
 
 struct ledger;
@@ -136,6 +136,21 @@ void change_done(struct change *change);
 
 /* True if the change may make a refused request fit: something was freed, repaired or added. */
 bool change_gives_room(const struct change *change);
+
+/*
+ * Placements are ordered by this policy from now on: grants at once, filters from the next snapshot
+ * on. NULL: binpack, as in a new ledger. The ledger keeps the prices of the outlook up to date: it
+ * replaces the outlook after every PRICE_EVERY grants.
+ */
+void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook);
+const struct outlook *ledger_outlook(const struct ledger *ledger);
+
+/*
+ * What the pods of a node leave of its CPU and memory. It only orders placements; it is in memory
+ * only, and appears in the next snapshot. Must not be called while changes may still be undone.
+ * False: there is no such node.
+ */
+bool ledger_set_host(struct ledger *ledger, struct text node, const struct host *host);
 
 struct names *ledger_names(struct ledger *ledger);
 const struct node *ledger_node(const struct ledger *ledger, struct text name);

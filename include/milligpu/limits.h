@@ -19,6 +19,7 @@ enum {
     PARTS_MAX = 512,           /* shares of one pod, over all containers and GPUs */
     PLACE_STEPS_MAX = 1024,    /* steps of one search on one node: some microseconds */
     MODELS_MAX = 32,           /* globs in one gpu-model annotation */
+    ODD_KEYS_MAX = 4,          /* annotation keys that the advice to one pod names */
 
     NAME_BYTES_MAX = 253, /* a Kubernetes object name */
     UID_BYTES_MAX = 128,

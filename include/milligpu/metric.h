@@ -10,8 +10,21 @@
 
 #include "milligpu/strbuf.h"
 
-/* METRIC_TIMING is a histogram of seconds, METRIC_HISTOGRAM one of counts. */
-enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM, METRIC_TIMING };
+/*
+ * METRIC_TIMING is a histogram of seconds, METRIC_HISTOGRAM one of counts. The kernel keeps those
+ * of METRIC_KERNEL_COUNTER and METRIC_KERNEL_GAUGE: the code that builds the page writes them.
+ */
+enum metric_type {
+    METRIC_COUNTER,
+    METRIC_GAUGE,
+    METRIC_HISTOGRAM,
+    METRIC_TIMING,
+    METRIC_KERNEL_COUNTER,
+    METRIC_KERNEL_GAUGE
+};
+
+/* Prometheus text 0.0.4, and OpenMetrics 1.0.0, which differ in names and in the end. */
+enum metric_format { METRIC_PLAIN, METRIC_OPEN };
 
 /* METRIC(id, name, type, label ("" for none), help) */
 enum metric_id {
@@ -44,15 +57,15 @@ void metric_observe(enum metric_id id, const char *labels, uint64_t value);
 void metric_each(enum metric_id id, void *user,
                  void (*visit)(void *user, const char *labels, int64_t value));
 
-/*
- * Prometheus text format 0.0.4: every series that has a value, and every unlabelled one from the
- * start.
- */
-void metric_expose(struct strbuf *out);
+/* Every series that has a value, and every unlabelled one from the start. */
+void metric_expose(struct strbuf *out, enum metric_format format);
 
 /* For gauges with open labels, at scrape time: HELP and TYPE first, then one sample at a time. */
-void metric_head(struct strbuf *out, enum metric_id id);
+void metric_head(struct strbuf *out, enum metric_id id, enum metric_format format);
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
                    int64_t number);
+
+/* The end of the page: OpenMetrics has a line for it, so that half a page is not taken for one. */
+void metric_end(struct strbuf *out, enum metric_format format);
 
 #endif

@@ -8,9 +8,10 @@
 #define MILLIGPU_METRICS_PAGE_H
 
 #include "milligpu/app.h"
+#include "milligpu/metric.h"
 #include "milligpu/wire_admin.h"
 
-void metrics_page(struct app *app, struct strbuf *out);
+void metrics_page(struct app *app, struct strbuf *out, enum metric_format format);
 
 /* Amounts by GPU model, in the order of their names. */
 struct model_amounts {

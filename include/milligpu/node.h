@@ -67,11 +67,13 @@ struct node {
     const struct atom *uid;
     enum inventory_source source;
     enum inventory_problem problem;
-    const struct atom *problem_text;
-    bool gone;          /* the Node object is gone; pods still hold its GPUs */
+    const struct atom *problem_text; /* or what the node says that means nothing (inventory.h) */
+    bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
     uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
     uint32_t free_milli;     /* of GPUs that take new shares */
+    bool host_known;         /* else nothing is known of host */
+    struct host host;        /* what its pods leave of CPU and memory (ledger_set_host()) */
     int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
@@ -93,6 +95,8 @@ struct node_build {
     enum inventory_problem problem;
     const struct atom *problem_text;
     bool gone;
+    bool host_known;
+    struct host host;
     int64_t since_ms;
     uint32_t gpus;
     /* all fields but the sums of charges; any flag except OVER and UNSURE */
@@ -109,6 +113,9 @@ struct node *node_new(const struct node_build *build) MUST_USE;
 /* The same node with one allocation replaced: before NULL adds, after NULL removes. */
 struct node *node_with(const struct node *node, const struct allocation *before,
                        const struct allocation *after) MUST_USE;
+
+/* The same node, of which its pods leave this much CPU and memory. */
+struct node *node_with_host(const struct node *node, const struct host *host) MUST_USE;
 
 const struct node *node_ref(const struct node *node);
 void node_unref(const struct node *node); /* NULL is fine */

@@ -52,6 +52,8 @@ struct gpu_room {
 struct room {
     enum reason closed;  /* the whole node: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or none */
     bool shared;         /* a pod has shares here: whole GPUs do not fit */
+    bool host_known;     /* else nothing is known of host */
+    struct host host;    /* what the pods here leave of CPU and memory */
     uint32_t free_milli; /* rule 3 */
     uint32_t gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
@@ -98,17 +100,21 @@ struct plan_rows {
 
 enum { PLAN_MODELS = 64 };
 
+/* Which GPUs a request of one want gets, of those that fit. */
+enum place_choice { PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST };
+
 /*
  * A request prepared for many rooms. It caches which models match, so it belongs to one thread, and
  * lives no longer than its request and the rooms.
  */
 struct plan {
     const struct request *request;
-    uint32_t steps;         /* of one search; PLACE_STEPS_MAX except in tests */
-    uint32_t most_parts;    /* of one want */
-    uint32_t running_milli; /* of all parts that run at once */
-    bool mixed_lives;       /* sidecars run beside init containers: their order matters */
-    struct shapes *shapes;  /* NULL: each room is searched again */
+    enum place_choice choice; /* of one want, which GPUs; PLACE_TIGHTEST unless a policy differs */
+    uint32_t steps;           /* of one search; PLACE_STEPS_MAX except in tests */
+    uint32_t most_parts;      /* of one want */
+    uint32_t running_milli;   /* of all parts that run at once */
+    bool mixed_lives;         /* sidecars run beside init containers: their order matters */
+    struct shapes *shapes;    /* NULL: each room is searched again */
     struct plan_rows rows;
     struct {
         const struct atom *model;
@@ -124,10 +130,14 @@ void plan_remember(struct plan *plan, struct arena *arena);
 /* Rules 1 to 3 for a node, without the placement itself. */
 struct rank {
     bool exact;
+    bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
     uint32_t steps;        /* that the search took; 0: an equal room was searched before */
+    uint32_t judged; /* placements that a policy judged, whether they were remembered or not */
+    uint32_t order;  /* policy.h, rule 4: of nodes; equals go by name */
+    int64_t key[3];  /* policy.h, rules 1 to 3 */
 };
 
 /* Does it fit, and how well? *out is always set. */

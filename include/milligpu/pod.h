@@ -9,6 +9,7 @@
 #define MILLIGPU_POD_H
 
 #include "milligpu/arena.h"
+#include "milligpu/limits.h"
 
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
 
@@ -61,6 +62,10 @@ struct pod {
     const char *count;  /* annotation milligpu.io/gpu-count; NULL: not set */
     const char *model;  /* annotation milligpu.io/gpu-model */
     const char *memory; /* annotation milligpu.io/gpu-memory */
+
+    /* the first annotations whose keys are nearly ours (annotation_is_odd), for advice only */
+    uint32_t odd_keys;
+    const char *odd_key[ODD_KEYS_MAX];
 
     enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;

@@ -17,6 +17,7 @@
 #ifndef MILLIGPU_POD_CACHE_H
 #define MILLIGPU_POD_CACHE_H
 
+#include "milligpu/advice.h"
 #include "milligpu/pod.h"
 #include "milligpu/request.h"
 #include "milligpu/wishes.h"
@@ -44,6 +45,8 @@ struct pod_record {
     struct pod *told;
     struct arena *memory; /* of told */
     bool untold;          /* it should have been remembered, and there was no room */
+    /* one bit for each enum advice_kind that was sent about this pod, or need not be */
+    uint32_t advised;
 };
 
 /* Does it ask for a share or for whole GPUs? */
@@ -76,6 +79,9 @@ void pod_cache_remove(struct pod_cache *pods, const char *uid);
  * noted.
  */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod);
+
+/* Notes that advice of this kind is done; remembered as long as the pod is known. */
+void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind kind);
 
 /*
  * For the writer, the only one that changes the table: borrowed until the next put or remove of

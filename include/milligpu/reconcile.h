@@ -69,7 +69,8 @@ void drift_of(const struct node *node, void *user,
     X("mixed", "shares and whole GPUs of another resource on one node")                            \
     X("unplaced", "a pod's share is on no GPU that is known")                                      \
     X("foreign_units", "the node counts the resource in other units")                              \
-    X("excluded", "the node's GPUs are left out, or what it says of them cannot be read")          \
+    X("unreadable", "what the node says of its GPUs cannot be used")                               \
+    X("node_annotation", "a cordon that names no GPU, or a health that is no known word")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
     X("duplicate_gpu", "one UUID on two nodes")                                                    \
     X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \

@@ -22,6 +22,7 @@
 #include "milligpu/limits.h"
 #include "milligpu/pod.h"
 #include "milligpu/reason.h"
+#include "milligpu/strbuf.h"
 
 /* Settings that decide which requests are allowed. */
 struct request_rules {
@@ -30,6 +31,12 @@ struct request_rules {
     uint32_t step_milli;  /* 1: any amount */
 };
 
+/*
+ * Amounts that nearly always count whole GPUs: who writes 2 means 2000. They are granted as they
+ * are written, but somebody should say so (advice.h).
+ */
+enum { MEANT_GPUS_MAX = 16 };
+
 struct want {
     const char *container;
     enum container_kind kind;
@@ -37,12 +44,19 @@ struct want {
     uint32_t milli; /* of each part */
 };
 
+/* CPU and memory of a node, or of a pod. */
+struct host {
+    uint32_t cpu_milli; /* thousandths of a core */
+    uint32_t memory_mib;
+};
+
 struct request {
     uint32_t wants;
     struct want *want;
     uint32_t models;     /* 0: any */
-    const char **model;  /* globs, normalised: see model_matches() */
+    const char **model;  /* globs, as model_bare() makes them */
     uint32_t memory_mib; /* least memory of each share; 0: any */
+    struct host host;    /* only judged, never granted: kube-scheduler counts it; 0: none */
     uint32_t whole;      /* whole GPUs, of the other resource, which a device plugin hands out */
 };
 
@@ -92,13 +106,21 @@ uint32_t request_hash(const struct request *request);
 /* "300 milli of one GPU", "2 whole GPUs", "2 x 300 milli and 700 milli (init)": for people. */
 void request_format(const struct request *request, char *out, size_t bytes);
 
+/* Its models, of which there is at least one: "A100* or H100*". */
+void request_add_models(struct strbuf *buf, const struct request *request);
+
 /* The text for a reason, made from the request's numbers only. */
 void request_refuse(const struct request *request, enum reason why, struct refusal *out);
 
 /*
- * Is it one of the request's models, or does the request name none? "NVIDIA-" is optional, blanks
- * equal '-', case is ignored.
+ * Reads models or globs, separated by commas, as in annotation milligpu.io/gpu-model, into a
+ * request that names none yet. Returns what is wrong with them ("has an empty entry"); NULL: they
+ * are fine. They are in arena.
  */
+const char *request_read_models(struct text list, struct arena *arena,
+                                struct request *out) MUST_USE;
+
+/* Is it one of the request's models (model.h), or does the request name none? */
 bool request_takes_model(const struct request *request, struct text model);
 
 /* The peak on one GPU. amount[i] is what want i (in order of life) takes there, 0 if nothing. */

@@ -32,6 +32,7 @@ struct book {
 };
 
 struct slot_index;
+struct outlook; /* policy.h */
 
 struct snapshot {
     atomic_uint refs;
@@ -45,18 +46,21 @@ struct snapshot {
     struct book **book;
     const struct slot_index *index;
     const struct slot_index *open;
+    const struct outlook *outlook; /* NULL: binpack */
 };
 
 const struct snapshot *snapshot_ref(const struct snapshot *snapshot);
 void snapshot_unref(const struct snapshot *snapshot); /* NULL is fine */
 
 const struct node *snapshot_node(const struct snapshot *snapshot, struct text name);
+#define SNAPSHOT_NO_SLOT UINT32_MAX
 /*
- * The same for many names, NULL where there is no such node. hash[i] is text_hash(name[i]). In a
- * large cluster memory latency dominates, so what later names need is prefetched.
+ * The same for many names, NULL where there is no such node. hash[i] is text_hash(name[i]). slot[i]
+ * is where the node is among the snapshot's slots, or SNAPSHOT_NO_SLOT. In a large cluster memory
+ * latency dominates, so what later names need is prefetched.
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
-                    const uint32_t *hash, const struct node **out);
+                    const uint32_t *hash, const struct node **out, uint32_t *slot);
 /* The reservation of this pod on its node; NULL if there is none, or it is bound. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 const struct allocation *snapshot_find(const struct snapshot *snapshot,

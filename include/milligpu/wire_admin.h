@@ -13,28 +13,45 @@
 #ifndef MILLIGPU_WIRE_ADMIN_H
 #define MILLIGPU_WIRE_ADMIN_H
 
+#include "milligpu/account.h"
 #include "milligpu/json.h"
-#include "milligpu/node.h"
 #include "milligpu/reconcile.h"
 
-/* Sums over GPUs. An absent GPU counts with its charges, but not with its size. */
+/* Sums over GPUs. In capacity_milli, an absent GPU does not count with its size. */
 struct admin_amounts {
     uint32_t gpus;
     uint64_t capacity_milli;
-    uint64_t used_milli;
-    uint64_t reserved_milli;
-    uint64_t free_milli;
+    uint64_t total_milli; /* the sum of the parts */
+    uint64_t beyond_milli;
+    uint64_t part_milli[ACCOUNT_PARTS];
     uint32_t largest_free_milli;
 };
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu);
-/* The members capacityMilli ... largestFreeMilli, inside an object that is open. */
+/* The members capacityMilli ... closedMilli, inside an object that is open. */
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
+/* The member closed: each closed part by its name. */
+void admin_closed(struct json_writer *json, const struct admin_amounts *amounts);
+/* The sum of the closed parts. */
+uint64_t admin_closed_milli(const struct admin_amounts *amounts);
 
 /* What a new share can take on this GPU now. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);
 const char *admin_gpu_state(const struct gpu *gpu);
 const char *admin_node_state(const struct node *node);
+/* The same, and "cordoned" for a node that is ok and of which every GPU is cordoned. */
+const char *admin_node_shown(const struct node *node);
+/* Every word of admin_node_shown(), in the order of a table; NULL behind the last one. */
+const char *admin_node_word(size_t at);
+
+/*
+ * Is a node in the state that this word names? A word of a node is what admin_node_shown() says, a
+ * word of a GPU means that at least one GPU is in that state; open: the node and at least one GPU
+ * are ok; closed: it is not open.
+ */
+bool admin_node_is(const struct node *node, const char *word);
+/* Every word that it knows; NULL behind the last one. */
+const char *admin_node_filter(size_t at);
 
 /* pods: at each GPU, lists who holds how much of it. */
 void admin_node(struct json_writer *json, const struct node *node, bool pods);
@@ -42,6 +59,19 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods);
 /* node: where it is, for the indexes of its GPUs. */
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,
                       const struct node *node);
+
+/* What pods hold now: of one namespace and model, or in total. */
+struct admin_usage {
+    uint64_t pods;
+    uint64_t gpus; /* each once */
+    uint64_t bound_milli;
+    uint64_t reserved_milli;
+    uint64_t mib;
+    uint64_t held_gpus;
+    uint64_t unplaced_milli;
+};
+/* The members pods ... unplacedMilli, inside an object that is open. */
+void admin_usage(struct json_writer *json, const struct admin_usage *usage);
 
 void admin_drift(struct json_writer *json, const struct drift *drift);
 

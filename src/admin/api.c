@@ -6,129 +6,16 @@
  * delays a grant. Each call goes through the same steps: route, body, query, handler, answer. A
  * failure in any step replaces the answer by one problem document (RFC 9457).
  */
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/http.h"
-#include "milligpu/problem.h"
 
 #include "admin/api_internal.h"
 
-enum { LIMIT_DEFAULT = 500, LIMIT_MAX = 1000 };
-
-static const struct api_route routes[] = {
-#define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \
-    {#handler, method, path, parameters, status, type, schema, summary, handler},
-#include "admin/routes.def"
-};
-
-static const struct {
-    const char *name;
-    const char *schema;
-    const char *help;
-} parameters[] = {
-#define PARAMETER(name, schema, help) {#name, schema, help},
-#include "admin/routes.def"
-};
-
-static const struct {
-    const char *name;
-    const char *help;
-} places[] = {
-#define PLACE(name, help) {#name, help},
-#include "admin/routes.def"
-};
-
-static_assert(ARRAY_LEN(parameters) == PARAMETERS, "one row for each");
-
-/* --- the tables --- */
-
-const struct api_route *api_route(size_t at)
-{
-    return at < ARRAY_LEN(routes) ? &routes[at] : NULL;
-}
-
-bool api_route_takes_body(const struct api_route *route)
-{
-    must(route->method[0] != '\0');
-    return strcmp(route->method, "POST") == 0;
-}
-
-const char *api_parameter_name(enum api_parameter parameter)
-{
-    must((size_t)parameter < PARAMETERS);
-    return parameters[parameter].name;
-}
-
-const char *api_parameter_schema(enum api_parameter parameter)
-{
-    must((size_t)parameter < PARAMETERS);
-    return parameters[parameter].schema;
-}
-
-const char *api_parameter_help(enum api_parameter parameter)
-{
-    must((size_t)parameter < PARAMETERS);
-    return parameters[parameter].help;
-}
-
-/* A brace of a path without a PLACE would be an undocumented parameter, so it ends the program. */
-const char *api_place_help(struct text name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (text_is(name, places[i].name))
-            return places[i].help;
-    must_not_reach("routes.def has a PLACE for every brace");
-}
-
-bool api_lists(const char *list, struct text name)
-{
-    struct text rest = text_of(list);
-    struct text word;
-
-    must(list != NULL);
-    while (text_cut(&rest, ' ', &word))
-        if (text_eq(word, name))
-            return true;
-    return false;
-}
-
-/* --- answering --- */
-
-/* Drops the body so far, so that half an answer is never sent before the problem document. */
-void api_fail(struct api_call *call, int status, const char *fmt, ...)
-{
-    char text[ERR_TEXT_MAX];
-    va_list args;
-
-    must(status >= 400);
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
-    va_end(args);
-    strbuf_reset(&call->body);
-    problem_encode(&call->body, status, NULL, text);
-    call->status = status;
-    call->type = PROBLEM_TYPE;
-}
-
-void api_fail_err(struct api_call *call, const struct err *err)
-{
-    must(err->code != ERR_NONE);
-    api_fail(call, err_status(err->code), "%s", err->text);
-}
-
-/* The daemon publishes a snapshot before it opens its listeners, so only tests meet NULL. */
-const struct snapshot *api_snapshot(struct api_call *call)
-{
-    const struct snapshot *snapshot = view_take(call->app->view);
-
-    must(call->status < 400);
-    if (snapshot == NULL)
-        api_fail(call, 503, "the ledger is not loaded yet");
-    return snapshot;
-}
+enum { LIMIT_DEFAULT = 500 };
 
 /* --- the path --- */
 
@@ -179,10 +66,12 @@ static bool api_takes(const struct api_route *route, const char *method)
  */
 bool api_takes_body(const char *method, const char *path)
 {
+    const struct api_route *route;
+
     must(path[0] == '/');
-    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-        if (api_route_takes_body(&routes[i]) && api_takes(&routes[i], method) &&
-            api_matches(NULL, routes[i].path, path))
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++)
+        if (api_route_takes_body(route) && api_takes(route, method) &&
+            api_matches(NULL, route->path, path))
             return true;
     return false;
 }
@@ -193,9 +82,42 @@ bool api_takes_body(const char *method, const char *path)
  */
 static bool on_probe(const struct api_route *route)
 {
-    must(route >= routes && route < routes + ARRAY_LEN(routes));
+    must(route->handler != NULL);
     return route->handler == api_livez || route->handler == api_readyz ||
            route->handler == api_metrics;
+}
+
+static bool is_route(const char *path, bool probe)
+{
+    const struct api_route *route;
+
+    must(path[0] == '/');
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++)
+        if ((!probe || on_probe(route)) && api_matches(NULL, route->path, path))
+            return true;
+    return false;
+}
+
+/*
+ * A path with a slash at the end is refused with the right one, and not redirected: curl follows a
+ * redirect only if told to, and otherwise ends well with nothing to show.
+ */
+static void no_route(struct api_call *call, const char *path, bool probe)
+{
+    size_t len = strlen(path);
+
+    must(path[0] == '/');
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    const char *bare = arena_copy(&call->arena, (struct text){path, len});
+    if (is_route(bare, probe))
+        api_fail(call, 404, "nothing is at %.200s: it is %.200s, without a slash at the end", path,
+                 bare);
+    else if (probe)
+        api_fail(call, 404, "nothing is at %.200s: this port has /livez, /readyz and /metrics",
+                 path);
+    else
+        api_fail(call, 404, "nothing is at %.200s: see /openapi.json for what there is", path);
 }
 
 /* RFC 9110 demands the header Allow in every 405. */
@@ -214,11 +136,11 @@ static bool find_route(struct api_call *call, bool probe)
 {
     const char *method = http_method(call->http);
     const char *path = http_path(call->http);
+    const struct api_route *route;
     char allow[64] = "";
 
     must(call->route == NULL);
-    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        const struct api_route *route = &routes[i];
+    for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
         if ((probe && !on_probe(route)) || !api_matches(call, route->path, path))
             continue;
         if (api_takes(route, method)) {
@@ -231,11 +153,8 @@ static bool find_route(struct api_call *call, bool probe)
     }
     if (allow[0] != '\0')
         no_method(call, method, allow);
-    else if (probe)
-        api_fail(call, 404, "nothing is at %.200s: this port has /livez, /readyz and /metrics",
-                 path);
     else
-        api_fail(call, 404, "nothing is at %.200s: see /openapi.json for what there is", path);
+        no_route(call, path, probe);
     return false;
 }
 
@@ -247,7 +166,7 @@ static enum api_parameter parameter_of(const char *name)
 
     must(name != NULL);
     for (int i = 0; i < PARAMETERS; i++)
-        if (strcmp(parameters[i].name, name) == 0)
+        if (strcmp(api_parameter_name((enum api_parameter)i), name) == 0)
             found = i;
     return (enum api_parameter)found;
 }
@@ -286,49 +205,53 @@ static void take_parameter(void *user, const char *name, const char *value)
             api_fail(call, 400, "unknown parameter %.60s: this takes none", name);
         return;
     }
-    if (call->value[parameter] != NULL) {
+    if (call->value[parameter] != NULL)
         api_fail(call, 400, "parameter %s is given twice", name);
-        return;
-    }
-    call->value[parameter] = arena_copy(&call->arena, text_of(value));
+    else if (api_schema_check(call, text_of(name), api_parameter_schema(call->route, parameter),
+                              value))
+        call->value[parameter] = arena_copy(&call->arena, text_of(value));
 }
 
-static void read_limit(struct api_call *call)
+/* The schemas were checked, so these are a number and a token. */
+static void read_page(struct api_call *call)
 {
-    const char *text = call->value[PARAMETER_limit];
-    uint32_t limit = 0;
-
-    call->limit = LIMIT_DEFAULT;
-    if (text == NULL)
-        return;
-    /* Stops at the first value above the maximum, so that no number of digits overflows. */
-    for (size_t i = 0; text[i] >= '0' && text[i] <= '9' && limit <= LIMIT_MAX; i++)
-        limit = limit * 10 + (uint32_t)(text[i] - '0');
-    must(limit <= LIMIT_MAX * 10 + 9);
-    if (strspn(text, "0123456789") != strlen(text) || limit < 1 || limit > LIMIT_MAX)
-        api_fail(call, 400, "limit is %.40s: it is a whole number from 1 to %d", text, LIMIT_MAX);
-    else
-        call->limit = limit;
-}
-
-static void read_continue(struct api_call *call)
-{
+    const char *limit = call->value[PARAMETER_limit];
     const char *token = call->value[PARAMETER_continue];
 
     must(call->after == NULL);
-    if (token != NULL && !api_token_read(token, &call->arena, &call->after))
-        api_fail(call, 400, "continue is %.60s: give back what the last answer said, as it was",
-                 token);
+    call->limit = LIMIT_DEFAULT;
+    if (limit != NULL)
+        call->limit = (uint32_t)strtoul(limit, NULL, 10);
+    if (token != NULL)
+        must(api_token_read(token, &call->arena, &call->after));
+    must(call->limit > 0);
+}
+
+/* A name that Kubernetes does not allow is a typing error, and not an object that is gone. */
+static void check_places(struct api_call *call)
+{
+    struct text rest = text_of(call->route->path);
+    struct text piece;
+    size_t count = 0;
+
+    while (call->status < 400 && text_cut(&rest, '/', &piece)) {
+        if (!text_starts(piece, "{"))
+            continue;
+        const struct text name = {piece.at + 1, piece.len - 2};
+        must(call->place[count] != NULL);
+        (void)api_schema_check(call, name, api_place_schema(name), call->place[count]);
+        count++;
+    }
 }
 
 static void read_query(struct api_call *call)
 {
     must(call->route != NULL);
-    http_query_each(call->http, call, take_parameter);
+    check_places(call);
     if (call->status < 400)
-        read_limit(call);
+        http_query_each(call->http, call, take_parameter);
     if (call->status < 400)
-        read_continue(call);
+        read_page(call);
 }
 
 /* --- entry --- */
@@ -354,9 +277,11 @@ static void api_serve(struct app *app, struct http_call *http, bool probe)
             call.route->handler(&call);
     }
     must(call.status >= 200);
-    /* An old answer must not be reused: the truth may have changed. */
-    http_set_header(http, "Cache-Control", "no-store");
-    if (call.file >= 0)
+    if (!call.streams)
+        api_etag_answer(&call);
+    if (call.streams)
+        must(call.body.len == 0);
+    else if (call.file >= 0)
         http_answer_file(http, call.status, call.type, call.file);
     else
         http_answer(http, call.status, call.type, &call.body);

@@ -475,6 +475,11 @@ static void check_scheduler(struct doctor *doctor)
 {
     static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
                                "filterVerb, managedResources) and the schedulerName of the pods";
+    /* Nothing but play ever asks, so that pods of the file wait is no fault of anybody. */
+    static const char standalone[] =
+        "milligpud is standalone, so no scheduler is there; milligpuctl "
+        "play schedules the pods of a manifest";
+    const bool alone = doctor->app->fake != NULL;
     struct asked asked = {0};
     struct lot lot = {0};
 
@@ -482,12 +487,13 @@ static void check_scheduler(struct doctor *doctor)
     metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
     must(asked.passed <= asked.filters);
     if (lot.unasked > 0)
-        api_doctor_say(
-            doctor, "scheduler", asked.filters == 0 ? HEALTH_FAILED : HEALTH_WARNING, wire,
-            "no scheduler has asked about %zu waiting pods since the start, among them %s",
-            lot.unasked, lot.unasked_name);
+        api_doctor_say(doctor, "scheduler",
+                       asked.filters == 0 && !alone ? HEALTH_FAILED : HEALTH_WARNING,
+                       alone ? standalone : wire,
+                       "no scheduler has asked about %zu waiting %s since the start, among them %s",
+                       lot.unasked, lot.unasked == 1 ? "pod" : "pods", lot.unasked_name);
     else if (asked.filters == 0)
-        api_doctor_say(doctor, "scheduler", HEALTH_WARNING, wire,
+        api_doctor_say(doctor, "scheduler", HEALTH_WARNING, alone ? standalone : wire,
                        "no scheduler has asked since the start, and no pod waits");
     else if (asked.passed > 2 && asked.binds == 0)
         api_doctor_say(
@@ -499,8 +505,8 @@ static void check_scheduler(struct doctor *doctor)
             doctor, "scheduler", HEALTH_WARNING,
             "run kubectl describe pod: it says what else refuses these nodes, for example another "
             "extender, taints or volumes",
-            "%zu pods were offered nodes with room and are not bound, among them %s", lot.offered,
-            lot.offered_name);
+            "%zu %s offered nodes with room and not bound, among them %s", lot.offered,
+            lot.offered == 1 ? "pod was" : "pods were", lot.offered_name);
     else
         api_doctor_say(doctor, "scheduler", HEALTH_OK, "",
                        "%lld filter calls, %lld bind calls, %lld errors", (long long)asked.filters,

@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include "milligpu/http.h"
+
 #include "admin/api_internal.h"
 
 /*
@@ -80,7 +82,12 @@ void api_readyz(struct api_call *call)
 
 void api_metrics(struct api_call *call)
 {
+    const enum metric_format format = api_accept_metrics(http_header(call->http, "Accept"));
+
     must(call->body.len == 0);
-    metrics_page(call->app, &call->body);
-    call->type = "text/plain; version=0.0.4; charset=utf-8";
+    metrics_page(call->app, &call->body, format);
+    call->type = format == METRIC_OPEN
+                     ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                     : "text/plain; version=0.0.4; charset=utf-8";
+    http_set_header(call->http, "Vary", "Accept");
 }

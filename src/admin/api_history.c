@@ -150,23 +150,16 @@ static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names
     out->id = slash + 1;
 }
 
-static bool read_at(struct api_call *call, int64_t *out_ms)
+/* 0 would mean no time; nothing was held before 1970. */
+static int64_t read_at(const struct api_call *call)
 {
     const char *at = call->value[PARAMETER_at];
-    char text[64];
+    int64_t ms = 0;
 
-    must(call->status < 400);
-    *out_ms = 0;
     if (at == NULL)
-        return true;
-    (void)snprintf(text, sizeof text, "%s", at);
-    /* A '+' that was not escaped arrives as a blank. */
-    if (strlen(text) > 6 && text[strlen(text) - 6] == ' ')
-        text[strlen(text) - 6] = '+';
-    if (strlen(at) < sizeof text && time_parse(text_of(text), out_ms) && *out_ms > 0)
-        return true;
-    api_fail(call, 400, "at is %.60s: it is RFC 3339, such as 2026-01-02T14:05:00Z", at);
-    return false;
+        return 0;
+    must(api_time_read(at, &ms));
+    return ms > 0 ? ms : 1;
 }
 
 static void write_rows(struct api_call *call, const struct past *past)
@@ -216,12 +209,7 @@ static bool look_for_pod(struct past *past, struct store_history_query *query, c
 {
     const char *slash = strchr(asked, '/');
 
-    must(query->gpu == NULL);
-    if (slash == NULL || slash == asked || slash[1] == '\0') {
-        api_fail(past->call, 400, "pod is %.200s: it is NAMESPACE/NAME, such as default/web-0",
-                 asked);
-        return false;
-    }
+    must(query->gpu == NULL && slash != NULL); /* its schema was checked */
     const struct text namespace = {asked, (size_t)(slash - asked)};
     query->namespace = arena_copy(&past->call->arena, namespace);
     query->pod = slash + 1;
@@ -242,11 +230,8 @@ void api_history(struct api_call *call)
                  "say whose history: gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME, and not both");
         return;
     }
-    if (gpu != NULL && gpu[0] == '\0') {
-        api_fail(call, 400, "gpu is empty: it is the id of a GPU, or NODE/ID");
-        return;
-    }
-    if (!read_at(call, &query.at_ms) || !read_before(call, &query.before))
+    query.at_ms = read_at(call);
+    if (!read_before(call, &query.before))
         return;
     if (gpu != NULL ? look_for_gpu(&past, &query, gpu) : look_for_pod(&past, &query, pod))
         write_rows(call, &past);

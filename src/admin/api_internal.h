@@ -45,9 +45,23 @@ bool api_route_takes_body(const struct api_route *route);
 bool api_lists(const char *list, struct text name);
 
 const char *api_parameter_name(enum api_parameter parameter);
-const char *api_parameter_schema(enum api_parameter parameter);
-const char *api_parameter_help(enum api_parameter parameter);
+/* As this route takes it. */
+const char *api_parameter_schema(const struct api_route *route, enum api_parameter parameter);
+const char *api_parameter_help(const struct api_route *route, enum api_parameter parameter);
+const char *api_place_schema(struct text name);
 const char *api_place_help(struct text name);
+
+/* An answer of a route besides the one for success. */
+struct api_answer {
+    const char *route; /* name of its handler */
+    int status;
+    const char *type; /* empty: the answer has no body */
+    const char *text;
+};
+/* That of this route with this status; NULL: there is none. */
+const struct api_answer *api_answer(const struct api_route *route, int status);
+/* The one at this place of the route's answers; NULL after the last. */
+const struct api_answer *api_answer_at(const struct api_route *route, size_t at);
 
 struct api_call {
     struct app *app;
@@ -63,12 +77,33 @@ struct api_call {
     int status;
     const char *type;
     struct strbuf body;
-    int file; /* if not negative, the content of this file is the answer */
+    const char *etag; /* NULL: the answer has none */
+    bool streams;     /* it is answered by a stream already */
+    int file;         /* if not negative, the content of this file is the answer */
 };
 
 /* Replaces the answer by a problem. The body so far is dropped. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void api_fail_err(struct api_call *call, const struct err *err);
+
+/* Does the value match its schema? If not, the answer is 400, with the name and what is right. */
+bool api_schema_check(struct api_call *call, struct text name, const char *schema,
+                      const char *value);
+/* RFC 3339, also with a blank for the '+' that was not escaped. */
+bool api_time_read(const char *value, int64_t *out_ms) MUST_USE;
+
+/* What this header Accept wants of the metrics; NULL: there is none. */
+enum metric_format api_accept_metrics(const char *accept);
+
+/*
+ * Gives the answer its ETag. more: what the answer shows that does not follow the snapshot, without
+ * quotes; or "".
+ */
+void api_tag(struct api_call *call, uint64_t generation, const char *more);
+/* Sets the headers about caching, and makes the answer 304 if the client has it already. */
+void api_etag_answer(struct api_call *call);
+/* Is this ETag, with its quotes, in the value of If-None-Match? */
+bool api_etag_listed(const char *list, const char *tag);
 
 /* NULL and a problem before the ledger is loaded. Release it with snapshot_unref(). */
 const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;
@@ -87,6 +122,9 @@ struct api_list {
     size_t count;
     size_t capacity;
     bool overflow; /* there are more than can be remembered */
+    /* Writes members about the whole list; NULL: there are none. */
+    void (*about)(struct json_writer *json, const void *user);
+    const void *user;
 };
 /* Items up to call->after are skipped. */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
@@ -98,6 +136,18 @@ void api_list_write(struct api_call *call, struct api_list *list,
 void api_continue(struct json_writer *json, const char *key);
 /* False: not a token of this server. *out lives in arena. */
 bool api_token_read(const char *token, struct arena *arena, const char **out);
+
+/* --- filters of lists --- */
+
+/* The parameter model, as a request that names nothing but models; in the call's arena. */
+struct model_filter {
+    bool given;
+    struct request models;
+};
+/* False and a problem if it cannot be read. */
+bool api_model_filter(struct api_call *call, struct model_filter *out) MUST_USE;
+bool api_model_taken(const struct model_filter *filter, const struct atom *model);
+bool api_is_wanted(const char *filter, const char *value); /* filter NULL: all are */
 
 /* The conditions of readiness, one by one. */
 struct api_check {

@@ -113,6 +113,8 @@ void api_list_write(struct api_call *call, struct api_list *list,
         json_write_key(&json, "overflow");
         json_write_bool(&json, true);
     }
+    if (list->about != NULL)
+        list->about(&json, list->user);
     api_continue(&json, shown < list->count ? list->item[shown - 1].key : NULL);
     json_write_object_end(&json);
     xfree(list->item);

@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/survey.h"
 
 #include "admin/api_internal.h"
 
@@ -22,35 +23,44 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
     admin_allocation(json, item->what, item->where);
 }
 
-static bool api_pods_is_wanted(const char *filter, const char *value)
+/* By the models of the GPUs that are charged; what is not placed has none. */
+static bool holds_model(const struct allocation *allocation, const struct node *node,
+                        const struct model_filter *models)
 {
-    must(value != NULL);
-    return filter == NULL || strcmp(filter, value) == 0;
+    for (uint32_t i = 0; i < allocation->charges && models->given; i++) {
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
+        must(gpu != NULL); /* a node lists whatever is charged on it */
+        if (api_model_taken(models, gpu->model))
+            return true;
+    }
+    return !models->given;
 }
 
 /*
  * The key ends with the uid: a name may exist twice while an old pod of that name still holds its
  * share.
  */
-static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node)
+static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node,
+                            const struct model_filter *models)
 {
     const char *const *value = call->value;
 
-    if (!api_pods_is_wanted(value[PARAMETER_node], node->name->text))
+    if (!api_is_wanted(value[PARAMETER_node], node->name->text))
         return;
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct allocation_facts *is = &allocation->is;
         must(is->node == node->name);
-        if (api_pods_is_wanted(value[PARAMETER_namespace], is->namespace) &&
-            api_pods_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)))
+        if (api_is_wanted(value[PARAMETER_namespace], is->namespace) &&
+            api_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)) &&
+            holds_model(allocation, node, models))
             api_list_add(call, list,
                          arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
                          allocation, node);
     }
 }
 
-static void list_live(struct api_call *call)
+static void list_live(struct api_call *call, const struct model_filter *models)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
     struct api_list list = {0};
@@ -58,8 +68,9 @@ static void list_live(struct api_call *call)
 
     if (snapshot == NULL)
         return;
+    api_tag(call, snapshot->generation, "");
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        add_allocations(call, &list, node);
+        add_allocations(call, &list, node, models);
     must(list.count <= snapshot->allocations);
     api_list_write(call, &list, encode_allocation);
 }
@@ -70,14 +81,18 @@ static void list_live(struct api_call *call)
 void api_allocations(struct api_call *call)
 {
     const char *state = call->value[PARAMETER_state];
+    struct model_filter models;
 
     must(call->limit > 0);
-    if (state == NULL || strcmp(state, "reserved") == 0 || strcmp(state, "bound") == 0)
-        list_live(call);
-    else if (strcmp(state, "released") == 0)
-        api_allocations_released(call);
+    if (!api_model_filter(call, &models))
+        return;
+    if (state == NULL || strcmp(state, "released") != 0)
+        list_live(call, &models);
+    else if (models.given)
+        api_fail(call, 400,
+                 "model cannot be asked for with state released: the history does not keep models");
     else
-        api_fail(call, 400, "state is %.40s: it is reserved, bound or released", state);
+        api_allocations_released(call);
 }
 
 /* --- waiting --- */
@@ -115,22 +130,124 @@ static void encode_waiting(struct json_writer *json, const struct api_item *item
     hints_let_go(hints, &is);
 }
 
+/* Every model of the cluster that the filter takes; interned, so each is listed once. */
+struct waiting_filter {
+    struct model_filter models;
+    const char *state;
+    const char *namespace;
+    const struct atom **model;
+    size_t count;
+    size_t capacity;
+};
+
+static void add_model(struct waiting_filter *filter, const struct atom *model)
+{
+    must(model != NULL);
+    for (size_t i = 0; i < filter->count; i++)
+        if (filter->model[i] == model)
+            return;
+    filter->model =
+        xgrow(filter->model, filter->count, &filter->capacity, sizeof(const struct atom *));
+    filter->model[filter->count++] = model;
+}
+
+static void find_models_of_cluster(const struct snapshot *snapshot, struct waiting_filter *filter)
+{
+    const struct atom *last = NULL; /* neighbors have the same model nearly always */
+    const struct node *node;
+
+    must(filter->count == 0);
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus; i++)
+            if (node->gpu[i].model != last) {
+                last = node->gpu[i].model;
+                if (api_model_taken(&filter->models, last))
+                    add_model(filter, last);
+            }
+}
+
+/*
+ * A pod that asks for a model that no node has is found by the words that it asks with: both may be
+ * globs, so each is tried as a model of the other.
+ */
+static bool names_same_model(const struct request *request, const struct request *wanted)
+{
+    if (request->models == 0)
+        return false; /* it takes any */
+    for (uint32_t k = 0; k < wanted->models; k++)
+        if (request_takes_model(request, text_of(wanted->model[k])))
+            return true;
+    for (uint32_t i = 0; i < request->models; i++)
+        if (request_takes_model(wanted, text_of(request->model[i])))
+            return true;
+    return false;
+}
+
+static bool would_take_model(const struct waiting *is, const struct waiting_filter *filter)
+{
+    if (!filter->models.given)
+        return true;
+    if (is->request == NULL)
+        return false; /* what it asks for is not known */
+    for (size_t i = 0; i < filter->count; i++)
+        if (request_takes_model(is->request, atom_text(filter->model[i])))
+            return true;
+    return names_same_model(is->request, &filter->models.models);
+}
+
+/* One look-up under the lock for each pod, in an arena that is emptied after each. */
+static bool waiting_is_wanted(struct api_call *call, const struct waiting_filter *filter,
+                              const char *uid, struct arena *scratch)
+{
+    struct hints *hints = call->app->hints;
+    struct waiting is;
+
+    if (!filter->models.given && filter->state == NULL && filter->namespace == NULL)
+        return true;
+    arena_reset(scratch);
+    if (!hints_hold(hints, text_of(uid), scratch, &is))
+        return false;
+    const bool wanted = api_is_wanted(filter->namespace, is.namespace) &&
+                        api_is_wanted(filter->state, is.offered > 0 ? "offered" : "refused") &&
+                        would_take_model(&is, filter);
+    hints_let_go(hints, &is);
+    return wanted;
+}
+
 /*
  * Names first, a slice at a time, then one pod after the other: no lock is held while pods are
  * sorted or encoded. A pod that is bound in between is left out by encode_waiting().
  */
-void api_waiting(struct api_call *call)
+static void list_waiting(struct api_call *call, const struct waiting_filter *filter)
 {
     struct app *app = call->app;
     struct api_list list = {.overflow =
                                 hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx))};
     struct waiting_names *names = arena_alloc(&call->arena, sizeof *names);
+    struct arena scratch;
 
     must(call->status == 200);
+    arena_init(&scratch);
     for (size_t place = 0; hints_names(app->hints, &place, &call->arena, names);)
         for (size_t i = 0; i < names->count; i++)
-            api_list_add(call, &list, names->key[i], names->uid[i], call);
+            if (waiting_is_wanted(call, filter, names->uid[i], &scratch))
+                api_list_add(call, &list, names->key[i], names->uid[i], call);
+    arena_done(&scratch);
     api_list_write(call, &list, encode_waiting);
+}
+
+void api_waiting(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct waiting_filter filter = {.state = call->value[PARAMETER_state],
+                                    .namespace = call->value[PARAMETER_namespace]};
+
+    if (snapshot == NULL || !api_model_filter(call, &filter.models))
+        return;
+    if (filter.models.given)
+        find_models_of_cluster(snapshot, &filter);
+    list_waiting(call, &filter);
+    xfree(filter.model);
 }
 
 /* --- one pod --- */
@@ -278,6 +395,42 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
 }
 
 /*
+ * Once for each reason, nearest to fitting first; the counts add up to the nodes of the cluster.
+ */
+static void put_reasons(struct json_writer *json, struct api_call *call,
+                        const struct snapshot *snapshot, const struct request *request)
+{
+    CLEANUP(strbuf_done) struct strbuf detail;
+    struct survey *survey = arena_alloc(&call->arena, sizeof *survey);
+    char text[REASON_BYTES_MAX];
+
+    strbuf_init(&detail);
+    survey_cluster(snapshot, request, &call->arena, survey);
+    must(survey->never == (survey->never_text[0] != '\0'));
+    if (survey->never)
+        api_pods_put(json, "never", survey->never_text);
+    json_write_key(json, "reasons");
+    json_write_array(json);
+    for (uint32_t at = 0; at < REASONS; at++) {
+        const enum reason why = at == 0 ? REASON_NONE : (enum reason)(REASONS - at);
+        if (survey->nodes[why] == 0)
+            continue;
+        strbuf_reset(&detail);
+        if (survey_has_moment(why))
+            moment_format(&detail, &survey->moment[why]);
+        survey_reason_text(request, why, text);
+        json_write_object(json);
+        api_pods_put(json, "reason", reason_name(why));
+        json_write_key(json, "nodes");
+        json_write_u64(json, survey->nodes[why]);
+        api_pods_put(json, "text", text);
+        api_pods_put(json, "detail", detail.data);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
+/*
  * Left out if hints do not know the pod: kube-scheduler has not asked yet, a bind is in progress,
  * or the table was full.
  */
@@ -324,8 +477,10 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     } else if (node[0] == '\0') {
         must(record != NULL);
         api_pods_put_waiting(&json, call, record->uid);
-        if (record->request != NULL)
+        if (record->request != NULL) {
+            put_reasons(&json, call, snapshot, record->request);
             put_verdicts(&json, call, snapshot, record->request);
+        }
     }
     json_write_object_end(&json);
 }

@@ -6,7 +6,7 @@
 
 #include "admin/api_internal.h"
 
-/* --- adding and removing pods in the copy of the cluster file --- */
+/* --- reading, adding and removing objects in the copy of the cluster file --- */
 
 /*
  * Without a fake API server there is nothing to forward to; a real cluster has kubectl, with its
@@ -17,21 +17,8 @@ static bool has_standin(struct api_call *call)
     must(call->app != NULL);
     if (call->app->fake != NULL)
         return true;
-    api_fail(call, 404, "this milligpud runs in a cluster: use kubectl to make and delete pods");
-    return false;
-}
-
-/* It becomes part of a path, so it must be a valid name in Kubernetes. */
-static bool is_name(struct api_call *call, const char *what, const char *name)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
-    const size_t bytes = strlen(name);
-
-    must(what[0] != '\0');
-    if (bytes > 0 && bytes <= NAME_BYTES_MAX && strspn(name, letters) == bytes && name[0] != '.')
-        return true;
-    api_fail(call, 400, "%s is \"%.253s\": it is lower-case letters, digits, '-' and '.'", what,
-             name);
+    api_fail(call, 404,
+             "this milligpud runs in a cluster: use kubectl to read, make and delete objects");
     return false;
 }
 
@@ -53,6 +40,68 @@ static void api_standalone_forward(struct api_call *call, const char *method, co
         api_fail(call, status, "%s", said.message);
     }
     strbuf_done(&answer);
+}
+
+/* The bytes of an item are those that the fake API server wrote: JSON already. */
+static int add_object(void *user, struct text bytes, struct err *err)
+{
+    struct json_writer *json = user;
+
+    must(bytes.len > 0);
+    (void)err; /* nothing can fail */
+    json_write_raw(json, bytes);
+    return 0;
+}
+
+/*
+ * The lists of the fake API server become ours: `continue` is a member of the list, and its value
+ * is the token of the fake API server. So all pages are cut from one moment.
+ */
+static void standalone_list(struct api_call *call, const char *path)
+{
+    CLEANUP(strbuf_done) struct strbuf answer;
+    struct list_page page;
+    struct json_writer json;
+    struct status said;
+    struct err err;
+
+    strbuf_init(&answer);
+    if (!has_standin(call))
+        return;
+    /* The token becomes part of a path; routes.def lets digits and a point pass. */
+    must(call->after == NULL || strspn(call->after, "0123456789.") == strlen(call->after));
+    const char *target = arena_printf(&call->arena, "%s?limit=%u%s%s", path, (unsigned)call->limit,
+                                      call->after != NULL ? "&continue=" : "",
+                                      call->after != NULL ? call->after : "");
+    const int status =
+        fake_apiserver_request(call->app->fake, "GET", target, (struct text){0}, &answer);
+    const struct text bytes = {answer.data, answer.len};
+    if (status >= 400) {
+        status_decode(bytes, &call->arena, &said);
+        api_fail(call, status, "%s", said.message);
+        return;
+    }
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "items");
+    json_write_array(&json);
+    if (list_decode(bytes, &call->arena, &json, add_object, &page, &err) < 0) {
+        api_fail_err(call, &err);
+        return;
+    }
+    json_write_array_end(&json);
+    api_continue(&json, page.continue_token[0] != '\0' ? page.continue_token : NULL);
+    json_write_object_end(&json);
+}
+
+void api_standalone_nodes(struct api_call *call)
+{
+    standalone_list(call, "/api/v1/nodes");
+}
+
+void api_standalone_pods(struct api_call *call)
+{
+    standalone_list(call, "/api/v1/pods");
 }
 
 /*
@@ -78,7 +127,9 @@ void api_standalone_create(struct api_call *call)
         return;
     }
     const char *namespace = meta.namespace[0] != '\0' ? meta.namespace : "default";
-    if (!is_name(call, "metadata.namespace", namespace))
+    /* It becomes part of a path. */
+    if (!api_schema_check(call, TEXT("metadata.namespace"), api_place_schema(TEXT("namespace")),
+                          namespace))
         return;
     const int used = snprintf(path, sizeof path, "/api/v1/namespaces/%s/pods", namespace);
     must(used > 0 && (size_t)used < sizeof path);
@@ -90,8 +141,7 @@ void api_standalone_delete(struct api_call *call)
 {
     char path[800];
 
-    if (!has_standin(call) || !is_name(call, "the namespace", call->place[0]) ||
-        !is_name(call, "the pod's name", call->place[1]))
+    if (!has_standin(call))
         return;
     const int used =
         snprintf(path, sizeof path, "/api/v1/namespaces/%s/pods/%s?gracePeriodSeconds=0",

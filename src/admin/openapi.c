@@ -52,18 +52,19 @@ static void openapi_put_place(struct json_writer *json, struct text name)
     json_write_key(json, "required");
     json_write_bool(json, true);
     openapi_put(json, "description", api_place_help(name));
-    put_raw(json, "schema", "{\"type\":\"string\"}");
+    put_raw(json, "schema", api_place_schema(name));
     json_write_object_end(json);
 }
 
-static void put_parameter(struct json_writer *json, enum api_parameter parameter)
+static void put_parameter(struct json_writer *json, const struct api_route *route,
+                          enum api_parameter parameter)
 {
     must((size_t)parameter < PARAMETERS);
     json_write_object(json);
     openapi_put(json, "name", api_parameter_name(parameter));
     openapi_put(json, "in", "query");
-    openapi_put(json, "description", api_parameter_help(parameter));
-    put_raw(json, "schema", api_parameter_schema(parameter));
+    openapi_put(json, "description", api_parameter_help(route, parameter));
+    put_raw(json, "schema", api_parameter_schema(route, parameter));
     json_write_object_end(json);
 }
 
@@ -81,7 +82,11 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
             openapi_put_place(json, (struct text){piece.at + 1, piece.len - 2});
     for (int i = 0; i < PARAMETERS; i++)
         if (api_lists(route->parameters, text_of(api_parameter_name((enum api_parameter)i))))
-            put_parameter(json, (enum api_parameter)i);
+            put_parameter(json, route, (enum api_parameter)i);
+    if (api_answer(route, 304) != NULL)
+        json_write_raw(json, text_of("{\"name\":\"If-None-Match\",\"in\":\"header\","
+                                     "\"description\":\"ETags of earlier answers: 304 if one of "
+                                     "them is that of now\",\"schema\":{\"type\":\"string\"}}"));
     json_write_array_end(json);
 }
 
@@ -90,7 +95,8 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
 static void put_content(struct json_writer *json, const struct api_route *route)
 {
     const bool literal = strcmp(route->type, "application/json") == 0;
-    const bool text = strcmp(route->type, "text/plain") == 0;
+    const bool text = strncmp(route->type, "text/", strlen("text/")) == 0;
+    const struct api_answer *other;
 
     must(route->schema[0] == '\0' || literal);
     json_write_key(json, "content");
@@ -105,15 +111,14 @@ static void put_content(struct json_writer *json, const struct api_route *route)
         put_raw(json, "schema",
                 text ? "{\"type\":\"string\"}" : "{\"type\":\"string\",\"format\":\"binary\"}");
     json_write_object_end(json);
+    for (size_t i = 0; (other = api_answer_at(route, i)) != NULL; i++)
+        if (other->status == route->status)
+            put_raw(json, other->type, "{\"schema\":{\"type\":\"string\"}}");
     json_write_object_end(json);
 }
 
-/* Every route may answer with a problem document, whatever the status: hence "default". */
 static void put_problem(struct json_writer *json)
 {
-    json_write_key(json, "default");
-    json_write_object(json);
-    openapi_put(json, "description", "It went wrong");
     json_write_key(json, "content");
     json_write_object(json);
     json_write_key(json, PROBLEM_TYPE);
@@ -121,23 +126,63 @@ static void put_problem(struct json_writer *json)
     put_ref(json, "schema", "Problem");
     json_write_object_end(json);
     json_write_object_end(json);
+}
+
+static void put_status(struct json_writer *json, int status)
+{
+    const char digits[4] = {(char)('0' + status / 100), (char)('0' + status / 10 % 10),
+                            (char)('0' + status % 10), '\0'};
+
+    must(status >= 200 && status < 600);
+    json_write_key_text(json, text_of(digits));
+    json_write_object(json);
+}
+
+/* An empty type means that there is no body. */
+static void put_answer(struct json_writer *json, const struct api_answer *answer)
+{
+    put_status(json, answer->status);
+    openapi_put(json, "description", answer->text);
+    if (strcmp(answer->type, PROBLEM_TYPE) == 0)
+        put_problem(json);
+    else if (answer->type[0] != '\0')
+        put_raw(json, "content", "{\"text/plain\":{\"schema\":{\"type\":\"string\"}}}");
     json_write_object_end(json);
 }
 
+/*
+ * Every route refuses what its parameters forbid, hence 400 for each. What any request may meet,
+ * such as a listener that stops, is under "default".
+ */
 static void put_responses(struct json_writer *json, const struct api_route *route)
 {
-    char status[4] = {(char)('0' + route->status / 100), (char)('0' + route->status / 10 % 10),
-                      (char)('0' + route->status % 10), '\0'};
+    const struct api_answer refused = {.status = 400,
+                                       .type = PROBLEM_TYPE,
+                                       .text = "A parameter is wrong, unknown or given twice; the "
+                                               "text names it"};
+    const struct api_answer *answer;
 
     must(route->status >= 200 && route->status < 300);
     json_write_key(json, "responses");
     json_write_object(json);
-    json_write_key(json, status);
-    json_write_object(json);
+    put_status(json, route->status);
     openapi_put(json, "description", route->summary);
+    if (api_answer(route, 304) != NULL)
+        put_raw(json, "headers",
+                "{\"ETag\":{\"description\":\"changes whenever the answer does\","
+                "\"schema\":{\"type\":\"string\"}}}");
     put_content(json, route);
     json_write_object_end(json);
+    if (api_answer(route, 400) == NULL)
+        put_answer(json, &refused);
+    for (size_t i = 0; (answer = api_answer_at(route, i)) != NULL; i++)
+        if (answer->status != route->status)
+            put_answer(json, answer);
+    json_write_key(json, "default");
+    json_write_object(json);
+    openapi_put(json, "description", "It went wrong");
     put_problem(json);
+    json_write_object_end(json);
     json_write_object_end(json);
 }
 
@@ -166,7 +211,7 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
         json_write_key(json, "required");
         json_write_bool(json, true);
         put_raw(json, "content",
-                "{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Object\"}}}");
+                "{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/NewPod\"}}}");
         json_write_object_end(json);
     }
     put_responses(json, route);

@@ -52,14 +52,20 @@ static void of_node(struct report *report)
 
     must(node->problem_text != NULL);
     if (node->gone) {
-        strbuf_printf(text, "the Node object is gone, %u of its pods are not", node->allocations);
+        strbuf_printf(text, "the Node object is gone, but %u of its pods %s still there",
+                      node->allocations, node->allocations == 1 ? "is" : "are");
         drift_say(report, "node_gone", drift);
     }
-    if (node->problem != PROBLEM_NONE) {
+    /* A node whose GPUs are not ours agrees with the ledger, which has none of them. */
+    if (node->problem != PROBLEM_NONE && !inventory_is_excluded(node->problem)) {
         const bool foreign = node->problem == PROBLEM_FOREIGN_UNITS;
         strbuf_str(text, node->problem_text->len > 0 ? node->problem_text->text
                                                      : inventory_problem_name(node->problem));
-        drift_say(report, foreign ? "foreign_units" : "excluded", drift);
+        drift_say(report, foreign ? "foreign_units" : "unreadable", drift);
+    }
+    if (node->problem == PROBLEM_NONE && node->problem_text->len > 0) {
+        strbuf_str(text, node->problem_text->text);
+        drift_say(report, "node_annotation", drift);
     }
     must(text->len == 0);
 }
@@ -81,8 +87,8 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
     }
     if ((gpu->flags & GPU_ABSENT) != 0) {
         must(gpu->charges > 0);
-        strbuf_printf(text, "%u pods hold %u milli of a GPU that the node does not show",
-                      (unsigned)gpu->charges, milli);
+        strbuf_printf(text, "%u %s %u milli of a GPU that the node does not show",
+                      (unsigned)gpu->charges, gpu->charges == 1 ? "pod holds" : "pods hold", milli);
         drift_say(report, "absent", drift);
     }
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE) {
@@ -164,8 +170,9 @@ static void of_mixture(struct report *report)
     must(sharing <= node->allocations);
     if (node->held_gpus == 0 || sharing == 0)
         return;
-    strbuf_printf(&report->text, "%u pods with shares beside %u whole GPUs of another resource",
-                  sharing, node->held_gpus);
+    strbuf_printf(&report->text, "%u %s with shares beside %u whole %s of another resource",
+                  sharing, sharing == 1 ? "pod" : "pods", node->held_gpus,
+                  node->held_gpus == 1 ? "GPU" : "GPUs");
     drift_say(report, "mixed", drift);
 }
 

@@ -12,6 +12,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
+#include "milligpu/survey.h"
 
 const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
@@ -25,9 +26,11 @@ struct tentative_index {
 /* What is the same for every node name of one question. */
 struct asking {
     const struct filter_question *question;
+    struct policy_question policy; /* its node and slot are those of the name in turn */
     struct tentative_index index;
     struct plan plan;
     uint64_t steps;
+    uint64_t judged; /* placements */
 };
 
 /* A table, because each of the question's nodes asks for its own tentative placements. */
@@ -54,28 +57,37 @@ static void index_tentatives(const struct filter_question *question, struct aren
     }
 }
 
-/* Subtract the node's tentative placements from its room; false if there are none. */
-static bool subtract_tentatives(const struct asking *asking, const struct node *node,
-                                struct room *room)
+/* The node's room beside its tentative placements; false, and no room, if there are none. */
+static bool room_beside_tentatives(const struct asking *asking, const struct node *node,
+                                   struct room *room)
 {
     const struct tentative_index *index = &asking->index;
-    bool touched = false;
+    bool any = false;
 
-    must(room->gpus <= node->gpus);
+    must(node != NULL);
     if (index->mask == 0)
         return false;
     uint32_t at = index->head[node->name->hash & index->mask];
     for (; at > 0; at = index->next[at - 1]) {
         must(at <= asking->question->tentatives);
         const struct tentative *tentative = &asking->question->tentative[at - 1];
-        for (uint32_t i = 0; tentative->node == node->name && i < room->gpus; i++) {
-            if (node->gpu[i].id != tentative->gpu)
-                continue;
-            room_take(room, i, tentative->milli);
-            touched = true;
-        }
+        if (tentative->node != node->name)
+            continue;
+        if (!any)
+            room_of(node, room);
+        any = true;
+        for (uint32_t i = 0; i < room->gpus; i++)
+            if (node->gpu[i].id == tentative->gpu)
+                room_take(room, i, tentative->milli);
     }
-    return touched;
+    return any;
+}
+
+static void count_work(struct asking *asking, const struct rank *rank)
+{
+    must(rank->judged <= LAYOUTS_MAX + 1);
+    asking->steps += rank->steps;
+    asking->judged += rank->judged;
 }
 
 /* Whether a request fits is decided without the tentative placements; they only affect the rank. */
@@ -86,13 +98,15 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
     UNSET struct room room;
 
     must(node != NULL);
-    room_of(node, &room);
-    const enum reason why = place_judge(&asking->plan, &room, &candidate->rank);
-    asking->steps += candidate->rank.steps;
-    if (why != REASON_NONE || !subtract_tentatives(asking, node, &room))
+    asking->policy.node = node;
+    asking->policy.unjudged = asking->judged >= JUDGED_MAX;
+    const enum reason why = policy_judge(&asking->policy, &asking->plan, &candidate->rank);
+    count_work(asking, &candidate->rank);
+    if (why != REASON_NONE || !room_beside_tentatives(asking, node, &room))
         return why;
-    candidate->behind = place_judge(&asking->plan, &room, &beside_tentatives) != REASON_NONE;
-    asking->steps += beside_tentatives.steps;
+    candidate->behind = policy_judge_room(&asking->policy, &asking->plan, &room, &beside_tentatives,
+                                          NULL) != REASON_NONE;
+    count_work(asking, &beside_tentatives);
     if (!candidate->behind)
         candidate->rank = beside_tentatives;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
@@ -102,42 +116,34 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
 /* The placement on the best candidate, which filter_judge() found to fit. */
 static void filter_place(struct asking *asking, struct candidate *best, struct placement *out)
 {
+    struct rank rank;
     UNSET struct room room;
 
     must(best->placement == NULL);
     must(best->node != NULL);
-    room_of(best->node, &room);
-    if (!best->behind)
-        (void)subtract_tentatives(asking, best->node, &room);
-    must(place_find(&asking->plan, &room, out) == REASON_NONE);
+    if (best->behind || !room_beside_tentatives(asking, best->node, &room))
+        room_of(best->node, &room);
+    asking->policy.node = best->node;
+    asking->policy.unjudged = best->rank.unjudged;
+    must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
+    must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
     best->placement = out;
 }
 
-static int filter_compare(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
-/* Rules 1 to 4 of place.h; negative if a is better. */
+/* Rules 1 to 4 of policy.h; negative if a is better. */
 static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
     must(a->node != NULL);
     must(b->node != NULL);
     if (a->behind != b->behind)
         return a->behind ? 1 : -1;
-    if (a->rank.charge_milli != b->rank.charge_milli) /* rule 1 */
-        return filter_compare(a->rank.charge_milli, b->rank.charge_milli);
-    if (a->rank.left_milli != b->rank.left_milli) /* rule 2 */
-        return filter_compare(a->rank.left_milli, b->rank.left_milli);
-    if (a->rank.free_milli != b->rank.free_milli) /* rule 3 */
-        return filter_compare(a->rank.free_milli, b->rank.free_milli);
-    const int names = atom_cmp(a->node->name, b->node->name); /* rule 4 */
-    if (names != 0)
-        return names;
+    const int ranks = rank_cmp(&a->rank, a->node->name, &b->rank, b->node->name);
+    if (ranks != 0)
+        return ranks;
     must(a->name !=
          b->name); /* rule 5 decides within one node, so here the same name was given twice */
-    return filter_compare(a->name, b->name);
+    return a->name < b->name ? -1 : 1;
 }
 
 /*
@@ -211,7 +217,7 @@ enum { AT_ONCE = 16 };
  * look-up mostly waits for memory (snapshot_nodes()).
  */
 static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
-                           const struct node *node[AT_ONCE])
+                           const struct node *node[AT_ONCE], uint32_t slot[AT_ONCE])
 {
     const uint32_t left = question->names - first;
     const uint32_t count = left < AT_ONCE ? left : AT_ONCE;
@@ -221,7 +227,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
     for (uint32_t i = 0; i < count; i++)
         hash[i] = question->hash != NULL ? question->hash[first + i]
                                          : text_hash(question->name[first + i]);
-    snapshot_nodes(question->snapshot, count, &question->name[first], hash, node);
+    snapshot_nodes(question->snapshot, count, &question->name[first], hash, node, slot);
     for (uint32_t i = 0; i < count && question->node != NULL; i++)
         if (node[i] == NULL)
             node[i] = question->node[first + i];
@@ -238,11 +244,13 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     const uint32_t most = bounded ? question->shortlist : question->names;
     const struct node *node[AT_ONCE];
+    uint32_t slot[AT_ONCE];
     uint32_t found = 0;
 
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
-            found += find_nodes(question, i, node);
+            found += find_nodes(question, i, node, slot);
+        asking->policy.slot = slot[i % AT_ONCE];
         struct candidate candidate = {.name = i, .node = node[i % AT_ONCE]};
         out->reason[i] =
             candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
@@ -289,7 +297,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 
-    must(request_asks(question->request));
+    must(question->snapshot != NULL);
     must(question->names == 0 || question->name != NULL);
     *out = (struct filter_answer){
         .reason = arena_array(arena, question->names, sizeof *out->reason),
@@ -303,7 +311,11 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
         return;
     }
     asking.question = question;
+    asking.policy =
+        (struct policy_question){.outlook = question->snapshot->outlook, .judge = question->judge};
     asking.steps = 0;
+    asking.judged = 0;
+    policy_begin(question->judge, question->snapshot, question->request);
     plan_init(&asking.plan, question->request);
     plan_remember(&asking.plan, arena);
     index_tentatives(question, arena, &asking.index);
@@ -350,79 +362,31 @@ enum reason preempt_ask(const struct node *node, const struct request *request,
     return place_judge(&plan, &room, &rank);
 }
 
-/* Current totals over the GPUs of a requested model. */
-struct moment {
-    uint32_t gpus;
-    uint32_t open; /* GPUs with free milli */
-    uint32_t free_milli;
-    uint32_t piece_milli; /* the largest free milli of one GPU */
-    uint32_t piece_mib;
-    uint32_t closed[REASONS];
-};
-
-/* Leaves out GPUs of other models: they would promise room that the pod cannot have. */
-static void filter_sum_up(const struct room *room, const struct request *request,
-                          struct moment *out)
-{
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    *out = (struct moment){0};
-    for (uint32_t i = 0; i < room->gpus; i++) {
-        const struct gpu_room *gpu = &room->gpu[i];
-        if (!request_takes_model(request, atom_text(gpu->model)))
-            continue;
-        out->gpus++;
-        out->closed[gpu->closed]++;
-        if (gpu->closed != REASON_NONE || gpu->free_milli == 0)
-            continue;
-        out->open++;
-        out->free_milli += gpu->free_milli;
-        if (gpu->free_milli > out->piece_milli)
-            out->piece_milli = gpu->free_milli;
-        if (gpu->free_mib > out->piece_mib)
-            out->piece_mib = gpu->free_mib;
-    }
-    must(out->open <= out->gpus && out->gpus <= room->gpus);
-    must(out->piece_milli <= out->free_milli);
-}
-
-/*
- * Describes the room; a node whose kind can never fit is not described by its room. Current numbers
- * are allowed here, because no pod's condition contains this text.
- */
-static void filter_add_moment(struct strbuf *text, const struct moment *moment)
-{
-    must(moment->open <= moment->gpus);
-    strbuf_printf(text, "; largest free piece %u milli, %u milli free on %u of %u GPUs",
-                  moment->piece_milli, moment->free_milli, moment->open, moment->gpus);
-    if (moment->piece_mib > 0)
-        strbuf_printf(text, ", at most %u MiB on one", moment->piece_mib);
-    for (enum reason closed = REASON_ABSENT; closed < REASON_ROOM; closed++)
-        if (moment->closed[closed] > 0)
-            strbuf_printf(text, ", %u %s", moment->closed[closed], reason_name(closed));
-}
-
 void filter_explain(const struct node *node, const struct request *request, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     UNSET struct room room;
     UNSET struct plan plan;
     struct rank rank;
-    struct moment moment;
+    struct moment moment = {0};
 
     must(out != NULL);
     must(bytes > 0);
     room_of(node, &room);
     plan_init(&plan, request);
     const enum reason why = place_judge(&plan, &room, &rank);
-    filter_sum_up(&room, request, &moment);
+    moment_add(&moment, &room, request);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why != REASON_NONE)
         strbuf_printf(&text, ": %s", reason_help(why));
     else if (!rank.exact)
         strbuf_str(&text, ", not searched to the end: there may be a tighter place");
-    if (why == REASON_NONE || reason_class(why) == REASON_CLASS_MOMENT)
-        filter_add_moment(&text, &moment);
+    /* Current numbers are allowed here, because no pod's condition contains this text. */
+    if (survey_has_moment(why)) {
+        strbuf_str(&text, "; ");
+        moment_format(&text, &moment);
+    }
     must(text.len > 0);
     text_clip((struct text){text.data, text.len}, out, bytes);
 }

@@ -3,8 +3,9 @@
  * writer for each Node that the informer delivers, and by webhooks.c in HTTP threads for Nodes that
  * a question contains. Device plugins, node agents and people write these values, so each is
  * checked before use, and the first error ends the reading. Whatever cannot be read becomes a
- * problem, never a node without GPUs (docs/why/011-unreadable-objects-still-count.md). Parts:
- * problems, GPUs known by number, each source, the choice among them.
+ * problem, never a node without GPUs (docs/why/011-unreadable-objects-still-count.md). A word that
+ * means nothing beside GPUs that can be used is a slip, which drift shows. Parts: problems, GPUs
+ * known by number, each source, the choice among them, slips.
  */
 #include "milligpu/inventory.h"
 
@@ -245,6 +246,36 @@ static int inventory_by_index(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
+static const struct health_word {
+    const char *word;
+    bool healthy;
+} health_words[] = {
+#define X(word, healthy) {word, healthy},
+    HEALTH_WORDS(X)
+#undef X
+};
+
+/* NULL: the word is none of HEALTH_WORDS. */
+static const struct health_word *find_health(const char *word)
+{
+    const struct text said = text_trim(text_of(word));
+    must(word != NULL);
+    must(said.len <= strlen(word));
+    for (size_t i = 0; i < ARRAY_LEN(health_words); i++)
+        if (text_glob(text_of(health_words[i].word), said))
+            return &health_words[i];
+    return NULL;
+}
+
+/* A word that means nothing closes the GPU: whoever wrote it hardly meant that all is well. */
+static bool is_healthy(const char *word)
+{
+    if (word == NULL)
+        return true;
+    const struct health_word *known = find_health(word);
+    return known != NULL && known->healthy;
+}
+
 /* An entry may be known by its made-up id alone: then it has no second name. */
 static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
                                  struct gpu_facts *gpu)
@@ -256,6 +287,8 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     *gpu = *given;
     gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
     gpu->model = inventory_model_of(judge->arena, given->model);
+    gpu->healthy = is_healthy(given->health);
+    gpu->cordoned = false; /* judge_cordon() says which are */
 }
 
 /* All entries or none: with half of them, the other GPUs would seem to be gone. */
@@ -379,8 +412,7 @@ static void take_source(struct judge *judge)
     must(judge->out->problem == PROBLEM_NONE);
 
     if (facts->gpus_error != NULL) {
-        leave_out_unreadable(judge, SOURCE_ANNOTATION,
-                             "annotation milligpu.io/gpus: ", facts->gpus_error);
+        leave_out_unreadable(judge, SOURCE_ANNOTATION, "annotation ", facts->gpus_error);
     } else if (facts->unreadable != NULL) {
         leave_out_unreadable(judge, SOURCE_NONE, "", facts->unreadable);
     } else if (facts->has_gpus) {
@@ -394,19 +426,121 @@ static void take_source(struct judge *judge)
     }
 }
 
-static bool inventory_is_cordoned(const struct gpu_facts *gpu, struct text list)
-{
-    struct text id;
-    must(gpu->id != NULL && gpu->id[0] != '\0');
-    must(gpu->alias == NULL || strcmp(gpu->alias, gpu->id) != 0);
+/* What a node says that means nothing. The first slip is told, the others are counted. */
+struct slips {
+    uint32_t count;
+    struct strbuf text;
+};
 
-    while (text_cut(&list, ',', &id)) {
-        id = text_trim(id);
-        if (text_is(id, "all") || text_is(id, gpu->id) ||
-            (gpu->alias != NULL && text_is(id, gpu->alias)))
-            return true;
+/* Where to put the sentence; NULL: an earlier slip is told. */
+static struct strbuf *add_slip(struct slips *slips)
+{
+    must(slips->count < UINT32_MAX);
+    must((slips->count == 0) == (slips->text.len == 0));
+    return slips->count++ == 0 ? &slips->text : NULL;
+}
+
+static void judge_health(const struct judge *judge, struct slips *slips)
+{
+    const struct node_facts *facts = judge->facts;
+    must(judge->out->problem == PROBLEM_NONE);
+    if (judge->out->source != SOURCE_ANNOTATION)
+        return;
+    must(facts->gpus == judge->out->gpus);
+    for (uint32_t i = 0; i < facts->gpus; i++) {
+        const char *word = facts->gpu[i].health;
+        if (word == NULL || find_health(word) != NULL)
+            continue;
+        struct strbuf *text = add_slip(slips);
+        if (text == NULL)
+            continue;
+        strbuf_printf(text, "annotation milligpu.io/gpus: [%u].health: ", i);
+        add_quoted(text, word);
+        strbuf_str(text, " is no known word and closes the GPU: \"healthy\" or \"unhealthy\" "
+                         "would be right");
     }
-    return false;
+}
+
+/* meant: the GPU whose index was written. Indexes move, so they are no names. */
+static void tell_cordon_slip(struct slips *slips, const char *entry, const struct gpu_facts *meant)
+{
+    struct strbuf *text = add_slip(slips);
+    must(entry[0] != '\0');
+    must(meant == NULL || strcmp(entry, meant->id) != 0);
+    if (text == NULL)
+        return;
+    strbuf_str(text, "annotation milligpu.io/cordon: ");
+    add_quoted(text, entry);
+    strbuf_str(text, " names no GPU: ");
+    if (meant != NULL)
+        strbuf_printf(text, "the GPU with this index is %s", meant->id);
+    else
+        strbuf_str(text, "ids of this node or \"all\" would be right");
+}
+
+static bool names_gpu(struct text entry, const struct gpu_facts *gpu)
+{
+    must(gpu->alias == NULL || strcmp(gpu->alias, gpu->id) != 0);
+    must(entry.len > 0);
+    return text_is(entry, "all") || text_is(entry, gpu->id) ||
+           (gpu->alias != NULL && text_is(entry, gpu->alias));
+}
+
+static void judge_cordon_entry(struct judge *judge, struct text entry, struct slips *slips)
+{
+    struct inventory *out = judge->out;
+    const char *written = arena_copy(judge->arena, entry);
+    const struct gpu_facts *meant = NULL;
+    bool named = false;
+    uint64_t index = 0;
+    const bool is_index = parse_whole(written, &index);
+
+    must(out->gpus > 0);
+    must(out->problem == PROBLEM_NONE);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        struct gpu_facts *gpu = &out->gpu[i];
+        if (names_gpu(entry, gpu))
+            gpu->cordoned = named = true;
+        else if (is_index && gpu->index == index)
+            meant = gpu;
+    }
+    if (!named)
+        tell_cordon_slip(slips, written, meant);
+}
+
+static void judge_cordon(struct judge *judge, struct slips *slips)
+{
+    struct text list = text_of(judge->facts->cordon);
+    struct text entry;
+
+    must(judge->out->problem == PROBLEM_NONE);
+    must(judge->out->gpus <= GPUS_PER_NODE_MAX);
+    /* Without GPUs there is nothing to name: a plugin that restarts shows none for a while. */
+    while (judge->out->gpus > 0 && text_cut(&list, ',', &entry)) {
+        entry = text_trim(entry);
+        if (entry.len > 0)
+            judge_cordon_entry(judge, entry, slips);
+    }
+}
+
+static void judge_slips(struct judge *judge)
+{
+    struct slips slips = {0};
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&slips.text);
+    strbuf_init(&text);
+    must(judge->out->problem_text[0] == '\0');
+    judge_health(judge, &slips);
+    judge_cordon(judge, &slips);
+    must((slips.count == 0) == (slips.text.len == 0));
+    /* Before the sentence, so that a long one does not cut it off. */
+    if (slips.count > 1)
+        strbuf_printf(&text, "%u mistakes, the first: ", slips.count);
+    strbuf_text(&text, (struct text){slips.text.data, slips.text.len});
+    text_clip((struct text){text.data, text.len}, judge->out->problem_text,
+              sizeof judge->out->problem_text);
+    strbuf_done(&slips.text);
 }
 
 /* Without a device plugin: the node's GPUs from the sources other than its status. */
@@ -434,13 +568,13 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
     if (leave_out_partitioned(&judge))
         return;
     take_source(&judge);
-    for (uint32_t i = 0; i < out->gpus; i++)
-        out->gpu[i].cordoned = inventory_is_cordoned(&out->gpu[i], text_of(facts->cordon));
+    if (out->problem == PROBLEM_NONE)
+        judge_slips(&judge);
     if (rules->advertise)
         out->advertise_milli = milli_to_advertise(out);
     must(out->gpus <= GPUS_PER_NODE_MAX);
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
-    must((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
+    must(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
     must(out->problem != PROBLEM_NONE || !out->silent);
 }
 

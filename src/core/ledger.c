@@ -3,9 +3,9 @@
  * here runs in its thread; only verifying a file builds a separate ledger in another one. A change
  * comes from ledger_decide() and is in the store's transaction before ledger_apply() sees it, so
  * apply cannot fail; undo restores the former state, newest change first. A node keeps its slot for
- * its whole life. Only swap_node() and swap_allocation() write to the maps by name, uid and UUID,
- * so that these never disagree with the nodes. Parts: look-ups, owners of UUIDs, slots and indexes,
- * apply and undo, freed room, publication, duplicates.
+ * its whole life. Only ledger_swap_node() and swap_allocation() write to the maps by name, uid and
+ * UUID, so that these never disagree with the nodes. Parts: look-ups, owners of UUIDs, slots and
+ * indexes, apply and undo, policy, freed room, publication, duplicates.
  */
 #include "milligpu/ledger.h"
 
@@ -92,6 +92,8 @@ void ledger_free(struct ledger *ledger)
     xfree(ledger->free_slot);
     xfree(ledger->undecided_ids);
     xfree(ledger->kept);
+    xfree(ledger->kinds);
+    outlook_unref(ledger->outlook);
     names_free(ledger->names); /* last, because everything else points into it */
     xfree(ledger);
 }
@@ -423,7 +425,7 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
  * One step of apply or, with from and to exchanged, of undo. The place must hold exactly from:
  * changes are applied and undone in strict order.
  */
-static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
+void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                       const struct node *to)
 {
     must(from != to);
@@ -435,6 +437,7 @@ static void swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
     if (from == NULL || to == NULL)
         list_node(ledger, slot, from, to);
     swap_owned_ids(ledger, slot, from, to);
+    ledger_swap_supply(ledger, from, to);
     *place = to != NULL ? node_ref(to) : NULL;
     node_unref(from);
     must(ledger->slots.count <= ledger->places);
@@ -446,7 +449,7 @@ static bool ledger_lives(const struct allocation *allocation)
 }
 
 /*
- * Comes after swap_node(): if index_open() rebuilds its index, it finds the slot of each
+ * Comes after ledger_swap_node(): if index_open() rebuilds its index, it finds the slot of each
  * reservation by the name of the node. An old entry is taken out, not overwritten, because its key
  * lies in the allocation that leaves.
  */
@@ -483,11 +486,13 @@ void ledger_apply(struct ledger *ledger, const struct change *change)
     must(change->held == NULL);
 
     if (change->node_before != NULL || change->node_after != NULL)
-        swap_node(ledger, change->slot, change->node_before, change->node_after);
+        ledger_swap_node(ledger, change->slot, change->node_before, change->node_after);
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->before, change->after);
     if (change_gives_room(change))
         ledger->room_came = true;
+    if (change->kind == COMMAND_RESERVE)
+        ledger_count_grant(ledger);
 }
 
 void ledger_undo(struct ledger *ledger, const struct change *change)
@@ -496,12 +501,39 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
     must(change->held == NULL);
 
     if (change->node_before != NULL || change->node_after != NULL)
-        swap_node(ledger, change->slot, change->node_after, change->node_before);
+        ledger_swap_node(ledger, change->slot, change->node_after, change->node_before);
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->after, change->before);
     /* Taking back a grant frees capacity just as a release does. */
     if (gives_room(change->node_after, change->node_before))
         ledger->room_came = true;
+}
+
+void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook)
+{
+    const struct node *node;
+
+    must(ledger != NULL);
+    ledger_start_prices(ledger, outlook);
+    for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;)
+        ledger_swap_supply(ledger, NULL, node);
+    ledger_set_prices(ledger);
+    must(ledger->outlook != NULL || outlook == NULL);
+}
+
+bool ledger_set_host(struct ledger *ledger, struct text name, const struct host *host)
+{
+    const uint32_t slot = ledger_slot(ledger, name);
+    const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
+
+    must(host != NULL);
+    if (node == NULL)
+        return false;
+    struct node *with = node_with_host(node, host);
+    must(node_alike(node, with));
+    ledger_swap_node(ledger, slot, node, with);
+    node_unref(with);
+    return true;
 }
 
 void change_done(struct change *change)
@@ -636,6 +668,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     hold_back(ledger, snapshot, held_back, count);
     snapshot->index = slot_index_ref(ledger->index);
     snapshot->open = slot_index_ref(ledger->open_index);
+    snapshot->outlook = ledger->outlook != NULL ? outlook_ref(ledger->outlook) : NULL;
     must(snapshot->capacity_generation <= snapshot->generation);
     return snapshot;
 }

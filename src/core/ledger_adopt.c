@@ -399,8 +399,8 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
  * The same search as for a bind, so that a guess is where the pod might have been granted. A node
  * that is gone or unknown cannot be searched.
  */
-static void ledger_adopt_guess(const struct draft *draft, const struct request *request,
-                               struct places *places)
+static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *draft,
+                               const struct request *request, struct places *places)
 {
     const struct node *node = draft->old;
 
@@ -408,14 +408,11 @@ static void ledger_adopt_guess(const struct draft *draft, const struct request *
     places->presumed = true;
     if (node != NULL && !node->gone) {
         struct placement *placement = xcalloc(1, sizeof *placement);
-        struct room *room = xcalloc(1, sizeof *room);
-        room_of(node, room);
-        if (place_search(room, request, placement) == REASON_NONE) {
+        if (ledger_place(ledger, node, request, placement) == REASON_NONE) {
             must(placement->parts <= PARTS_MAX);
             place_shares(placement, request, node, places->share);
             places->shares = placement->parts;
         }
-        xfree(room);
         xfree(placement);
     }
     if (places->shares == 0)
@@ -438,7 +435,7 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
     if (ledger_adopt_asks(command->request)) {
         allocation = ledger_adopt_believe(ledger, draft, command, &places);
         if (allocation == NULL)
-            ledger_adopt_guess(draft, command->request, &places);
+            ledger_adopt_guess(ledger, draft, command->request, &places);
     } else if (command->pod->ours) {
         const uint32_t asked = unjudged_milli(command->pod);
         const uint32_t there = shown_milli(draft);

@@ -210,20 +210,17 @@ static void must_fit(const struct node *node, const struct allocation *granted)
  * A node that is gone keeps the GPUs that pods hold. It is refused as a node without GPUs, because
  * unlike an absent GPU it is not expected back.
  */
-static enum reason ledger_decide_search(const struct node *node, const struct request *request,
-                                        struct placement *placement)
+static enum reason ledger_decide_search(const struct ledger *ledger, const struct node *node,
+                                        const struct request *request, struct placement *placement)
 {
     if (node == NULL)
         return REASON_UNKNOWN_NODE;
     if (node->gone)
         return REASON_NO_GPU;
 
-    struct room *room = xcalloc(1, sizeof *room);
-    room_of(node, room);
-    const enum reason reason = place_search(room, request, placement);
+    const enum reason reason = ledger_place(ledger, node, request, placement);
     must(reason < REASONS);
     must(reason != REASON_UNKNOWN_NODE);
-    xfree(room);
     return reason;
 }
 
@@ -296,7 +293,7 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
     const uint32_t slot = ledger_slot(ledger, text_of(command->node));
     const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
     struct placement *placement = xcalloc(1, sizeof *placement);
-    const enum reason reason = ledger_decide_search(node, command->request, placement);
+    const enum reason reason = ledger_decide_search(ledger, node, command->request, placement);
     if (reason == REASON_NONE) {
         struct draft draft;
         draft_init(&draft, node, slot, 0);

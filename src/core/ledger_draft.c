@@ -37,6 +37,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .problem = old->problem,
         .problem_text = old->problem_text,
         .gone = old->gone,
+        .host_known = old->host_known,
+        .host = old->host,
         .since_ms = old->since_ms,
     };
     must(draft->gpus <= draft->capacity);
@@ -547,7 +549,8 @@ static bool same_trouble(const struct node *a, const struct node *b)
     must(a->name == b->name);
     must(a != b);
 
-    if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus)
+    if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus ||
+        (a->problem_text->len > 0) != (b->problem_text->len > 0))
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||

@@ -7,12 +7,15 @@
  *   ledger_adopt.c    where a pod goes that was bound without us
  *   ledger_believe.c  which annotations are believed
  *   ledger_restore.c  rows of a database, judged
+ *   ledger_outlook.c  the policy of grants, and what it knows of the cluster
  *   ledger_assert.c   every invariant, recomputed
  */
 #ifndef MILLIGPU_CORE_LEDGER_INTERNAL_H
 #define MILLIGPU_CORE_LEDGER_INTERNAL_H
 
 #include "milligpu/ledger.h"
+
+#include "core/policy_internal.h"
 
 enum { SLOT_NONE = UINT32_MAX };
 
@@ -65,6 +68,10 @@ struct ledger {
     struct kept_gpu *kept;
     uint32_t kepts;
     size_t kept_capacity;
+    const struct outlook *outlook; /* NULL: binpack */
+    struct supply supply;          /* only where the outlook has prices */
+    struct kinds *kinds;           /* of the outlook's workload; NULL: no prices */
+    uint32_t grants;               /* since the prices were calculated */
 };
 
 /* Small numbers as map values, which must not be NULL. */
@@ -83,6 +90,20 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 /* NULL also for a slot that was never taken. */
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
+
+/* Replaces a node in its slot. from: what is there; NULL: nothing. to: NULL: the node goes. */
+void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
+                      const struct node *to);
+
+/* ledger_outlook.c: a new outlook, without nodes at first; their supply; prices for it. */
+void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook);
+void ledger_swap_supply(struct ledger *ledger, const struct node *from, const struct node *to);
+void ledger_set_prices(struct ledger *ledger);
+/* A pod was granted what it asked for. */
+void ledger_count_grant(struct ledger *ledger);
+/* place_find() by the ledger's policy. */
+enum reason ledger_place(const struct ledger *ledger, const struct node *node,
+                         const struct request *request, struct placement *out) MUST_USE;
 
 /*
  * The next version of a node, under construction. gpu[] holds the GPUs that the node shows and,

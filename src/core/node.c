@@ -120,6 +120,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .problem = build->problem,
         .problem_text = build->problem_text,
         .gone = build->gone,
+        .host_known = build->host_known,
+        .host = build->host,
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
@@ -152,6 +154,7 @@ static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flag
     must((flags & ~(unsigned)GIVEN_FLAGS) == 0);
 
     struct gpu *added = &node->gpu[node->gpus++];
+    must(added != NULL);
     *added = *gpu;
     added->flags = (uint16_t)flags;
     added->used_milli = 0;
@@ -366,20 +369,19 @@ struct node *node_new(const struct node_build *build)
     return node_assemble(build, NULL, NULL);
 }
 
-struct node *node_with(const struct node *node, const struct allocation *before,
-                       const struct allocation *after)
+static struct node_build build_of(const struct node *node)
 {
-    must(before != NULL || after != NULL);
-    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
-    must(before == NULL || node_allocation(node, text_of(before->is.uid)) == before);
-
-    const struct node_build build = {
+    must(node->name != NULL);
+    must(node->uid != NULL);
+    return (struct node_build){
         .name = node->name,
         .uid = node->uid,
         .source = node->source,
         .problem = node->problem,
         .problem_text = node->problem_text,
         .gone = node->gone,
+        .host_known = node->host_known,
+        .host = node->host,
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = node->gpu,
@@ -388,7 +390,27 @@ struct node *node_with(const struct node *node, const struct allocation *before,
         .owned_ids = node->owned_ids,
         .owned_id = node->owned_id,
     };
+}
+
+struct node *node_with(const struct node *node, const struct allocation *before,
+                       const struct allocation *after)
+{
+    must(before != NULL || after != NULL);
+    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
+    must(before == NULL || node_allocation(node, text_of(before->is.uid)) == before);
+
+    const struct node_build build = build_of(node);
     return node_assemble(&build, before, after);
+}
+
+struct node *node_with_host(const struct node *node, const struct host *host)
+{
+    struct node_build build = build_of(node);
+
+    must(host != NULL);
+    build.host_known = true;
+    build.host = *host;
+    return node_assemble(&build, NULL, NULL);
 }
 
 /* The reference count is the only part of a node that changes. */

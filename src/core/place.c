@@ -40,6 +40,8 @@ void room_of(const struct node *node, struct room *out)
     must(node->gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
     out->closed = node_closed(node);
     out->shared = node_has_shares(node);
+    out->host_known = node->host_known;
+    out->host = node->host;
     out->free_milli = node->free_milli;
     out->gpus = gpus;
     for (uint32_t i = 0; i < gpus; i++) {
@@ -74,6 +76,8 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .name = node->name,
         .uid = node->uid,
         .gone = node->gone,
+        .host_known = node->host_known,
+        .host = node->host,
         .gpus = node->gpus,
         .gpu = node->gpu,
         .allocation = staying,
@@ -207,31 +211,43 @@ static enum reason place_weigh(enum reason a, enum reason b)
 }
 
 /*
- * One want: the charge is the same everywhere, so the tightest GPUs are the best ones
+ * One want: the charge is the same everywhere, so the tightest GPUs are the best ones, or the
+ * loosest or the first if the policy says so
  */
 
-/* Of equally tight GPUs the first, as rule 5 demands. */
-static uint32_t place_tightest(const struct room *room, gpu_set among)
+static bool place_prefers(enum place_choice choice, const struct gpu_room *a,
+                          const struct gpu_room *b)
+{
+    must(a->closed == REASON_NONE);
+    must(b->closed == REASON_NONE);
+    if (choice == PLACE_TIGHTEST)
+        return a->free_milli < b->free_milli;
+    return choice == PLACE_LOOSEST && a->free_milli > b->free_milli;
+}
+
+/* Of equally good GPUs the first, as rule 5 demands. */
+static uint32_t place_preferred(const struct room *room, enum place_choice choice, gpu_set among)
 {
     uint32_t best = first_of(among);
 
     for (among &= ~one_gpu(best); among != 0; among &= ~one_gpu(first_of(among)))
-        if (room->gpu[first_of(among)].free_milli < room->gpu[best].free_milli)
+        if (place_prefers(choice, &room->gpu[first_of(among)], &room->gpu[best]))
             best = first_of(among);
     must(best < room->gpus);
     must(room->gpu[best].closed == REASON_NONE);
     return best;
 }
 
-static gpu_set choose_one(const struct room *room, const struct want *want, gpu_set fits,
+static gpu_set choose_one(const struct room *room, const struct plan *plan, gpu_set fits,
                           struct rank *out)
 {
+    const struct want *want = &plan->request->want[0];
     gpu_set chosen = 0;
 
     must(want->parts > 0);
     must(place_count_of(fits) >= want->parts);
     for (uint32_t i = 0; i < want->parts; i++) {
-        const uint32_t gpu = place_tightest(room, fits & ~chosen);
+        const uint32_t gpu = place_preferred(room, plan->choice, fits & ~chosen);
         must(room->gpu[gpu].free_milli >= want->milli);
         chosen |= one_gpu(gpu);
         out->charge_milli += want->milli;
@@ -281,7 +297,7 @@ static enum reason judge_one(struct plan *plan, const struct room *room, struct 
     const enum reason why = find_fits(room, plan->request, want, find_models(plan, room), &fits);
     if (why != REASON_NONE)
         return why;
-    *chosen = choose_one(room, want, fits, out);
+    *chosen = choose_one(room, plan, fits, out);
     must(place_count_of(*chosen) == want->parts);
     return weigh_whole(room, plan->request, want->parts);
 }

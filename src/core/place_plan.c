@@ -111,9 +111,10 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
 
 void plan_init(struct plan *out, const struct request *request)
 {
-    must(request_asks(request));
+    must(request->wants <= CONTAINERS_MAX);
 
     out->request = request;
+    out->choice = PLACE_TIGHTEST;
     out->steps = PLACE_STEPS_MAX;
     out->most_parts = 0;
     out->running_milli = 0;

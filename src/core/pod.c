@@ -41,6 +41,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
 {
     struct pod *kept = arena_alloc(arena, sizeof *kept);
 
+    must(pod->odd_keys <= ODD_KEYS_MAX);
     must(pod->uid != NULL && pod->namespace != NULL && pod->name != NULL && pod->node != NULL);
     *kept = *pod;
     kept->uid = pod_copy_text(arena, pod->uid);
@@ -53,6 +54,8 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->count = pod_copy_text(arena, pod->count);
     kept->model = pod_copy_text(arena, pod->model);
     kept->memory = pod_copy_text(arena, pod->memory);
+    for (uint32_t i = 0; i < pod->odd_keys; i++)
+        kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);
     kept->note_text = pod_copy_text(arena, pod->note_text);
     kept->note_error = pod_copy_text(arena, pod->note_error);
     kept->share = keep_shares(arena, pod);

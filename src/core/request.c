@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/model.h"
 #include "milligpu/quantity.h"
 #include "milligpu/strbuf.h"
 
@@ -57,6 +58,29 @@ static bool request_say_refusal(const struct parser *parser, enum reason why, st
     return false;
 }
 
+/* Digits, a point, a sign, a suffix: what an amount that is one consists of. */
+static bool is_amount_letter(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '-' || c == '+';
+}
+
+/* As it is written; in quotes if they are needed to see where it begins and ends. */
+static void add_amount(struct strbuf *buf, const char *amount)
+{
+    size_t plain = 0;
+    must(buf->len > 0);
+    must(amount != NULL);
+
+    while (plain < QUOTE_MAX && is_amount_letter(amount[plain]))
+        plain++;
+    must(plain <= QUOTE_MAX);
+    if (plain > 0 && plain < QUOTE_MAX && amount[plain] == '\0')
+        strbuf_str(buf, amount);
+    else
+        request_quote(buf, amount);
+}
+
 /* "container web: nvidia.com/vgpu: 1500 " */
 static void begin_amount(const struct parser *parser, struct strbuf *buf)
 {
@@ -66,9 +90,9 @@ static void begin_amount(const struct parser *parser, struct strbuf *buf)
     strbuf_init(buf);
     if (parser->several)
         strbuf_printf(buf, "container %s: ", parser->container->name);
-    char shown[QUOTE_MAX];
-    text_clip(text_of(parser->container->amount), shown, sizeof shown);
-    strbuf_printf(buf, "%s: %s ", parser->rules->resource, shown);
+    strbuf_printf(buf, "%s: ", parser->rules->resource);
+    add_amount(buf, parser->container->amount);
+    strbuf_char(buf, ' ');
 }
 
 static const char amount_hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
@@ -258,6 +282,17 @@ static void add_each(const struct want *want, struct strbuf *buf)
         strbuf_printf(buf, "(%u on each of %u GPUs) ", want->milli, want->parts);
 }
 
+/* "; did you mean 2000?", if the amount looks like a number of whole GPUs */
+static void add_meant(const struct want *want, struct strbuf *buf)
+{
+    const uint32_t amount = want->parts * want->milli;
+    must(amount > 0);
+    must(buf->len > 0);
+
+    if (amount <= MEANT_GPUS_MAX)
+        strbuf_printf(buf, "; did you mean %u?", amount * GPU_MILLI);
+}
+
 /* Of each part, not of the sum: the setting limits how finely a GPU is divided. */
 static bool check_minimum(const struct parser *parser, const struct want *want)
 {
@@ -271,6 +306,7 @@ static bool check_minimum(const struct parser *parser, const struct want *want)
     add_each(want, &buf);
     strbuf_printf(&buf, "is below the minimum of %u; 1000 is one whole GPU",
                   parser->rules->min_milli);
+    add_meant(want, &buf);
     return request_say_refusal(parser, REASON_MINIMUM, &buf);
 }
 
@@ -293,6 +329,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
     if (below > 0 && below >= parser->rules->min_milli)
         strbuf_printf(&buf, "%u or ", below * want->parts);
     strbuf_printf(&buf, "%u", above * want->parts);
+    add_meant(want, &buf);
     return request_say_refusal(parser, REASON_STEP, &buf);
 }
 
@@ -421,35 +458,6 @@ static bool parse_wants(struct parser *parser, struct arena *arena, struct reque
     return true;
 }
 
-static bool is_nvidia(struct text text)
-{
-    static const char prefix[] = "NVIDIA-*";
-    must(text.at != NULL || text.len == 0);
-    return text_glob(TEXT(prefix), text);
-}
-
-static const size_t NVIDIA_LEN = sizeof "NVIDIA-" - 1;
-
-/*
- * Blanks become '-', a leading "NVIDIA-" is removed: so a name matches whether it was copied from a
- * node's label (dashes) or from nvidia-smi (blanks).
- */
-static struct text without_maker(struct text text, char *dashed)
-{
-    must(text.len <= MODEL_BYTES_MAX);
-
-    for (size_t i = 0; i < text.len; i++)
-        dashed[i] = text.at[i] == ' ' ? '-' : text.at[i];
-    struct text out = {dashed, text.len};
-    if (is_nvidia(out)) {
-        out.at += NVIDIA_LEN;
-        out.len -= NVIDIA_LEN;
-    }
-    must(out.len <= text.len);
-    must(out.len == text.len || out.len + NVIDIA_LEN == text.len);
-    return out;
-}
-
 /* Refusals repeat the globs, and kube-scheduler writes refusals into pods. */
 static bool request_is_printable(struct text text)
 {
@@ -472,33 +480,39 @@ static bool refuse_model(const struct parser *parser, const char *what)
     return request_say_refusal(parser, REASON_MODEL_SYNTAX, &buf);
 }
 
+const char *request_read_models(struct text list, struct arena *arena, struct request *out)
+{
+    struct text piece;
+
+    must(out->models == 0);
+    static_assert(MODELS_MAX == 32 && MODEL_BYTES_MAX == 128, "the texts below say these numbers");
+    out->model = arena_array(arena, MODELS_MAX, sizeof *out->model);
+    while (text_cut(&list, ',', &piece)) {
+        piece = text_trim(piece);
+        if (out->models == MODELS_MAX)
+            return "names more than 32 models";
+        if (piece.len > MODEL_BYTES_MAX)
+            return "has an entry of more than 128 characters";
+        if (!request_is_printable(piece))
+            return "has characters that no model has";
+        char dashed[MODEL_BYTES_MAX];
+        const struct text glob = model_bare(piece, dashed);
+        if (glob.len == 0)
+            return "has an empty entry";
+        out->model[out->models++] = arena_copy(arena, glob);
+    }
+    must(out->models > 0); /* an empty list is one empty entry */
+    must(out->models <= MODELS_MAX);
+    return NULL;
+}
+
 static bool parse_models(const struct parser *parser, struct arena *arena, struct request *out)
 {
     if (parser->pod->model == NULL)
         return true;
-    must(out->models == 0);
-
-    struct text rest = text_of(parser->pod->model);
-    struct text piece;
-    out->model = arena_array(arena, MODELS_MAX, sizeof *out->model);
-    while (text_cut(&rest, ',', &piece)) {
-        piece = text_trim(piece);
-        if (out->models == MODELS_MAX)
-            return refuse_model(parser, "names more than 32 models");
-        if (piece.len > MODEL_BYTES_MAX)
-            return refuse_model(parser, "has an entry of more than 128 characters");
-        if (!request_is_printable(piece))
-            return refuse_model(parser, "has characters that no model has");
-        char dashed[MODEL_BYTES_MAX];
-        const struct text glob = without_maker(piece, dashed);
-        if (glob.len == 0)
-            return refuse_model(parser, "has an empty entry");
-        out->model[out->models++] = arena_copy(arena, glob);
-    }
-    static_assert(MODELS_MAX == 32 && MODEL_BYTES_MAX == 128, "the texts above say these numbers");
-    must(out->models > 0);
-    must(out->models <= MODELS_MAX);
-    return true;
+    const char *fault = request_read_models(text_of(parser->pod->model), arena, out);
+    must(fault != NULL || out->models > 0);
+    return fault == NULL || refuse_model(parser, fault);
 }
 
 static bool refuse_memory(const struct parser *parser, const char *what)
@@ -623,7 +637,7 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
 /* The strings stand behind the structures in the block of request_clone(). */
 static size_t request_strings_of(const struct request *request)
 {
-    must(request_asks(request));
+    must(request->wants == 0 || request->want != NULL);
 
     size_t bytes = 0;
     for (uint32_t i = 0; i < request->wants; i++)
@@ -710,7 +724,7 @@ static uint32_t request_mix(uint32_t hash, uint32_t number)
 uint32_t request_hash(const struct request *request)
 {
     must(request != NULL);
-    must(request_asks(request));
+    must(request->wants == 0 || request->want != NULL);
 
     uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
     for (uint32_t i = 0; i < request->wants; i++) {
@@ -724,8 +738,7 @@ uint32_t request_hash(const struct request *request)
     return hash;
 }
 
-/* "A100* or H100*" */
-static void add_models(struct strbuf *buf, const struct request *request)
+void request_add_models(struct strbuf *buf, const struct request *request)
 {
     must(request->models > 0);
     must(request->model != NULL);
@@ -789,7 +802,7 @@ void request_format(const struct request *request, char *out, size_t bytes)
         strbuf_str(&buf, " of one GPU");
     if (request->models > 0) {
         strbuf_str(&buf, ", model ");
-        add_models(&buf, request);
+        request_add_models(&buf, request);
     }
     if (request->memory_mib > 0)
         strbuf_printf(&buf, ", at least %u MiB in each share", request->memory_mib);
@@ -844,7 +857,7 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
     }
     if (request->models > 0) {
         strbuf_str(buf, ", model ");
-        add_models(buf, request);
+        request_add_models(buf, request);
     }
     must(buf->len > 0);
 }
@@ -871,7 +884,7 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
 
     if (why == REASON_MODEL && request->models > 0) {
         strbuf_str(buf, "no GPU of model ");
-        add_models(buf, request);
+        request_add_models(buf, request);
     } else if (why == REASON_SMALL) {
         strbuf_printf(buf, "no GPU of %u milli", x.most);
     } else if (why == REASON_MEMORY && x.least == x.most) {
@@ -917,20 +930,6 @@ void request_refuse(const struct request *request, enum reason why, struct refus
     text_clip((struct text){buf.data, buf.len}, out->text, sizeof out->text);
 }
 
-/* "NVIDIA*" means the maker: only such a glob is matched against the name including its maker. */
-static bool model_matches(struct text glob, struct text model)
-{
-    char full[sizeof "NVIDIA-" + MODEL_BYTES_MAX];
-    must(glob.len > 0);
-    must(model.len <= MODEL_BYTES_MAX);
-
-    if (!text_glob(TEXT("NVIDIA*"), glob))
-        return text_glob(glob, model);
-    memcpy(full, "NVIDIA-", NVIDIA_LEN);
-    memcpy(full + NVIDIA_LEN, model.at, model.len);
-    return text_glob(glob, (struct text){full, NVIDIA_LEN + model.len});
-}
-
 bool request_takes_model(const struct request *request, struct text model)
 {
     must(request != NULL);
@@ -941,9 +940,9 @@ bool request_takes_model(const struct request *request, struct text model)
     char dashed[MODEL_BYTES_MAX];
     if (model.len > sizeof dashed)
         return false; /* inventory lets none pass, but a database may hold anything */
-    const struct text bare = without_maker(model, dashed);
+    const struct text bare = model_bare(model, dashed);
     for (uint32_t i = 0; i < request->models; i++)
-        if (model_matches(text_of(request->model[i]), bare))
+        if (model_takes(text_of(request->model[i]), bare))
             return true;
     return false;
 }

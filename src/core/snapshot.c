@@ -9,6 +9,7 @@
 #include "milligpu/snapshot.h"
 
 #include "milligpu/alloc.h"
+#include "milligpu/policy.h"
 
 #include "core/snapshot_internal.h"
 
@@ -258,6 +259,7 @@ void snapshot_unref(const struct snapshot *snapshot)
         book_unref(snapshot->book[i]);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->index);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->open);
+    outlook_unref(snapshot->outlook);
     xfree(snapshot->book);
     xfree(snapshot_counted(snapshot));
 }
@@ -285,15 +287,18 @@ static const struct node *next_hashed(const struct snapshot *snapshot,
 }
 
 static const struct node *find_hashed(const struct snapshot *snapshot, struct text name,
-                                      uint32_t hash)
+                                      uint32_t hash, uint32_t *out_slot)
 {
     const struct node *node;
     uint32_t at = hash;
 
     must_debug(hash == text_hash(name));
-    while ((node = next_hashed(snapshot, snapshot->index, hash, &at)) != NULL)
-        if (text_eq(atom_text(node->name), name))
-            return node;
+    while ((node = next_hashed(snapshot, snapshot->index, hash, &at)) != NULL) {
+        if (!text_eq(atom_text(node->name), name))
+            continue;
+        *out_slot = entry_slot(entry_at(snapshot->index, at - 1)); /* at is the one after it */
+        return node;
+    }
     return NULL;
 }
 
@@ -301,7 +306,9 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 {
     must(snapshot != NULL);
     must(snapshot->index != NULL);
-    return find_hashed(snapshot, name, text_hash(name));
+
+    uint32_t slot;
+    return find_hashed(snapshot, name, text_hash(name), &slot);
 }
 
 /* Bytes; nodes that are fetched from memory together. */
@@ -350,7 +357,7 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
 }
 
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
-                    const uint32_t *hash, const struct node **out)
+                    const uint32_t *hash, const struct node **out, uint32_t *slot)
 {
     must(snapshot != NULL);
     must(count == 0 || (name != NULL && hash != NULL));
@@ -358,7 +365,8 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
     for (uint32_t i = 0; i < count; i++) {
         if (i % AHEAD == 0)
             send_for(snapshot, count - i < AHEAD ? count - i : AHEAD, &hash[i]);
-        out[i] = find_hashed(snapshot, name[i], hash[i]);
+        slot[i] = SNAPSHOT_NO_SLOT;
+        out[i] = find_hashed(snapshot, name[i], hash[i], &slot[i]);
     }
 }
 

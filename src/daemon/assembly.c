@@ -5,9 +5,12 @@
  */
 #include "milligpu/assembly.h"
 
+#include <sys/random.h>
+
 #include "milligpu/alloc.h"
 #include "milligpu/cluster_identity.h"
 #include "milligpu/command_trace.h"
+#include "milligpu/commits.h"
 #include "milligpu/hints.h"
 #include "milligpu/informer.h"
 #include "milligpu/message.h"
@@ -68,8 +71,10 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     atomic_store(&app->settings, settings);
     fill_rules(app, settings);
     fill_edges(app, edges);
+    must(getrandom(&app->start_id, sizeof app->start_id, 0) == sizeof app->start_id);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
+    app->commits = commits_new();
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->command_trace = command_trace_new();
@@ -120,5 +125,6 @@ void app_close(struct app *app, struct app_parts *parts)
     free_queue(STEAL(app->queue));
     hints_free(STEAL(app->hints));
     pod_cache_free(STEAL(app->pod_cache));
+    commits_free(STEAL(app->commits));
     view_free(STEAL(app->view));
 }

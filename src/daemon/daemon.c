@@ -25,6 +25,7 @@
 #include "milligpu/app.h"
 #include "milligpu/assembly.h"
 #include "milligpu/cluster_identity.h"
+#include "milligpu/events.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
@@ -95,7 +96,8 @@ struct daemon {
     pthread_t informer_thread;
     pthread_t outbox_thread;
     pthread_t verifier_thread;
-    bool writer_runs, informer_runs, outbox_runs, verifier_runs;
+    pthread_t events_thread;
+    bool writer_runs, informer_runs, outbox_runs, verifier_runs, events_runs;
     atomic_bool stop_io; /* informer and outbox */
     atomic_bool stop_writer;
     atomic_bool failed; /* fatal error: err holds the text */
@@ -238,6 +240,15 @@ static void *verifier_main(void *user)
         verifier_step(app->verifier, now_of(app));
         daemon_pause_ms(VERIFIER_LOOK_MS);
     }
+    return NULL;
+}
+
+static void *events_run(void *user)
+{
+    struct daemon *daemon = user;
+
+    must(daemon->app.events != NULL);
+    events_main(daemon->app.events);
     return NULL;
 }
 
@@ -441,6 +452,7 @@ static void make_parts(struct daemon *daemon)
                                     .instance = "milligpud"};
     app_open(app, app->settings, &edges, &daemon->parts);
     app->rights = rights_new(app, &daemon->watch_ops);
+    app->events = events_new(app);
 }
 
 /* "127.0.0.1:0" with the port that was bound. */
@@ -611,8 +623,9 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
     daemon->informer_runs = daemon_spawn(&daemon->informer_thread, informer_main, daemon);
     daemon->outbox_runs = daemon_spawn(&daemon->outbox_thread, outbox_main, daemon);
     daemon->verifier_runs = daemon_spawn(&daemon->verifier_thread, verifier_main, daemon);
+    daemon->events_runs = daemon_spawn(&daemon->events_thread, events_run, daemon);
     if (daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs &&
-        daemon->verifier_runs)
+        daemon->verifier_runs && daemon->events_runs)
         return 0;
     return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
@@ -766,6 +779,19 @@ static void daemon_join(bool *runs, pthread_t thread)
     *runs = false;
 }
 
+/* Ends all streams, as http_stop() demands; also those that came before the thread could run. */
+static void stop_events(struct daemon *daemon)
+{
+    struct events *events = daemon->app.events;
+
+    if (events == NULL)
+        return;
+    events_stop(events);
+    daemon_join(&daemon->events_runs, daemon->events_thread);
+    events_main(events);
+    must(!daemon->events_runs);
+}
+
 /*
  * Callable twice. The queue is closed first, so that a producer that waits for room returns.
  * stop_io is set before verifier_stop(), so the verifier cannot begin another verification after
@@ -789,6 +815,7 @@ static void stop_threads(struct daemon *daemon)
         queue_wake(daemon->app.queue);
     daemon_join(&daemon->writer_runs, daemon->writer_thread);
     daemon_join(&daemon->verifier_runs, daemon->verifier_thread);
+    stop_events(daemon);
 }
 
 static void drop_ops(struct kube_ops *ops)
@@ -811,6 +838,7 @@ static void daemon_stop(struct daemon *daemon)
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
         http_stop(daemon->port[i]);
+    events_free(STEAL(app->events));
     rights_free(app->rights);
     app_close(app, &daemon->parts);
     drop_ops(&daemon->watch_ops);

@@ -212,7 +212,7 @@ int diagnostics_write(struct app *app, struct err *err)
         diagnostics_end(&diagnostics);
     }
     if (diagnostics_begin(&diagnostics, "metrics.txt")) {
-        metrics_page(app, &diagnostics.text);
+        metrics_page(app, &diagnostics.text, METRIC_PLAIN);
         diagnostics_end(&diagnostics);
     }
     strbuf_done(&diagnostics.text);

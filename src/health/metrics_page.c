@@ -10,9 +10,9 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
-#include "milligpu/metric.h"
 #include "milligpu/pod_cache.h"
 
+#include "health/process_metrics.h"
 #include "milligpu_version.h"
 
 /* A cluster has few models, so a linear search is enough. */
@@ -61,22 +61,43 @@ static void put_sample(struct strbuf *out, enum metric_id id, const struct model
                   (int64_t)milli);
 }
 
-/* Their labels are an open set, so they are created again for each scrape. */
-static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models)
+/* All reasons, also those of 0 milli: a series that comes and goes is hard to query. */
+static void put_closed(struct strbuf *out, const struct model_amounts *model)
 {
-    metric_head(out, M_ALLOCATED);
-    for (size_t i = 0; i < models->count; i++) {
-        const struct admin_amounts *amounts = &models->model[i].amounts;
-        put_sample(out, M_ALLOCATED, &models->model[i],
-                   amounts->used_milli + amounts->reserved_milli);
+    const bool named = model->model->len > 0;
+    char labels[64];
+
+    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++) {
+        (void)snprintf(labels, sizeof labels, "reason=\"%s\",model", account_name(part));
+        must(model->amounts.part_milli[part] <= INT64_MAX);
+        metric_sample(out, M_CLOSED, labels, named ? atom_text(model->model) : TEXT("unknown"),
+                      (int64_t)model->amounts.part_milli[part]);
     }
-    metric_head(out, M_FREE);
-    for (size_t i = 0; i < models->count; i++)
-        put_sample(out, M_FREE, &models->model[i], models->model[i].amounts.free_milli);
-    metric_head(out, M_LARGEST_FREE);
-    for (size_t i = 0; i < models->count; i++)
-        put_sample(out, M_LARGEST_FREE, &models->model[i],
-                   models->model[i].amounts.largest_free_milli);
+}
+
+/* Their labels are an open set, so they are created again for each scrape. */
+static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models,
+                                    enum metric_format format)
+{
+    const struct model_amounts *end = models->model + models->count;
+
+    must(models->count == 0 || models->model != NULL);
+    metric_head(out, M_ALLOCATED, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_ALLOCATED, at,
+                   at->amounts.part_milli[ACCOUNT_USED] + at->amounts.part_milli[ACCOUNT_RESERVED]);
+    metric_head(out, M_FREE, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_FREE, at, at->amounts.part_milli[ACCOUNT_FREE]);
+    metric_head(out, M_TOTAL, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_TOTAL, at, at->amounts.total_milli);
+    metric_head(out, M_CLOSED, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_closed(out, at);
+    metric_head(out, M_LARGEST_FREE, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_LARGEST_FREE, at, at->amounts.largest_free_milli);
     must(out->len > 0);
 }
 
@@ -129,7 +150,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, build, 1);
 }
 
-void metrics_page(struct app *app, struct strbuf *out)
+void metrics_page(struct app *app, struct strbuf *out, enum metric_format format)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
     struct amounts_by_model models = {0};
@@ -140,7 +161,9 @@ void metrics_page(struct app *app, struct strbuf *out)
         metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
         amounts_by_model(snapshot, &models);
     }
-    metric_expose(out);
-    metrics_page_put_models(out, &models);
+    metric_expose(out, format);
+    metrics_page_put_models(out, &models, format);
+    process_metrics(out, format);
+    metric_end(out, format);
     xfree(models.model);
 }

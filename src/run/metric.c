@@ -187,18 +187,45 @@ void metric_each(enum metric_id id, void *user,
 
 static const char *metric_type_name(enum metric_type type)
 {
-    static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
+    static const char *const names[] = {"counter",   "gauge",   "histogram",
+                                        "histogram", "counter", "gauge"};
 
     must((size_t)type < ARRAY_LEN(names));
     return names[type];
 }
 
-void metric_head(struct strbuf *out, enum metric_id id)
+static bool metric_ends(struct text name, const char *end)
 {
-    const struct metric_info *info = metric_info(id);
+    const size_t len = strlen(end);
 
-    strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
-                  metric_type_name(info->type));
+    must(len > 0);
+    return name.len > len && memcmp(name.at + name.len - len, end, len) == 0;
+}
+
+/* In OpenMetrics a counter is named without _total, which its samples have, and units are told. */
+void metric_head(struct strbuf *out, enum metric_id id, enum metric_format format)
+{
+    static const char *const units[] = {"seconds", "bytes"};
+    const struct metric_info *info = metric_info(id);
+    const char *type = metric_type_name(info->type);
+    struct text name = text_of(info->name);
+
+    if (format == METRIC_OPEN && strcmp(type, "counter") == 0) {
+        must(metric_ends(name, "_total"));
+        name.len -= strlen("_total");
+    }
+    strbuf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", TEXT_ARG(name), info->help,
+                  TEXT_ARG(name), type);
+    for (size_t i = 0; format == METRIC_OPEN && i < ARRAY_LEN(units); i++)
+        if (metric_ends(name, units[i]))
+            strbuf_printf(out, "# UNIT %.*s %s\n", TEXT_ARG(name), units[i]);
+}
+
+void metric_end(struct strbuf *out, enum metric_format format)
+{
+    must(out != NULL);
+    if (format == METRIC_OPEN)
+        strbuf_str(out, "# EOF\n");
 }
 
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
@@ -229,9 +256,24 @@ static void expose_bucket(struct strbuf *out, enum metric_id id, const struct se
 }
 
 /*
- * Sums the buckets up, from the shortest to +Inf; bounds in seconds, although they are kept in ns.
+ * In seconds, although they are kept in ns. OpenMetrics wants a point or an exponent in each: 1.0,
+ * 5e-05.
  */
-static void expose_histogram(struct strbuf *out, enum metric_id id, struct series *series)
+static void write_bound(char *out, size_t bytes, bool seconds, size_t at, enum metric_format format)
+{
+    must(at < (seconds ? ARRAY_LEN(seconds_ns) : ARRAY_LEN(counts)));
+    if (seconds)
+        (void)snprintf(out, bytes, "%g", (double)seconds_ns[at] / 1e9);
+    else
+        (void)snprintf(out, bytes, "%llu", (unsigned long long)counts[at]);
+    const size_t used = strlen(out);
+    if (format == METRIC_OPEN && strpbrk(out, ".e") == NULL)
+        (void)snprintf(out + used, bytes - used, ".0");
+}
+
+/* Sums the buckets up, from the shortest to +Inf. */
+static void expose_histogram(struct strbuf *out, enum metric_id id, struct series *series,
+                             enum metric_format format)
 {
     const bool seconds = metric_info(id)->type == METRIC_TIMING;
     const size_t bounds = seconds ? ARRAY_LEN(seconds_ns) : ARRAY_LEN(counts);
@@ -243,10 +285,7 @@ static void expose_histogram(struct strbuf *out, enum metric_id id, struct serie
     must(bounds <= BUCKETS_MAX);
     for (size_t i = 0; i < bounds; i++) {
         char bound[32];
-        if (seconds)
-            (void)snprintf(bound, sizeof bound, "%g", (double)seconds_ns[i] / 1e9);
-        else
-            (void)snprintf(bound, sizeof bound, "%llu", (unsigned long long)counts[i]);
+        write_bound(bound, sizeof bound, seconds, i, format);
         below += atomic_load(&series->bucket[i]);
         expose_bucket(out, id, series, bound, below);
     }
@@ -276,23 +315,33 @@ static void expose_value(struct strbuf *out, enum metric_id id, const struct ser
                   (long long)atomic_load(&series->value));
 }
 
-void metric_expose(struct strbuf *out)
+static void expose_family(struct strbuf *out, enum metric_id id, enum metric_format format)
+{
+    const struct metric_info *info = metric_info(id);
+
+    if (info->labels[0] == '\0')
+        (void)series_of(id, NULL); /* zero is a value, absence is not */
+    const size_t used = atomic_load(&families[id].used);
+    if (used == 0)
+        return;
+    metric_head(out, id, format);
+    for (size_t i = 0; i < used; i++) {
+        struct series *series = atomic_load(&families[id].series[i]);
+        if (info->type == METRIC_HISTOGRAM || info->type == METRIC_TIMING)
+            expose_histogram(out, id, series, format);
+        else
+            expose_value(out, id, series);
+    }
+    must(out->len > 0);
+}
+
+void metric_expose(struct strbuf *out, enum metric_format format)
 {
     must(out != NULL);
-    for (size_t id = 0; id < METRICS; id++) {
-        const struct metric_info *info = metric_info((enum metric_id)id);
-        if (info->labels[0] == '\0')
-            (void)series_of((enum metric_id)id, NULL); /* zero is a value, absence is not */
-        const size_t used = atomic_load(&families[id].used);
-        if (used == 0)
-            continue;
-        metric_head(out, (enum metric_id)id);
-        for (size_t i = 0; i < used; i++) {
-            struct series *series = atomic_load(&families[id].series[i]);
-            if (info->type == METRIC_HISTOGRAM || info->type == METRIC_TIMING)
-                expose_histogram(out, (enum metric_id)id, series);
-            else
-                expose_value(out, (enum metric_id)id, series);
-        }
+    for (size_t i = 0; i < METRICS; i++) {
+        const enum metric_id id = (enum metric_id)i;
+        const enum metric_type type = metric_info(id)->type;
+        if (type != METRIC_KERNEL_COUNTER && type != METRIC_KERNEL_GAUGE)
+            expose_family(out, id, format);
     }
 }

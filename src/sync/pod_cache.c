@@ -227,6 +227,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
     must(pod_record_asks(record) == (record->request != NULL));
     pod_cache_lock(pods);
     struct pod_record *before = pod_cache_leave(pods, record->uid);
+    record->advised = before != NULL ? before->advised : 0;
     share_request(pods, record);
     pod_cache_enter(pods, record);
     pod_cache_unlock(pods);
@@ -315,6 +316,16 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
         return;
     arena_done(memory);
     xfree(memory);
+}
+
+void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind kind)
+{
+    must(kind < ADVICES);
+    pod_cache_lock(pods); /* other threads copy records */
+    struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
+    must(record != NULL);
+    record->advised |= 1U << kind;
+    pod_cache_unlock(pods);
 }
 
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)

@@ -65,46 +65,79 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu)
 {
     const uint32_t milli = admin_gpu_free(node, gpu);
+    struct gpu_account account;
 
-    must(milli <= gpu->milli);
+    gpu_account(node, gpu, &account);
+    must(account.milli[ACCOUNT_FREE] == milli);
     amounts->gpus++;
     if ((gpu->flags & GPU_ABSENT) == 0)
         amounts->capacity_milli += gpu->milli;
-    amounts->used_milli += gpu->used_milli;
-    amounts->reserved_milli += gpu->reserved_milli;
-    amounts->free_milli += milli;
+    amounts->total_milli += account.total_milli;
+    amounts->beyond_milli += account.beyond_milli;
+    for (uint32_t part = 0; part < ACCOUNT_PARTS; part++)
+        amounts->part_milli[part] += account.milli[part];
     if (milli > amounts->largest_free_milli)
         amounts->largest_free_milli = milli;
 }
 
+uint64_t admin_closed_milli(const struct admin_amounts *amounts)
+{
+    uint64_t milli = 0;
+
+    for (uint32_t part = ACCOUNT_CLOSED_FIRST; part < ACCOUNT_PARTS; part++)
+        milli += amounts->part_milli[part];
+    must(milli <= amounts->total_milli);
+    return milli;
+}
+
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts)
 {
-    must(amounts->largest_free_milli <= amounts->free_milli);
-    must(amounts->free_milli <= amounts->capacity_milli);
+    const uint64_t *part = amounts->part_milli;
+    const uint64_t closed = admin_closed_milli(amounts);
+
+    must(amounts->largest_free_milli <= part[ACCOUNT_FREE]);
+    must(part[ACCOUNT_FREE] <= amounts->capacity_milli);
+    must(amounts->total_milli == part[ACCOUNT_USED] + part[ACCOUNT_RESERVED] + part[ACCOUNT_FREE] +
+                                     part[ACCOUNT_HELD] + closed);
     put_u64(json, "capacityMilli", amounts->capacity_milli);
-    put_u64(json, "usedMilli", amounts->used_milli);
-    put_u64(json, "reservedMilli", amounts->reserved_milli);
-    put_u64(json, "freeMilli", amounts->free_milli);
+    put_u64(json, "usedMilli", part[ACCOUNT_USED]);
+    put_u64(json, "reservedMilli", part[ACCOUNT_RESERVED]);
+    put_u64(json, "freeMilli", part[ACCOUNT_FREE]);
     put_u64(json, "largestFreeMilli", amounts->largest_free_milli);
+    put_u64(json, "totalMilli", amounts->total_milli);
+    put_u64(json, "beyondMilli", amounts->beyond_milli);
+    put_u64(json, "heldMilli", part[ACCOUNT_HELD]);
+    put_u64(json, "closedMilli", closed);
+}
+
+/* All parts, also those of 0 milli: a reader need not ask whether one is there. */
+void admin_closed(struct json_writer *json, const struct admin_amounts *amounts)
+{
+    json_write_key(json, "closed");
+    json_write_object(json);
+    for (uint32_t part = ACCOUNT_CLOSED_FIRST; part < ACCOUNT_PARTS; part++)
+        put_u64(json, account_name(part), amounts->part_milli[part]);
+    json_write_object_end(json);
 }
 
 /* --- nodes --- */
 
+/* The strongest reason to keep shares away comes first. */
+static const struct {
+    unsigned flag;
+    const char *word;
+} gpu_states[] = {
+    {GPU_ABSENT, "absent"}, {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
+    {GPU_OVER, "over"},     {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
+};
+
 const char *admin_gpu_state(const struct gpu *gpu)
 {
-    static const struct {
-        unsigned flag;
-        const char *word;
-    } states[] = {
-        /* The strongest reason to keep shares away comes first. */
-        {GPU_ABSENT, "absent"}, {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
-        {GPU_OVER, "over"},     {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(states); i++)
-        if ((gpu->flags & states[i].flag) != 0)
-            return states[i].word;
-    must(gpu->flags == 0);
+    for (size_t i = 0; i < ARRAY_LEN(gpu_states); i++)
+        if ((gpu->flags & gpu_states[i].flag) != 0)
+            return gpu_states[i].word;
+    /* The first owner of a UUID goes on; that another node shows it too is drift. */
+    must((gpu->flags & ~(unsigned)GPU_CONTESTED) == 0);
     return "ok";
 }
 
@@ -113,8 +146,10 @@ const char *admin_node_state(const struct node *node)
 {
     if (node->gone)
         return "gone";
+    if (node->problem == PROBLEM_FOREIGN_UNITS)
+        return "foreign_units";
     if (node->problem != PROBLEM_NONE)
-        return "excluded";
+        return inventory_is_excluded(node->problem) ? "excluded" : "unreadable";
     switch (node_closed(node)) {
     case REASON_MIXED:
         return "mixed";
@@ -125,7 +160,68 @@ const char *admin_node_state(const struct node *node)
     }
 }
 
-/* Always a member, empty for an open node. */
+/* True if no present GPU takes shares because of the cordon; absent GPUs do not count. */
+static bool admin_is_cordoned(const struct node *node)
+{
+    bool cordoned = false;
+
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        if ((node->gpu[i].flags & (GPU_CORDONED | GPU_ABSENT)) == 0)
+            return false;
+        cordoned = cordoned || (node->gpu[i].flags & GPU_ABSENT) == 0;
+    }
+    return cordoned;
+}
+
+/* A new state is one more row here, and one more word of the enum in schemas.json. */
+static const char *const node_words[] = {"ok",         "cordoned",      "gone",  "excluded",
+                                         "unreadable", "foreign_units", "mixed", "unplaced"};
+
+const char *admin_node_word(size_t at)
+{
+    return at < ARRAY_LEN(node_words) ? node_words[at] : NULL;
+}
+
+const char *admin_node_shown(const struct node *node)
+{
+    const char *state = admin_node_state(node);
+
+    must(state[0] != '\0');
+    return strcmp(state, "ok") == 0 && admin_is_cordoned(node) ? "cordoned" : state;
+}
+
+/* Words of nodes and words of GPUs; cordoned is both, and listed once. */
+const char *admin_node_filter(size_t at)
+{
+    static const char *const both[] = {"open", "closed"};
+    const size_t of_nodes = ARRAY_LEN(both) + ARRAY_LEN(node_words);
+
+    if (at < ARRAY_LEN(both))
+        return both[at];
+    if (at < of_nodes)
+        return node_words[at - ARRAY_LEN(both)];
+    must(strcmp(gpu_states[ARRAY_LEN(gpu_states) - 1].word, "cordoned") == 0);
+    return at - of_nodes + 1 < ARRAY_LEN(gpu_states) ? gpu_states[at - of_nodes].word : NULL;
+}
+
+bool admin_node_is(const struct node *node, const char *word)
+{
+    const bool ok = strcmp(admin_node_state(node), "ok") == 0;
+    bool open = false;
+    bool found = strcmp(admin_node_shown(node), word) == 0;
+
+    must(word[0] != '\0');
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const char *state = admin_gpu_state(&node->gpu[i]);
+        open = open || (ok && strcmp(state, "ok") == 0);
+        found = found || (strcmp(state, "ok") != 0 && strcmp(state, word) == 0);
+    }
+    if (strcmp(word, "open") == 0)
+        return open;
+    return strcmp(word, "closed") == 0 ? !open : found;
+}
+
+/* Always a member. Of an open node it is what the node says that means nothing; mostly empty. */
 static void put_node_text(struct json_writer *json, const struct node *node)
 {
     const enum reason closed = node_closed(node);
@@ -133,10 +229,10 @@ static void put_node_text(struct json_writer *json, const struct node *node)
     must(closed == REASON_NONE || reason_class(closed) != REASON_CLASS_STATE);
     if (node->gone)
         put_str(json, "stateText", "the Node object is gone, its pods are not");
-    else if (node->problem != PROBLEM_NONE)
+    else if (node->problem != PROBLEM_NONE || closed == REASON_NONE)
         put_atom(json, "stateText", node->problem_text);
     else
-        put_str(json, "stateText", closed == REASON_NONE ? "" : reason_help(closed));
+        put_str(json, "stateText", reason_help(closed));
 }
 
 /* Models are interned, so equal pointers are equal names. */
@@ -163,19 +259,6 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
         strbuf_text(&models, atom_text(node->gpu[i].model));
     }
     put_str(json, "model", models.data);
-}
-
-/* True if no present GPU takes shares because of the cordon; absent GPUs do not count. */
-static bool admin_is_cordoned(const struct node *node)
-{
-    bool cordoned = false;
-
-    for (uint32_t i = 0; i < node->gpus; i++) {
-        if ((node->gpu[i].flags & (GPU_CORDONED | GPU_ABSENT)) == 0)
-            return false;
-        cordoned = cordoned || (node->gpu[i].flags & GPU_ABSENT) == 0;
-    }
-    return cordoned;
 }
 
 /*
@@ -223,6 +306,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "freeMilli", admin_gpu_free(node, gpu));
     put_u64(json, "pods", gpu->charges);
     put_str(json, "state", admin_gpu_state(gpu));
+    put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
     if (pods)
         put_holders(json, node, gpu);
     json_write_object_end(json);
@@ -373,6 +457,18 @@ void admin_released(struct json_writer *json, const struct history_row *row, siz
 }
 
 /* --- the rest --- */
+
+void admin_usage(struct json_writer *json, const struct admin_usage *usage)
+{
+    must(usage->gpus > 0 || usage->bound_milli + usage->reserved_milli == 0);
+    put_u64(json, "pods", usage->pods);
+    put_u64(json, "gpus", usage->gpus);
+    put_u64(json, "boundMilli", usage->bound_milli);
+    put_u64(json, "reservedMilli", usage->reserved_milli);
+    put_u64(json, "mib", usage->mib);
+    put_u64(json, "heldGpus", usage->held_gpus);
+    put_u64(json, "unplacedMilli", usage->unplaced_milli);
+}
 
 /* gpu and allocation are there only if the drift is about one. */
 void admin_drift(struct json_writer *json, const struct drift *drift)

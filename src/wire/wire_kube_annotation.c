@@ -163,16 +163,6 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
 static const char *const gpu_keys[] = {"uuid", "index", "milli", "mib", "model", "numa", "health"};
 enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH };
 
-/* Any other word closes the GPU; an absent health counts as healthy. */
-static bool read_health(struct json_reader *in, bool *out)
-{
-    struct text word;
-    if (!json_read_string(in, &word))
-        return false;
-    *out = text_is(word, "Healthy") || text_is(word, "healthy");
-    return true;
-}
-
 static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 {
     int64_t number = 0;
@@ -200,22 +190,19 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
         gpu->numa = (int32_t)number;
         break;
     case GPU_HEALTH:
-        (void)read_health(in, &gpu->healthy);
+        (void)json_read_cstring(in, &gpu->health); /* inventory.h judges the word */
         break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-/*
- * Only uuid and index are required. The defaults describe a whole, healthy GPU without a known NUMA
- * node.
- */
+/* Only uuid and index are required. The defaults describe a whole GPU without a known NUMA node. */
 static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
     int key;
-    *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1, .healthy = true};
+    *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1};
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key))

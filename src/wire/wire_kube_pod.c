@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "milligpu/advice.h"
 #include "milligpu/quantity.h"
 
 #include "wire/kube_read.h"
@@ -48,6 +49,7 @@ struct container_status {
 struct count_annotation {
     struct text container;
     const char *value;
+    bool used; /* a container has this name */
 };
 
 struct pod_reading {
@@ -98,11 +100,22 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
     reading->pod->note_error = why;
 }
 
+/* The first few: they are for advice, and a tenant may write thousands. */
+static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefix, struct text key)
+{
+    must(pod->odd_keys <= ODD_KEYS_MAX);
+
+    if (pod->odd_keys < ODD_KEYS_MAX)
+        pod->odd_key[pod->odd_keys++] =
+            arena_printf(arena, "%.*s%.*s", TEXT_ARG(prefix), TEXT_ARG(key));
+}
+
+static const char count_prefix[] = "gpu-count.milligpu.io/";
+
 static bool pod_read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
 
-    static const char count_prefix[] = "gpu-count.milligpu.io/";
     struct pod_reading *reading = user;
     struct pod *pod = reading->pod;
 
@@ -116,8 +129,11 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
         return read_once(in, &pod->model);
     if (text_is(key, "milligpu.io/gpu-memory"))
         return read_once(in, &pod->memory);
-    if (!text_starts(key, count_prefix))
+    if (!text_starts(key, count_prefix)) {
+        if (annotation_is_odd(key))
+            keep_odd_key(in->arena, pod, TEXT(""), key);
         return json_read_skip(in);
+    }
 
     /* A second annotation for the same container is found when all are sorted: sort_counts(). */
     struct count_annotation count = {
@@ -604,16 +620,29 @@ static int by_container(const void *a, const void *b)
     return text_order(left->container, right->container);
 }
 
-static const char *pod_count_of(const struct pod_reading *reading, const char *name)
+static const char *pod_count_of(struct pod_reading *reading, const char *name)
 {
     const struct count_annotation wanted = {.container = text_of(name)};
 
     must(reading->counts == 0 || reading->count != NULL);
     if (reading->counts == 0)
         return NULL;
-    const struct count_annotation *annotation =
+    struct count_annotation *annotation =
         bsearch(&wanted, reading->count, reading->counts, sizeof wanted, by_container);
-    return annotation != NULL ? annotation->value : NULL;
+    if (annotation == NULL)
+        return NULL;
+    annotation->used = true;
+    return annotation->value;
+}
+
+/* Annotations that name no container have no effect. Call it when all containers are known. */
+static void keep_odd_counts(struct arena *arena, const struct pod_reading *reading)
+{
+    must(reading->counts == 0 || reading->count != NULL);
+
+    for (uint32_t i = 0; i < reading->counts; i++)
+        if (!reading->count[i].used)
+            keep_odd_key(arena, reading->pod, text_of(count_prefix), reading->count[i].container);
 }
 
 /*
@@ -646,6 +675,7 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
         pod->container[i] = from->is;
         pod->container[i].count = pod_count_of(reading, from->is.name);
     }
+    keep_odd_counts(in->arena, reading);
 }
 
 /* If several parts cannot be read, metadata is named, whatever the order of the members. */

@@ -10,6 +10,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/command_trace.h"
+#include "milligpu/commits.h"
 #include "milligpu/metric.h"
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
@@ -249,5 +250,7 @@ bool batch_end(struct batch *batch)
     batch->open = false;
     if (gives > 0)
         batch_publish(batch->app, batch->ledger);
+    /* Whoever is woken finds the change in the snapshot. */
+    commits_tell(batch->app->commits, store_newest(batch->app->store));
     return true;
 }

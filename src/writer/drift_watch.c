@@ -19,12 +19,12 @@
 #include "milligpu/outbox.h"
 #include "milligpu/reconcile.h"
 
+#include "writer/event_budget.h"
+
 enum {
     LOOK_MS = 2000,
     /* changed nodes per step; the others wait for the writer's next step */
     NODES_A_TURN = 256,
-    EVENTS_PER_MINUTE = 30, /* if there is more drift at once, see REST and metrics */
-    MINUTE_MS = 60000,
 };
 
 static const char *const kinds[] = {
@@ -42,9 +42,7 @@ struct drift_watch {
     uint32_t place; /* where the comparison continues */
     /* monotonic: no comparison begins before this time */
     int64_t look_ms;
-    /* monotonic start of the minute in which events counts */
-    int64_t minute_ms;
-    uint32_t events;
+    struct event_budget budget; /* if there is more drift at once, see REST and metrics */
     int64_t now_ms;
     int64_t wall_ms;
     /* of the last Event, for its name */
@@ -81,21 +79,6 @@ void drift_watch_free(struct drift_watch *watch)
 }
 
 /*
- * Each Event is a write to etcd, and one cause (a node pool without its driver) makes drift on many
- * nodes at once.
- */
-static bool may_send(struct drift_watch *watch)
-{
-    must(watch->now_ms >= watch->minute_ms);
-
-    if (watch->now_ms - watch->minute_ms >= MINUTE_MS) {
-        watch->minute_ms = watch->now_ms;
-        watch->events = 0;
-    }
-    return watch->events++ < EVENTS_PER_MINUTE && watch->app->settings->events;
-}
-
-/*
  * An Event about a Node belongs to the namespace default, because a Node has none. The name is
  * unique across restarts: the time tells processes apart, the serial Events of one millisecond.
  */
@@ -106,7 +89,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
     const struct allocation *pod = drift->allocation;
     char name[64];
 
-    if (!may_send(watch))
+    if (!watch->app->settings->events || !event_budget_take(&watch->budget, watch->now_ms))
         return;
     (void)snprintf(name, sizeof name, "milligpu-drift-%llx-%llx",
                    (unsigned long long)watch->wall_ms, (unsigned long long)++watch->serial);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/commits.h"
 #include "milligpu/hints.h"
 #include "milligpu/log.h"
 #include "milligpu/map.h"
@@ -29,6 +30,20 @@ enum {
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
 
+/* A new ledger orders by binpack. */
+static void set_policy(struct writer *writer)
+{
+    enum policy_kind kind = POLICY_BINPACK;
+
+    must(policy_of_name(text_of(writer->app->settings->policy), &kind));
+    must(!policy_needs_workload(kind));
+    if (kind == POLICY_BINPACK)
+        return;
+    struct outlook *outlook = outlook_new(kind, 0, NULL);
+    ledger_set_outlook(writer->ledger, outlook);
+    outlook_unref(outlook);
+}
+
 struct writer *writer_new(struct app *app)
 {
     struct writer *writer = xcalloc(1, sizeof *writer);
@@ -36,6 +51,7 @@ struct writer *writer_new(struct app *app)
     must(app->queue != NULL && app->view != NULL && app->outbox != NULL);
     writer->app = app;
     writer->ledger = ledger_new();
+    set_policy(writer);
     batch_init(&writer->batch, app, writer->ledger);
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
@@ -92,6 +108,7 @@ int writer_load(struct writer *writer, struct err *err)
     if (rc < 0)
         return rc;
     batch_publish(writer->app, writer->ledger);
+    commits_tell(writer->app->commits, store_newest(writer->app->store));
     return 0;
 }
 

@@ -28,6 +28,7 @@
 
 #include "writer/batch.h"
 #include "writer/drift_watch.h"
+#include "writer/event_budget.h"
 #include "writer/wallclock.h"
 
 /* A Binding on its way, and the calls that wait for its outcome. */
@@ -118,8 +119,10 @@ struct writer {
     bool after_grace; /* the list began after a new ledger's grace period */
     int64_t start_ms;
     bool granted_before; /* a pod has an annotation of ours */
-    bool may_own;        /* the ledger waits for nothing more and may belong to this cluster */
-    int64_t own_ms;      /* the last attempt failed: not before then */
+    struct event_budget advice_budget;
+    struct event_budget model_looks;
+    bool may_own;   /* the ledger waits for nothing more and may belong to this cluster */
+    int64_t own_ms; /* the last attempt failed: not before then */
     bool nodes_ended;
     /* after the batch before, to notice the change */
     bool was_ready;
@@ -239,6 +242,11 @@ enum hints_pod writer_pod_state(void *user, struct text uid);
  * here, it takes seconds, and nothing is granted before.
  */
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end);
+
+/* writer_advice.c */
+
+/* Tells the author of a waiting pod what was probably meant otherwise. pod: in the pod cache. */
+void writer_advise(struct writer *writer, const struct pod *pod);
 
 /* writer_nodes.c */
 

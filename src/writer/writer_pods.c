@@ -75,6 +75,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         hints_resolved(writer->app->hints, text_of(pod->uid));
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
     must(record != NULL);
+    writer_advise(writer, pod);
     return writer_reconcile(writer, pod) && writer_release_void(writer, record);
 }
 

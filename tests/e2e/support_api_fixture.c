@@ -3,10 +3,17 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/assembly.h"
@@ -232,8 +239,8 @@ void api_fixture_tell(struct api_fixture *fixture, const char *method, const cha
     strbuf_done(&out);
 }
 
-void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
-                     const char *node)
+static void make_pod(struct api_fixture *fixture, const char *name, const char *resource,
+                     const char *amount, const char *node, const char *phase)
 {
     char body[1024];
 
@@ -241,12 +248,24 @@ void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *
                    "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"%s\","
                    "\"namespace\":\"default\"},\"spec\":{%s%s%s\"containers\":[{"
                    "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{"
-                   "\"nvidia.com/vgpu\":\"%s\"},\"requests\":{\"nvidia.com/vgpu\":\"%s\"}}}]},"
-                   "\"status\":{\"phase\":\"Pending\"}}",
+                   "\"%s\":\"%s\"},\"requests\":{\"%s\":\"%s\"}}}]},"
+                   "\"status\":{\"phase\":\"%s\"}}",
                    name, node[0] != '\0' ? "\"nodeName\":\"" : "", node,
-                   node[0] != '\0' ? "\"," : "", amount, amount);
+                   node[0] != '\0' ? "\"," : "", resource, amount, resource, amount, phase);
     api_fixture_tell(fixture, "POST", "/api/v1/namespaces/default/pods", body);
     api_fixture_run(fixture);
+}
+
+void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
+                     const char *node)
+{
+    make_pod(fixture, name, "nvidia.com/vgpu", amount, node, "Pending");
+}
+
+void api_fixture_whole_pod(struct api_fixture *fixture, const char *name, const char *gpus,
+                           const char *node)
+{
+    make_pod(fixture, name, "nvidia.com/gpu", gpus, node, "Running");
 }
 
 void api_fixture_end(struct api_fixture *fixture, const char *name)
@@ -389,4 +408,50 @@ void api_fixture_bind(struct api_fixture *fixture, const char *name, const char 
     must(answer.status == 200 && strcmp(answer.body.data, "{\"Error\":\"\"}") == 0);
     answer_done(&answer);
     api_fixture_run(fixture);
+}
+
+/* --- documents, and cmocka --- */
+
+const struct doc *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer)
+{
+    const struct text bytes = {answer->body.data, answer->body.len};
+    struct doc *doc = NULL;
+    struct err err;
+
+    if (doc_parse_json(bytes, "answer", &fixture->arena, &doc, &err) < 0)
+        fail_msg("%s in %s", err.text, answer->body.data);
+    return doc;
+}
+
+const struct doc *api_fixture_get(struct api_fixture *fixture, const char *target)
+{
+    struct answer answer;
+
+    api_fixture_ask(fixture->admin, "GET", target, NULL, &answer);
+    if (answer.status != 200)
+        fail_msg("GET %s: %d %s", target, answer.status, answer.body.data);
+    assert_string_equal(answer.type, "application/json");
+    const struct doc *doc = api_fixture_parse(fixture, &answer);
+    answer_done(&answer);
+    return doc;
+}
+
+int64_t number_of(const struct doc *object, const char *key)
+{
+    const struct doc *value = doc_get(object, key);
+    if (value == NULL || value->kind != DOC_NUMBER)
+        fail_msg("no number %s", key);
+    return strtoll(value->text.at, NULL, 10);
+}
+
+int api_fixture_set_up(void **state)
+{
+    *state = api_fixture_new();
+    return 0;
+}
+
+int api_fixture_tear_down(void **state)
+{
+    api_fixture_free(*state);
+    return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "milligpu/api.h"
 #include "milligpu/assembly.h"
+#include "milligpu/doc.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
 #include "milligpu/webhooks.h"
@@ -42,6 +43,9 @@ void api_fixture_tell(struct api_fixture *fixture, const char *method, const cha
                       const char *body);
 void api_fixture_pod(struct api_fixture *fixture, const char *name, const char *amount,
                      const char *node);
+/* A pod of the other resource, bound by somebody else: it runs, and holds whole GPUs. */
+void api_fixture_whole_pod(struct api_fixture *fixture, const char *name, const char *gpus,
+                           const char *node);
 void api_fixture_end(struct api_fixture *fixture, const char *name);
 
 /* As kube-scheduler: filter on all three nodes, and bind, which must succeed. */
@@ -60,5 +64,16 @@ struct answer {
 void api_fixture_ask(const struct http_server *http, const char *method, const char *target,
                      const char *body, struct answer *out);
 void answer_done(struct answer *answer);
+
+/* Documents live as long as the fixture. A GET must be answered with 200 and JSON. */
+const struct doc *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer);
+const struct doc *api_fixture_get(struct api_fixture *fixture, const char *target);
+int64_t number_of(const struct doc *object, const char *key); /* it must be there */
+
+/* For cmocka: a test with a fixture of its own. */
+int api_fixture_set_up(void **state);
+int api_fixture_tear_down(void **state);
+#define api_fixture_test(f)                                                                        \
+    cmocka_unit_test_setup_teardown(f, api_fixture_set_up, api_fixture_tear_down)
 
 #endif

@@ -17,20 +17,6 @@
 #include "admin/api_internal.h"
 #include "support_api_fixture.h"
 
-static int set_up(void **state)
-{
-    *state = api_fixture_new();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    api_fixture_free(*state);
-    return 0;
-}
-
-#define api_fixture_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
 /* --- requests and answers --- */
 
 static size_t size_of(const struct doc *doc)
@@ -61,31 +47,6 @@ static bool is_bool(const struct doc *doc, bool value)
     return doc != NULL && doc->kind == DOC_BOOL && text_is(doc->text, value ? "true" : "false");
 }
 
-static const struct doc *parse(struct api_fixture *fixture, const struct answer *answer)
-{
-    const struct text bytes = {answer->body.data, answer->body.len};
-    struct doc *doc = NULL;
-    struct err err;
-
-    if (doc_parse_json(bytes, "answer", &fixture->arena, &doc, &err) < 0)
-        fail_msg("%s in %s", err.text, answer->body.data);
-    return doc;
-}
-
-/* Lives as long as the fixture. */
-static const struct doc *get(struct api_fixture *fixture, const char *target)
-{
-    struct answer answer;
-
-    api_fixture_ask(fixture->admin, "GET", target, NULL, &answer);
-    if (answer.status != 200)
-        fail_msg("GET %s: %d %s", target, answer.status, answer.body.data);
-    assert_string_equal(answer.type, "application/json");
-    const struct doc *doc = parse(fixture, &answer);
-    answer_done(&answer);
-    return doc;
-}
-
 /* The request is refused with this status, as a problem whose detail contains this part. */
 static void refuses(const struct http_server *http, const char *method, const char *target,
                     const char *body, int status, const char *part)
@@ -109,14 +70,6 @@ static const char *str(const struct doc *object, const char *key)
     if (value == NULL)
         fail_msg("no text %s", key);
     return value != NULL ? value : "";
-}
-
-static int64_t num(const struct doc *object, const char *key)
-{
-    const struct doc *value = doc_get(object, key);
-    if (value == NULL || value->kind != DOC_NUMBER)
-        fail_msg("no number %s", key);
-    return strtoll(value->text.at, NULL, 10);
 }
 
 static size_t items(const struct doc *list)
@@ -255,8 +208,8 @@ static void matches(struct reader *reader, const struct doc *schema, const struc
 
 static void shows(struct api_fixture *fixture, const char *target, const char *schema)
 {
-    const struct doc *api = get(fixture, "/openapi.json");
-    const struct doc *answer = get(fixture, target);
+    const struct doc *api = api_fixture_get(fixture, "/openapi.json");
+    const struct doc *answer = api_fixture_get(fixture, target);
     struct reader reader = {.schemas = doc_at(api, "components.schemas")};
     const struct doc *of = doc_get(reader.schemas, schema);
 
@@ -275,6 +228,8 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/summary", "Summary");
     shows(fixture, "/api/v1/nodes", "NodeList");
     shows(fixture, "/api/v1/nodes/n1", "Node");
+    shows(fixture, "/api/v1/standalone/nodes", "ObjectList");
+    shows(fixture, "/api/v1/standalone/pods", "ObjectList");
     shows(fixture, "/api/v1/allocations", "AllocationList");
     shows(fixture, "/api/v1/allocations?state=released", "AllocationList");
     shows(fixture, "/api/v1/pods/default/web-0", "Pod");
@@ -282,6 +237,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/pods/default/past", "Pod");
     shows(fixture, "/api/v1/pods/default/stray", "Pod");
     shows(fixture, "/api/v1/waiting", "WaitingList");
+    shows(fixture, "/api/v1/usage", "UsageList");
     shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
     shows(fixture, "/api/v1/drift", "DriftList");
     shows(fixture, "/api/v1/doctor", "Doctor");
@@ -339,7 +295,7 @@ static size_t count_operations(const struct doc *paths)
 static void the_description_names_exactly_the_routes(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *api = get(fixture, "/openapi.json");
+    const struct doc *api = api_fixture_get(fixture, "/openapi.json");
     const struct doc *paths = doc_get(api, "paths");
     const struct doc *schemas = doc_at(api, "components.schemas");
     const struct api_route *route;
@@ -379,7 +335,7 @@ static void find_refs(const struct doc *value, const struct doc *schemas, bool *
 
 static void every_shape_is_used_and_every_reference_leads_to_one(void **state)
 {
-    const struct doc *api = get(*state, "/openapi.json");
+    const struct doc *api = api_fixture_get(*state, "/openapi.json");
     const struct doc *schemas = doc_at(api, "components.schemas");
     bool seen[64] = {false};
     size_t at = 0;
@@ -398,7 +354,7 @@ static void the_description_knows_every_kind_of_drift(void **state)
         DRIFT_KINDS(X)
 #undef X
     };
-    const struct doc *api = get(*state, "/openapi.json");
+    const struct doc *api = api_fixture_get(*state, "/openapi.json");
     const struct doc *schemas = doc_at(api, "components.schemas");
     const struct doc *drift = doc_get(doc_get(schemas, "Drift"), "properties");
     const struct doc *words = doc_get(doc_get(drift, "kind"), "enum");
@@ -416,10 +372,23 @@ static void unknown_paths_are_404(void **state)
 
     refuses(fixture->admin, "GET", "/", NULL, 404, "see /openapi.json");
     refuses(fixture->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
-    refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404, "nothing is at");
+    refuses(fixture->admin, "GET", "/api/v1/nodesx/", NULL, 404, "see /openapi.json");
     refuses(fixture->admin, "GET", "/api/v1/nodes/n1/gpus", NULL, 404, "nothing is at");
     refuses(fixture->admin, "GET", "/api/v1/pods/default", NULL, 404, "nothing is at");
     refuses(fixture->admin, "GET", "//livez", NULL, 404, "nothing is at");
+}
+
+static void a_slash_at_the_end_is_404_and_names_the_right_path(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404,
+            "it is /api/v1/nodes, without a slash at the end");
+    refuses(fixture->admin, "GET", "/api/v1/nodes/n1//?limit=3", NULL, 404,
+            "it is /api/v1/nodes/n1, without a slash at the end");
+    refuses(fixture->admin, "POST", "/api/v1/standalone/pods/", NULL, 404, "without a slash");
+    refuses(fixture->probe, "GET", "/livez/", NULL, 404, "it is /livez, without");
+    refuses(fixture->probe, "GET", "/api/v1/nodes/", NULL, 404, "/livez, /readyz and /metrics");
 }
 
 static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
@@ -429,7 +398,8 @@ static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
 
     refuses(fixture->admin, "POST", "/api/v1/nodes", "{}", 405, "only GET, HEAD");
     refuses(fixture->admin, "DELETE", "/api/v1/summary", NULL, 405, "only GET, HEAD");
-    refuses(fixture->admin, "GET", "/api/v1/standalone/pods", NULL, 405, "only POST");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods", NULL, 405, "only GET, HEAD, POST");
+    refuses(fixture->admin, "POST", "/api/v1/standalone/nodes", "{}", 405, "only GET, HEAD");
     api_fixture_ask(fixture->admin, "PUT", "/api/v1/standalone/pods/a/b", NULL, &answer);
     assert_int_equal(answer.status, 405);
     assert_string_equal(answer.allow, "DELETE");
@@ -478,7 +448,7 @@ static void parameters_that_nobody_knows_are_refused_by_name(void **state)
     refuses(http, "GET", "/api/v1/summary?a=1", NULL, 400, "this takes none");
     refuses(http, "GET", "/api/v1/nodes?limit=1&limit=2", NULL, 400, "limit is given twice");
     refuses(http, "GET", "/api/v1/allocations?state=free", NULL, 400,
-            "reserved, bound or released");
+            "state is free: it is reserved, bound or released");
 }
 
 static void a_bad_limit_is_refused(void **state)
@@ -492,8 +462,8 @@ static void a_bad_limit_is_refused(void **state)
         (void)snprintf(target, sizeof target, "/api/v1/nodes?limit=%s", bad[i]);
         refuses(fixture->admin, "GET", target, NULL, 400, "whole number from 1 to 1000");
     }
-    (void)get(fixture, "/api/v1/nodes?limit=1");
-    (void)get(fixture, "/api/v1/nodes?limit=1000");
+    (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1");
+    (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1000");
 }
 
 static void a_bad_continue_is_refused(void **state)
@@ -507,7 +477,7 @@ static void a_bad_continue_is_refused(void **state)
         refuses(fixture->admin, "GET", target, NULL, 400, "give back what the last answer said");
     }
     refuses(fixture->admin, "GET", "/api/v1/history?gpu=GPU-5f&continue=6e31", NULL, 400,
-            "of another list");
+            "a token of the history");
     refuses(fixture->admin, "GET", "/api/v1/allocations?state=released&continue=30", NULL, 400,
             "of another list");
 }
@@ -522,7 +492,7 @@ static const struct doc *page(struct api_fixture *fixture, const char *target,
 
     (void)snprintf(text, sizeof text, "%s%s%s", target, token != NULL ? "&continue=" : "",
                    token != NULL ? token : "");
-    return get(fixture, text);
+    return api_fixture_get(fixture, text);
 }
 
 static void pages_go_on_where_the_last_ended(void **state)
@@ -555,18 +525,19 @@ static void allocations_can_be_told_apart(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *all = get(fixture, "/api/v1/allocations");
-    const struct doc *on_n1 = get(fixture, "/api/v1/allocations?node=n1");
-    const struct doc *elsewhere = get(fixture, "/api/v1/allocations?namespace=kube-system");
-    const struct doc *reserved = get(fixture, "/api/v1/allocations?state=reserved");
-    const struct doc *past = get(fixture, "/api/v1/allocations?state=released");
+    const struct doc *all = api_fixture_get(fixture, "/api/v1/allocations");
+    const struct doc *on_n1 = api_fixture_get(fixture, "/api/v1/allocations?node=n1");
+    const struct doc *elsewhere =
+        api_fixture_get(fixture, "/api/v1/allocations?namespace=kube-system");
+    const struct doc *reserved = api_fixture_get(fixture, "/api/v1/allocations?state=reserved");
+    const struct doc *past = api_fixture_get(fixture, "/api/v1/allocations?state=released");
     assert_int_equal(items(all), 3);
     assert_string_equal(str(item(all, 0), "name"), "stray");
     assert_string_equal(str(item(all, 0), "origin"), "observed");
     assert_true(is_bool(doc_get(item(all, 0), "presumed"), true));
     assert_int_equal(items(on_n1), 1);
     assert_string_equal(str(item(on_n1, 0), "name"), "web-0");
-    assert_int_equal(num(nth(doc_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
+    assert_int_equal(number_of(nth(doc_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
     assert_int_equal(items(elsewhere), 0);
     assert_int_equal(items(reserved), 0);
     assert_int_equal(items(past), 1);
@@ -611,25 +582,25 @@ static void the_summary_adds_up(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *summary = get(fixture, "/api/v1/summary");
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
     const struct doc *allocations = doc_get(summary, "allocations");
     assert_string_equal(str(summary, "cluster"), "0b8f");
     assert_string_equal(str(summary, "mode"), "standalone");
     assert_true(is_bool(doc_get(summary, "ready"), true));
-    assert_int_equal(num(summary, "nodes"), 3);
-    assert_int_equal(num(summary, "gpus"), 4);
-    assert_int_equal(num(summary, "capacityMilli"), 3500);
-    assert_int_equal(num(summary, "usedMilli"), 1100);
-    assert_int_equal(num(summary, "freeMilli"), 2400);
-    assert_int_equal(num(summary, "largestFreeMilli"), 1000);
-    assert_int_equal(num(allocations, "bound"), 3);
-    assert_int_equal(num(allocations, "reserved"), 0);
-    assert_int_equal(num(summary, "waitingPods"), 1);
-    assert_int_equal(num(summary, "drift"), 1); /* the adopted pod */
+    assert_int_equal(number_of(summary, "nodes"), 3);
+    assert_int_equal(number_of(summary, "gpus"), 4);
+    assert_int_equal(number_of(summary, "capacityMilli"), 3500);
+    assert_int_equal(number_of(summary, "usedMilli"), 1100);
+    assert_int_equal(number_of(summary, "freeMilli"), 2400);
+    assert_int_equal(number_of(summary, "largestFreeMilli"), 1000);
+    assert_int_equal(number_of(allocations, "bound"), 3);
+    assert_int_equal(number_of(allocations, "reserved"), 0);
+    assert_int_equal(number_of(summary, "waitingPods"), 1);
+    assert_int_equal(number_of(summary, "drift"), 1); /* the adopted pod */
     const struct doc *models = doc_get(summary, "models");
     assert_int_equal(size_of(models), 2);
     assert_string_equal(str(nth(models, 0), "model"), "A100");
-    assert_int_equal(num(nth(models, 0), "gpus"), 3);
+    assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
 }
 
 static void a_node_says_who_holds_it(void **state)
@@ -637,16 +608,16 @@ static void a_node_says_who_holds_it(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *node = get(fixture, "/api/v1/nodes/n2");
+    const struct doc *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
     const struct doc *gpu = nth(doc_get(node, "gpus"), 0);
     const struct doc *holder = nth(doc_get(gpu, "holders"), 0);
     assert_string_equal(str(gpu, "id"), "GPU-5f");
     assert_string_equal(str(node, "source"), "annotation");
     assert_string_equal(str(node, "state"), "ok");
-    assert_int_equal(num(gpu, "usedMilli"), 600);
-    assert_int_equal(num(gpu, "freeMilli"), 400);
+    assert_int_equal(number_of(gpu, "usedMilli"), 600);
+    assert_int_equal(number_of(gpu, "freeMilli"), 400);
     assert_string_equal(str(holder, "name"), "web-1");
-    assert_int_equal(num(holder, "milli"), 600);
+    assert_int_equal(number_of(holder, "milli"), 600);
     refuses(fixture->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
 }
 
@@ -657,10 +628,10 @@ static void a_cordoned_gpu_has_nothing_free(void **state)
     api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
                      "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
     api_fixture_run(fixture);
-    const struct doc *node = get(fixture, "/api/v1/nodes/n1");
+    const struct doc *node = api_fixture_get(fixture, "/api/v1/nodes/n1");
     assert_true(is_bool(doc_get(node, "cordoned"), true));
-    assert_int_equal(num(node, "freeMilli"), 0);
-    assert_int_equal(num(node, "capacityMilli"), 2000);
+    assert_int_equal(number_of(node, "freeMilli"), 0);
+    assert_int_equal(number_of(node, "capacityMilli"), 2000);
     assert_string_equal(str(nth(doc_get(node, "gpus"), 0), "state"), "cordoned");
 }
 
@@ -670,14 +641,14 @@ static void a_waiting_pod_says_why_node_by_node(void **state)
 
     fill(fixture);
     api_fixture_filter(fixture, "big");
-    const struct doc *pod = get(fixture, "/api/v1/pods/default/big");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/big");
     const struct doc *waiting = doc_get(pod, "waiting");
     const struct doc *nodes = doc_get(pod, "nodes");
     assert_string_equal(str(pod, "phase"), "Pending");
     assert_string_equal(str(pod, "node"), "");
     assert_string_equal(str(pod, "request"), "3 whole GPUs");
     assert_null(doc_get(pod, "allocation"));
-    assert_int_equal(num(waiting, "asks"), 2);
+    assert_int_equal(number_of(waiting, "asks"), 2);
     assert_int_equal(size_of(nodes), 3);
     assert_string_equal(str(nth(nodes, 0), "name"), "n1");
     assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), false));
@@ -690,7 +661,7 @@ static void a_pod_that_fits_somewhere_says_where(void **state)
     struct api_fixture *fixture = *state;
 
     api_fixture_pod(fixture, "new", "600", "");
-    const struct doc *pod = get(fixture, "/api/v1/pods/default/new");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
     const struct doc *nodes = doc_get(pod, "nodes");
     assert_null(doc_get(pod, "waiting"));
     assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), true));
@@ -705,10 +676,10 @@ static void a_request_that_nobody_can_grant_is_explained(void **state)
 
     api_fixture_pod(fixture, "odd", "1500", "");
     api_fixture_filter(fixture, "odd");
-    const struct doc *pod = get(fixture, "/api/v1/pods/default/odd");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/odd");
     assert_non_null(strstr(str(pod, "request"), "2000"));
     assert_null(doc_get(pod, "nodes"));
-    const struct doc *waiting = get(fixture, "/api/v1/waiting");
+    const struct doc *waiting = api_fixture_get(fixture, "/api/v1/waiting");
     assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
 }
 
@@ -717,7 +688,7 @@ static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *pod = get(fixture, "/api/v1/pods/default/past");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
     const struct doc *allocation = doc_get(pod, "allocation");
     assert_string_equal(str(pod, "phase"), "Ended");
     assert_string_equal(str(pod, "node"), "n2");
@@ -739,16 +710,16 @@ static void history_knows_a_gpu_by_each_of_its_names(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/history?gpu=%s", names[i]);
-        const struct doc *history = get(fixture, target);
+        const struct doc *history = api_fixture_get(fixture, target);
         if (items(history) != 2)
             fail_msg("%s: %zu rows", names[i], items(history));
         assert_string_equal(str(item(history, 0), "name"), "past");
         assert_string_equal(str(item(history, 1), "name"), "web-1");
-        assert_int_equal(num(item(history, 1), "milli"), 600);
+        assert_int_equal(number_of(item(history, 1), "milli"), 600);
     }
-    const struct doc *made_up = get(fixture, "/api/v1/history?gpu=n3/gpu-0");
+    const struct doc *made_up = api_fixture_get(fixture, "/api/v1/history?gpu=n3/gpu-0");
     assert_string_equal(str(item(made_up, 0), "name"), "stray");
-    const struct doc *none = get(fixture, "/api/v1/history?gpu=GPU-none");
+    const struct doc *none = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-none");
     assert_int_equal(items(none), 0);
 }
 
@@ -761,8 +732,8 @@ static void history_outlives_the_node(void **state)
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n2", "");
     api_fixture_run(fixture);
     refuses(fixture->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
-    const struct doc *by_both = get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
-    const struct doc *by_id = get(fixture, "/api/v1/history?gpu=GPU-5f");
+    const struct doc *by_both = api_fixture_get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
+    const struct doc *by_id = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f");
     assert_int_equal(items(by_both), 2);
     assert_int_equal(items(by_id), 2);
 }
@@ -774,18 +745,18 @@ static void history_of_a_pod_and_of_a_moment(void **state)
     char target[200];
 
     fill(fixture);
-    const struct doc *pod = get(fixture, "/api/v1/history?pod=default/past");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/history?pod=default/past");
     assert_int_equal(items(pod), 1);
     assert_string_equal(str(item(pod, 0), "state"), "released");
     assert_string_equal(str(item(pod, 0), "gpu"), "GPU-5f");
     time_format(fixture->app.clock.wall_ms(fixture->app.clock.ctx) + 1000, now);
     (void)snprintf(target, sizeof target, "/api/v1/history?gpu=GPU-5f&at=%s", now);
-    const struct doc *held = get(fixture, target);
+    const struct doc *held = api_fixture_get(fixture, target);
     assert_int_equal(items(held), 1);
     assert_string_equal(str(item(held, 0), "name"), "web-1");
     /* An offset whose '+' was not escaped. */
     const struct doc *before =
-        get(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
+        api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
     assert_int_equal(items(before), 0);
 }
 
@@ -912,7 +883,7 @@ static void metrics_show_the_state_of_the_moment(void **state)
 static void finds(struct api_fixture *fixture, const char *name, const char *status,
                   const char *part)
 {
-    const struct doc *doctor = get(fixture, "/api/v1/doctor");
+    const struct doc *doctor = api_fixture_get(fixture, "/api/v1/doctor");
     const struct doc *checks = doc_get(doctor, "checks");
     bool found = false;
 
@@ -927,6 +898,16 @@ static void finds(struct api_fixture *fixture, const char *name, const char *sta
     }
     if (!found)
         fail_msg("no check %s", name);
+}
+
+static void advises(struct api_fixture *fixture, const char *name, const char *part)
+{
+    const struct doc *checks = doc_get(api_fixture_get(fixture, "/api/v1/doctor"), "checks");
+
+    for (const struct doc *check = checks->first; check != NULL; check = check->next)
+        if (strcmp(str(check, "name"), name) == 0 && strstr(str(check, "fix"), part) != NULL)
+            return;
+    fail_msg("%s does not advise: %s", name, part);
 }
 
 static void a_healthy_daemon_has_no_complaints(void **state)
@@ -1015,7 +996,14 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
     api_fixture_pod(fixture, "young", "100", "");
     finds(fixture, "scheduler", "warning", "no pod waits");
     old_pod(fixture, "lonely", "3000");
-    finds(fixture, "scheduler", "failed", "no scheduler has asked about 1 waiting pods");
+    /* Standalone, only play asks. */
+    finds(fixture, "scheduler", "warning", "no scheduler has asked about 1 waiting pod since");
+    advises(fixture, "scheduler", "milligpuctl play");
+    struct fake_apiserver *fake = fixture->app.fake;
+    fixture->app.fake = NULL;
+    finds(fixture, "scheduler", "failed", "no scheduler has asked about 1 waiting pod since");
+    advises(fixture, "scheduler", "urlPrefix");
+    fixture->app.fake = fake;
 }
 
 static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
@@ -1042,7 +1030,7 @@ static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **sta
     finds(fixture, "scheduler", "warning", "no scheduler has asked about");
     api_fixture_filter(fixture, "shunned");
     finds(fixture, "scheduler", "warning",
-          "1 pods were offered nodes with room and are not bound, among them default/shunned");
+          "1 pod was offered nodes with room and not bound, among them default/shunned");
     api_fixture_bind(fixture, "shunned", "n1");
     finds(fixture, "scheduler", "ok", "filter calls");
 }
@@ -1059,7 +1047,7 @@ static void doctor_counts_drift(void **state)
 
 static void settings_say_where_they_come_from(void **state)
 {
-    const struct doc *list = get(*state, "/api/v1/settings?limit=1000");
+    const struct doc *list = api_fixture_get(*state, "/api/v1/settings?limit=1000");
     bool found = false;
 
     assert_int_equal(items(list), SETTINGS);
@@ -1119,7 +1107,7 @@ static void pods_come_and_go_in_standalone(void **state)
     assert_non_null(strstr(answer.body.data, "\"played\""));
     answer_done(&answer);
     api_fixture_run(fixture);
-    (void)get(fixture, "/api/v1/pods/default/played");
+    (void)api_fixture_get(fixture, "/api/v1/pods/default/played");
     refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
     api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
                     &answer);
@@ -1129,6 +1117,43 @@ static void pods_come_and_go_in_standalone(void **state)
     refuses(fixture->admin, "GET", "/api/v1/pods/default/played", NULL, 404, "no pod played");
     refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, 404,
             "played");
+}
+
+static void raw_objects_come_in_pages_of_one_moment(void **state)
+{
+    struct api_fixture *fixture = *state;
+    struct answer answer;
+
+    const struct doc *first = page(fixture, "/api/v1/standalone/nodes?limit=2", NULL);
+    const struct doc *second = page(fixture, "/api/v1/standalone/nodes?limit=2", first);
+    assert_int_equal(items(first), 2);
+    assert_string_equal(doc_str(item(first, 0), "metadata.name"), "n1");
+    assert_string_equal(doc_str(item(first, 0), "kind"), "Node");
+    assert_non_null(doc_at(item(first, 0), "status.allocatable"));
+    assert_int_equal(items(second), 1);
+    assert_null(doc_get(second, "continue"));
+    for (int i = 0; i < 2; i++) {
+        const char *body = i == 0 ? pod_body
+                                  : "{\"metadata\":{\"name\":\"later\"},\"spec\":{"
+                                    "\"containers\":[{\"name\":\"c\"}]}}";
+        api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", body, &answer);
+        assert_int_equal(answer.status, 201);
+        answer_done(&answer);
+    }
+    first = page(fixture, "/api/v1/standalone/pods?limit=1", NULL);
+    assert_string_equal(doc_str(item(first, 0), "metadata.name"), "later");
+    api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
+                    &answer);
+    assert_int_equal(answer.status, 200);
+    answer_done(&answer);
+    second = page(fixture, "/api/v1/standalone/pods?limit=1", first);
+    assert_string_equal(doc_str(item(second, 0), "metadata.name"), "played");
+    assert_null(doc_get(second, "continue"));
+    api_fixture_run(fixture);
+    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes?continue=6e31", NULL, 400,
+            "it is a token of this list");
+    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes?continue=372e30", NULL, 410,
+            "too old");
 }
 
 static void bad_pods_are_refused(void **state)
@@ -1144,10 +1169,8 @@ static void bad_pods_are_refused(void **state)
     refuses(http, "POST", path,
             "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"a/../b\"}}", 400,
             "metadata.namespace is");
-    refuses(http, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400,
-            "the pod's name is");
-    refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400,
-            "the pod's name is");
+    refuses(http, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400, "name is");
+    refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400, "name is");
 }
 
 static void in_a_cluster_there_is_no_standalone(void **state)
@@ -1159,7 +1182,9 @@ static void in_a_cluster_there_is_no_standalone(void **state)
     refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
     refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404,
             "use kubectl");
-    const struct doc *summary = get(fixture, "/api/v1/summary");
+    refuses(fixture->admin, "GET", "/api/v1/standalone/pods", NULL, 404, "use kubectl");
+    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes", NULL, 404, "use kubectl");
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_string_equal(str(summary, "mode"), "cluster");
     fixture->app.fake = fake;
 }
@@ -1174,6 +1199,7 @@ int main(void)
         api_fixture_test(every_shape_is_used_and_every_reference_leads_to_one),
         api_fixture_test(the_description_knows_every_kind_of_drift),
         api_fixture_test(unknown_paths_are_404),
+        api_fixture_test(a_slash_at_the_end_is_404_and_names_the_right_path),
         api_fixture_test(a_wrong_method_is_405_and_names_the_right_ones),
         api_fixture_test(a_body_is_taken_where_the_description_has_one),
         api_fixture_test(head_is_get_without_the_body),
@@ -1209,6 +1235,7 @@ int main(void)
         api_fixture_test(settings_say_where_they_come_from),
         api_fixture_test(a_backup_is_a_ledger_that_opens),
         api_fixture_test(pods_come_and_go_in_standalone),
+        api_fixture_test(raw_objects_come_in_pages_of_one_moment),
         api_fixture_test(bad_pods_are_refused),
         api_fixture_test(in_a_cluster_there_is_no_standalone),
     };

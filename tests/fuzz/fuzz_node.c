@@ -14,7 +14,7 @@ static void check_inventory(const struct inventory *inventory)
 {
     uint32_t sum = 0;
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    must((inventory->problem == PROBLEM_NONE) == (inventory->problem_text[0] == '\0'));
+    must(inventory->problem == PROBLEM_NONE || inventory->problem_text[0] != '\0');
     must(inventory->problem == PROBLEM_NONE || inventory->gpus == 0);
     for (uint32_t i = 0; i < inventory->gpus; i++) {
         const struct gpu_facts *gpu = &inventory->gpu[i];

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/advice.h"
 #include "milligpu/quantity.h"
 #include "milligpu/request.h"
 #include "milligpu/wire_kube.h"
@@ -30,6 +31,22 @@ static void check(const struct pod *pod, struct arena *arena)
     must(pod->whole_gpus > 0 || verdict != REQUEST_WHOLE);
     must(request.wants <= CONTAINERS_MAX || verdict != REQUEST_OK);
     must(pod->unreadable == NULL || verdict != REQUEST_OK);
+}
+
+/* A sentence about an unbound pod can be shown to anybody. */
+static void advise(const struct pod *pod)
+{
+    static const struct request_rules judge = {"nvidia.com/vgpu", 20, 10};
+    must(pod->odd_keys <= ODD_KEYS_MAX);
+    for (enum advice_kind kind = 0; kind < ADVICE_MODEL && pod->node[0] == '\0'; kind++) {
+        struct advice advice;
+        if (!advice_of(kind, pod, &judge, &advice))
+            continue;
+        must(advice.word[0] != '\0' && advice.text[0] != '\0');
+        must(strlen(advice.text) < ADVICE_BYTES_MAX);
+        for (const char *at = advice.text; *at != '\0'; at++)
+            must((unsigned char)*at >= ' ' && *at != 0x7F);
+    }
 }
 
 /* A kept pod does not need the bytes that it was read from. */
@@ -196,6 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     heap_is_bounded(before, size);
     if (result == 0) {
         check(&pod, &arena);
+        advise(&pod);
         keep(&pod);
         const struct second second = second_read(bytes);
         must(!second.refused);

@@ -39,8 +39,26 @@ static const char rest_head[] =
     "- A list is `{\"items\": [...], \"continue\": \"...\"}`. To get the next page, pass\n"
     "  `continue` back unchanged; on the last page it is absent. Items that come or go\n"
     "  between two pages do not shift the others.\n"
-    "- An error is `application/problem+json`; its `detail` says what would be right. An\n"
-    "  unknown parameter is an error.\n"
+    "- An error is `application/problem+json`; its `detail` names what is wrong and says\n"
+    "  what would be right. A parameter that is unknown, given twice or not as its schema\n"
+    "  says is 400, and so is a NUL byte (`%00`) anywhere in the path or the query. Besides\n"
+    "  what a route lists, any request may meet 403, 405, 408, 413, 500 or 503.\n"
+    "  What is no request of HTTP/1.1, or one that asks for more of HTTP than there is here,\n"
+    "  meets 400, 414, 417, 431, 501 or 505, of which some are a short page of HTML.\n"
+    "- A path has no slash at its end: `/api/v1/nodes/` is 404, and the `detail` names the\n"
+    "  right path. (Not a redirect: curl would show nothing, and report success.)\n"
+    "- An answer with an `ETag` can be asked for again with `If-None-Match`: 304 without a\n"
+    "  body if nothing has changed. The tag changes with each change of the ledger that is\n"
+    "  published, and with each start of milligpud.\n"
+    "- A stream (`/api/v1/events`) begins with the event `start`, whose `id` is the number\n"
+    "  after which it follows. Then comes one event for each entry of the ledger's journal:\n"
+    "  `id` is its number, `event` the kind of the command, and `data` an object with `seq`,\n"
+    "  `at`, `command` and `result` (allocation and node as they are afterwards, where they\n"
+    "  changed). The lists show a change before its event is sent. After a break, pass the last\n"
+    "  `id` as `since` or `Last-Event-ID`. If retention has dropped what comes after it, the\n"
+    "  answer is 410, or the stream ends with the event `reset` (also where the file of the\n"
+    "  ledger is damaged): list again and follow from now. A comment comes every 15 s. A\n"
+    "  client that takes nothing for 30 s is ended.\n"
     "- `HEAD` is served wherever `GET` is.\n"
     "- Requests from web pages are refused with 403: those with an `Origin` header, and\n"
     "  those whose `Host` is neither a loopback name (`localhost`, `127.0.0.1`, `[::1]`)\n"
@@ -70,6 +88,30 @@ static void put_routes(struct strbuf *out)
         strbuf_printf(out, "| %s | `%s` | %s |\n", route->method, route->path, route->summary);
 }
 
+/* What the schema says in words; a number has its bounds, and an enum its help. */
+static void put_right(struct strbuf *out, const char *schema)
+{
+    struct arena arena;
+    struct doc *doc;
+    struct err err;
+
+    arena_init(&arena);
+    if (doc_parse_json(text_of(schema), "schema", &arena, &doc, &err) < 0)
+        fail_msg("%s", err.text);
+    if (doc_str(doc, "description")[0] != '\0')
+        strbuf_printf(out, "; %s", doc_str(doc, "description"));
+    if (doc_get(doc, "maximum") != NULL)
+        strbuf_printf(out, "; %lld to %lld", (long long)doc_int(doc, "minimum"),
+                      (long long)doc_int(doc, "maximum"));
+    const char *before = "; ";
+    doc_each (word, doc_get(doc, "enum")) {
+        strbuf_printf(out, "%s`%s`", before, word->text.at);
+        before = ", ";
+    }
+    strbuf_char(out, '\n');
+    arena_done(&arena);
+}
+
 static void put_parameters(struct strbuf *out, const struct api_route *route)
 {
     struct text rest = text_of(route->path);
@@ -79,14 +121,26 @@ static void put_parameters(struct strbuf *out, const struct api_route *route)
         if (!text_starts(piece, "{"))
             continue;
         const struct text name = {piece.at + 1, piece.len - 2};
-        strbuf_printf(out, "- `{%.*s}`: %s\n", TEXT_ARG(name), api_place_help(name));
+        strbuf_printf(out, "- `{%.*s}`: %s", TEXT_ARG(name), api_place_help(name));
+        put_right(out, api_place_schema(name));
     }
     for (int i = 0; i < PARAMETERS; i++) {
         const enum api_parameter parameter = (enum api_parameter)i;
         const char *name = api_parameter_name(parameter);
-        if (api_lists(route->parameters, text_of(name)))
-            strbuf_printf(out, "- `?%s=`: %s\n", name, api_parameter_help(parameter));
+        if (!api_lists(route->parameters, text_of(name)))
+            continue;
+        strbuf_printf(out, "- `?%s=`: %s", name, api_parameter_help(route, parameter));
+        put_right(out, api_parameter_schema(route, parameter));
     }
+}
+
+static void put_answers(struct strbuf *out, const struct api_route *route)
+{
+    const struct api_answer *answer;
+
+    for (size_t i = 0; (answer = api_answer_at(route, i)) != NULL; i++)
+        strbuf_printf(out, "%s- %d: %s.\n", i == 0 ? "\nBesides:\n\n" : "", answer->status,
+                      answer->text);
 }
 
 static void put_route(struct strbuf *out, const struct api_route *route)
@@ -94,13 +148,19 @@ static void put_route(struct strbuf *out, const struct api_route *route)
     strbuf_printf(out, "\n### %s %s\n\n%s.\n\n", route->method, route->path, route->summary);
     const size_t before = out->len;
     put_parameters(out, route);
+    if (api_route_takes_body(route)) {
+        strbuf_str(out, "The body is a ");
+        put_link(out, "NewPod");
+        strbuf_str(out, ".\n");
+    }
     strbuf_printf(out, "%sAnswers %d, `%s`", out->len > before ? "\n" : "", route->status,
                   route->type);
     if (route->schema[0] != '\0') {
         strbuf_str(out, ": ");
         put_link(out, route->schema);
     }
-    strbuf_str(out, ".\n");
+    strbuf_str(out, api_answer(route, 304) != NULL ? ", with an `ETag`.\n" : ".\n");
+    put_answers(out, route);
 }
 
 static void put_type(struct strbuf *out, const struct doc *schema)

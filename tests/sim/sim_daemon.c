@@ -109,6 +109,7 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
                                   .whole_resource = "nvidia.com/gpu",
                                   .base_path = "/scheduler",
+                                  .policy = sim->policy.order,
                                   .shortlist = sim->rules.shortlist,
                                   .refusal_names = sim->policy.refusal_names,
                                   .min_milli = sim->policy.min_milli,

@@ -104,6 +104,7 @@ struct sim_policy {
     uint32_t min_milli; /* 0: not given */
     uint32_t step_milli;
     uint32_t refusal_names;
+    const char *order; /* setting policy */
 };
 
 struct model_pod {

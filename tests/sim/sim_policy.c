@@ -1,9 +1,10 @@
 /*
  * policy - settings that differ after a restart.
  *
- * The smallest request allowed, and the steps of requests, decide about new grants: those of pods
- * that held nothing when the bind was requested. What runs, and what is on its way, goes on; every
- * snapshot is judged to still hold it, whatever the settings are.
+ * The order of placements may change. The smallest request allowed, and the steps of requests,
+ * decide about new grants: those of pods that held nothing when the bind was requested. What runs,
+ * and what is on its way, goes on; every snapshot is judged to still hold it, whatever the settings
+ * are.
  */
 #include "sim_run.h"
 
@@ -15,16 +16,19 @@ void policy_draw(struct sim *sim)
     static const uint32_t step[] = {1, 1, 50, 100};
     static const uint32_t lists[] = {0, 1, 2, 16};
     static const uint32_t names[] = {1, 2, 100};
+    static const char *const orders[] = {"binpack", "spread", "firstfit"};
     struct draw *draw = &sim->draw;
     const struct sim_policy before = sim->policy;
 
     if (sim->policy.min_milli == 0)
-        sim->policy = (struct sim_policy){.min_milli = 10, .step_milli = 1, .refusal_names = 100};
+        sim->policy = (struct sim_policy){
+            .min_milli = 10, .step_milli = 1, .refusal_names = 100, .order = "binpack"};
     if (before.min_milli == 0 || !sim->rules.resets || !draw_chance(draw, 500))
         return;
     sim->policy.min_milli = min[draw_below(draw, ARRAY_LEN(min))];
     sim->policy.step_milli = step[draw_below(draw, ARRAY_LEN(step))];
     sim->policy.refusal_names = names[draw_below(draw, ARRAY_LEN(names))];
+    sim->policy.order = orders[draw_below(draw, ARRAY_LEN(orders))];
     sim->rules.shortlist = lists[draw_below(draw, ARRAY_LEN(lists))];
     sim_met(sim->policy.min_milli > before.min_milli     ? "policy/min_raised"
             : sim->policy.step_milli > before.step_milli ? "policy/step_raised"

@@ -1,4 +1,4 @@
-/* Runs tests/table/place.txt; the language is described at its top. */
+/* Runs tests/table/place.txt and policy.txt; the language is described at their tops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,11 +8,11 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/place.h"
+#include "milligpu/policy.h"
 
-enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160 };
+#include "core/policy_internal.h"
 
-static const char *const file = "tests/table/place.txt";
+enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16 };
 
 /* What a node is made of; the node is rebuilt for every sentence that adds to it. */
 struct made {
@@ -21,10 +21,13 @@ struct made {
     uint32_t gpus;
     const struct allocation *pod[PODS];
     uint32_t pods;
+    bool host_known;
+    struct host host;
     struct node *node;
 };
 
 struct table {
+    const char *file;
     struct arena arena; /* for what the sentences say */
     struct names *names;
     struct made made[NODES];
@@ -33,13 +36,27 @@ struct table {
     const char *word[WORDS_MAX + 1];
     uint32_t at; /* the next word */
     uint32_t reached[REASONS];
+    enum policy_kind policy;
+    uint32_t seed;
+    struct workload_class class[CLASSES];
+    uint32_t classes;
 };
+
+static void name_line(const struct table *table)
+{
+    print_error("%s:%d: ", table->file, table->line);
+}
+
+static void fail_at_line(const struct table *table)
+{
+    fail_msg("\n%s:%d", table->file, table->line);
+}
 
 #define WRONG(table, ...)                                                                          \
     do {                                                                                           \
-        print_error("%s:%d: ", file, (table)->line);                                               \
+        name_line(table);                                                                          \
         print_error(__VA_ARGS__);                                                                  \
-        fail_msg("\n%s:%d", file, (table)->line);                                                  \
+        fail_at_line(table);                                                                       \
     } while (0)
 
 static const struct atom *atom(const struct table *table, const char *text)
@@ -219,10 +236,24 @@ static void rebuild(struct table *table, struct made *made)
         .gpu = made->gpu,
         .allocations = made->pods,
         .allocation = made->pod,
+        .host_known = made->host_known,
+        .host = made->host,
     };
     node_unref(made->node);
     made->node = node_new(&build);
     node_assert_valid(made->node);
+}
+
+static struct host read_host(struct table *table)
+{
+    struct host host;
+
+    host.cpu_milli = number(table);
+    need(table, "millicores");
+    need(table, "and");
+    host.memory_mib = number(table);
+    need(table, "MiB");
+    return host;
 }
 
 static void run_node(struct table *table)
@@ -234,7 +265,10 @@ static void run_node(struct table *table)
         made = &table->made[table->nodes++];
         *made = (struct made){.name = name};
     }
-    if (next_is(table, "holds")) {
+    if (next_is(table, "leaves")) {
+        made->host_known = true;
+        made->host = read_host(table);
+    } else if (next_is(table, "holds")) {
         if (next_is(table, "other")) {
             need(table, "GPUs");
             add_pod(table, made, NULL, 1, 0);
@@ -290,9 +324,12 @@ static void read_request(struct table *table, struct request *out)
 {
     *out = (struct request){.wants = 0};
     out->want = arena_array(&table->arena, CONTAINERS_MAX, sizeof *out->want);
-    do
-        read_want(table, out);
-    while (next_is(table, "+"));
+    if (!next_is(table, "nothing"))
+        do
+            read_want(table, out);
+        while (next_is(table, "+"));
+    if (next_is(table, "needing"))
+        out->host = read_host(table);
     if (next_is(table, "on")) {
         out->models = 1;
         out->model = arena_array(&table->arena, 1, sizeof(char *));
@@ -304,12 +341,50 @@ static void read_request(struct table *table, struct request *out)
     }
 }
 
-static enum reason search(const struct node *node, const struct request *request,
-                          struct placement *out)
+/* As in a ledger of these nodes. */
+static void set_prices(const struct table *table, struct outlook *outlook)
 {
+    struct supply supply = {.nodes = table->nodes};
+    struct kinds *kinds = xmalloc(sizeof *kinds);
     struct room room;
+    struct rest rest;
+    struct slots slots;
+
+    kinds_init(kinds, outlook->workload);
+    for (uint32_t i = 0; i < table->nodes; i++) {
+        room_of(table->made[i].node, &room);
+        rest_of(&room, kinds, &rest);
+        slots_of(outlook->workload, &rest, &slots);
+        supply.free_milli += rest.free_milli;
+        for (uint32_t c = 0; c < outlook->workload->scarces; c++)
+            supply.slots[c] += slots.count[c];
+    }
+    scarcity_prices(outlook->workload, &supply, outlook->price);
+    xfree(kinds);
+}
+
+static struct outlook *outlook_of(const struct table *table)
+{
+    struct workload *workload = workload_new(table->class, table->classes);
+    struct outlook *outlook = outlook_new(table->policy, table->seed, workload);
+
+    if (policy_needs_workload(table->policy))
+        set_prices(table, outlook);
+    workload_unref(workload);
+    return outlook;
+}
+
+static enum reason search(const struct outlook *outlook, const struct node *node,
+                          const struct request *request, struct rank *rank, struct placement *out)
+{
+    const struct policy_question question = {
+        .outlook = outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+    struct plan plan;
+    struct room room;
+
     room_of(node, &room);
-    return place_search(&room, request, out);
+    plan_init(&plan, request);
+    return policy_judge_room(&question, &plan, &room, rank, out);
 }
 
 static const char *places_of(struct table *table, const struct node *node,
@@ -325,8 +400,11 @@ static const char *places_of(struct table *table, const struct node *node,
 static void expect_places(struct table *table, const struct request *request)
 {
     const struct node *best_node = NULL;
+    struct outlook *outlook = outlook_of(table);
     struct placement best;
     struct placement placement;
+    struct rank best_rank;
+    struct rank rank;
     const char *expected = "";
 
     while (has_more(table))
@@ -334,15 +412,18 @@ static void expect_places(struct table *table, const struct request *request)
                                 next(table));
     for (uint32_t i = 0; i < table->nodes; i++) {
         const struct node *node = table->made[i].node;
-        if (search(node, request, &placement) != REASON_NONE)
+        if (search(outlook, node, request, &rank, &placement) != REASON_NONE)
             continue;
-        if (best_node == NULL ||
-            placement_cmp(&placement, node->name, &best, best_node->name) < 0) {
+        if (best_node == NULL || rank_cmp(&rank, node->name, &best_rank, best_node->name) < 0) {
             best_node = node;
+            best_rank = rank;
             best = placement;
         }
     }
+    outlook_unref(outlook);
     const char *found = best_node != NULL ? places_of(table, best_node, &best) : "nowhere";
+    if (best_node != NULL && best.parts == 0)
+        found = best_node->name->text;
     if (strcmp(found, expected) != 0)
         WRONG(table, "goes to %s, not to %s", found, expected);
     table->reached[REASON_NONE]++;
@@ -351,8 +432,11 @@ static void expect_places(struct table *table, const struct request *request)
 static void expect_reason(struct table *table, const struct node *node,
                           const struct request *request, const char *expected)
 {
+    struct outlook *outlook = outlook_of(table);
     struct placement placement;
-    const enum reason why = search(node, request, &placement);
+    struct rank rank;
+    const enum reason why = search(outlook, node, request, &rank, &placement);
+    outlook_unref(outlook);
     if (strcmp(reason_name(why), expected) != 0)
         WRONG(table, "node %s: %s, not %s", node->name->text, reason_name(why), expected);
     table->reached[why]++;
@@ -396,10 +480,38 @@ static void run_pod(struct table *table)
     expect_refusals(table, &request);
 }
 
+static void run_policy(struct table *table)
+{
+    const char *name = next(table);
+    if (!policy_of_name(text_of(name), &table->policy))
+        WRONG(table, "there is no policy %s", name);
+    table->seed = next_is(table, "seed") ? number(table) : 0;
+}
+
+static void run_workload(struct table *table)
+{
+    struct request request;
+
+    table->classes = 0;
+    do {
+        assert_true(table->classes < CLASSES);
+        struct workload_class *class = &table->class[table->classes++];
+        const uint32_t count = number(table);
+        need(table, "of");
+        read_request(table, &request);
+        workload_class_of(&request, class);
+        class->count = count;
+    } while (next_is(table, ","));
+}
+
 static void run_line(struct table *table)
 {
     if (next_is(table, "node")) {
         run_node(table);
+    } else if (next_is(table, "policy")) {
+        run_policy(table);
+    } else if (next_is(table, "workload")) {
+        run_workload(table);
     } else if (next_is(table, "a")) {
         run_pod(table);
     } else {
@@ -412,41 +524,55 @@ static void run_line(struct table *table)
         WRONG(table, "'%s' is one word too many", next(table));
 }
 
-static void every_sentence_of_the_table_holds(void **state)
+static void run_file(struct table *table, const char *file)
 {
-    (void)state;
-    static struct table table;
     char text[512];
     int lines = 0;
     FILE *in = fopen(file, "r");
     if (in == NULL)
         fail_msg("%s: run me in the source tree", file);
 
-    arena_init(&table.arena);
-    table.names = names_new();
+    *table = (struct table){.file = file};
+    arena_init(&table->arena);
+    table->names = names_new();
     while (fgets(text, sizeof text, in) != NULL) {
-        table.line++;
+        table->line++;
         assert_non_null(strchr(text, '\n')); /* the line is complete */
-        split(&table, text);
-        if (!has_more(&table))
+        split(table, text);
+        if (!has_more(table))
             continue;
-        run_line(&table);
+        run_line(table);
         lines++;
     }
     (void)fclose(in);
-    assert_true(lines > 80);
-    assert_true(table.reached[REASON_NONE] > 0);
+    assert_true(lines > 40);
+    assert_true(table->reached[REASON_NONE] > 0);
+    forget_nodes(table);
+    names_free(table->names);
+    arena_done(&table->arena);
+}
+
+static void every_sentence_of_the_table_holds(void **state)
+{
+    (void)state;
+    static struct table table;
+    run_file(&table, "tests/table/place.txt");
     for (enum reason why = REASON_NO_GPU; why <= REASON_ROOM; why++)
         assert_true(table.reached[why] > 0); /* every reason that placement can give */
-    forget_nodes(&table);
-    names_free(table.names);
-    arena_done(&table.arena);
+}
+
+static void every_sentence_about_policies_holds(void **state)
+{
+    (void)state;
+    static struct table table;
+    run_file(&table, "tests/table/policy.txt");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sentence_of_the_table_holds),
+        cmocka_unit_test(every_sentence_about_policies_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

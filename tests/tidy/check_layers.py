@@ -41,7 +41,7 @@ THIRD_PARTY = {
 PURE = "assert ctype errno inttypes limits stdalign stdarg stdbool stddef stdint stdlib string"
 LIBC = PURE + (
     " dirent endian err fcntl fnmatch getopt glob ifaddrs langinfo libgen locale malloc math netdb"
-    " poll pthread pwd sched semaphore setjmp signal spawn stdatomic stdio strings sysexits syslog"
+    " poll pthread pwd regex sched semaphore setjmp signal spawn stdatomic stdio strings sysexits syslog"
     " termios threads time unistd wchar"
 )
 LIBC_FOLDERS = r"(sys|netinet|arpa|net|linux)/.*"

@@ -283,6 +283,7 @@ static void fill_settings(struct settings *settings)
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
                                   .whole_resource = "nvidia.com/gpu",
                                   .base_path = "/scheduler",
+                                  .policy = "binpack",
                                   .shortlist = 16,
                                   .refusal_names = 100,
                                   .min_milli = 1,

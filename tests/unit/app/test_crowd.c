@@ -221,7 +221,7 @@ static int64_t shown_overflow(struct app_fixture *fixture)
     long long value = -1;
 
     strbuf_init(&text);
-    metrics_page(&fixture->app, &text);
+    metrics_page(&fixture->app, &text, METRIC_PLAIN);
     const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
     assert_non_null(line);
     assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);
@@ -278,8 +278,10 @@ static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_as
 }
 
 /* "*" and others: 32 globs, the first of which matches anything. */
-static void large_pod(struct app_fixture *fixture, const char *name, const char *node)
+static void large_pod_of(struct app_fixture *fixture, const char *name, unsigned milli,
+                         const char *node)
 {
+    char limits[64];
     char models[1200] = "\"milligpu.io/gpu-model\":\"*";
     size_t used = strlen(models);
 
@@ -287,7 +289,13 @@ static void large_pod(struct app_fixture *fixture, const char *name, const char 
         used +=
             (size_t)snprintf(models + used, sizeof models - used, ",a-long-name-of-a-model-%u", i);
     (void)snprintf(models + used, sizeof models - used, "\"");
-    fixture_pod_of(fixture, name, "\"nvidia.com/vgpu\":\"300\"", models, node);
+    (void)snprintf(limits, sizeof limits, "\"nvidia.com/vgpu\":\"%u\"", milli);
+    fixture_pod_of(fixture, name, limits, models, node);
+}
+
+static void large_pod(struct app_fixture *fixture, const char *name, const char *node)
+{
+    large_pod_of(fixture, name, 300, node);
 }
 
 static const struct pod_record *known(struct app_fixture *fixture, const char *name)
@@ -300,11 +308,26 @@ static const struct pod_record *known(struct app_fixture *fixture, const char *n
     return record;
 }
 
+/* The greedy ones leave less room than one of them takes; then as many large ones as still fit. */
+static void crowd_to_the_last_place(struct app_fixture *fixture)
+{
+    char name[32];
+    unsigned i = 0;
+
+    crowd(fixture, ENOUGH);
+    do {
+        assert_true(i < 100);
+        (void)snprintf(name, sizeof name, "filler-%u", ++i);
+        large_pod_of(fixture, name, i, NULL); /* equal requests would be stored once */
+        fixture_run(fixture);
+    } while (known(fixture, name)->request != NULL);
+}
+
 static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void **state)
 {
     struct app_fixture *fixture = *state;
 
-    crowd(fixture, ENOUGH);
+    crowd_to_the_last_place(fixture);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
     assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
@@ -323,7 +346,7 @@ static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_la
 {
     struct app_fixture *fixture = *state;
 
-    crowd(fixture, ENOUGH);
+    crowd_to_the_last_place(fixture);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
     /* The watch has not shown this yet. */
@@ -338,7 +361,7 @@ static void a_bound_pod_whose_request_found_no_room_holds_its_share(void **state
 {
     struct app_fixture *fixture = *state;
 
-    crowd(fixture, ENOUGH);
+    crowd_to_the_last_place(fixture);
     large_pod(fixture, "x", "n2");
     fixture_run(fixture);
     assert_null(known(fixture, "x")->request);

@@ -9,26 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/allocation.h"
 
-static struct names *names;
-
-static int set_up(void **state)
-{
-    (void)state;
-    names = names_new();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    names_free(names);
-    return 0;
-}
-
-static const struct atom *atom(const char *text)
-{
-    return names_intern(names, text_of(text));
-}
+#include "support/atoms.h"
 
 static struct share share(const char *container, uint16_t order, const char *gpu, uint32_t milli)
 {
@@ -376,5 +357,5 @@ int main(void)
         cmocka_unit_test(a_share_among_others_is_not_sought_behind_them),
         cmocka_unit_test(states_origins_and_kinds_have_their_words),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
 }

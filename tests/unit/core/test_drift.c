@@ -1,6 +1,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -89,6 +90,8 @@ static void over_and_absent_name_their_gpu(void **state)
     struct sighting absent = see(core, "n1", "absent");
     assert_int_equal(absent.count, 1);
     assert_string_equal(absent.last.gpu->id->text, "GPU-a");
+    assert_string_equal(absent.last.text,
+                        "1 pod holds 900 milli of a GPU that the node does not show");
 }
 
 static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
@@ -114,12 +117,15 @@ static void mixed_needs_both(void **state)
     struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "whole", "n1");
-    pod->whole_gpus = 2;
+    pod->whole_gpus = 1;
     (void)core_adopt(core, pod, NULL);
     assert_int_equal(see(core, "n1", "mixed").count, 0);
     assert_int_equal(see(core, "n1", "adopted").count, 0); /* it does not ask for shares */
     (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
-    assert_int_equal(see(core, "n1", "mixed").count, 1);
+    struct sighting mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_string_equal(mixed.last.text,
+                        "1 pod with shares beside 1 whole GPU of another resource");
 }
 
 static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **state)
@@ -144,21 +150,30 @@ static void a_share_on_no_gpu_is_unplaced(void **state)
     struct core_fixture *core = *state;
     (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
     assert_int_equal(see(core, "n1", "unplaced").count, 1);
-    assert_int_equal(see(core, "n1", "node_gone").count, 1);
+    struct sighting gone = see(core, "n1", "node_gone");
+    assert_int_equal(gone.count, 1);
+    assert_string_equal(gone.last.text,
+                        "the Node object is gone, but 1 of its pods is still there");
+    (void)core_adopt(core, core_pod(core, "b", "n1"), "300");
+    assert_string_equal(see(core, "n1", "node_gone").last.text,
+                        "the Node object is gone, but 2 of its pods are still there");
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(see(core, "n1", "node_gone").count, 0);
 }
 
-static void left_out_nodes_say_why(void **state)
+static void nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not(void **state)
 {
     struct core_fixture *core = *state;
     static const struct {
         enum inventory_problem problem;
-        const char *kind;
+        const char *kind; /* NULL: no drift, for the GPUs are meant to be shared by others */
     } out[] = {
-        {PROBLEM_MIG, "excluded"},        {PROBLEM_SHARING, "excluded"},
-        {PROBLEM_ANNOTATION, "excluded"}, {PROBLEM_AMOUNT, "excluded"},
-        {PROBLEM_LIMIT, "excluded"},      {PROBLEM_FOREIGN_UNITS, "foreign_units"},
+        {PROBLEM_MIG, NULL},
+        {PROBLEM_SHARING, NULL},
+        {PROBLEM_ANNOTATION, "unreadable"},
+        {PROBLEM_AMOUNT, "unreadable"},
+        {PROBLEM_LIMIT, "unreadable"},
+        {PROBLEM_FOREIGN_UNITS, "foreign_units"},
     };
     for (size_t i = 0; i < ARRAY_LEN(out); i++) {
         struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
@@ -166,6 +181,10 @@ static void left_out_nodes_say_why(void **state)
         memcpy(inventory->problem_text, "why not", sizeof "why not");
         const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
         assert_int_equal(core_do(core, &command), VERDICT_OK);
+        if (out[i].kind == NULL) {
+            drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+            continue;
+        }
         struct sighting sighting = see(core, "n1", out[i].kind);
         assert_int_equal(sighting.count, 1);
         assert_string_equal(sighting.last.text, "why not");
@@ -183,7 +202,7 @@ static struct sighting see_built(struct core_fixture *core, const struct allocat
     const struct node_build build = {
         .name = names_intern(names, TEXT("n1")),
         .uid = names_intern(names, TEXT("u")),
-        .problem = problem_text != NULL ? PROBLEM_MIG : PROBLEM_NONE,
+        .problem = problem_text != NULL ? PROBLEM_LIMIT : PROBLEM_NONE,
         .problem_text = names_intern(names, text_of(problem_text)),
         .allocations = pod != NULL ? 1 : 0,
         .allocation = &allocation,
@@ -218,11 +237,43 @@ static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_no
 {
     char text[REASON_BYTES_MAX + 1] = {0};
     memset(text, '?', sizeof text - 1);
-    struct sighting excluded = see_built(*state, NULL, text, "excluded");
-    assert_int_equal(strlen(excluded.last.text), REASON_BYTES_MAX - 1);
-    assert_string_equal(excluded.last.text + REASON_BYTES_MAX - 4, "...");
-    assert_string_equal(see_built(*state, NULL, "?", "excluded").last.text, "?");
-    assert_string_equal(see_built(*state, NULL, "", "excluded").last.text, "mig");
+    struct sighting limit = see_built(*state, NULL, text, "unreadable");
+    assert_int_equal(strlen(limit.last.text), REASON_BYTES_MAX - 1);
+    assert_string_equal(limit.last.text + REASON_BYTES_MAX - 4, "...");
+    assert_string_equal(see_built(*state, NULL, "?", "unreadable").last.text, "?");
+    assert_string_equal(see_built(*state, NULL, "", "unreadable").last.text, "limit");
+}
+
+/* The node's GPUs can be used; slip is what it says that means nothing. */
+static void show_with_slip(struct core_fixture *core, const char *slip)
+{
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    (void)snprintf(inventory->problem_text, sizeof inventory->problem_text, "%s", slip);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_slip_of_a_node_is_drift_for_as_long_as_it_is_there(void **state)
+{
+    struct core_fixture *core = *state;
+    show_with_slip(core, "");
+    const int64_t before_ms = core->now_ms;
+    show_with_slip(core, "\"1\" names no GPU");
+    struct sighting sighting = see(core, "n1", "node_annotation");
+    assert_int_equal(sighting.count, 1);
+    assert_string_equal(sighting.last.text, "\"1\" names no GPU");
+    assert_true(sighting.last.since_ms > before_ms);
+    const int64_t since_ms = sighting.last.since_ms;
+    show_with_slip(core, "?"); /* another text, but a slip as before */
+    sighting = see(core, "n1", "node_annotation");
+    assert_string_equal(sighting.last.text, "?");
+    assert_int_equal(sighting.last.since_ms, since_ms);
+    show_with_slip(core, "!");
+    sighting = see(core, "n1", "node_annotation");
+    assert_string_equal(sighting.last.text, "!");
+    assert_int_equal(sighting.last.since_ms, since_ms);
+    show_with_slip(core, "");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
 }
 
 static void an_edited_annotation_is_drift_only(void **state)
@@ -265,9 +316,10 @@ int main(void)
         WITH_CORE(mixed_needs_both),
         WITH_CORE(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
         WITH_CORE(a_share_on_no_gpu_is_unplaced),
-        WITH_CORE(left_out_nodes_say_why),
+        WITH_CORE(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not),
         WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
         WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
+        WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
         WITH_CORE(an_edited_annotation_is_drift_only),
         WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
     };

@@ -36,8 +36,6 @@ static void parse(void)
     inventory_parse(&fixture.facts, &fixture.rules, &fixture.arena, &fixture.out);
     assert_string_equal(fixture.out.node, "n1");
     assert_string_equal(fixture.out.uid, "node-uid");
-    if (fixture.out.problem == PROBLEM_NONE)
-        assert_string_equal(fixture.out.problem_text, "");
 }
 
 /* Adds a GPU to the annotation, as a working node side writes it. */
@@ -50,8 +48,7 @@ static struct gpu_facts *add(uint32_t index)
                                         .index = index,
                                         .milli = 1000,
                                         .mib = 81920,
-                                        .numa = 1,
-                                        .healthy = true};
+                                        .numa = 1};
     fixture.facts.has_gpus = true;
     return &fixture.gpu[i];
 }
@@ -59,6 +56,7 @@ static struct gpu_facts *add(uint32_t index)
 static void assert_found(enum inventory_source source, uint32_t gpus)
 {
     assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_string_equal(fixture.out.problem_text, "");
     assert_int_equal(fixture.out.source, source);
     assert_int_equal(fixture.out.gpus, gpus);
 }
@@ -294,7 +292,7 @@ static void the_annotation_is_the_best_source(void **state)
 {
     (void)state;
     start();
-    add(1)->healthy = false;
+    add(1)->health = "sick";
     struct gpu_facts *half = add(0);
     half->milli = 500;
     half->mib = 40960;
@@ -446,9 +444,9 @@ static void an_annotation_that_is_no_json_is_a_problem(void **state)
 {
     (void)state;
     start();
-    fixture.facts.gpus_error = "[2].milli: want a number";
+    fixture.facts.gpus_error = "milligpu.io/gpus[2].milli: want a number";
     fixture.facts.allocatable_milli = "8000";
-    assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus: [2].milli: want a number");
+    assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus[2].milli: want a number");
     assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
     static char huge[1000];
     memset(huge, 'x', sizeof huge - 1);
@@ -512,29 +510,42 @@ static void cordons_name_gpus_or_all(void **state)
     static const struct {
         const char *cordon;
         const char *which; /* indexes */
+        const char *slip;  /* NULL: every entry names a GPU */
     } row[] = {
-        {NULL, ""},
-        {"", ""},
-        {"all", "012"},
-        {" all ", "012"},
-        {"GPU-1001", "1"},
-        {"n1/gpu-1", "1"},
-        {"GPU-1000, GPU-1002", "02"},
-        {"GPU-100", ""},
-        {"gpu-1001", ""},
-        {",,", ""},
-        {"n1/gpu-2,all", "012"},
-        {"GPU-1001 GPU-1002", ""},
-        {"1", ""},
-        {"n1/gpu-7", ""},
+        {NULL, "", NULL},
+        {"", "", NULL},
+        {"all", "012", NULL},
+        {" all ", "012", NULL},
+        {"GPU-1001", "1", NULL},
+        {"n1/gpu-1", "1", NULL},
+        {"GPU-1000, GPU-1002", "02", NULL},
+        {"GPU-1001,n1/gpu-1", "1", NULL},
+        {",, ,", "", NULL},
+        {"n1/gpu-2,all", "012", NULL},
+        {"GPU-100", "", "\"GPU-100\" names no GPU: ids of this node or \"all\" would be right"},
+        {"gpu-1001", "", "\"gpu-1001\" names no GPU: ids of this node or \"all\" would be right"},
+        {"GPU-1001 GPU-1002", "",
+         "\"GPU-1001 GPU-1002\" names no GPU: ids of this node or \"all\" would be right"},
+        {"n1/gpu-7", "", "\"n1/gpu-7\" names no GPU: ids of this node or \"all\" would be right"},
+        {"0", "", "\"0\" names no GPU: the GPU with this index is GPU-1000"},
+        {"1", "", "\"1\" names no GPU: the GPU with this index is GPU-1001"},
+        {"3", "", "\"3\" names no GPU: ids of this node or \"all\" would be right"},
+        {"-1", "", "\"-1\" names no GPU: ids of this node or \"all\" would be right"},
+        {"All", "", "\"All\" names no GPU: ids of this node or \"all\" would be right"},
+        {"GPU-1000, 2 ,GPU-1001", "01", "\"2\" names no GPU: the GPU with this index is GPU-1002"},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char slip[160] = "";
         start();
         for (uint32_t k = 0; k < 3; k++)
             add(k);
         fixture.facts.cordon = row[i].cordon;
         parse();
-        assert_found(SOURCE_ANNOTATION, 3);
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 3);
+        if (row[i].slip != NULL)
+            (void)snprintf(slip, sizeof slip, "annotation milligpu.io/cordon: %s", row[i].slip);
+        assert_string_equal(fixture.out.problem_text, slip);
         for (uint32_t k = 0; k < 3; k++)
             assert_int_equal(fixture.out.gpu[k].cordoned,
                              strchr(row[i].which, (int)('0' + k)) != NULL);
@@ -545,6 +556,97 @@ static void cordons_name_gpus_or_all(void **state)
     parse();
     assert_false(fixture.out.gpu[0].cordoned);
     assert_true(fixture.out.gpu[1].cordoned);
+    fixture.facts.allocatable_milli = "1000";
+    fixture.facts.cordon = "n1/gpu-0,x";
+    parse();
+    assert_true(fixture.out.gpu[0].cordoned);
+    assert_string_equal(fixture.out.problem_text,
+                        "annotation milligpu.io/cordon: \"x\" names no "
+                        "GPU: ids of this node or \"all\" would be right");
+    start();
+    add(1);
+    fixture.facts.cordon = "0"; /* no GPU has this index */
+    parse();
+    assert_string_equal(fixture.out.problem_text,
+                        "annotation milligpu.io/cordon: \"0\" names no "
+                        "GPU: ids of this node or \"all\" would be right");
+    start();
+    fixture.facts.cordon = "n1/gpu-1";
+    fixture.facts.allocatable_milli = "0"; /* while a plugin restarts there is nothing to name */
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 0);
+}
+
+static void health_has_the_usual_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        bool healthy;
+        bool known;
+    } row[] = {
+        {NULL, true, true},         {"Healthy", true, true},
+        {"healthy", true, true},    {"OK", true, true},
+        {" ok ", true, true},       {"good", true, true},
+        {"Ready", true, true},      {"up", true, true},
+        {"Unhealthy", false, true}, {"UNKNOWN", false, true},
+        {"bad", false, true},       {"degraded", false, true},
+        {"down", false, true},      {"error", false, true},
+        {"failed", false, true},    {"lost", false, true},
+        {"sick", false, true},      {"", false, false},
+        {"okay", false, false},     {"healthy!", false, false},
+        {"*", false, false},        {"not healthy", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char slip[160] = "";
+        start();
+        add(0);
+        add(1)->health = row[i].word;
+        parse();
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_true(fixture.out.gpu[0].healthy);
+        assert_int_equal(fixture.out.gpu[1].healthy, row[i].healthy);
+        if (!row[i].known)
+            (void)snprintf(slip, sizeof slip,
+                           "annotation milligpu.io/gpus: [1].health: \"%s\" is no known word and "
+                           "closes the GPU: \"healthy\" or \"unhealthy\" would be right",
+                           row[i].word);
+        assert_string_equal(fixture.out.problem_text, slip);
+    }
+}
+
+static void several_slips_are_counted_and_the_first_is_told(void **state)
+{
+    (void)state;
+    start();
+    add(0)->health = "fine";
+    add(1)->health = "fine, too";
+    fixture.gpu[2].health = "not of this node";
+    fixture.facts.cordon = "0,GPU-9,GPU-1001";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_string_equal(
+        fixture.out.problem_text,
+        "4 mistakes, the first: annotation milligpu.io/gpus: [0].health: \"fine\" is "
+        "no known word and closes the GPU: \"healthy\" or \"unhealthy\" would be "
+        "right");
+    assert_false(fixture.out.gpu[0].cordoned);
+    assert_true(fixture.out.gpu[1].cordoned);
+    fixture.facts.gpu[0].milli = 0; /* a problem comes first */
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [0].milli: 1 to 1000 would be right");
+}
+
+static void words_of_an_annotation_that_is_not_the_source_do_not_matter(void **state)
+{
+    (void)state;
+    start();
+    add(0)->health = "fine";
+    fixture.facts.has_gpus = false;
+    fixture.facts.allocatable_milli = "1000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 1);
+    assert_true(fixture.out.gpu[0].healthy);
 }
 
 static void memory_of_a_share_is_rounded_down(void **state)
@@ -581,7 +683,7 @@ static void assert_keeps_its_word(const struct inventory *out)
 {
     uint32_t milli = 0;
     assert_true(out->gpus <= GPUS_PER_NODE_MAX);
-    assert_true((out->problem == PROBLEM_NONE) == (out->problem_text[0] == '\0'));
+    assert_true(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
     if (out->problem != PROBLEM_NONE)
         assert_int_equal(out->gpus, 0);
     assert_true(out->problem != PROBLEM_NONE || !out->silent);
@@ -672,6 +774,9 @@ int main(void)
         cmocka_unit_test(a_node_that_cannot_be_read_says_nothing_of_its_gpus),
         cmocka_unit_test(partitioned_gpus_are_left_out),
         cmocka_unit_test(cordons_name_gpus_or_all),
+        cmocka_unit_test(health_has_the_usual_words),
+        cmocka_unit_test(several_slips_are_counted_and_the_first_is_told),
+        cmocka_unit_test(words_of_an_annotation_that_is_not_the_source_do_not_matter),
         cmocka_unit_test(memory_of_a_share_is_rounded_down),
         cmocka_unit_test(names_are_those_of_the_tables),
         cmocka_unit_test(any_node_gets_an_inventory_that_keeps_its_word),

@@ -115,6 +115,19 @@ static void a_missing_gpu_is_as_its_annotation_says(void **state)
     }
 }
 
+static void a_node_that_never_showed_a_gpu_owns_none(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "bare", NULL, 0), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "bare");
+    core_note(core, pod, "c0 GPU-gone 300 24576");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    const struct gpu *gpu = core_gpu(core, "bare", "GPU-gone");
+    assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_int_equal(gpu->used_milli, 300);
+    assert_int_equal(ledger_node(core->ledger, TEXT("bare"))->owned_ids, 0);
+}
+
 static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
 {
     struct core_fixture *core = *state;
@@ -247,6 +260,7 @@ int main(void)
         WITH_CORE(whole_gpus_are_no_guess),
         WITH_CORE(a_request_and_an_annotation_are_read_to_their_end),
         WITH_CORE(a_missing_gpu_is_as_its_annotation_says),
+        WITH_CORE(a_node_that_never_showed_a_gpu_owns_none),
         WITH_CORE(an_annotation_is_believed_as_far_as_there_is_room),
         WITH_CORE(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
         WITH_CORE(an_annotation_differs_be_it_in_its_last_line),

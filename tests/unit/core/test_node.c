@@ -12,28 +12,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/node.h"
 
+#include "support/atoms.h"
 #include "support/walk.h"
-
-static struct names *names;
-
-static int set_up(void **state)
-{
-    (void)state;
-    names = names_new();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    names_free(names);
-    return 0;
-}
-
-static const struct atom *atom(const char *text)
-{
-    return names_intern(names, text_of(text));
-}
 
 /* A whole GPU of 80 GiB. */
 static struct gpu gpu(const char *id, uint16_t index)
@@ -643,7 +623,7 @@ static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
                                         .problem_text = "MIG is on",
                                         .gpus = 3,
                                         .gpu = facts};
-    struct node *node = node_from_inventory(&inventory, names);
+    struct node *node = node_from_inventory(&inventory, atoms);
     assert_string_equal(node->name->text, "n1");
     assert_string_equal(node->uid->text, "uid-1");
     assert_int_equal(node->source, SOURCE_LABEL);
@@ -760,5 +740,5 @@ int main(void)
         cmocka_unit_test(what_is_held_is_bound_and_reserved_and_unplaced),
         cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
 }

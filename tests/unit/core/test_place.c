@@ -10,30 +10,10 @@
 #include "milligpu/alloc.h"
 #include "milligpu/place.h"
 
+#include "support/atoms.h"
 #include "support/walk.h"
 
 enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */
-
-static struct names *names;
-
-static int set_up(void **state)
-{
-    (void)state;
-    names = names_new();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    names_free(names);
-    return 0;
-}
-
-static const struct atom *atom(const char *text)
-{
-    return names_intern(names, text_of(text));
-}
 
 static uint64_t first_seed(void)
 {
@@ -1421,5 +1401,5 @@ int main(void)
         cmocka_unit_test(a_room_without_pods_is_that_of_a_node_without_them),
         cmocka_unit_test(shares_carry_the_memory_that_comes_with_them),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
 }

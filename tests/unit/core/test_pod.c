@@ -42,6 +42,9 @@ static void fill(struct scene *scene)
                               .count = text_lay(&at, "3"),
                               .model = text_lay(&at, "A100"),
                               .memory = text_lay(&at, "40Gi"),
+                              .odd_keys = ODD_KEYS_MAX,
+                              .odd_key = {text_lay(&at, "x.io/a"), text_lay(&at, "x.io/b"),
+                                          text_lay(&at, "x.io/c"), text_lay(&at, "x.io/d")},
                               .annotation = NOTE_BROKEN,
                               .note_text = text_lay(&at, "{"),
                               .note_error = text_lay(&at, "it is no JSON"),
@@ -71,6 +74,11 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     assert_string_equal(kept->count, "3");
     assert_string_equal(kept->model, "A100");
     assert_string_equal(kept->memory, "40Gi");
+    assert_int_equal(kept->odd_keys, ODD_KEYS_MAX);
+    assert_string_equal(kept->odd_key[0], "x.io/a");
+    assert_string_equal(kept->odd_key[1], "x.io/b");
+    assert_string_equal(kept->odd_key[2], "x.io/c");
+    assert_string_equal(kept->odd_key[3], "x.io/d");
     assert_int_equal(kept->annotation, NOTE_BROKEN);
     assert_string_equal(kept->note_text, "{");
     assert_string_equal(kept->note_error, "it is no JSON");

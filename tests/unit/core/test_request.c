@@ -188,7 +188,8 @@ static void a_refused_amount_says_what_to_write_instead(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         start();
         add(CONTAINER_APP, bad[i][0]);
-        (void)snprintf(text, sizeof text, "nvidia.com/vgpu: %s %s; %s", bad[i][0], bad[i][1], hint);
+        (void)snprintf(text, sizeof text, "nvidia.com/vgpu: %s %s; %s",
+                       bad[i][0][0] != '\0' ? bad[i][0] : "\"\"", bad[i][1], hint);
         assert_refused(REASON_AMOUNT, text);
     }
 }
@@ -224,7 +225,7 @@ static void a_text_of_any_length_is_quoted_in_part(void **state)
     start();
     add(CONTAINER_APP, amount);
     assert_int_equal(parse(), REQUEST_REFUSED);
-    assert_non_null(strstr(fixture.refusal.text, "zzz... is not a number; ask for 1 to 1000"));
+    assert_non_null(strstr(fixture.refusal.text, "zzz...\" is not a number; ask for 1 to 1000"));
     fixture.container[0].amount = "100";
     fixture.pod.count = fixture.pod.model = fixture.pod.memory = amount;
     assert_int_equal(parse(), REQUEST_REFUSED);
@@ -250,7 +251,8 @@ static void minimum_and_step_are_settings(void **state)
     fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "1");
     assert_refused(REASON_MINIMUM,
-                   "nvidia.com/vgpu: 1 is below the minimum of 50; 1000 is one whole GPU");
+                   "nvidia.com/vgpu: 1 is below the minimum of 50; 1000 is one whole GPU; "
+                   "did you mean 1000?");
     fixture.container[0].amount = "49";
     assert_int_equal(parse(), REQUEST_REFUSED);
     fixture.container[0].amount = "50";
@@ -280,6 +282,74 @@ static void minimum_and_step_are_settings(void **state)
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 200 is not a multiple of 300; ask for 300");
     fixture.rules.step_milli = 0; /* same as 1 */
     assert_int_equal(parse(), REQUEST_OK);
+}
+
+static void a_small_amount_that_is_refused_may_count_whole_gpus(void **state)
+{
+    (void)state;
+    start();
+    fixture.rules.min_milli = 50;
+    add(CONTAINER_APP, "16");
+    assert_refused(REASON_MINIMUM, "nvidia.com/vgpu: 16 is below the minimum of 50; 1000 is one "
+                                   "whole GPU; did you mean 16000?");
+    fixture.container[0].amount = "17";
+    assert_refused(REASON_MINIMUM,
+                   "nvidia.com/vgpu: 17 is below the minimum of 50; 1000 is one whole GPU");
+    fixture.container[0].amount = "8";
+    fixture.pod.count = "2";
+    assert_refused(REASON_MINIMUM, "nvidia.com/vgpu: 8 (4 on each of 2 GPUs) is below the minimum "
+                                   "of 50; 1000 is one whole GPU; did you mean 8000?");
+    fixture.pod.count = NULL;
+    fixture.rules = (struct request_rules){"nvidia.com/vgpu", 1, 10};
+    fixture.container[0].amount = "2e0";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 2e0 is not a multiple of 10; ask for 10; did you "
+                                "mean 2000?");
+    fixture.container[0].amount = "17";
+    assert_refused(REASON_STEP, "nvidia.com/vgpu: 17 is not a multiple of 10; ask for 10 or 20");
+}
+
+static void an_amount_is_quoted_as_it_is_written(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        const char *says;
+    } row[] = {
+        {"1.5", "nvidia.com/vgpu: 1.5 is not a whole number"},
+        {"0x10", "nvidia.com/vgpu: 0x10 is not a number"},
+        {"300m", "nvidia.com/vgpu: 300m is not a whole number; the unit is a thousandth of a GPU: "
+                 "ask for 300"},
+        {"1.5k", "nvidia.com/vgpu: 1.5k is neither at most 1000 nor"},
+        {"+1500", "nvidia.com/vgpu: +1500 is neither"},
+        {"-1", "nvidia.com/vgpu: -1 is negative"},
+        {"azAZ09", "nvidia.com/vgpu: azAZ09 is not"},
+        {"/", "nvidia.com/vgpu: \"/\" is not"},
+        {":", "nvidia.com/vgpu: \":\" is not"},
+        {"@", "nvidia.com/vgpu: \"@\" is not"},
+        {"[", "nvidia.com/vgpu: \"[\" is not"},
+        {"`", "nvidia.com/vgpu: \"`\" is not"},
+        {"{", "nvidia.com/vgpu: \"{\" is not"},
+        {"", "nvidia.com/vgpu: \"\" is not a number"},
+        {"3 00", "nvidia.com/vgpu: \"3 00\" is not a number"},
+        {"3\n00", "nvidia.com/vgpu: \"3\\n00\" is not a number"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        add(CONTAINER_APP, row[i].amount);
+        assert_int_equal(parse(), REQUEST_REFUSED);
+        if (strstr(fixture.refusal.text, row[i].says) != fixture.refusal.text)
+            fail_msg("%s", fixture.refusal.text);
+    }
+    char amount[50] = "";
+    memset(amount, 'z', 47);
+    start();
+    add(CONTAINER_APP, amount);
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_non_null(strstr(fixture.refusal.text, "nvidia.com/vgpu: zzz"));
+    amount[47] = 'z'; /* too long to be shown whole */
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_non_null(strstr(fixture.refusal.text, "nvidia.com/vgpu: \"zzz"));
+    assert_non_null(strstr(fixture.refusal.text, "zzz...\" is not a number"));
 }
 
 static void minimum_and_step_judge_what_is_taken_of_one_gpu(void **state)
@@ -464,6 +534,24 @@ static void a_glob_may_name_the_maker(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_false(request_takes_model(&fixture.request, TEXT("NVIDIA-A100")));
     assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-V100")));
+}
+
+static void a_list_of_models_from_elsewhere_is_read_alike(void **state)
+{
+    struct request one = {0};
+
+    (void)state;
+    start();
+    assert_null(request_read_models(TEXT(" nvidia-a100* , Tesla T4"), &fixture.arena, &one));
+    assert_int_equal(one.models, 2);
+    assert_true(request_takes_model(&one, TEXT("NVIDIA-A100-SXM4-80GB")));
+    assert_true(request_takes_model(&one, TEXT("Tesla-T4")));
+    assert_false(request_takes_model(&one, TEXT("NVIDIA-H100")));
+    const char *const wrong[] = {"", "a,", ",a", " ", "a\nb"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct request other = {0};
+        assert_non_null(request_read_models(text_of(wrong[i]), &fixture.arena, &other));
+    }
 }
 
 static void models_that_are_none_are_refused(void **state)
@@ -1017,6 +1105,8 @@ int main(void)
         cmocka_unit_test(the_first_container_that_is_wrong_decides),
         cmocka_unit_test(a_text_of_any_length_is_quoted_in_part),
         cmocka_unit_test(minimum_and_step_are_settings),
+        cmocka_unit_test(a_small_amount_that_is_refused_may_count_whole_gpus),
+        cmocka_unit_test(an_amount_is_quoted_as_it_is_written),
         cmocka_unit_test(minimum_and_step_judge_what_is_taken_of_one_gpu),
         cmocka_unit_test(count_annotations_split_evenly_or_say_how),
         cmocka_unit_test(count_annotations_that_are_no_count_are_refused),
@@ -1025,6 +1115,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_read_is_refused_with_the_field),
         cmocka_unit_test(models_are_globs),
         cmocka_unit_test(a_glob_may_name_the_maker),
+        cmocka_unit_test(a_list_of_models_from_elsewhere_is_read_alike),
         cmocka_unit_test(models_that_are_none_are_refused),
         cmocka_unit_test(memory_is_a_quantity_rounded_up_to_mib),
         cmocka_unit_test(reasons_are_judged_in_the_order_of_their_table),

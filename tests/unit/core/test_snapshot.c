@@ -78,10 +78,16 @@ static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
                                const struct text *name, const uint32_t *hash)
 {
     const struct node *node[256];
+    uint32_t slot[256];
     assert_true(count <= ARRAY_LEN(node));
-    snapshot_nodes(snapshot, count, name, hash, node);
-    for (uint32_t i = 0; i < count; i++)
+    snapshot_nodes(snapshot, count, name, hash, node, slot);
+    for (uint32_t i = 0; i < count; i++) {
         assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
+        if (node[i] != NULL)
+            assert_ptr_equal(node[i], slot_node(snapshot->book, slot[i]));
+        else
+            assert_int_equal(slot[i], SNAPSHOT_NO_SLOT);
+    }
 }
 
 static void many_are_found_together_as_they_are_one_by_one(void **state)
@@ -300,7 +306,8 @@ static void an_older_snapshot_knows_no_node_of_later_books(void **state)
         assert_null(snapshot_node(old, name[i]));
         assert_non_null(snapshot_node(new, name[i]));
     }
-    snapshot_nodes(old, AHEAD_OF_ALL, name, hash, node);
+    uint32_t slot[AHEAD_OF_ALL];
+    snapshot_nodes(old, AHEAD_OF_ALL, name, hash, node, slot);
     for (uint32_t i = 0; i < AHEAD_OF_ALL; i++)
         assert_null(node[i]);
     assert_null(snapshot_open(old, TEXT("late")));

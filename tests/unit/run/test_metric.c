@@ -19,7 +19,7 @@ static struct strbuf page;
 static void expose(void)
 {
     strbuf_reset(&page);
-    metric_expose(&page);
+    metric_expose(&page, METRIC_PLAIN);
 }
 
 static int set_up(void **state)
@@ -118,7 +118,7 @@ static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
 {
     (void)state;
     strbuf_reset(&page);
-    metric_head(&page, M_FREE);
+    metric_head(&page, M_FREE, METRIC_PLAIN);
     metric_sample(&page, M_FREE, "model", TEXT("A100"), 700);
     metric_sample(&page, M_FREE, "model", TEXT("a\"b\\c\nd\te\x01"), -1);
     metric_sample(&page, M_FREE, "model", TEXT("\xff\xc3\xa4"), 0);
@@ -128,6 +128,34 @@ static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
                         "milligpu_free_milli{model=\"A100\"} 700\n"
                         "milligpu_free_milli{model=\"a\\\"b\\\\c\\\\nd\\\\te\\\\u0001\"} -1\n"
                         "milligpu_free_milli{model=\"\xef\xbf\xbd\xc3\xa4\"} 0\n");
+}
+
+static void a_counter_loses_its_ending_in_the_head_of_openmetrics(void **state)
+{
+    (void)state;
+    strbuf_reset(&page);
+    metric_head(&page, M_PROCESS_CPU, METRIC_OPEN);
+    metric_head(&page, M_READY, METRIC_OPEN);
+    metric_end(&page, METRIC_OPEN);
+    assert_non_null(strstr(page.data, "# TYPE process_cpu_seconds counter\n"
+                                      "# UNIT process_cpu_seconds seconds\n"));
+    assert_non_null(strstr(page.data, "# TYPE milligpu_ready gauge\n# EOF\n"));
+    assert_null(strstr(page.data, "_total"));
+    strbuf_reset(&page);
+    metric_add(M_COMMIT_FAILURES, NULL, 1);
+    metric_expose(&page, METRIC_OPEN);
+    assert_non_null(strstr(page.data, "# TYPE milligpu_commit_failures counter\n"
+                                      "milligpu_commit_failures_total "));
+    assert_non_null(strstr(page.data, "milligpu_commit_batch_bucket{le=\"1.0\"} "));
+    assert_non_null(strstr(page.data, "milligpu_commit_seconds_bucket{le=\"10.0\"} "));
+    assert_non_null(strstr(page.data, "milligpu_commit_seconds_bucket{le=\"5e-05\"} "));
+}
+
+static void what_the_kernel_counts_is_not_shown_as_zero(void **state)
+{
+    (void)state;
+    expose();
+    assert_null(strstr(page.data, "process_"));
 }
 
 static void sum_up(void *user, const char *labels, int64_t value)
@@ -172,7 +200,7 @@ static void *scrape(void *arg)
     strbuf_init(&out);
     while (!atomic_load(&done)) {
         strbuf_reset(&out);
-        metric_expose(&out);
+        metric_expose(&out, METRIC_PLAIN);
         /* At any moment buckets never fall, and the last one equals the count. */
         const char *at = strstr(out.data, "_bucket{verb=\"bind\"");
         unsigned long long last = 0;
@@ -246,12 +274,16 @@ static void names_follow_the_rules_of_prometheus(void **state)
     (void)state;
     for (int id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
-        assert_int_equal(strncmp(info->name, "milligpu_", 9), 0);
+        const bool kernel =
+            info->type == METRIC_KERNEL_COUNTER || info->type == METRIC_KERNEL_GAUGE;
+        const char *prefix = kernel ? "process_" : "milligpu_";
+        assert_int_equal(strncmp(info->name, prefix, strlen(prefix)), 0);
         assert_int_equal(strspn(info->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(info->name));
-        assert_int_equal(ends_in(info->name, "_total"), info->type == METRIC_COUNTER);
+        assert_int_equal(ends_in(info->name, "_total"),
+                         info->type == METRIC_COUNTER || info->type == METRIC_KERNEL_COUNTER);
         if (info->type == METRIC_TIMING)
             assert_true(ends_in(info->name, "_seconds"));
-        assert_null(strpbrk(info->help, "\n\\"));
+        assert_null(strpbrk(info->help, "\n\\\"")); /* OpenMetrics wants these escaped */
         assert_true(ends_in(info->help, "."));
         for (int other = 0; other < id; other++)
             assert_string_not_equal(info->name, metric_info((enum metric_id)other)->name);
@@ -260,13 +292,15 @@ static void names_follow_the_rules_of_prometheus(void **state)
 
 static void write_document(struct strbuf *out)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram", "histogram"};
+    static const char *const types[] = {"counter",   "gauge",   "histogram",
+                                        "histogram", "counter", "gauge"};
     strbuf_str(
         out,
         "# Metrics of milligpud\n\n"
         "<!-- Written by UPDATE=1 build/dev/tests/unit.run.metric; do not edit. -->\n\n"
-        "`GET /metrics` on the admin and the probe listener, Prometheus text format.  No label\n"
-        "ever holds the name of a pod.\n\n"
+        "`GET /metrics` on the admin and the probe listener: Prometheus' text format 0.0.4, or\n"
+        "OpenMetrics 1.0.0 for a client whose `Accept` names `application/openmetrics-text`. No\n"
+        "label ever holds the name of a pod.\n\n"
         "| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for (int id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
@@ -290,6 +324,8 @@ int main(void)
         TEST(a_histogram_of_seconds_counts_up),
         TEST(a_histogram_of_counts_counts_up),
         TEST(a_sample_is_escaped_as_prometheus_reads_it),
+        TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics),
+        TEST(what_the_kernel_counts_is_not_shown_as_zero),
         TEST(the_series_of_a_metric_can_be_visited),
         TEST(more_labels_than_there_is_place_for_count_as_other),
         TEST(threads_lose_no_count_while_others_read),

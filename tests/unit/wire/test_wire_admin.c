@@ -60,6 +60,20 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
     assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
 }
 
+static void a_cordon_is_shown_beside_a_stronger_reason(void **state)
+{
+    static const struct core_gpu gpus[] = {
+        {.index = 0, .mib = 10, .sick = true, .cordoned = true},
+        {.index = 1, .mib = 10, .sick = true},
+    };
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", gpus, 2), VERDICT_OK);
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
+    assert_non_null(strstr(json, "\"state\":\"unhealthy\",\"cordoned\":true"));
+    assert_non_null(strstr(json, "\"state\":\"unhealthy\",\"cordoned\":false"));
+}
+
 static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
 {
     struct core_fixture *core = *state;
@@ -73,8 +87,8 @@ static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i]);
     assert_int_equal(amounts.capacity_milli, 1000);
-    assert_int_equal(amounts.reserved_milli, 2000);
-    assert_int_equal(amounts.free_milli, 0);
+    assert_int_equal(amounts.part_milli[ACCOUNT_RESERVED], 2000);
+    assert_int_equal(amounts.part_milli[ACCOUNT_FREE], 0);
     assert_string_equal(admin_gpu_state(&node->gpu[1]), "absent");
 }
 
@@ -91,7 +105,40 @@ static void a_closed_node_says_why(void **state)
     assert_string_equal(admin_node_state(node), "mixed");
     CLEANUP(freep) char *json = node_json(node, false);
     assert_non_null(strstr(json, "\"state\":\"mixed\",\"stateText\":\"a pod with whole GPUs"));
-    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"heldGpus\":1"));
+    assert_non_null(
+        strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"totalMilli\":2000,\"beyondMilli\":0,"
+                     "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
+}
+
+static void a_gpu_that_another_node_shows_too_is_ok(void **state)
+{
+    static const struct core_gpu same[] = {{.id = "GPU-a", .index = 0, .mib = 10}};
+    const struct command again = {.kind = COMMAND_NODE, .node = "n1"}; /* as the writer does */
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", same, 1), VERDICT_OK);
+    assert_int_equal(core_node(core, "n2", same, 1), VERDICT_OK);
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_int_equal(node_of(core, "n1")->gpu[0].flags, GPU_CONTESTED);
+    assert_string_equal(admin_gpu_state(&node_of(core, "n1")->gpu[0]), "ok");
+    assert_string_equal(admin_gpu_state(&node_of(core, "n2")->gpu[0]), "duplicate");
+}
+
+static void what_a_node_is_shown_as_is_in_the_table(void **state)
+{
+    static const struct core_gpu cordoned[] = {{.index = 0, .mib = 10, .cordoned = true}};
+    struct core_fixture *core = *state;
+    size_t words = 0;
+
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n2", cordoned, 1), VERDICT_OK);
+    assert_string_equal(admin_node_shown(node_of(core, "n1")), "ok");
+    assert_string_equal(admin_node_state(node_of(core, "n2")), "ok");
+    assert_string_equal(admin_node_shown(node_of(core, "n2")), "cordoned");
+    while (admin_node_word(words) != NULL)
+        words++;
+    assert_int_equal(words, 8);
+    assert_string_equal(admin_node_word(1), "cordoned");
 }
 
 static void an_allocation_leaves_out_times_that_are_not_known(void **state)
@@ -159,8 +206,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_test(a_node_is_written_with_its_gpus),
         core_test(what_is_left_on_a_closed_gpu_is_not_free),
+        core_test(a_cordon_is_shown_beside_a_stronger_reason),
         core_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
         core_test(a_closed_node_says_why),
+        core_test(a_gpu_that_another_node_shows_too_is_ok),
+        core_test(what_a_node_is_shown_as_is_in_the_table),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
         core_test(a_released_allocation_lists_gpus_that_had_a_name),
     };

@@ -151,15 +151,15 @@ static void gpus_are_read(void **state)
     assert_int_equal(node.gpu[0].mib, 40536);
     assert_string_equal(node.gpu[0].model, "NVIDIA A100");
     assert_int_equal(node.gpu[0].numa, 1);
-    assert_true(node.gpu[0].healthy);
-    assert_false(node.gpu[1].healthy);
+    assert_string_equal(node.gpu[0].health, "Healthy");
+    assert_string_equal(node.gpu[1].health, "Unhealthy");
     assert_int_equal(node.gpu[1].milli, GPU_MILLI);
     assert_int_equal(node.gpu[1].mib, 0);
     assert_int_equal(node.gpu[1].numa, -1);
     assert_null(node.gpu[1].model);
-    assert_true(node.gpu[2].healthy);
+    assert_null(node.gpu[2].health);
     assert_int_equal(node.gpu[2].milli, GPU_MILLI);
-    assert_true(node.gpu[3].healthy);
+    assert_string_equal(node.gpu[3].health, "healthy");
 
     const struct node_facts empty = with_gpus(*state, " [ ] ");
     assert_true(empty.has_gpus);
@@ -206,6 +206,7 @@ static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
         assert_false(node.has_gpus);
         assert_int_equal(node.gpus, 0);
         assert_non_null(node.gpus_error);
+        assert_memory_equal(node.gpus_error, "milligpu.io/gpus", strlen("milligpu.io/gpus"));
         if (strstr(node.gpus_error, cases[i].says) == NULL)
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, node.gpus_error, cases[i].says);
     }

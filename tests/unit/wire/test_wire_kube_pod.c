@@ -37,6 +37,28 @@ static struct pod in_part(struct fixture *fixture, const char *bytes, const char
     "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{" annotations                    \
     "}},\"spec\":{\"containers\":[{\"name\":\"a\"},{\"name\":\"b\"}]}}"
 
+static void annotations_that_are_nearly_ours_are_kept_for_advice(void **state)
+{
+    struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-model\":\"A100\","
+                                          "\"gpu-count.milligpu.io/a\":\"2\""));
+    assert_int_equal(pod.odd_keys, 0);
+    pod = decode(*state, NOTES("\"milligpu.io/gpu_model\":\"A100\",\"x.io/y\":\"z\","
+                               "\"gpu-count.milligpu.io/c\":\"2\","
+                               "\"gpu-count.milligpu.io/b\":\"2\","
+                               "\"milligpu.com/gpu-count\":7"));
+    assert_int_equal(pod.odd_keys, 3);
+    assert_string_equal(pod.odd_key[0], "milligpu.io/gpu_model");
+    assert_string_equal(pod.odd_key[1], "milligpu.com/gpu-count");
+    assert_string_equal(pod.odd_key[2], "gpu-count.milligpu.io/c");
+    assert_null(pod.model);
+    assert_null(pod.unreadable); /* nobody reads their values */
+    pod = decode(*state, NOTES("\"milligpu.io/1\":\"\",\"milligpu.io/2\":\"\","
+                               "\"milligpu.io/3\":\"\",\"milligpu.io/4\":\"\","
+                               "\"milligpu.io/5\":\"\",\"gpu-count.milligpu.io/c\":\"2\""));
+    assert_int_equal(pod.odd_keys, ODD_KEYS_MAX);
+    assert_string_equal(pod.odd_key[ODD_KEYS_MAX - 1], "milligpu.io/4");
+}
+
 static void a_whole_pod_is_read(void **state)
 {
     const struct pod pod = decode(
@@ -600,6 +622,7 @@ static void names_have_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        fixture_test(annotations_that_are_nearly_ours_are_kept_for_advice),
         fixture_test(a_whole_pod_is_read),
         fixture_test(every_null_that_go_writes_is_no_key),
         fixture_test(a_null_annotation_is_none),

@@ -1,0 +1,143 @@
+/*
+ * policy - in what order placements are: which GPUs of a node a pod gets, and which node is best.
+ *
+ * A policy is a total order of (node, placement); it never decides whether a pod fits. The keys of
+ * a placement are compared in turn, smaller is better, and the first that differs decides:
+ *
+ *              firstfit   binpack         spread           fgd          rollout
+ *   rule 1     -          charge          charge           100 - score  merit, see below
+ *   rule 2     -          milli left      most milli left  -            -
+ *   rule 3     -          free on node    most free        -            -
+ *   rule 4     node order name            name             node order   node order
+ *   rule 5     the first GPUs (in the order of wants and parts; place.h)
+ *
+ * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
+ * left and free are those of place.h. policy/README.md contains the same rules with the same
+ * numbers.
+ *
+ * fgd: score = floor(100 sigmoid(d / 1000)), where d is by how many milli the placement lowers the
+ * fragmentation of the node: the expectation, over the typical shapes of the workload, of the free
+ * milli that a pod of this shape could not use. Source: Weng et al., "Beware of Fragmentation",
+ * USENIX ATC 2023, and its simulator, whose scores are whole numbers.
+ *
+ * rollout: d is by how many milli the placement lowers the idle GPU that the node is expected to
+ * end with when random pods of the workload fill it. Merit, in thousandths of a score:
+ *   1000 floor(100 sigmoid(d / 1000)) - 300 (free share of the node's GPUs, afterwards)
+ *     - price of each pod of several GPUs for which the placement takes the room
+ * rule 1 compares the negated merit. The prices belong to the outlook: 7500 x GPUs x rho^2 for a
+ * class c of several GPUs, where
+ *   rho = min(1, (expected pods of c in the free room + stock) / pods of c that all nodes can take)
+ * and stock = max(1, nodes / 120). A pod does not pay for its own class's first place.
+ *
+ * Where fgd or rollout have judged LAYOUTS_MAX placements of a node, the rest of them is not
+ * judged; after JUDGED_MAX placements of one question, the other nodes rank behind, by binpack.
+ * Both counts do not depend on what a cache knows.
+ *
+ * No floating point: the thresholds of the sigmoid are whole numbers. A judge is the caller's
+ * cache, and never changes an answer.
+ */
+#ifndef MILLIGPU_POLICY_H
+#define MILLIGPU_POLICY_H
+
+#include "milligpu/place.h"
+#include "milligpu/snapshot.h"
+#include "milligpu/workload.h"
+
+#define POLICY_TABLE(X)                                                                            \
+    X(POLICY_BINPACK, "binpack", "tightest hole, fullest node")                                    \
+    X(POLICY_FIRSTFIT, "firstfit", "first node and first GPUs that fit, in a fixed order")         \
+    X(POLICY_SPREAD, "spread", "emptiest GPUs, emptiest node")                                     \
+    X(POLICY_FGD, "fgd", "least fragmentation for the workload (published scores)")                \
+    X(POLICY_ROLLOUT, "rollout", "least idle GPU once the workload has filled the node")
+
+enum policy_kind {
+#define X(code, word, help) code,
+    POLICY_TABLE(X)
+#undef X
+        POLICIES
+};
+
+const char *policy_name(enum policy_kind kind);
+const char *policy_help(enum policy_kind kind);
+/* False: there is no such policy. */
+bool policy_of_name(struct text name, enum policy_kind *out);
+/* fgd and rollout need a workload. */
+bool policy_needs_workload(enum policy_kind kind);
+
+enum {
+    LAYOUTS_MAX = 64,     /* placements of one node that are judged */
+    JUDGED_MAX = 1 << 16, /* placements of one question that are judged */
+    PRICE_EVERY = 20,     /* grants between two calculations of the prices */
+    STOCK_NODES = 120,
+    FREE_SHARE_COST = 300, /* of a merit, for a node that is all free */
+    SCARCE_COST = 7500,    /* of a merit, for each GPU of a class that has become scarce */
+};
+
+/*
+ * What a policy knows beyond the node: immutable, reference-counted, part of the snapshot. NULL
+ * instead of an outlook means binpack.
+ */
+struct outlook {
+    atomic_uint refs;
+    enum policy_kind kind;
+    uint32_t seed;                   /* of the node order */
+    const struct workload *workload; /* NULL where the policy needs none */
+    int64_t price[WORKLOAD_SCARCE_MAX];
+};
+
+struct outlook *outlook_new(enum policy_kind kind, uint32_t seed,
+                            const struct workload *workload) MUST_USE;
+const struct outlook *outlook_ref(const struct outlook *outlook);
+void outlook_unref(const struct outlook *outlook); /* NULL is fine */
+
+/*
+ * What was judged before, for one caller at a time: it belongs to the thread that uses it. It keeps
+ * at most JUDGE_BYTES_MAX, and a reference to the nodes that it remembers.
+ */
+enum { JUDGE_BYTES_MAX = 48 << 20 };
+struct judge;
+struct judge *judge_new(void) MUST_USE;
+void judge_free(struct judge *judge); /* NULL is fine */
+
+struct judge_counts {
+    uint64_t found;      /* nodes whose judgement was known */
+    uint64_t made;       /* nodes that were judged */
+    uint64_t idle_found; /* the same for what a node may have left (rollout) */
+    uint64_t idle_made;
+    size_t bytes;
+};
+struct judge_counts judge_counts(const struct judge *judge);
+
+/* One node of a question. */
+struct policy_question {
+    const struct outlook *outlook; /* NULL: binpack */
+    struct judge *judge;           /* NULL: nothing is remembered */
+    const struct node *node;
+    uint32_t slot; /* in the snapshot (snapshot_nodes()); SNAPSHOT_NO_SLOT: not remembered */
+    bool unjudged; /* the question's judgements are used up: by binpack, behind the others */
+};
+
+/* Before the first node of a question: what the judge remembers of this request from now on. */
+void policy_begin(struct judge *judge, const struct snapshot *snapshot,
+                  const struct request *request);
+
+/*
+ * Judges the placements on a node by the policy: place_judge(), but the best is the policy's. A
+ * request that asks for no GPU fits everywhere.
+ */
+enum reason policy_judge(const struct policy_question *question, struct plan *plan,
+                         struct rank *out) MUST_USE;
+
+/*
+ * The same in another room than the node has by itself, and not remembered; or place_find() with
+ * out_placement, which may be NULL.
+ */
+enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct rank *out,
+                              struct placement *out_placement) MUST_USE;
+
+/* Rules 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
+int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
+             const struct atom *node_b);
+
+#endif

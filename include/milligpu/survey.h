@@ -1,0 +1,59 @@
+/*
+ * survey - why a request is not placed, once for each reason, with the numbers of one snapshot.
+ *
+ *   every node --> why not --> count and totals by reason
+ *              \-> would it fit if the node were empty? nowhere: it can never fit
+ *
+ * For people and REST only: texts for kube-scheduler have no such numbers (reason.h).
+ *
+ * Pure. One search for each distinct room of the cluster, bounded in steps.
+ */
+#ifndef MILLIGPU_SURVEY_H
+#define MILLIGPU_SURVEY_H
+
+#include "milligpu/place.h"
+#include "milligpu/snapshot.h"
+#include "milligpu/strbuf.h"
+
+/* Totals over GPUs of a model that was asked for. */
+struct moment {
+    uint64_t gpus;
+    uint64_t open; /* GPUs with free milli */
+    uint64_t free_milli;
+    uint32_t piece_milli; /* the largest free milli of one GPU */
+    uint32_t piece_mib;
+    uint64_t closed[REASONS];
+};
+
+/* GPUs of other models are left out: they would promise room that the pod cannot have. */
+void moment_add(struct moment *moment, const struct room *room, const struct request *request);
+/* "largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned" */
+void moment_format(struct strbuf *out, const struct moment *moment);
+
+enum { SURVEY_TEXT_MAX = 512 };
+
+struct survey {
+    uint32_t nodes[REASONS]; /* REASON_NONE: it fits there; the sum is the number of nodes */
+    struct moment moment[REASONS];
+    /* It would fit on no node of the cluster, even if that were empty and open. */
+    bool never;
+    char never_text[SURVEY_TEXT_MAX]; /* why; empty if not never */
+};
+
+void survey_cluster(const struct snapshot *snapshot, const struct request *request,
+                    struct arena *arena, struct survey *out);
+
+/*
+ * Where no GPU of the cluster is of a model that the request takes: "no node has a GPU of model T5;
+ * the nearest are T4, A10, L4". Else empty. At most the first 64 models are compared. Costs a walk
+ * over all GPUs.
+ */
+void survey_missing_model(const struct snapshot *snapshot, const struct request *request, char *out,
+                          size_t bytes);
+
+/* Do numbers of the moment explain it? Where the kind of the node is in the way, they do not. */
+bool survey_has_moment(enum reason why);
+/* The sentence for one reason: the refusal's where that names what lacks, else what is closed. */
+void survey_reason_text(const struct request *request, enum reason why, char out[REASON_BYTES_MAX]);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * The handler of the stream of events: from which entry on, and is all of that still there? Called
+ * by the router in an admin thread, which it gives back at once; events.c feeds the stream.
+ */
+#include <stdlib.h>
+
+#include "milligpu/commits.h"
+#include "milligpu/events.h"
+#include "milligpu/http.h"
+
+#include "admin/api_internal.h"
+
+/* One entry is enough: only the fold is wanted. */
+static bool events_none(void *user, const struct journal_row *row)
+{
+    must(user != NULL && row->seq > 0);
+    return false;
+}
+
+/*
+ * The newest entry is the newest that the lists show: whoever lists after the event start and
+ * follows misses nothing. A parameter counts more than the header, which a client repeats by
+ * itself after a break.
+ */
+static bool events_since(struct api_call *call, uint64_t newest, uint64_t *out)
+{
+    const char *since = call->value[PARAMETER_since];
+    const char *last = http_header(call->http, "Last-Event-ID");
+
+    must(call->status == 200);
+    *out = newest;
+    if (since == NULL && last != NULL &&
+        !api_schema_check(call, TEXT("Last-Event-ID"),
+                          api_parameter_schema(call->route, PARAMETER_since), last))
+        return false;
+    if (since != NULL || last != NULL)
+        *out = strtoull(since != NULL ? since : last, NULL, 10);
+    if (*out <= newest)
+        return true;
+    api_fail(call, 410,
+             "since is %llu, and the newest event is %llu: this is another ledger; list again, and "
+             "follow from now",
+             (unsigned long long)*out, (unsigned long long)newest);
+    return false;
+}
+
+void api_events(struct api_call *call)
+{
+    struct app *app = call->app;
+    uint64_t folded = 0;
+    uint64_t since;
+    struct err err;
+
+    if (app->events == NULL) {
+        api_fail(call, 503, "nobody feeds streams of events here");
+        return;
+    }
+    if (!events_since(call, commits_told(app->commits), &since))
+        return;
+    const struct store_journal_query query = {
+        .after = since, .limit = 1, .user = call, .each = events_none};
+    if (store_journal(app->store, &query, &folded, &err) < 0) {
+        api_fail_err(call, &err);
+        return;
+    }
+    if (since < folded) {
+        api_fail(call, 410,
+                 "since is %llu, and events up to %llu are no longer kept: list again, and follow "
+                 "from now",
+                 (unsigned long long)since, (unsigned long long)folded);
+        return;
+    }
+    call->streams = events_open(app->events, call->http, since);
+    if (!call->streams)
+        api_fail(call, 503, "%d streams are open already, or milligpud is stopping: try again",
+                 EVENTS_STREAMS_MAX);
+    must(call->streams || call->status == 503);
+}

@@ -1,0 +1,293 @@
+/*
+ * Feeds the streams of events. events_main() runs in a thread of its own; events_open() in an admin
+ * thread. One lock guards the table of streams; it is held while the journal is read, which is at
+ * most EVENTS_BYTES of text for each stream and round. The writer never waits for it.
+ *
+ * Entries that several streams have not seen yet are read once: a round remembers the last piece of
+ * the journal that it read, and streams that are up to date all want the same one.
+ */
+#include "milligpu/events.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/commits.h"
+#include "milligpu/http.h"
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+#include "milligpu/wire_kube.h"
+
+enum {
+    EVENTS_ROWS = 256,
+    EVENTS_BYTES = 64 * 1024, /* a piece ends with the entry that reaches it */
+    EVENTS_PAUSE_MS = 50,     /* between two rounds */
+    EVENTS_LOOK_MS = 1000,    /* has a client gone? */
+    EVENTS_BEAT_MS = 15000,   /* a comment, so that nobody in between ends a quiet connection */
+    EVENTS_SLOW_MS = 30000,   /* a client that takes nothing for so long is ended */
+};
+
+struct event_client {
+    struct http_stream *stream; /* NULL: a free place */
+    uint64_t sent;              /* the newest entry that was put */
+    int64_t put_ms;             /* when something was put */
+    int64_t drained_ms;         /* when the client had taken everything, or something */
+    size_t waits;               /* bytes that it had not taken then */
+};
+
+/* A piece of the journal, as it is sent. */
+struct event_piece {
+    struct strbuf text;
+    uint64_t after; /* it begins behind this entry */
+    uint64_t last;  /* and ends with this one */
+    uint64_t most;  /* the newest entry that is published: no later one */
+    uint32_t count;
+    bool broken; /* entries are missing: folded away by retention, or no JSON in a damaged file */
+    bool read;
+};
+
+struct events {
+    struct app *app;
+    pthread_mutex_t lock;
+    struct event_client client[EVENTS_STREAMS_MAX];
+    struct event_piece piece;
+    atomic_bool stops;
+};
+
+struct events *events_new(struct app *app)
+{
+    struct events *events = xcalloc(1, sizeof *events);
+
+    must(app->store != NULL && app->commits != NULL);
+    events->app = app;
+    must(pthread_mutex_init(&events->lock, NULL) == 0);
+    strbuf_init(&events->piece.text);
+    return events;
+}
+
+void events_free(struct events *events)
+{
+    if (events == NULL)
+        return;
+    for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
+        must(events->client[i].stream == NULL);
+    strbuf_done(&events->piece.text);
+    must(pthread_mutex_destroy(&events->lock) == 0);
+    xfree(events);
+}
+
+static int64_t events_now(const struct events *events)
+{
+    return events->app->clock.now_ms(events->app->clock.ctx);
+}
+
+/* --- the text of an entry --- */
+
+/* JSON of the ledger has no line ends; those of a damaged file must not end the event. */
+static void event_put_json(struct strbuf *out, const char *json)
+{
+    must(json != NULL);
+    for (; *json != '\0'; json++)
+        strbuf_char(out, (unsigned char)*json < ' ' ? ' ' : *json);
+}
+
+/* The kind is a word of ours, or of a damaged file: then it is no line of an event. */
+static const char *event_kind(const struct journal_row *row)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+
+    must(row->kind != NULL);
+    return row->kind[0] != '\0' && strspn(row->kind, letters) == strlen(row->kind) ? row->kind
+                                                                                   : "change";
+}
+
+static bool event_add(void *user, const struct journal_row *row)
+{
+    struct event_piece *piece = user;
+    struct strbuf *out = &piece->text;
+    char at[TIME_TEXT_BYTES];
+
+    if (row->seq > piece->most)
+        return false;
+    if (row->seq != piece->last + 1) {
+        piece->broken = true;
+        return false;
+    }
+    time_format(row->at_ms, at);
+    strbuf_printf(out, "id: %llu\nevent: %s\ndata: {\"seq\":%llu,\"at\":\"%s\",\"command\":",
+                  (unsigned long long)row->seq, event_kind(row), (unsigned long long)row->seq, at);
+    event_put_json(out, row->command);
+    strbuf_str(out, ",\"result\":");
+    event_put_json(out, row->result);
+    strbuf_str(out, "}\n\n");
+    piece->last = row->seq;
+    piece->count++;
+    return out->len < EVENTS_BYTES;
+}
+
+/* Reads the piece behind this entry, unless it is the one that was read last. */
+static bool events_read(struct events *events, uint64_t after, uint64_t newest)
+{
+    struct event_piece *piece = &events->piece;
+    const struct store_journal_query query = {
+        .after = after, .limit = EVENTS_ROWS, .user = piece, .each = event_add};
+    uint64_t folded = 0;
+    struct err err;
+
+    if (piece->read && piece->after == after)
+        return true;
+    strbuf_reset(&piece->text);
+    *piece =
+        (struct event_piece){.text = piece->text, .after = after, .last = after, .most = newest};
+    if (store_journal(events->app->store, &query, &folded, &err) < 0) {
+        log_write(LOG_WARN, "a stream of events cannot read the journal",
+                  log_str("error", err.text));
+        return false;
+    }
+    must(after < newest);
+    piece->broken = piece->broken || folded > after || piece->count == 0;
+    piece->read = true;
+    must(piece->last >= after);
+    return true;
+}
+
+/* --- streams --- */
+
+static void events_end(struct event_client *client, const char *why)
+{
+    char label[32];
+
+    must(client->stream != NULL);
+    (void)snprintf(label, sizeof label, "cause=\"%s\"", why);
+    http_stream_end(client->stream);
+    *client = (struct event_client){0};
+    metric_add(M_STREAMS_ENDED, label, 1);
+}
+
+static void events_put(struct event_client *client, struct text text, int64_t now)
+{
+    must(text.len > 0);
+    if (client->waits == 0)
+        client->drained_ms = now;
+    client->waits += text.len;
+    client->put_ms = now;
+    http_stream_put(client->stream, text);
+}
+
+/* False: the client is gone or was ended. */
+static bool events_look(struct event_client *client, int64_t now)
+{
+    size_t waits = 0;
+
+    if (!http_stream_waits(client->stream, &waits)) {
+        events_end(client, "gone");
+        return false;
+    }
+    if (waits < client->waits || waits == 0)
+        client->drained_ms = now;
+    client->waits = waits;
+    if (waits > 0 && now - client->drained_ms >= EVENTS_SLOW_MS) {
+        events_end(client, "slow");
+        return false;
+    }
+    return true;
+}
+
+/* True if the journal has more for this client, and it had room. */
+static bool events_feed(struct events *events, struct event_client *client, uint64_t newest,
+                        int64_t now)
+{
+    const struct event_piece *piece = &events->piece;
+
+    if (client->stream == NULL || !events_look(client, now))
+        return false;
+    bool behind = client->sent < newest && client->waits < EVENTS_BYTES;
+    if (behind && !events_read(events, client->sent, newest))
+        behind = false; /* try again at the next look */
+    if (behind) {
+        if (piece->count > 0) {
+            events_put(client, (struct text){piece->text.data, piece->text.len}, now);
+            client->sent = piece->last;
+            metric_add(M_STREAM_EVENTS, NULL, piece->count);
+        } else if (piece->broken) {
+            events_put(client, TEXT("event: reset\ndata: {}\n\n"), now);
+            events_end(client, "reset");
+            return false;
+        }
+    }
+    if (now - client->put_ms >= EVENTS_BEAT_MS && client->waits == 0)
+        events_put(client, TEXT(":\n\n"), now);
+    return behind && client->sent < newest;
+}
+
+/* True if some client is behind. */
+static bool events_round(struct events *events)
+{
+    /* An entry of the journal that is not published yet is not sent: the lists do not show it. */
+    const uint64_t newest = commits_told(events->app->commits);
+    const int64_t now = events_now(events);
+    bool behind = false;
+    int64_t count = 0;
+
+    must(pthread_mutex_lock(&events->lock) == 0);
+    events->piece.read = false;
+    for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++) {
+        behind = events_feed(events, &events->client[i], newest, now) || behind;
+        count += events->client[i].stream != NULL;
+    }
+    metric_set(M_STREAMS, NULL, count);
+    must(pthread_mutex_unlock(&events->lock) == 0);
+    return behind;
+}
+
+bool events_open(struct events *events, struct http_call *call, uint64_t after)
+{
+    CLEANUP(strbuf_done) struct strbuf hello;
+    bool opened = false;
+
+    strbuf_init(&hello);
+    strbuf_printf(&hello, "id: %llu\nevent: start\ndata: {\"seq\":%llu}\n\n",
+                  (unsigned long long)after, (unsigned long long)after);
+    must(pthread_mutex_lock(&events->lock) == 0);
+    for (size_t i = 0; i < EVENTS_STREAMS_MAX && !opened && !atomic_load(&events->stops); i++) {
+        struct event_client *client = &events->client[i];
+        if (client->stream != NULL)
+            continue;
+        *client = (struct event_client){.sent = after};
+        http_set_header(call, "Cache-Control", "no-store");
+        client->stream = http_answer_stream(call, 200, "text/event-stream");
+        events_put(client, (struct text){hello.data, hello.len}, events_now(events));
+        opened = true;
+    }
+    must(pthread_mutex_unlock(&events->lock) == 0);
+    return opened;
+}
+
+/* --- the thread --- */
+
+void events_main(struct events *events)
+{
+    uint64_t told = 0;
+
+    while (!atomic_load(&events->stops)) {
+        const bool behind = events_round(events);
+        (void)poll(NULL, 0, EVENTS_PAUSE_MS); /* however often the writer commits */
+        if (!behind)
+            told = commits_wait(events->app->commits, told, EVENTS_LOOK_MS);
+    }
+    must(pthread_mutex_lock(&events->lock) == 0);
+    for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
+        if (events->client[i].stream != NULL)
+            events_end(&events->client[i], "stop");
+    metric_set(M_STREAMS, NULL, 0);
+    must(pthread_mutex_unlock(&events->lock) == 0);
+}
+
+/* events_open() looks under the lock, so no stream begins after the last ones have ended. */
+void events_stop(struct events *events)
+{
+    must(events != NULL);
+    atomic_store(&events->stops, true);
+    commits_end(events->app->commits);
+}

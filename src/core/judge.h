@@ -1,0 +1,64 @@
+/*
+ * judge - fgd and rollout: the placements of a node, appraised one by one, and what is remembered.
+ *
+ *   room --> rest --take a placement--> rest --> fragment or idle GPU --> score --> merit
+ *              \------------------------/  remembered by what is left (idle GPU)
+ *    \--------------------------------------------------------------------------/  and by node
+ *
+ * appraise.c judges; judge.c remembers. A merit consists of a part that depends on the node alone,
+ * and of the prices of the places that the placement takes, which change now and then: so both are
+ * remembered apart. For each node the best of every distinct loss of places is kept.
+ */
+#ifndef MILLIGPU_CORE_JUDGE_H
+#define MILLIGPU_CORE_JUDGE_H
+
+#include "core/policy_internal.h"
+
+/* By how many the places of each scarce class become fewer. */
+struct loss {
+    uint8_t count[WORKLOAD_SCARCE_MAX];
+};
+
+/* The best placement of one loss. */
+struct appraisal {
+    int64_t base; /* merit without prices */
+    struct loss loss;
+};
+
+/* A node for one request: enough for every price. */
+enum { APPRAISALS_MAX = 2 };
+struct appraisals {
+    enum reason why; /* REASON_NONE: it fits */
+    bool exact;
+    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t judged; /* placements */
+    uint32_t count;
+    struct appraisal best[APPRAISALS_MAX];
+};
+
+/* policy_judge_room() for fgd and rollout. */
+enum reason appraise_room(const struct policy_question *question, struct plan *plan,
+                          const struct room *room, struct appraisals *out, struct rank *out_rank,
+                          struct placement *out_placement) MUST_USE;
+
+/* outlook.c: rule 4 of this policy; 0: by name alone. */
+uint32_t outlook_order(const struct outlook *outlook, const struct atom *name);
+/* What its prices make of a loss. */
+int64_t loss_price(const struct outlook *outlook, const struct loss *loss);
+
+/* What is remembered of one request, by policy_begin(). */
+
+/* The kinds of the judge's workload. */
+struct kinds *judge_kinds(struct judge *judge);
+
+/*
+ * The result for the question's node and the request of policy_begin(). False: it is not known. A
+ * node is known again only as the same object in the same slot.
+ */
+bool judge_find(const struct policy_question *question, enum reason *out_why, struct rank *out);
+void judge_keep(const struct policy_question *question, const struct appraisals *appraisals);
+
+/* rollout_idle(), remembered; judge may be NULL. */
+uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest);
+
+#endif

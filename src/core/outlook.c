@@ -1,0 +1,132 @@
+/*
+ * What a policy is called, and what it knows beyond the node: the outlook of a snapshot. Called by
+ * any thread; an outlook never changes after it was published.
+ */
+#include "milligpu/alloc.h"
+
+#include "core/judge.h"
+
+/*
+ * Names
+ */
+
+static const struct {
+    const char *name;
+    const char *help;
+} policies[] = {
+#define X(code, word, text) [code] = {(word), (text)},
+    POLICY_TABLE(X)
+#undef X
+};
+
+const char *policy_name(enum policy_kind kind)
+{
+    must((size_t)kind < ARRAY_LEN(policies));
+    must(policies[kind].name != NULL);
+    return policies[kind].name;
+}
+
+const char *policy_help(enum policy_kind kind)
+{
+    must((size_t)kind < ARRAY_LEN(policies));
+    must(policies[kind].help != NULL);
+    return policies[kind].help;
+}
+
+bool policy_of_name(struct text name, enum policy_kind *out)
+{
+    must(out != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
+        must(policies[i].name != NULL);
+        if (!text_is(name, policies[i].name))
+            continue;
+        *out = (enum policy_kind)i;
+        return true;
+    }
+    return false;
+}
+
+bool policy_needs_workload(enum policy_kind kind)
+{
+    must(kind < POLICIES);
+    return kind == POLICY_FGD || kind == POLICY_ROLLOUT;
+}
+
+/*
+ * Outlooks
+ */
+
+struct outlook *outlook_new(enum policy_kind kind, uint32_t seed, const struct workload *workload)
+{
+    must(kind < POLICIES);
+    must(workload != NULL || !policy_needs_workload(kind));
+
+    struct outlook *outlook = xcalloc(1, sizeof *outlook);
+    atomic_init(&outlook->refs, 1);
+    outlook->kind = kind;
+    outlook->seed = seed;
+    if (policy_needs_workload(kind))
+        outlook->workload = workload_ref(workload);
+    return outlook;
+}
+
+/* The reference count is the only part of an outlook that changes. */
+static atomic_uint *outlook_refs_of(const struct outlook *outlook)
+{
+    must(outlook != NULL);
+    return (atomic_uint *)(uintptr_t)&outlook->refs;
+}
+
+const struct outlook *outlook_ref(const struct outlook *outlook)
+{
+    const unsigned before =
+        atomic_fetch_add_explicit(outlook_refs_of(outlook), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return outlook;
+}
+
+void outlook_unref(const struct outlook *outlook)
+{
+    if (outlook == NULL)
+        return;
+    const unsigned before =
+        atomic_fetch_sub_explicit(outlook_refs_of(outlook), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before > 1)
+        return;
+    workload_unref(outlook->workload);
+    xfree((void *)(uintptr_t)outlook);
+}
+
+/*
+ * The order of nodes
+ */
+
+/* Not by the atom's own hash, which is another one in each process. */
+uint32_t outlook_order(const struct outlook *outlook, const struct atom *name)
+{
+    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
+
+    must(name->len > 0);
+    must(outlook->kind != POLICY_BINPACK);
+    if (outlook->kind == POLICY_SPREAD)
+        return 0;
+    return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
+}
+
+/*
+ * Prices
+ */
+
+/* Does not overflow: at most 32 classes of at most 64 places, and prices of 64 x SCARCE_COST. */
+int64_t loss_price(const struct outlook *outlook, const struct loss *loss)
+{
+    int64_t price = 0;
+
+    must(outlook->workload != NULL);
+    must(outlook->workload->scarces <= WORKLOAD_SCARCE_MAX);
+    for (uint32_t i = 0; i < outlook->workload->scarces; i++)
+        price += outlook->price[i] * loss->count[i];
+    must(price >= 0);
+    return price;
+}

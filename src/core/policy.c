@@ -1,0 +1,206 @@
+/*
+ * The rules of the policies: which placement of a node is best, and which node. Called by filter
+ * and by the ledger (bind, adoption), in their threads; what it needs to know beyond the node is in
+ * the outlook, which never changes, and what it remembers is in the caller's judge. binpack,
+ * firstfit and spread follow from the numbers of the search itself. fgd and rollout judge the node
+ * as a whole, so every placement that differs is looked at (place_each()), as many as the limits in
+ * policy.h allow. Parts: order of nodes, keys, placements one by one, the question.
+ */
+#include "milligpu/policy.h"
+
+#include "milligpu/alloc.h"
+
+#include "core/judge.h"
+
+/*
+ * The order of nodes
+ */
+
+static int policy_compare(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
+             const struct atom *node_b)
+{
+    must(node_a != NULL);
+    must(node_b != NULL);
+
+    if (a->unjudged != b->unjudged)
+        return a->unjudged ? 1 : -1;
+    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++) /* rules 1 to 3 */
+        if (a->key[i] != b->key[i])
+            return policy_compare(a->key[i], b->key[i]);
+    if (a->order != b->order) /* rule 4 */
+        return policy_compare(a->order, b->order);
+    return atom_cmp(node_a, node_b);
+}
+
+/*
+ * Keys of a placement by its own numbers
+ */
+
+static enum policy_kind kind_asked(const struct policy_question *question)
+{
+    must(question->outlook == NULL || question->outlook->kind < POLICIES);
+    return question->outlook == NULL || question->unjudged ? POLICY_BINPACK
+                                                           : question->outlook->kind;
+}
+
+static enum place_choice choice_of(enum policy_kind kind)
+{
+    must(kind < POLICIES);
+    if (kind == POLICY_SPREAD)
+        return PLACE_LOOSEST;
+    return kind == POLICY_FIRSTFIT ? PLACE_FIRST : PLACE_TIGHTEST;
+}
+
+/* Of a rank without keys. */
+static void set_keys(enum policy_kind kind, struct rank *out)
+{
+    must(!policy_needs_workload(kind));
+    must(out->key[0] == 0 && out->key[1] == 0 && out->key[2] == 0);
+    if (kind == POLICY_FIRSTFIT)
+        return;
+    const int64_t sign = kind == POLICY_SPREAD ? -1 : 1;
+    out->key[0] = out->charge_milli;
+    out->key[1] = sign * out->left_milli;
+    out->key[2] = sign * out->free_milli;
+    must(out->key[0] >= 0);
+}
+
+/* Rules 1 to 3 only, because both are on the same node. */
+static bool has_better_keys(const struct rank *a, const struct rank *b)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++)
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i];
+    return false;
+}
+
+/*
+ * Placements of several wants, one by one: firstfit and spread
+ */
+
+struct browsing {
+    enum policy_kind kind;
+    uint32_t seen;
+    struct rank best;
+    struct placement *placement; /* NULL: nobody asks where */
+};
+
+static bool browse(void *user, const struct placement *placement)
+{
+    struct browsing *browsing = user;
+    struct rank rank = {
+        .charge_milli = placement->charge_milli,
+        .left_milli = placement->left_milli,
+        .free_milli = placement->free_milli,
+    };
+
+    must(browsing->seen < LAYOUTS_MAX);
+    must(placement->parts > 0);
+    set_keys(browsing->kind, &rank);
+    if (browsing->seen == 0 || has_better_keys(&rank, &browsing->best)) {
+        browsing->best = rank;
+        if (browsing->placement != NULL)
+            *browsing->placement = *placement;
+    }
+    browsing->seen++;
+    return browsing->kind != POLICY_FIRSTFIT && browsing->seen < LAYOUTS_MAX;
+}
+
+/* What was found in any case is the answer if no placement is seen within the steps. */
+static void browse_all(enum policy_kind kind, struct plan *plan, const struct room *room,
+                       struct rank *out, struct placement *out_placement)
+{
+    struct browsing browsing = {.kind = kind, .placement = out_placement};
+
+    must(plan->request->wants > 1);
+    const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
+    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && kind == POLICY_FIRSTFIT);
+    if (browsing.seen > 0) {
+        must(browsing.best.charge_milli > 0);
+        out->charge_milli = browsing.best.charge_milli;
+        out->left_milli = browsing.best.left_milli;
+    }
+    set_keys(kind, out);
+    if (out_placement != NULL)
+        out_placement->exact = out->exact;
+}
+
+/*
+ * The question
+ */
+
+static void set_order(const struct policy_question *question, enum policy_kind kind,
+                      struct rank *out)
+{
+    must(question->outlook != NULL || kind == POLICY_BINPACK);
+    out->unjudged = question->unjudged;
+    out->order =
+        kind == POLICY_BINPACK ? 0 : outlook_order(question->outlook, question->node->name);
+    must(!out->unjudged || out->order == 0);
+}
+
+static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const struct room *room,
+                                 struct rank *out, struct placement *out_placement)
+{
+    enum reason why;
+
+    must(!policy_needs_workload(kind));
+    plan->choice = choice_of(kind);
+    why = place_judge(plan, room, out);
+    if (why == REASON_NONE && out_placement != NULL)
+        why = place_find(plan, room, out_placement);
+    if (why != REASON_NONE)
+        return why;
+    if (kind != POLICY_BINPACK && plan->request->wants > 1)
+        browse_all(kind, plan, room, out, out_placement);
+    else
+        set_keys(kind, out);
+    must(out_placement == NULL || out_placement->charge_milli == out->charge_milli);
+    return REASON_NONE;
+}
+
+enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct rank *out,
+                              struct placement *out_placement)
+{
+    const enum policy_kind kind = kind_asked(question);
+    struct appraisals appraisals;
+    enum reason why;
+
+    must(question->node != NULL);
+    must(out != NULL);
+    if (policy_needs_workload(kind))
+        why = appraise_room(question, plan, room, &appraisals, out, out_placement);
+    else
+        why = judge_plainly(kind, plan, room, out, out_placement);
+    set_order(question, kind, out);
+    return why;
+}
+
+enum reason policy_judge(const struct policy_question *question, struct plan *plan,
+                         struct rank *out)
+{
+    const enum policy_kind kind = kind_asked(question);
+    struct appraisals appraisals;
+    UNSET struct room room;
+    enum reason why;
+
+    must(question->node != NULL);
+    must(out != NULL);
+    if (policy_needs_workload(kind) && judge_find(question, &why, out))
+        return why;
+    room_of(question->node, &room);
+    if (policy_needs_workload(kind)) {
+        why = appraise_room(question, plan, &room, &appraisals, out, NULL);
+        judge_keep(question, &appraisals);
+    } else {
+        why = judge_plainly(kind, plan, &room, out, NULL);
+    }
+    set_order(question, kind, out);
+    return why;
+}

@@ -1,0 +1,230 @@
+/*
+ * Counts why a request does not fit, over all nodes of a snapshot, and says if it never can. Called
+ * by REST in admin threads, and in part by filter_explain(). Nothing is kept between calls.
+ */
+#include "milligpu/survey.h"
+
+#include <string.h>
+
+/* --- the moment --- */
+
+void moment_add(struct moment *moment, const struct room *room, const struct request *request)
+{
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(request_asks(request));
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const struct gpu_room *gpu = &room->gpu[i];
+        if (!request_takes_model(request, atom_text(gpu->model)))
+            continue;
+        /* What is left on a closed node is not free, as in every other view. */
+        const enum reason closed = gpu->closed != REASON_NONE ? gpu->closed : room->closed;
+        moment->gpus++;
+        moment->closed[closed]++;
+        if (closed != REASON_NONE || gpu->free_milli == 0)
+            continue;
+        moment->open++;
+        moment->free_milli += gpu->free_milli;
+        if (gpu->free_milli > moment->piece_milli)
+            moment->piece_milli = gpu->free_milli;
+        if (gpu->free_mib > moment->piece_mib)
+            moment->piece_mib = gpu->free_mib;
+    }
+    must(moment->open <= moment->gpus);
+    must(moment->piece_milli <= moment->free_milli);
+}
+
+void moment_format(struct strbuf *out, const struct moment *moment)
+{
+    must(moment->open <= moment->gpus);
+    must(moment->open > 0 || moment->free_milli == 0);
+    strbuf_printf(out, "largest free piece %u milli, %llu milli free on %llu of %llu GPUs",
+                  moment->piece_milli, (unsigned long long)moment->free_milli,
+                  (unsigned long long)moment->open, (unsigned long long)moment->gpus);
+    if (moment->piece_mib > 0)
+        strbuf_printf(out, ", at most %u MiB on one", moment->piece_mib);
+    for (enum reason closed = REASON_MIXED; closed < REASON_ROOM; closed++)
+        if (moment->closed[closed] > 0)
+            strbuf_printf(out, ", %llu %s", (unsigned long long)moment->closed[closed],
+                          reason_name(closed));
+}
+
+bool survey_has_moment(enum reason why)
+{
+    must(why < REASONS);
+    return why == REASON_NONE || reason_class(why) == REASON_CLASS_MOMENT;
+}
+
+/* --- never --- */
+
+/* What the nodes could offer at best, as far as a sentence names it. */
+struct offer {
+    enum reason nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
+    bool fits;           /* some node would do, or may: it was not searched to the end */
+    uint32_t milli;      /* of the largest GPU of a model that was asked for */
+    uint32_t mib;        /* the most memory that the smallest part could come with */
+    uint32_t gpus;       /* the most GPUs on one node that could take the smallest part */
+};
+
+/*
+ * All pods gone, everything repaired, present and open. The room's sum of free milli is not needed:
+ * it ranks nodes, and decides nothing.
+ */
+static void empty_room(struct room *room)
+{
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    room->closed = room->gpus == 0 ? REASON_NO_GPU : REASON_NONE;
+    room->shared = false;
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        struct gpu_room *gpu = &room->gpu[i];
+        gpu->free_milli = gpu->milli;
+        gpu->free_mib = gpu->mib;
+        gpu->closed = REASON_NONE;
+        must(gpu->milli <= GPU_MILLI);
+    }
+}
+
+static uint32_t smallest_part(const struct request *request)
+{
+    uint32_t least = GPU_MILLI;
+
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->wants; i++)
+        least = request->want[i].milli < least ? request->want[i].milli : least;
+    must(least > 0);
+    return least;
+}
+
+static void offer_add_gpus(struct offer *offer, const struct room *room,
+                           const struct request *request)
+{
+    const uint32_t least = smallest_part(request);
+    uint32_t gpus = 0;
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const struct gpu_room *gpu = &room->gpu[i];
+        if (!request_takes_model(request, atom_text(gpu->model)))
+            continue;
+        offer->milli = gpu->milli > offer->milli ? gpu->milli : offer->milli;
+        if (gpu->milli < least)
+            continue;
+        const uint32_t mib = inventory_share_mib(gpu->mib, gpu->milli, least);
+        offer->mib = mib > offer->mib ? mib : offer->mib;
+        gpus += mib >= request->memory_mib;
+    }
+    offer->gpus = gpus > offer->gpus ? gpus : offer->gpus;
+    must(offer->gpus <= GPUS_PER_NODE_MAX);
+}
+
+/* A node whose Node object is gone offers nothing: it is not part of the cluster as it is. */
+static void offer_add(struct offer *offer, struct plan *plan, const struct node *node)
+{
+    UNSET struct room room;
+    struct rank rank;
+
+    must(plan->request != NULL);
+    if (offer->fits || node->gone)
+        return;
+    room_of(node, &room);
+    empty_room(&room);
+    const enum reason why = place_judge(plan, &room, &rank);
+    offer_add_gpus(offer, &room, plan->request);
+    offer->nearest = why > offer->nearest ? why : offer->nearest;
+    offer->fits = why == REASON_NONE || why == REASON_UNSEARCHED;
+    must(offer->fits || reason_class(why) == REASON_CLASS_KIND || why == REASON_ROOM);
+}
+
+static uint32_t most_parts(const struct request *request)
+{
+    uint32_t most = 0;
+
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->wants; i++)
+        most = request->want[i].parts > most ? request->want[i].parts : most;
+    must(most > 0 || request->wants == 0);
+    return most;
+}
+
+/* The nearest reason: what would have to change first. */
+static void survey_say_never(const struct offer *offer, const struct snapshot *snapshot,
+                             const struct request *request, struct strbuf *out)
+{
+    struct refusal refusal = {.text = ""};
+    char models[SURVEY_TEXT_MAX];
+
+    must(!offer->fits);
+    must(out->len == 0);
+    if (offer->nearest == REASON_NONE || offer->nearest == REASON_NO_GPU) {
+        strbuf_str(out, "no node of this cluster has GPUs to share");
+        return;
+    }
+    if (offer->nearest == REASON_MODEL) {
+        survey_missing_model(snapshot, request, models, sizeof models);
+        must(models[0] != '\0');
+        strbuf_str(out, models);
+        return;
+    }
+    strbuf_str(out, "no node of this cluster, as it is, can ever serve it: ");
+    request_refuse(request, offer->nearest, &refusal);
+    strbuf_str(out, refusal.text);
+    if (offer->nearest == REASON_SMALL) {
+        strbuf_printf(out, "; the largest has %u milli", offer->milli);
+    } else if (offer->nearest == REASON_MEMORY) {
+        strbuf_printf(out, "; the most that comes with %u milli is %u MiB", smallest_part(request),
+                      offer->mib);
+    } else if (offer->nearest == REASON_FEW) {
+        strbuf_printf(out, "; one container asks for %u, and no node has more than %u that suit it",
+                      most_parts(request), offer->gpus);
+    } else {
+        strbuf_str(out, ", even if a node were empty");
+    }
+}
+
+/* --- all nodes --- */
+
+void survey_cluster(const struct snapshot *snapshot, const struct request *request,
+                    struct arena *arena, struct survey *out)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct offer offer = {.nearest = REASON_NONE};
+    struct rank rank;
+    const struct node *node;
+
+    must(request_asks(request));
+    strbuf_init(&text);
+    *out = (struct survey){0};
+    plan_init(&plan, request);
+    plan_remember(&plan, arena);
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        room_of(node, &room);
+        const enum reason why = place_judge(&plan, &room, &rank);
+        must(why < REASONS);
+        out->nodes[why]++;
+        moment_add(&out->moment[why], &room, request);
+        offer.fits = offer.fits || why == REASON_NONE;
+        offer_add(&offer, &plan, node);
+    }
+    out->never = !offer.fits;
+    if (!out->never)
+        return;
+    survey_say_never(&offer, snapshot, request, &text);
+    must(text.len > 0);
+    text_clip((struct text){text.data, text.len}, out->never_text, sizeof out->never_text);
+}
+
+void survey_reason_text(const struct request *request, enum reason why, char out[REASON_BYTES_MAX])
+{
+    struct refusal refusal = {.text = ""};
+
+    must(why < REASONS);
+    out[0] = '\0';
+    if (why == REASON_NONE)
+        return;
+    const bool lacks = reason_class(why) != REASON_CLASS_MOMENT || why == REASON_ROOM;
+    if (lacks)
+        request_refuse(request, why, &refusal);
+    text_clip(text_of(lacks ? refusal.text : reason_help(why)), out, REASON_BYTES_MAX);
+    must(out[0] != '\0');
+}

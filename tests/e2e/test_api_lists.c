@@ -1,0 +1,406 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/account.h"
+#include "milligpu/alloc.h"
+#include "milligpu/doc.h"
+
+#include "admin/api_internal.h"
+#include "support_api_fixture.h"
+
+/* n1: 300 used, and a whole GPU beside it; n2: sick, 600 used; n3: cordoned, 200 used. */
+static void fill(struct api_fixture *fixture)
+{
+    api_fixture_pod(fixture, "web-0", "300", "");
+    api_fixture_bind(fixture, "web-0", "n1");
+    api_fixture_pod(fixture, "web-1", "600", "");
+    api_fixture_bind(fixture, "web-1", "n2");
+    api_fixture_pod(fixture, "stray", "200", "n3");
+    api_fixture_whole_pod(fixture, "train", "1", "n1");
+    api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n2",
+                     "{\"metadata\":{\"annotations\":{\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
+                     "\\\"GPU-5f\\\",\\\"index\\\":0,\\\"milli\\\":1000,\\\"mib\\\":81920,"
+                     "\\\"model\\\":\\\"A100\\\",\\\"health\\\":\\\"unhealthy\\\"}]\"}}}");
+    api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n3",
+                     "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
+    api_fixture_run(fixture);
+}
+
+/* --- summary --- */
+
+static int64_t sum_of_closed(const struct doc *amounts)
+{
+    int64_t sum = 0;
+    uint32_t parts = 0;
+
+    doc_each (part, doc_get(amounts, "closed")) {
+        sum += strtoll(part->text.at, NULL, 10);
+        parts++;
+    }
+    assert_int_equal(parts, ACCOUNT_PARTS - ACCOUNT_CLOSED_FIRST);
+    return sum;
+}
+
+static void adds_up(const struct doc *amounts)
+{
+    assert_int_equal(number_of(amounts, "totalMilli"),
+                     number_of(amounts, "usedMilli") + number_of(amounts, "reservedMilli") +
+                         number_of(amounts, "freeMilli") + number_of(amounts, "heldMilli") +
+                         number_of(amounts, "closedMilli"));
+}
+
+static void the_summary_says_by_name_what_is_not_free(void **state)
+{
+    struct api_fixture *fixture = *state;
+    int64_t total = 0;
+
+    fill(fixture);
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct doc *closed = doc_get(summary, "closed");
+    adds_up(summary);
+    assert_int_equal(number_of(summary, "totalMilli"), 3500);
+    assert_int_equal(number_of(summary, "usedMilli"), 1100);
+    assert_int_equal(number_of(summary, "freeMilli"), 0);
+    assert_int_equal(number_of(summary, "heldMilli"), 1000);
+    assert_int_equal(number_of(summary, "heldGpus"), 1);
+    assert_int_equal(number_of(summary, "unplacedMilli"), 0);
+    assert_int_equal(number_of(closed, "mixed"), 700);
+    assert_int_equal(number_of(closed, "unhealthy"), 400);
+    assert_int_equal(number_of(closed, "cordoned"), 300);
+    assert_int_equal(sum_of_closed(summary), number_of(summary, "closedMilli"));
+    doc_each (model, doc_get(summary, "models")) {
+        adds_up(model);
+        assert_int_equal(sum_of_closed(model), number_of(model, "closedMilli"));
+        total += number_of(model, "totalMilli");
+    }
+    assert_int_equal(total, number_of(summary, "totalMilli"));
+}
+
+static void the_summary_counts_nodes_by_state(void **state)
+{
+    static const char *const some[] = {"cordoned", "mixed", "ok"};
+    struct api_fixture *fixture = *state;
+    int64_t nodes = 0;
+
+    fill(fixture);
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    doc_each (entry, doc_get(summary, "nodeStates")) {
+        bool listed = false;
+        for (size_t i = 0; i < ARRAY_LEN(some); i++)
+            listed = listed || strcmp(doc_shown(entry, "state"), some[i]) == 0;
+        assert_int_equal(number_of(entry, "nodes"), listed);
+        nodes += number_of(entry, "nodes");
+    }
+    assert_int_equal(nodes, number_of(summary, "nodes"));
+}
+
+static void metrics_name_what_is_not_free(void **state)
+{
+    static const char *const lines[] = {
+        "milligpu_total_milli{model=\"A100\"} 3000\n",
+        "milligpu_closed_milli{reason=\"held\",model=\"A100\"} 1000\n",
+        "milligpu_closed_milli{reason=\"mixed\",model=\"A100\"} 700\n",
+        "milligpu_closed_milli{reason=\"unhealthy\",model=\"A100\"} 400\n",
+        "milligpu_closed_milli{reason=\"cordoned\",model=\"A100\"} 0\n",
+        "milligpu_closed_milli{reason=\"cordoned\",model=\"T4\"} 300\n",
+    };
+    struct api_fixture *fixture = *state;
+    struct answer answer;
+
+    fill(fixture);
+    api_fixture_ask(fixture->probe, "GET", "/metrics", NULL, &answer);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        if (strstr(answer.body.data, lines[i]) == NULL)
+            fail_msg("no %s in\n%s", lines[i], answer.body.data);
+    answer_done(&answer);
+}
+
+/* --- filters --- */
+
+/* The names of the items, separated by blanks, as this page has them. */
+static const char *names_of(struct api_fixture *fixture, const char *target)
+{
+    CLEANUP(strbuf_done) struct strbuf names;
+
+    strbuf_init(&names);
+    doc_each (item, doc_get(api_fixture_get(fixture, target), "items"))
+        strbuf_printf(&names, "%s%s", names.len > 0 ? " " : "", doc_shown(item, "name"));
+    return arena_copy(&fixture->arena, (struct text){names.data, names.len});
+}
+
+static void refuses(struct api_fixture *fixture, const char *target, const char *part)
+{
+    struct answer answer;
+
+    api_fixture_ask(fixture->admin, "GET", target, NULL, &answer);
+    if (answer.status != 400 || strstr(answer.body.data, part) == NULL)
+        fail_msg("%s: %d %s", target, answer.status, answer.body.data);
+    answer_done(&answer);
+}
+
+#define NODES "/api/v1/nodes?"
+
+static void nodes_are_found_by_model_state_and_namespace(void **state)
+{
+    static const char *const found[][2] = {
+        {NODES, "n1 n2 n3"},
+        {NODES "model=a100", "n1 n2"},
+        {NODES "model=NVIDIA-T4", "n3"},
+        {NODES "model=T4,A1*", "n1 n2 n3"},
+        {NODES "model=H100*", ""},
+        {NODES "state=ok", "n2"},
+        {NODES "state=open", ""},
+        {NODES "state=closed", "n1 n2 n3"},
+        {NODES "state=mixed", "n1"},
+        {NODES "state=unhealthy", "n2"},
+        {NODES "state=cordoned", "n3"},
+        {NODES "state=gone", ""},
+        {NODES "namespace=default", "n1 n2 n3"},
+        {NODES "namespace=kube-system", ""},
+        {NODES "model=A100&state=unhealthy&namespace=default", "n2"},
+        {NODES "model=T4&state=unhealthy", ""},
+    };
+    struct api_fixture *fixture = *state;
+
+    assert_string_equal(names_of(fixture, NODES "state=open"), "n1 n2 n3");
+    fill(fixture);
+    for (size_t i = 0; i < ARRAY_LEN(found); i++)
+        if (strcmp(names_of(fixture, found[i][0]), found[i][1]) != 0)
+            fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
+}
+
+static void allocations_are_found_by_model(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    fill(fixture);
+    assert_string_equal(names_of(fixture, "/api/v1/allocations?model=A100"), "web-0 web-1");
+    assert_string_equal(names_of(fixture, "/api/v1/allocations?model=t*"), "stray");
+    assert_string_equal(names_of(fixture, "/api/v1/allocations?model=A100&node=n2"), "web-1");
+    assert_string_equal(names_of(fixture, "/api/v1/allocations"), "stray train web-0 web-1");
+    refuses(fixture, "/api/v1/allocations?model=A100&state=released", "keep models");
+}
+
+static void waiting_pod(struct api_fixture *fixture, const char *name, const char *amount,
+                        const char *model)
+{
+    char body[512];
+
+    api_fixture_pod(fixture, name, amount, "");
+    if (model != NULL) {
+        char path[128];
+        (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
+        (void)snprintf(body, sizeof body,
+                       "{\"metadata\":{\"annotations\":{\"milligpu.io/gpu-model\":\"%s\"}}}",
+                       model);
+        api_fixture_tell(fixture, "PATCH", path, body);
+        api_fixture_run(fixture);
+    }
+    api_fixture_filter(fixture, name);
+}
+
+#define WAITING "/api/v1/waiting?"
+
+static void waiting_pods_are_found_by_what_would_serve_them(void **state)
+{
+    static const char *const found[][2] = {
+        {WAITING, "any big-t4 none"},
+        {WAITING "model=A100", "any"},
+        {WAITING "model=T4", "any big-t4"},
+        {WAITING "model=H100", "none"},
+        {WAITING "model=h1*", "none"},
+        {WAITING "model=V100", ""},
+        {WAITING "state=refused", "any big-t4 none"},
+        {WAITING "state=offered", ""},
+        {WAITING "namespace=default&model=T4", "any big-t4"},
+        {WAITING "namespace=other", ""},
+    };
+    struct api_fixture *fixture = *state;
+
+    waiting_pod(fixture, "any", "3000", NULL);
+    waiting_pod(fixture, "big-t4", "600", "T4");
+    waiting_pod(fixture, "none", "100", "H100*");
+    for (size_t i = 0; i < ARRAY_LEN(found); i++)
+        if (strcmp(names_of(fixture, found[i][0]), found[i][1]) != 0)
+            fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
+}
+
+/* Every item that matches is on one of the pages, and no page but the last is short. */
+static void a_filter_goes_on_over_pages(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    fill(fixture);
+    const struct doc *page = api_fixture_get(fixture, NODES "model=A100&limit=1");
+    assert_int_equal(doc_get(page, "items")->count, 1);
+    const char *next = arena_printf(&fixture->arena, NODES "model=A100&limit=1&continue=%s",
+                                    doc_shown(page, "continue"));
+    assert_string_equal(names_of(fixture, next), "n2");
+    assert_null(doc_get(api_fixture_get(fixture, next), "continue"));
+    waiting_pod(fixture, "any", "3000", NULL);
+    waiting_pod(fixture, "big-t4", "600", "T4");
+    waiting_pod(fixture, "none", "100", "H100*");
+    page = api_fixture_get(fixture, WAITING "model=T4,H100&limit=2");
+    assert_int_equal(doc_get(page, "items")->count, 2);
+    next = arena_printf(&fixture->arena, WAITING "model=T4,H100&limit=2&continue=%s",
+                        doc_shown(page, "continue"));
+    assert_string_equal(names_of(fixture, next), "none");
+}
+
+static void a_filter_that_cannot_be_is_refused_by_its_name(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    refuses(fixture, NODES "state=opened", "state is opened: it is open, closed, ok, cordoned");
+    refuses(fixture, NODES "state=", "state is empty: it is open, closed");
+    refuses(fixture, "/api/v1/allocations?state=open", "it is reserved, bound or released");
+    refuses(fixture, WAITING "state=bound", "it is refused or offered");
+    refuses(fixture, NODES "model=", "model is empty: it is a list of names or globs");
+    refuses(fixture, WAITING "model=A100,,T4", "model is A100,,T4: it is a list of names or globs");
+    refuses(fixture, "/api/v1/allocations?model=A%0A", "it is a list of names or globs");
+    refuses(fixture, NODES "model=nvidia-", "has an empty entry");
+}
+
+/* The words are listed by hand in routes.def. */
+static void the_description_names_every_state_of_a_node(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf schema;
+    const char *word;
+
+    (void)state;
+    strbuf_init(&schema);
+    strbuf_str(&schema, "{\"type\":\"string\",\"enum\":[");
+    for (size_t i = 0; (word = admin_node_filter(i)) != NULL; i++)
+        strbuf_printf(&schema, "%s\"%s\"", i > 0 ? "," : "", word);
+    strbuf_str(&schema, "]}");
+    for (size_t i = 0; api_route(i) != NULL; i++)
+        if (strcmp(api_route(i)->name, "api_nodes") == 0)
+            assert_string_equal(api_parameter_schema(api_route(i), PARAMETER_state), schema.data);
+}
+
+/* --- why a pod waits --- */
+
+static void a_waiting_pod_has_each_reason_once(void **state)
+{
+    struct api_fixture *fixture = *state;
+    int64_t nodes = 0;
+
+    fill(fixture);
+    waiting_pod(fixture, "big-t4", "600", "T4");
+    waiting_pod(fixture, "any", "900", NULL);
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/any");
+    assert_null(doc_get(pod, "never"));
+    doc_each (reason, doc_get(pod, "reasons")) {
+        nodes += number_of(reason, "nodes");
+        if (strcmp(doc_shown(reason, "reason"), "unhealthy") == 0) {
+            assert_string_equal(doc_shown(reason, "text"), "the GPU is reported unhealthy");
+            assert_non_null(strstr(doc_shown(reason, "detail"), "0 milli free on 0 of 1 GPUs"));
+        }
+    }
+    assert_int_equal(nodes, doc_get(pod, "nodes")->count);
+    assert_int_equal(doc_get(pod, "reasons")->count, 3); /* small, unhealthy, mixed */
+    pod = api_fixture_get(fixture, "/api/v1/pods/default/big-t4");
+    assert_string_equal(
+        doc_shown(pod, "never"),
+        "no node of this cluster, as it is, can ever serve it: no GPU of 600 milli; "
+        "the largest has 500 milli");
+}
+
+/* --- usage --- */
+
+/* "namespace/model pods gpus bound reserved whole", for one row. */
+static const char *usage_of(struct api_fixture *fixture, const struct doc *row)
+{
+    return arena_printf(
+        &fixture->arena, "%s/%s %lld %lld %lld %lld %lld", doc_shown(row, "namespace"),
+        doc_shown(row, "model"), (long long)number_of(row, "pods"),
+        (long long)number_of(row, "gpus"), (long long)number_of(row, "boundMilli"),
+        (long long)number_of(row, "reservedMilli"), (long long)number_of(row, "heldGpus"));
+}
+
+static void totals_are_those_of_the_summary(struct api_fixture *fixture)
+{
+    const struct doc *total = doc_get(api_fixture_get(fixture, "/api/v1/usage"), "total");
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+
+    assert_int_equal(number_of(total, "boundMilli"), number_of(summary, "usedMilli"));
+    assert_int_equal(number_of(total, "reservedMilli"), number_of(summary, "reservedMilli"));
+    assert_int_equal(number_of(total, "heldGpus"), number_of(summary, "heldGpus"));
+    assert_int_equal(number_of(total, "unplacedMilli"), number_of(summary, "unplacedMilli"));
+}
+
+static void usage_adds_up_to_the_summary(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    totals_are_those_of_the_summary(fixture); /* nothing */
+    fill(fixture);
+    api_fixture_pod(fixture, "too-large", "900", "n3"); /* bound by others, and no GPU has it */
+    totals_are_those_of_the_summary(fixture);
+    const struct doc *usage = api_fixture_get(fixture, "/api/v1/usage");
+    const struct doc *items = doc_get(usage, "items");
+    assert_int_equal(items->count, 2);
+    assert_string_equal(usage_of(fixture, items->first), "default/A100 3 2 900 0 1");
+    assert_int_equal(number_of(items->first, "mib"), 24576 + 49152);
+    assert_int_equal(number_of(doc_get(usage, "total"), "pods"), 5);
+    assert_int_equal(number_of(doc_get(usage, "total"), "gpus"), 3);
+}
+
+/* Two pods of one namespace on one GPU, and a third of another: one GPU each, and one in total. */
+static void a_shared_gpu_counts_once(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    api_fixture_pod(fixture, "a", "100", "n2");
+    api_fixture_pod(fixture, "b", "100", "n2");
+    api_fixture_tell(fixture, "POST", "/api/v1/namespaces/other/pods",
+                     "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"c\","
+                     "\"namespace\":\"other\"},\"spec\":{\"nodeName\":\"n2\",\"containers\":[{"
+                     "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{"
+                     "\"nvidia.com/vgpu\":\"300\"},\"requests\":{\"nvidia.com/vgpu\":\"300\"}}}]},"
+                     "\"status\":{\"phase\":\"Running\"}}");
+    api_fixture_run(fixture);
+    const struct doc *usage = api_fixture_get(fixture, "/api/v1/usage?limit=1");
+    const struct doc *total = doc_get(usage, "total");
+    assert_string_equal(usage_of(fixture, doc_get(usage, "items")->first),
+                        "default/A100 2 1 200 0 0");
+    assert_int_equal(number_of(total, "gpus"), 1);
+    assert_int_equal(number_of(total, "boundMilli"), 500); /* of all pages */
+    usage =
+        api_fixture_get(fixture, arena_printf(&fixture->arena, "/api/v1/usage?limit=1&continue=%s",
+                                              doc_shown(usage, "continue")));
+    assert_string_equal(usage_of(fixture, doc_get(usage, "items")->first),
+                        "other/A100 1 1 300 0 0");
+    assert_null(doc_get(usage, "continue"));
+    usage = api_fixture_get(fixture, "/api/v1/usage?namespace=other&model=a100");
+    assert_int_equal(doc_get(usage, "items")->count, 1);
+    assert_int_equal(number_of(doc_get(usage, "total"), "boundMilli"), 300);
+    assert_int_equal(doc_get(api_fixture_get(fixture, "/api/v1/usage?model=T4"), "items")->count,
+                     0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        api_fixture_test(the_summary_says_by_name_what_is_not_free),
+        api_fixture_test(the_summary_counts_nodes_by_state),
+        api_fixture_test(metrics_name_what_is_not_free),
+        api_fixture_test(nodes_are_found_by_model_state_and_namespace),
+        api_fixture_test(allocations_are_found_by_model),
+        api_fixture_test(waiting_pods_are_found_by_what_would_serve_them),
+        api_fixture_test(a_filter_goes_on_over_pages),
+        api_fixture_test(a_filter_that_cannot_be_is_refused_by_its_name),
+        api_fixture_test(a_waiting_pod_has_each_reason_once),
+        api_fixture_test(usage_adds_up_to_the_summary),
+        api_fixture_test(a_shared_gpu_counts_once),
+        cmocka_unit_test(the_description_names_every_state_of_a_node),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

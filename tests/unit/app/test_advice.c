@@ -1,0 +1,266 @@
+/* Events about requests that are probably a mistake: who gets one, and how often. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/metric.h"
+#include "milligpu/pod_cache.h"
+
+#include "support_fixture.h"
+#include "writer/event_budget.h"
+
+#define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
+
+/* All Events of the cluster, as JSON. */
+static const char *events(struct app_fixture *fixture)
+{
+    static char text[1 << 20];
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const int status =
+        fake_apiserver_request(fixture->app.fake, "GET",
+                               "/apis/events.k8s.io/v1/namespaces/default/events", TEXT(""), &out);
+    assert_int_equal(status, 200);
+    assert_true(out.len < sizeof text);
+    (void)snprintf(text, sizeof text, "%s", out.data);
+    strbuf_done(&out);
+    return text;
+}
+
+static size_t count(struct app_fixture *fixture, const char *words)
+{
+    size_t found = 0;
+
+    for (const char *at = events(fixture); (at = strstr(at, words)) != NULL; at++)
+        found++;
+    return found;
+}
+
+static void sum(void *user, const char *labels, int64_t value)
+{
+    if (strstr(labels, "failed") == NULL && strstr(labels, "dropped") == NULL)
+        *(int64_t *)user += value;
+}
+
+/* Events that reached the API server since the program started, whether they were new or not. */
+static int64_t sent(void)
+{
+    int64_t all = 0;
+
+    metric_each(M_EVENTS, &all, sum);
+    return all;
+}
+
+static void a_tiny_amount_gets_one_event_although_it_is_placed(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "p", "1");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 1);
+    assert_non_null(strstr(events(fixture), "\"action\":\"tiny\""));
+    assert_non_null(strstr(events(fixture), "\"type\":\"Warning\""));
+    assert_non_null(strstr(events(fixture),
+                           "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one "
+                           "whole GPU; did you mean 1000?"));
+    assert_non_null(strstr(events(fixture), "\"kind\":\"Pod\""));
+    assert_non_null(strstr(events(fixture), "\"name\":\"p\""));
+}
+
+static void an_amount_that_is_refused_gets_one_event_with_the_reason(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->app.request_rules.min_milli = 100;
+    fixture_pod(fixture, "p", "2");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "\"action\":\"minimum\""), 1);
+    assert_non_null(strstr(events(fixture), "did you mean 2000?"));
+    assert_non_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?"));
+}
+
+static void a_misspelled_annotation_gets_one_event_beside_that_about_the_amount(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod_of(fixture, "p", MILLI("1"), "\"milligpu.io/gpu_model\":\"A100\"", NULL);
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 2);
+    assert_int_equal(count(fixture, "\"action\":\"annotation\""), 1);
+    assert_non_null(strstr(events(fixture), "annotation milligpu.io/gpu_model has no effect; did "
+                                            "you mean milligpu.io/gpu-model?"));
+}
+
+static void an_annotation_that_becomes_wrong_later_is_told_as_well(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
+    fixture_annotate(fixture, "p", "\"milligpu.io/memory\":\"16Gi\"");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
+}
+
+static void who_asks_properly_or_nothing_or_is_bound_gets_none(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const char *odd = "\"milligpu.io/gpu_model\":\"A100\"";
+
+    fixture_pod_of(fixture, "right", MILLI("300"), "\"milligpu.io/gpu-model\":\"A100\"", NULL);
+    fixture_pod_of(fixture, "other", "\"cpu\":\"1\"", odd, NULL);
+    fixture_pod_of(fixture, "zero", MILLI("0"), odd, NULL);
+    fixture_pod_of(fixture, "whole", "\"nvidia.com/gpu\":\"1\"", odd, NULL);
+    fixture_pod_of(fixture, "runs", MILLI("1"), odd, "n1");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
+}
+
+static void a_model_that_no_node_has_gets_one_event_with_the_nearest(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
+    assert_non_null(
+        strstr(events(fixture), "no node has a GPU of model A10O; the nearest is A100"));
+    /* What kube-scheduler gets depends on the request alone. */
+    assert_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "nearest"));
+    fixture_annotate(fixture, "p", "\"x\":\"1\"");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
+}
+
+static void models_are_looked_for_a_few_times_each_minute(void **state)
+{
+    struct app_fixture *fixture = *state;
+    char name[16];
+
+    for (int i = 0; i <= EVENTS_PER_MINUTE; i++) {
+        (void)snprintf(name, sizeof name, "p%d", i);
+        fixture_pod_of(fixture, name, MILLI("300"),
+                       i < EVENTS_PER_MINUTE ? "\"milligpu.io/gpu-model\":\"A100\""
+                                             : "\"milligpu.io/gpu-model\":\"A10O\"",
+                       NULL);
+    }
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
+    fixture_pass(fixture, 61000);
+    fixture_annotate(fixture, "p0", "\"x\":\"1\""); /* it was looked at, so this is no look */
+    fixture_annotate(fixture, name, "\"x\":\"1\"");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
+}
+
+static void before_all_nodes_are_known_no_model_is_missing(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A100\"", NULL);
+    fixture_restart(fixture);
+    fixture_pass(fixture, 5000);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
+}
+
+static void no_event_is_repeated_whatever_is_heard_again(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const int64_t before = sent();
+
+    fixture_pod(fixture, "p", "1");
+    fixture_run(fixture);
+    for (int i = 0; i < 5; i++) {
+        fixture_annotate(fixture, "p", i % 2 == 0 ? "\"x\":\"1\"" : "\"x\":null");
+        fake_apiserver_compact(fixture->app.fake); /* the watch ends, and lists again */
+        fixture_pass(fixture, 5000);
+    }
+    assert_true(fixture->pod_lists > 1);
+    assert_int_equal(sent() - before, 1);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
+    /* Another process does not know; the API server does. */
+    fixture_restart(fixture);
+    fixture_pass(fixture, 5000);
+    assert_int_equal(sent() - before, 2);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
+    /* The same name is another pod. */
+    fixture_delete_pod(fixture, "p");
+    fixture_run(fixture);
+    fixture_pod(fixture, "p", "1");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 2);
+}
+
+static void many_mistakes_at_once_are_told_a_few_each_minute(void **state)
+{
+    struct app_fixture *fixture = *state;
+    char name[16];
+
+    for (int i = 0; i < 2 * EVENTS_PER_MINUTE + 5; i++) {
+        (void)snprintf(name, sizeof name, "p%d", i);
+        fixture_pod(fixture, name, "1");
+    }
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE);
+    fixture_pass(fixture, 61000);
+    fixture_annotate(fixture, name, "\"x\":\"1\""); /* a pod that was passed over */
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE + 1);
+}
+
+static void without_the_setting_nothing_is_sent_until_it_is_set(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.events = false;
+    fixture_pod(fixture, "p", "1");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
+    fixture->settings.events = true;
+    fixture_annotate(fixture, "p", "\"x\":\"1\"");
+    fixture_run(fixture);
+    assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
+}
+
+static void a_budget_is_for_a_minute(void **state)
+{
+    struct event_budget budget = {0};
+
+    (void)state;
+    for (int64_t minute = 0; minute < 3; minute++) {
+        for (int i = 0; i < EVENTS_PER_MINUTE; i++)
+            assert_true(event_budget_take(&budget, minute * 60000 + i));
+        assert_false(event_budget_take(&budget, minute * 60000 + 59999));
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_tiny_amount_gets_one_event_although_it_is_placed),
+        TEST(an_amount_that_is_refused_gets_one_event_with_the_reason),
+        TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount),
+        TEST(an_annotation_that_becomes_wrong_later_is_told_as_well),
+        TEST(who_asks_properly_or_nothing_or_is_bound_gets_none),
+        TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest),
+        TEST(models_are_looked_for_a_few_times_each_minute),
+        TEST(before_all_nodes_are_known_no_model_is_missing),
+        TEST(no_event_is_repeated_whatever_is_heard_again),
+        TEST(many_mistakes_at_once_are_told_a_few_each_minute),
+        TEST(without_the_setting_nothing_is_sent_until_it_is_set),
+        cmocka_unit_test(a_budget_is_for_a_minute),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
