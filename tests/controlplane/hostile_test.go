@@ -148,7 +148,7 @@ func TestANodeThatCannotBeReadKeepsItsPodsAndTakesNoMore(t *testing.T) {
 	uids := map[string]string{harness.Text(pod, "metadata", "uid"): "first"}
 	f.must(f.api.Merge(harness.NodePath("node-a"), object{"metadata": object{
 		"annotations": object{"milligpu.io/gpus": "[\x00]"}}}))
-	f.drifts("excluded", "node-a", "")
+	f.drifts("unreadable", "node-a", "")
 	f.createOn("node-a", harness.Simple("second", 300))
 	f.refused("second")
 	f.restart()

@@ -73,10 +73,17 @@ class Completion(harness.Story):
     def test_values_of_an_option(self):
         self.assertEqual(self.every_shell("nodes", "-o", ""), ["table", "wide", "json", "yaml", "name"])
         self.assertEqual(self.every_shell("allocations", "--state", "re"), ["reserved", "released"])
+        self.assertEqual(self.every_shell("waiting", "--state", ""), ["refused", "offered"])
+        self.assertEqual(self.every_shell("top", "--state", "un"),
+                         ["unreadable", "unplaced", "unsure", "unhealthy"])
+        self.assertEqual(self.every_shell("simulate", "--policy", "f"), ["firstfit", "fgd"])
 
     def test_names_that_the_daemon_knows(self):
         nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]
         self.assertEqual(self.every_shell("node", ""), nodes)
+        self.assertEqual(self.every_shell("cordon", ""), nodes)
+        self.assertEqual(self.bash("uncordon", nodes[0], "7"), ["7"])
+        self.assertEqual(self.bash("cordon", nodes[0], "0", nodes[0] + "/gpu-7"), [nodes[0] + "/gpu-7"])
         self.assertEqual(self.bash("allocations", "--node", nodes[0]), [nodes[0]])
         held = self.daemon.get("/api/v1/allocations")["items"][0]
         name = f"{held['namespace']}/{held['name']}"
@@ -89,7 +96,7 @@ class Completion(harness.Story):
         self.assertEqual(self.bash("node", nodes[0], ""), [], "one node is enough")
 
     def test_files_are_the_shell_s(self):
-        for words in (("play", ""), ("verify", ""), ("top", "--port-file", "")):
+        for words in (("play", ""), ("verify", ""), ("top", "--port-file", ""), ("simulate", "--csv", "")):
             self.assertEqual(self.bash(*words), ["files"])
             self.assertEqual(self.zsh(*words), ["files"])
 

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import harness
 
@@ -53,6 +54,23 @@ class Ctl(harness.Story):
         for word in says:
             self.assertIn(word, done.stderr)
 
+    def test_a_selector_chooses_by_the_labels_of_the_cluster_file(self):
+        def names(*words):
+            return self.ask(*words, "-o", "name").split()
+
+        self.assertEqual(names("nodes", "-l", "nvidia.com/gpu.product in (Tesla-T4,L4),!zone"), ["node/t4-0"])
+        self.assertEqual(names("nodes", "-l", "nvidia.com/gpu.count>3"), ["node/a100-0", "node/t4-0"])
+        self.assertEqual(names("nodes", "-l", "zone"), [])
+        top = self.ask("top", "--no-headers", "-l", "nvidia.com/gpu.count=1")
+        self.assertEqual({line.split()[0] for line in top.splitlines() if line}, {"vm-0"})
+        # Of allocations and of waiting pods the labels of pods count.
+        self.assertEqual(names("allocations", "-l", "nvidia.com/gpu.product"), [])
+        self.assertEqual(len(names("allocations", "-l", "!team")), len(names("allocations")))
+        self.assertEqual(names("waiting", "-l", "!team"), ["pod/batch/wants-h100"])
+        self.assertEqual(names("waiting", "-l", "team"), [])
+        for wrong in ("", "=a", "a in b", "a b"):
+            self.refuse("nodes", "-l", wrong, status=2, says=("--selector",))
+
     def forget(self, *names):
         for name in names:
             self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/" + name)
@@ -66,7 +84,7 @@ class Ctl(harness.Story):
         lines = self.played.stdout.splitlines()
         self.assertEqual(len(lines), 13)
         self.assertEqual(lines[-1], "11 placed, 1 refused")
-        self.assertRegex(lines[-2], r"^batch/wants-h100 +refused  3 nodes: no GPU of model H100\*$")
+        self.assertRegex(lines[-2], r"^batch/wants-h100 +refused  3 nodes: no GPU of model H100\*; the nearest are NVIDIA-A100-SXM4-80GB, Tesla-T4$")
         self.assertTrue(all("  placed   " in line for line in lines[:11]), lines)
 
     def test_top_has_a_line_for_each_gpu_and_adds_up(self):
@@ -82,6 +100,38 @@ class Ctl(harness.Story):
         self.assertRegex(self.ask("top", "--bars=always", "--node", "vm-0"), r"vm-0 .*[#█]+[.░]+")
         self.assertEqual(len(self.ask("top", "-o", "name").splitlines()), 13)
 
+    def test_lists_show_only_what_was_asked_for(self):
+        def column(at, *words):
+            return sorted({line.split()[at] for line in self.ask(*words, "--no-headers").splitlines()})
+
+        everything = json.loads(self.ask("nodes", "-o", "json"))["items"]
+        of_a100 = sorted(node["name"] for node in everything if "A100" in node["model"])
+        self.assertTrue(0 < len(of_a100) < len(everything))
+        self.assertEqual(column(0, "nodes", "--model", "*a100*"), of_a100)
+        self.assertEqual(column(0, "top", "--model", "*a100*"), of_a100)
+        self.assertEqual(column(0, "top", "--state", "open"), column(0, "top"))
+        self.assertEqual(column(0, "nodes", "--state", "closed"), [])
+        self.assertEqual(column(0, "waiting", "--model", "H100"), ["batch"])
+        self.assertEqual(column(0, "waiting", "-n", "default"), [])
+        self.assertEqual(column(0, "allocations", "-n", "batch"), ["batch"])
+        held = {(pod["node"], charge["gpu"]) for pod in json.loads(self.ask("allocations", "-n", "batch", "-o", "json"))["items"]
+                for charge in pod["charges"]}
+        shown = {(node["name"], gpu["id"]) for node in json.loads(self.ask("top", "-n", "batch", "-o", "json"))["items"]
+                 for gpu in node["gpus"]}
+        self.assertEqual(shown, held)
+        self.assertEqual(self.ask("top", "-A"), self.ask("top"))
+        done = run("nodes", "--model", "V100", "--port-file", self.ports)
+        self.assertEqual((done.returncode, done.stderr), (0, "nothing matches\n"))
+
+    def test_usage_adds_up_to_the_summary(self):
+        rows = self.rows("usage", "--no-headers")
+        summary = self.daemon.get("/api/v1/summary")
+        self.assertEqual(sum(int(row[4]) + int(row[5]) for row in rows),
+                         summary["usedMilli"] + summary["reservedMilli"])
+        self.assertEqual([row[:2] for row in rows], sorted(row[:2] for row in rows))
+        self.assertEqual({row[0] for row in self.rows("usage", "--no-headers", "-n", "research")}, {"research"})
+        self.assertIn(f"= {summary['usedMilli']} milli", self.ask("usage"))
+
     def test_top_watches_until_it_is_interrupted(self):
         process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--port-file", self.ports],
                                    stdout=subprocess.PIPE, text=True)
@@ -91,6 +141,61 @@ class Ctl(harness.Story):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=20)
         self.assertEqual(frames[0], frames[13])
+
+    def lines_until(self, process, wanted, seconds):
+        """Lines of a process until one matches; the time that it took."""
+        began = time.monotonic()
+        for line in process.stdout:
+            if re.search(wanted, line):
+                return time.monotonic() - began
+            self.assertLess(time.monotonic() - began, seconds, f"no {wanted}")
+        self.fail("it has ended: " + process.stderr.read())
+
+    def test_top_draws_again_when_something_has_changed(self):
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.close)
+        process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{daemon.port['admin']}"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            self.lines_until(process, "13 GPUs: ", 10)
+            self.lines_until(process, "13 GPUs: ", 10)  # the stream has begun
+            daemon.wait(lambda: b"\nmilligpu_streams 1\n" in daemon.admin("GET", "/metrics")[1], "its stream")
+            self.lines_until(process, "13 GPUs: ", 10)
+            before = daemon.get("/api/v1/summary")["usedMilli"]
+            self.assertIsNotNone(daemon.schedule(harness.pod("seen-at-once", 300))[0])
+            self.assertLess(self.lines_until(process, f"13 GPUs: {before + 300} used", 10), 3)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=20)
+
+    def test_top_asks_again_and_again_where_there_is_no_stream(self):
+        class Old(BaseHTTPRequestHandler):
+            answers = {"/api/v1/nodes": {"items": []}, "/api/v1/summary": {"nodes": 7, "ready": True}}
+
+            def do_GET(self):
+                answer = self.answers.get(self.path.split("?")[0])
+                body = json.dumps(answer or {"detail": "nothing is there"}).encode()
+                self.send_response(200 if answer else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Old)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{server.server_port}"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            for _ in range(3):
+                self.lines_until(process, "7 nodes", 10)
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+        self.assertEqual(said.count("no stream of events here (HTTP status 404): asking every 2 seconds"), 1, said)
 
     def test_nodes_in_every_format(self):
         self.assertEqual([row[0] for row in self.rows("nodes")], ["NAME", "a100-0", "t4-0", "vm-0"])
@@ -124,7 +229,10 @@ class Ctl(harness.Story):
         self.assertRegex(placed, r"State: +bound since 20")
         self.assertEqual(self.ask("pod", "two-halves", "-n", "research").splitlines()[0], placed.splitlines()[0])
         waiting = self.ask("pod", "batch/wants-h100")
-        self.assertIn("no GPU of model H100*", waiting)
+        self.assertRegex(waiting, r"(?m)^ +3 +model +no GPU of model H100\* ")
+        self.assertRegex(waiting, r"(?m)^Never: .*no node has a GPU of model H100\*; the nearest are NVIDIA-A100-SXM4-80GB,")
+        self.assertNotIn("a100-0 ", waiting)
+        waiting = self.ask("pod", "batch/wants-h100", "--verbose")
         for node in ("a100-0", "t4-0", "vm-0"):
             self.assertRegex(waiting, rf"(?m)^{node} +no ")
         self.assertIn("wants-h100", self.ask("waiting"))
@@ -142,8 +250,13 @@ class Ctl(harness.Story):
         self.assertEqual(self.ask("history", gpu, "--at", "1h"), "")
         free = [g["id"] for n in self.daemon.get("/api/v1/nodes")["items"] for g in n["gpus"] if g["usedMilli"] == 0]
         self.assertEqual(self.ask("history", free[0]), "")
-        self.refuse("history", "nobody/knows-it", status=1, says=["nobody/knows-it"])
-        self.refuse("history", "nothing", status=1, says=["nothing"])
+        self.refuse("history", "nobody/knows-it", status=1, says=["no GPU and no pod nobody/knows-it is"])
+        self.refuse("history", "nothing", status=1, says=["no GPU and no pod nothing in namespace default is"])
+        self.refuse("history", "nothing", "-n", "research", status=1, says=["no pod nothing in namespace research is"])
+        self.refuse("history", "research/training", "--gpu", status=1, says=["no GPU research/training is"])
+        self.refuse("history", "a100-0/gpu-0", "--pod", status=1, says=["no pod a100-0/gpu-0 is"])
+        # A pod's name has no capital letters, so this can only be meant as a GPU.
+        self.refuse("history", "GPU-1a2b", status=1, says=["no GPU and no pod GPU-1a2b in namespace default is"])
 
     def test_the_past_of_a_pod_that_is_gone(self):
         done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("leaves", 100)))
@@ -158,7 +271,11 @@ class Ctl(harness.Story):
         self.assertIn("leaves", self.ask("allocations", "--state", "released"))
 
     def test_summary_drift_and_doctor(self):
-        self.assertRegex(self.ask("summary"), r"Nodes: +3 with 13 GPUs")
+        text = self.ask("summary")
+        self.assertRegex(text, r"Nodes: +3 with 13 GPUs: 3 ok")
+        numbers = [int(word) for word in re.search(r"(?m)^Milli: +(.*)$", text)[1].split() if word.isdigit()]
+        self.assertEqual(numbers[0], sum(numbers[1:]))
+        self.assertEqual(len(numbers), 6)
         self.assertEqual(self.ask("drift"), "")
         doctor = self.ask("doctor")
         self.assertRegex(doctor, r"(?m)^ok +ledger ")
@@ -199,8 +316,11 @@ class Ctl(harness.Story):
         for words, says in (
                 (["top", "x"], ["top"]), (["top", "--bars=some"], ["--bars", "always"]),
                 (["nodes", "--sort-by", "COLOUR"], ["COLOUR", "NAME"]), (["nodes", "-o", "xml"], ["xml", "yaml"]),
-                (["node"], ["NODE"]), (["node", ""], ["empty"]),
+                (["node"], ["NODE"]), (["node", ""], ["no name of a node"]),
+                (["node", "node/t4-0"], ["node/t4-0 is no name of a node"]), (["node", "T4-0"], ["T4-0 is no name of a node"]),
                 (["allocations", "--state", "gone"], ["gone", "bound"]), (["allocations", "-A", "-n", "x"], ["-"]),
+                (["nodes", "--state", "bound"], ["--state", "open, closed"]), (["top", "--model", "a,,b"], ["--model", "empty"]),
+                (["waiting", "--state", "ok"], ["refused, offered"]), (["top", "-A", "-n", "x"], ["contradict"]),
                 (["pod"], ["POD"]), (["pod", "a/b/c"], ["a/b/c"]), (["pod", "a/b", "-n", "c"], ["a/b"]),
                 (["history"], ["GPU|POD"]), (["history", "x", "--at", "noon"], ["noon", "--at"]),
                 (["history", "x", "--gpu", "--pod"], ["--gpu"]), (["history", ""], ["empty"]),
@@ -214,7 +334,8 @@ class Ctl(harness.Story):
     def test_manifests_that_are_none_are_named(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text, says in (("half.json", '{"kind":"Pod"', "half.json"), ("tab.yaml", "a:\n\tb: 1\n", "line"),
-                                     ("deployment.yaml", "kind: Deployment\nmetadata: {name: web}\n", "no Pod"),
+                                     ("service.yaml", "kind: Service\nmetadata: {name: web}\n", "no Pod"),
+                                     ("deployment.yaml", "kind: Deployment\nmetadata: {name: web}\n", "spec.template"),
                                      ("empty.yaml", "", "no Pod")):
                 with self.subTest(name):
                     file = pathlib.Path(folder, name)
@@ -222,7 +343,7 @@ class Ctl(harness.Story):
                     done = run("play", file, "--port-file", self.ports)
                     self.assertEqual(done.returncode, 1)
                     self.assertIn(says, done.stderr)
-            self.assertIn("web", run("play", folder + "/deployment.yaml", "--port-file", self.ports).stderr)
+            self.assertIn("web", run("play", folder + "/service.yaml", "--port-file", self.ports).stderr)
             self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
 
     def test_play_goes_on_after_an_error_and_reports_it(self):
@@ -344,6 +465,42 @@ class Plugin(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such namespace", done.stderr)
         self.assertIn("port-forward", done.stderr)
+
+    def test_nodes_are_chosen_by_their_labels(self):
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.close)
+        said = pathlib.Path(self.folder.name, "said")
+        self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
+                     f'exec sleep 100;; esac\nprintf "%s\\n" "$*" > {said}\n'
+                     'case "$*" in *"get pods"*) echo research/two-halves; echo batch/wants-h100;; *) echo t4-0; echo other;; esac\n')
+
+        def ask(*words):
+            done = run(*words, env=self.env, program=harness.BIN / "kubectl-milligpu")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        self.assertEqual(ask("nodes", "-o", "name", "-l", "zone in (a,b),!old", "--context", "c1"), "node/t4-0\n")
+        self.assertEqual(said.read_text().strip(), "--context c1 get nodes --output=jsonpath={range .items[*]}"
+                         '{.metadata.name}{"\\n"}{end} --selector=zone in (a,b),!old')
+        self.assertEqual({line.split()[0] for line in ask("top", "--no-headers", "-l", "zone=a").splitlines()}, {"t4-0"})
+        self.assertEqual(ask("top", "--no-headers", "-l", "zone=a", "--node", "a100-0"), "")
+        # In lists of pods the labels are those of pods.
+        self.assertEqual(ask("allocations", "-o", "name", "-l", "app=a"), "")
+        self.assertIn("get pods --all-namespaces", said.read_text())
+
+    def test_a_selector_that_kubectl_refuses_or_cannot_be_asked_about(self):
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.close)
+        self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
+                     'exec sleep 100;; esac\necho "error: bad selector" >&2\nexit 1\n')
+        done = run("nodes", "-l", "=", env=self.env, program=harness.BIN / "kubectl-milligpu")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("bad selector", done.stderr)
+        self.assertIn("kubectl failed; its message is above", done.stderr)
+        # A server that is named may be another cluster than kubectl's; this one is standalone and knows labels itself.
+        done = run("nodes", "-o", "name", "-l", "nvidia.com/gpu.product=Tesla-T4", "--server",
+                   f"127.0.0.1:{daemon.port['admin']}", env=self.env, program=harness.BIN / "kubectl-milligpu")
+        self.assertEqual((done.returncode, done.stdout), (0, "node/t4-0\n"), done.stderr)
 
     def test_a_server_that_is_named_needs_no_kubectl(self):
         self.kubectl("echo called >&2; exit 1\n")

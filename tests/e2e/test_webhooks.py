@@ -104,6 +104,35 @@ class Placing(harness.Story):
         self.assertEqual([n["metadata"]["name"] for n in answer["Nodes"]["items"]], ["template-7"])
 
 
+class Orders(unittest.TestCase):
+    """The setting `policy`: where pods of 300 go one after the other."""
+
+    def gpus_used(self, policy):
+        amounts = {"nvidia.com/vgpu": "2000"}
+        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
+             "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta")]}, "--policy", policy)
+        self.addCleanup(daemon.close)
+        used = []
+        for number in range(4):
+            self.assertEqual(daemon.schedule(harness.pod("web-%d" % number, 300))[1], "")
+            pod = daemon.get("/api/v1/pods/default/web-%d" % number)
+            used.append(pod["allocation"]["charges"][0]["gpu"])
+        return used
+
+    def test_binpack_fills_the_tightest_hole(self):
+        self.assertEqual(self.gpus_used("binpack"), ["alpha/gpu-0"] * 3 + ["alpha/gpu-1"])
+
+    def test_spread_takes_the_emptiest_gpu_of_the_emptiest_node(self):
+        self.assertEqual(self.gpus_used("spread"), ["alpha/gpu-0", "beta/gpu-0", "alpha/gpu-1", "beta/gpu-1"])
+
+    def test_firstfit_takes_the_first_gpu_of_a_fixed_order_of_nodes(self):
+        used = self.gpus_used("firstfit")
+        node = used[0].split("/")[0]
+        self.assertEqual(used, [node + "/gpu-0"] * 3 + [node + "/gpu-1"])
+        self.assertEqual(used, self.gpus_used("firstfit"))
+
+
 class FullCluster(harness.Story):
     flags = ("--shortlist", "2")
 

@@ -14,13 +14,14 @@
 #include <curl/curl.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/clock.h"
 
 enum {
     CONNECT_MS_MAX = 5000,
     ANSWER_MS_MAX = 60000,
     SILENCE_S_MAX = 30, /* for a download, which may take longer in total */
     ANSWER_BYTES_MAX = 512 * 1024 * 1024,
-    PAGES_MAX = 10000,
+    PAGES_MAX = 10000, /* ends a server that gives the same `continue` for ever */
 };
 
 struct client {
@@ -275,16 +276,12 @@ int client_call(struct client *client, const struct client_request *call, struct
  * Moves the page's items to those of the list. Of the page's other members, which are about the
  * whole list, the latest ones count.
  */
-static int read_page(const struct doc *page, const char *path, struct arena *arena,
-                     struct doc *list, struct err *err)
+static void take_page(const struct doc *page, struct arena *arena, struct doc *list)
 {
     const struct doc *found = doc_get(page, "items");
     struct doc *items = doc_get(list, "items");
 
     must(items->kind == DOC_ARRAY);
-    if (found == NULL || found->kind != DOC_ARRAY)
-        return err_set(err, ERR_INTERNAL, "the answer to %.200s is not a list: is this milligpud?",
-                       path);
     /* The page's own array is not used again, so its items may change their parent. */
     for (struct doc *item = found->first, *next; item != NULL; item = next) {
         next = item->next;
@@ -294,40 +291,78 @@ static int read_page(const struct doc *page, const char *path, struct arena *are
     doc_each (member, page)
         if (!text_is(member->key, "items") && !text_is(member->key, "continue"))
             doc_set(arena, list, member->key, doc_copy(arena, member));
-    return 0;
 }
 
 /*
- * limit=1000 is the server's maximum: as few round trips as possible. PAGES_MAX ends a server that
- * gives the same `continue` for ever.
+ * next: what the page before said; "" for the first one. path may have a query. limit=1000 is the
+ * server's maximum: as few round trips as possible.
  */
+static int get_page(struct client *client, const struct client_request *list, const char *next,
+                    struct arena *arena, struct doc **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf target;
+    struct client_request call = *list;
+
+    must(list->path[0] == '/');
+    strbuf_init(&target);
+    strbuf_str(&target, list->path);
+    url_query(&target, "limit", "1000");
+    url_query(&target, "continue", next[0] != '\0' ? next : NULL);
+    call.path = target.data;
+    if (client_call(client, &call, arena, out, err) < 0)
+        return err_same(err);
+    const struct doc *items = doc_get(*out, "items");
+    if (items == NULL || items->kind != DOC_ARRAY)
+        return err_set(err, ERR_INTERNAL, "the answer to %.200s is not a list: is this milligpud?",
+                       list->path);
+    return 0;
+}
+
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
                 struct doc **out, struct err *err)
 {
-    CLEANUP(strbuf_done) struct strbuf target;
+    const struct client_request call = {.base = base, .method = "GET", .path = path};
     struct doc *list = doc_new(arena, DOC_OBJECT);
     const char *next = "";
 
-    must(path[0] == '/');
-    strbuf_init(&target);
     doc_set(arena, list, TEXT("items"), doc_new(arena, DOC_ARRAY));
     for (int page = 0; page < PAGES_MAX; page++) {
         struct doc *answer = NULL;
-        strbuf_reset(&target);
-        strbuf_str(&target, path);
-        url_query(&target, "limit", "1000");
-        url_query(&target, "continue", next[0] != '\0' ? next : NULL);
-        const struct client_request call = {.base = base, .method = "GET", .path = target.data};
-        if (client_call(client, &call, arena, &answer, err) < 0 ||
-            read_page(answer, path, arena, list, err) < 0)
+        if (get_page(client, &call, next, arena, &answer, err) < 0)
             return err_same(err);
         next = doc_str(answer, "continue");
+        take_page(answer, arena, list);
         if (next[0] == '\0') {
             *out = list;
             return 0;
         }
     }
     return err_set(err, ERR_TOO_LARGE, "%.200s has more than %d pages", path, PAGES_MAX);
+}
+
+int client_each(struct client *client, const char *base, const struct client_each *list,
+                struct err *err)
+{
+    const struct client_request call = {.base = base, .method = "GET", .path = list->path};
+    CLEANUP(strbuf_done) struct strbuf next; /* outlives its page */
+    CLEANUP(arena_done) struct arena arena;
+
+    arena_init(&arena);
+    strbuf_init(&next);
+    for (int page = 0; page < PAGES_MAX; page++) {
+        struct doc *answer = NULL;
+        arena_reset(&arena);
+        if (get_page(client, &call, next.data, &arena, &answer, err) < 0)
+            return err_same(err);
+        doc_each (item, doc_get(answer, "items"))
+            if (list->each(list->user, item, err) < 0)
+                return err_same(err);
+        strbuf_reset(&next);
+        strbuf_str(&next, doc_str(answer, "continue"));
+        if (next.len == 0)
+            return 0;
+    }
+    return err_set(err, ERR_TOO_LARGE, "%.200s has more than %d pages", list->path, PAGES_MAX);
 }
 
 /* On failure, file contains a part of the answer or nothing; the caller removes it. */
@@ -344,4 +379,89 @@ int client_download(struct client *client, const char *base, const char *path, F
     if (result == 0 && !is_good(status))
         result = client_problem(status, (struct text){client->body.data, client->body.len}, err);
     return result;
+}
+
+/* --- a stream of events --- */
+
+struct client_stream {
+    CURL *curl;
+    CURLM *multi;
+    bool line_begins; /* the next byte is the first of its line */
+    bool news;
+};
+
+/* An event has a line "event:"; the other lines are its parts, comments and blank ones. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
+static size_t stream_bytes(char *bytes, size_t size, size_t count, void *user)
+{
+    struct client_stream *stream = user;
+    long status = 0;
+
+    must(size == 1);
+    (void)curl_easy_getinfo(stream->curl, CURLINFO_RESPONSE_CODE, &status);
+    for (size_t i = 0; i < count; i++) {
+        stream->news = stream->news || (stream->line_begins && bytes[i] == 'e' && is_good(status));
+        stream->line_begins = bytes[i] == '\n';
+    }
+    return count;
+}
+
+struct client_stream *client_stream_new(const struct client_request *call)
+{
+    CLEANUP(strbuf_done) struct strbuf url;
+    struct client_stream *stream = xcalloc(1, sizeof *stream);
+
+    must(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+    stream->curl = curl_easy_init();
+    stream->multi = curl_multi_init();
+    must(stream->curl != NULL && stream->multi != NULL);
+    stream->line_begins = true;
+    strbuf_init(&url);
+    make_url(&url, call);
+    SET(stream, CURLOPT_URL, url.data);
+    SET(stream, CURLOPT_PROXY, "");
+    SET(stream, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(stream, CURLOPT_USERAGENT, "milligpuctl");
+    SET(stream, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS_MAX);
+    /* A comment comes every 15 s; a peer that is gone without a word sends none. */
+    SET(stream, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    SET(stream, CURLOPT_LOW_SPEED_TIME, (long)(2 * SILENCE_S_MAX));
+    SET(stream, CURLOPT_WRITEFUNCTION, stream_bytes);
+    SET(stream, CURLOPT_WRITEDATA, stream);
+    must(curl_multi_add_handle(stream->multi, stream->curl) == CURLM_OK);
+    return stream;
+}
+
+void client_stream_free(struct client_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    must(curl_multi_remove_handle(stream->multi, stream->curl) == CURLM_OK);
+    must(curl_multi_cleanup(stream->multi) == CURLM_OK);
+    curl_easy_cleanup(stream->curl);
+    curl_global_cleanup();
+    xfree(stream);
+}
+
+enum client_news client_stream_wait(struct client_stream *stream, int wait_ms, long *out_status)
+{
+    const int64_t until = clock_ns() + (int64_t)wait_ms * 1000000;
+    int running = 0;
+
+    must(wait_ms > 0);
+    for (;;) {
+        const bool fine = curl_multi_perform(stream->multi, &running) == CURLM_OK;
+        *out_status = 0;
+        (void)curl_easy_getinfo(stream->curl, CURLINFO_RESPONSE_CODE, out_status);
+        if (!fine || running == 0)
+            return CLIENT_OVER;
+        if (stream->news) {
+            stream->news = false;
+            return CLIENT_NEWS;
+        }
+        const int64_t left_ms = (until - clock_ns()) / 1000000;
+        if (left_ms <= 0)
+            return CLIENT_QUIET;
+        (void)curl_multi_poll(stream->multi, NULL, 0, (int)left_ms, NULL);
+    }
 }

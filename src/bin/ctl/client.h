@@ -32,9 +32,34 @@ int client_call(struct client *client, const struct client_request *call, struct
 /* All pages of a list in one: {"items":[...]}.  path may have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
                 struct doc **out, struct err *err) MUST_USE;
+/*
+ * Calls each for every item of a list. A page is read and forgotten at a time, so an item is valid
+ * during its call only. The first failure of each ends it.
+ */
+struct client_each {
+    const char *path;
+    void *user;
+    int (*each)(void *user, const struct doc *item, struct err *err);
+};
+int client_each(struct client *client, const char *base, const struct client_each *list,
+                struct err *err) MUST_USE;
 /* Writes the body of the answer into file. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err) MUST_USE;
+
+/*
+ * A stream of events on a connection of its own, of which only matters that there are any. Nothing
+ * is read until client_stream_wait().
+ */
+struct client_stream;
+enum client_news {
+    CLIENT_QUIET, /* for as long as one wanted to wait */
+    CLIENT_NEWS,  /* events have come since the last time */
+    CLIENT_OVER,  /* it has ended, or never began: *out_status says why; 0: no answer */
+};
+struct client_stream *client_stream_new(const struct client_request *call) MUST_USE;
+void client_stream_free(struct client_stream *stream); /* NULL is fine */
+enum client_news client_stream_wait(struct client_stream *stream, int wait_ms, long *out_status);
 
 /* Escapes text as one segment of a path, or one value of a query. */
 void url_escape(struct strbuf *out, const char *text);

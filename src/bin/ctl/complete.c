@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "milligpu/map.h"
+#include "milligpu/policy.h"
 
 enum { FILES = 0, NO_FILES = 4 }; /* cobra's ShellCompDirective */
 
@@ -118,6 +119,25 @@ static void complete_gpus(struct completion *completion)
     }
 }
 
+/* Those of one node: their indexes, and their ids to tell them apart. */
+static void complete_gpus_of(struct completion *completion, const char *node_name)
+{
+    const struct doc *items = complete_ask(completion, nodes_path);
+    char index[24];
+
+    if (items == NULL)
+        return;
+    doc_each (node, items) {
+        if (strcmp(doc_shown(node, "name"), node_name) != 0)
+            continue;
+        doc_each (gpu, doc_get(node, "gpus")) {
+            (void)snprintf(index, sizeof index, "%lld", (long long)doc_int(gpu, "index"));
+            complete_offer(completion, index, doc_shown(gpu, "id"));
+            complete_offer(completion, doc_shown(gpu, "id"), doc_shown(gpu, "model"));
+        }
+    }
+}
+
 /* --- the line --- */
 
 static void complete_commands(struct completion *completion)
@@ -152,6 +172,27 @@ static void complete_words(struct completion *completion, const char *words)
         complete_offer(completion, arena_copy(&completion->ctl->kept, word), "");
 }
 
+/* The states that the command knows; before its name, all that could be meant are too many. */
+static void complete_states(struct completion *completion)
+{
+    const struct ctl_command *command = completion->ctl->options.command;
+    const char *word;
+
+    if (command == NULL || !option_is_of(OPTION_state, command))
+        return;
+    must(ctl_state_word(command, 0) != NULL);
+    for (size_t i = 0; (word = ctl_state_word(command, i)) != NULL; i++)
+        complete_offer(completion, word, "");
+}
+
+static void complete_policies(struct completion *completion)
+{
+    must(completion->prefix != NULL);
+    for (int i = 0; i < POLICIES; i++)
+        complete_offer(completion, policy_name((enum policy_kind)i),
+                       policy_help((enum policy_kind)i));
+}
+
 static void complete_value(struct completion *completion, size_t id)
 {
     const struct option *option = option_info(id);
@@ -163,6 +204,10 @@ static void complete_value(struct completion *completion, size_t id)
         complete_nodes(completion);
     else if (id == OPTION_namespace)
         complete_namespaces(completion);
+    else if (id == OPTION_state)
+        complete_states(completion);
+    else if (id == OPTION_policy)
+        complete_policies(completion);
     else if (strcmp(option->argument, "FILE") == 0 || id == OPTION_kubeconfig)
         completion->directive = FILES;
 }
@@ -174,7 +219,9 @@ static void complete_argument(struct completion *completion, const struct ctl_op
 
     if (line->arguments >= line->command->most)
         return;
-    if (strcmp(argument, "NODE") == 0) {
+    if (strcmp(argument, "NODE [GPU...]") == 0 && line->arguments > 0) {
+        complete_gpus_of(completion, line->argument[0]);
+    } else if (strcmp(argument, "NODE") == 0 || strcmp(argument, "NODE [GPU...]") == 0) {
         complete_nodes(completion);
     } else if (strcmp(argument, "POD") == 0 || strcmp(argument, "GPU|POD") == 0) {
         complete_pods(completion, "/api/v1/allocations?limit=1000");

@@ -162,6 +162,15 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
     return 0;
 }
 
+bool ctl_is_filtered(const struct ctl *ctl)
+{
+    const char *const *given = ctl->options.given;
+
+    return given[OPTION_node] != NULL || given[OPTION_namespace] != NULL ||
+           given[OPTION_model] != NULL || given[OPTION_state] != NULL ||
+           given[OPTION_selector] != NULL;
+}
+
 /* --- showing --- */
 
 static void ctl_write_document(struct ctl *ctl, const struct doc *answer)
@@ -231,6 +240,6 @@ int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_v
     }
     const int status = ctl_show_rows(ctl, items, view);
     if (status == CTL_FINE && (items == NULL || items->count == 0))
-        (void)fprintf(ctl->err, "%s\n", view->none);
+        (void)fprintf(ctl->err, "%s\n", ctl_is_filtered(ctl) ? "nothing matches" : view->none);
     return status;
 }

@@ -59,6 +59,23 @@ int ctl_base(struct ctl *ctl, const char **out, struct err *err) MUST_USE;
 int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err) MUST_USE;
 struct client *ctl_client(struct ctl *ctl);
 
+/* A word that --state of this command takes; NULL behind the last one. */
+const char *ctl_state_word(const struct ctl_command *command, size_t at);
+/*
+ * Checks --namespace, --all-namespaces, --model, --state and --selector. Here, so that a typing
+ * error is wrong usage and not a refusal of the server.
+ */
+int ctl_check_filters(struct ctl *ctl, struct err *err) MUST_USE;
+/* What --selector chooses in a list: SELECT_PODS, if each item is about a pod. */
+enum ctl_selects { SELECT_NOTHING, SELECT_NODES, SELECT_PODS };
+int ctl_check_selector(struct ctl *ctl, struct err *err) MUST_USE;
+/* Keeps the items that --selector chooses; without it, all. */
+int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct err *err) MUST_USE;
+/* Is any of --node, --namespace, --model, --state and --selector given? */
+bool ctl_is_filtered(const struct ctl *ctl);
+/* Adds --namespace, --model, --state and --node to the query of a list. */
+void ctl_add_filters(const struct ctl *ctl, struct strbuf *path);
+
 /* -o json and yaml: writes answer and returns true. */
 bool ctl_document(struct ctl *ctl, const struct doc *answer);
 
@@ -83,6 +100,9 @@ int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_v
 /* Only the table; items is an array, or NULL. */
 int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view);
 
+/* Why no share is placed here: the GPU's reason takes precedence over the node's. */
+const char *top_state_of(const struct doc *node, const struct doc *gpu);
+
 /* What each command prints for an answer; returns the exit status. */
 int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary);
 int show_nodes(struct ctl *ctl, const struct doc *nodes);
@@ -90,6 +110,7 @@ int show_node(struct ctl *ctl, const struct doc *node);
 int show_allocations(struct ctl *ctl, const struct doc *list);
 int show_pod(struct ctl *ctl, const struct doc *pod);
 int show_waiting(struct ctl *ctl, const struct doc *list);
+int show_usage(struct ctl *ctl, const struct doc *list);
 int show_history(struct ctl *ctl, const struct doc *list);
 int show_summary(struct ctl *ctl, const struct doc *summary);
 int show_drift(struct ctl *ctl, const struct doc *list);
@@ -99,7 +120,7 @@ int show_doctor(struct ctl *ctl, const struct doc *doctor);
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */
-void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
+void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
 
 /* "0:300,1:300": charges by the index of their GPU; an id without one, "?" without a place. */
 void put_charges(struct strbuf *out, const struct doc *allocation);

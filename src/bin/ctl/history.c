@@ -8,6 +8,7 @@
 #include "milligpu/wire_kube.h"
 
 #include "ctl.h"
+#include "gpu_name.h"
 
 /* --- which time --- */
 
@@ -32,7 +33,7 @@ static int64_t unit_ms(char unit)
  * The server takes RFC 3339 only; "5h" is turned into it with this machine's clock. Nine digits at
  * most, so that no product overflows.
  */
-void moment_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
+void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
 {
     const size_t digits = strspn(given, "0123456789");
     int64_t at_ms;
@@ -130,6 +131,38 @@ static bool history_exists(const struct history_question *question, bool as_gpu,
 }
 
 /*
+ * NODE/INDEX becomes the id of the GPU that has the index now; the history knows ids only. Left
+ * alone if there is no such node: then it may be a pod with a number for a name.
+ */
+static int resolve_index(struct history_question *question, struct err *err)
+{
+    struct ctl *ctl = question->ctl;
+    const char *slash = strrchr(question->argument, '/');
+    CLEANUP(strbuf_done) struct strbuf path;
+    struct doc *node;
+    const struct doc *gpu;
+
+    strbuf_init(&path);
+    if (slash == NULL || !gpu_name_is_index(slash + 1))
+        return 0;
+    const char *name = arena_copy(
+        &ctl->kept, text_first(text_of(question->argument), (size_t)(slash - question->argument)));
+    if (!node_name_is_valid(name))
+        return 0;
+    strbuf_str(&path, "/api/v1/nodes/");
+    url_escape(&path, name);
+    const int status = ctl_get(ctl, path.data, &node, err);
+    if (status < 0)
+        return err->code == ERR_NOT_FOUND ? 0 : status;
+    if (gpu_name_find(node, slash + 1, &gpu, err) < 0)
+        return err_same(err);
+    question->argument = arena_copy(&ctl->kept, text_of(doc_shown(gpu, "id")));
+    (void)fprintf(ctl->err, "milligpuctl: GPU %s of node %s is %s now\n", slash + 1, name,
+                  question->argument);
+    return 0;
+}
+
+/*
  * First as a GPU, then as a pod, unless an option says which. An id of a GPU such as "n1/gpu-0" has
  * the form of a pod's name, too, so only the history can tell them apart.
  */
@@ -149,9 +182,32 @@ static int history_find(const struct history_question *question, struct doc **ou
             return 0;
     }
     /* Not every GPU name is a valid pod name; then the answer for the GPU stands. */
-    if (as_gpu && ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
+    if (as_gpu && (ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0 ||
+                   !node_name_is_valid(pod.name)))
         return 0;
     return ask_for_pod(question, out, err);
+}
+
+/* Names what was looked for, so that a forgotten namespace can be seen. */
+static int fail_unknown(struct ctl *ctl, const char *argument)
+{
+    const char *const *given = ctl->options.given;
+    const bool only_gpu = given[OPTION_gpu] != NULL;
+    const bool only_pod = given[OPTION_pod] != NULL || given[OPTION_namespace] != NULL;
+    struct pod_name pod;
+    struct err err;
+
+    if (!only_gpu && strchr(argument, '/') == NULL && ctl_pod_name(ctl, argument, &pod, &err) == 0)
+        (void)err_set(&err, ERR_NOT_FOUND,
+                      "%s %.200s in namespace %.100s is known, now or in the past",
+                      only_pod ? "no pod" : "no GPU and no pod", argument, pod.namespace);
+    else
+        (void)err_set(&err, ERR_NOT_FOUND, "%s %.200s is known, now or in the past",
+                      only_gpu   ? "no GPU"
+                      : only_pod ? "no pod"
+                                 : "no GPU and no pod",
+                      argument);
+    return ctl_fail(ctl, &err);
 }
 
 /* With --at, an empty answer is never an error: nobody held it at that time. */
@@ -169,7 +225,7 @@ int command_history(struct ctl *ctl)
         return ctl_misused(ctl, &err);
     }
     if (given[OPTION_at] != NULL) {
-        moment_format(given[OPTION_at], ctl->screen.now_ms, at);
+        at_format(given[OPTION_at], ctl->screen.now_ms, at);
         question.at = at;
         if (at[0] == '\0') {
             (void)err_set(&err, ERR_INVALID,
@@ -183,13 +239,13 @@ int command_history(struct ctl *ctl)
         (void)err_set(&err, ERR_INVALID, "the argument is empty: it is a GPU or a pod");
         return ctl_misused(ctl, &err);
     }
+    if (given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL &&
+        resolve_index(&question, &err) < 0)
+        return ctl_fail(ctl, &err);
     if (history_find(&question, &list, &err) < 0)
         return ctl_fail(ctl, &err);
     if (history_is_empty(list) && question.at == NULL &&
-        !history_exists(&question, given[OPTION_pod] == NULL, given[OPTION_gpu] == NULL)) {
-        (void)err_set(&err, ERR_NOT_FOUND, "no GPU and no pod %.200s is known, now or in the past",
-                      question.argument);
-        return ctl_fail(ctl, &err);
-    }
+        !history_exists(&question, given[OPTION_pod] == NULL, given[OPTION_gpu] == NULL))
+        return fail_unknown(ctl, question.argument);
     return show_history(ctl, list);
 }

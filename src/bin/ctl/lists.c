@@ -106,6 +106,28 @@ static int lists_ask_and_show(struct ctl *ctl, const char *path,
     return show(ctl, list);
 }
 
+/* --- filters --- */
+
+static int lists_filter_and_show(struct ctl *ctl, const char *path, enum ctl_selects what,
+                                 int (*show)(struct ctl *ctl, const struct doc *list))
+{
+    CLEANUP(strbuf_done) struct strbuf target;
+    struct doc *list;
+    struct err err;
+
+    must(path[0] == '/');
+    strbuf_init(&target);
+    if (ctl_check_filters(ctl, &err) < 0)
+        return ctl_misused(ctl, &err);
+    strbuf_str(&target, path);
+    ctl_add_filters(ctl, &target);
+    if (ctl_list(ctl, target.data, &list, &err) < 0)
+        return ctl_fail(ctl, &err);
+    if (what != SELECT_NOTHING && ctl_select(ctl, what, &list, &err) < 0)
+        return ctl_fail(ctl, &err);
+    return show(ctl, list);
+}
+
 /* --- nodes --- */
 
 static const struct table_column node_columns[] = {
@@ -143,7 +165,7 @@ static void node_row(struct table *table, const struct doc *node)
     table_text(table, doc_shown(node, "source"));
     table_text(table, doc_shown(node, "uid"));
     table_text(table, cordoned ? "cordoned" : state);
-    if (cordoned || strcmp(state, "ok") != 0)
+    if (cordoned || (strcmp(state, "ok") != 0 && strcmp(state, "excluded") != 0))
         table_color(table, "red");
     table_text(table, doc_shown(node, "stateText"));
 }
@@ -166,7 +188,7 @@ int show_nodes(struct ctl *ctl, const struct doc *nodes)
 int command_nodes(struct ctl *ctl)
 {
     must(ctl->options.command != NULL);
-    return lists_ask_and_show(ctl, "/api/v1/nodes", show_nodes);
+    return lists_filter_and_show(ctl, "/api/v1/nodes", SELECT_NODES, show_nodes);
 }
 
 /* --- allocations --- */
@@ -211,32 +233,10 @@ int show_allocations(struct ctl *ctl, const struct doc *list)
     return ctl_show_list(ctl, list, &view);
 }
 
-/*
- * The state is checked here, so that a typing error is wrong usage and not a refusal of the server.
- */
 int command_allocations(struct ctl *ctl)
 {
-    CLEANUP(strbuf_done) struct strbuf path;
-    const char *const *given = ctl->options.given;
-    const char *state = given[OPTION_state];
-    struct err err;
-
-    strbuf_init(&path);
-    if (given[OPTION_namespace] != NULL && given[OPTION_all_namespaces] != NULL) {
-        (void)err_set(&err, ERR_INVALID, "--namespace and --all-namespaces contradict each other");
-        return ctl_misused(ctl, &err);
-    }
-    if (state != NULL && strcmp(state, "reserved") != 0 && strcmp(state, "bound") != 0 &&
-        strcmp(state, "released") != 0) {
-        (void)err_set(&err, ERR_INVALID, "--state is %.60s: it is reserved, bound or released",
-                      state);
-        return ctl_misused(ctl, &err);
-    }
-    strbuf_str(&path, "/api/v1/allocations");
-    url_query(&path, "node", given[OPTION_node]);
-    url_query(&path, "namespace", given[OPTION_namespace]);
-    url_query(&path, "state", state);
-    return lists_ask_and_show(ctl, path.data, show_allocations);
+    must(ctl->options.command != NULL);
+    return lists_filter_and_show(ctl, "/api/v1/allocations", SELECT_PODS, show_allocations);
 }
 
 /* --- waiting --- */
@@ -261,7 +261,11 @@ static void waiting_row(struct table *table, const struct doc *item)
 int show_waiting(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
-        waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
+        waiting_columns,
+        ARRAY_LEN(waiting_columns),
+        waiting_row,
+        pod_name,
+        "no pod waits that kube-scheduler has asked about",
     };
     const int status = ctl_show_list(ctl, list, &view);
 
@@ -273,7 +277,84 @@ int show_waiting(struct ctl *ctl, const struct doc *list)
 
 int command_waiting(struct ctl *ctl)
 {
-    return lists_ask_and_show(ctl, "/api/v1/waiting", show_waiting);
+    return lists_filter_and_show(ctl, "/api/v1/waiting", SELECT_PODS, show_waiting);
+}
+
+/* --- usage --- */
+
+static const struct table_column usage_columns[] = {
+    {"NAMESPACE", 0},
+    {"MODEL", 0},
+    {"PODS", COLUMN_RIGHT},
+    {"GPUS", COLUMN_RIGHT},
+    {"BOUND", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT},
+    {"MIB", COLUMN_RIGHT},
+    {"WHOLE", COLUMN_RIGHT},
+    {"UNPLACED", COLUMN_RIGHT | COLUMN_WIDE},
+};
+
+static void usage_row(struct table *table, const struct doc *item)
+{
+    const char *model = doc_shown(item, "model");
+
+    must(table->columns == ARRAY_LEN(usage_columns));
+    table_text(table, doc_shown(item, "namespace"));
+    table_text(table, model[0] != '\0' ? model : "unknown");
+    table_number(table, doc_int(item, "pods"));
+    table_number(table, doc_int(item, "gpus"));
+    table_number(table, doc_int(item, "boundMilli"));
+    table_number(table, doc_int(item, "reservedMilli"));
+    table_number(table, doc_int(item, "mib"));
+    table_number(table, doc_int(item, "heldGpus"));
+    table_number(table, doc_int(item, "unplacedMilli"));
+}
+
+static void usage_name(struct strbuf *out, const struct doc *item)
+{
+    must(item != NULL);
+    strbuf_printf(out, "%s/%s", doc_shown(item, "namespace"), doc_shown(item, "model"));
+}
+
+/* Below the table, so that a script that reads columns with --no-headers does not meet it. */
+static void put_usage_total(const struct ctl *ctl, const struct doc *total)
+{
+    FILE *out = ctl->screen.out;
+
+    must(total != NULL);
+    (void)fprintf(out, "\ntotal: pods %lld, GPUs %lld, %lld bound + %lld reserved = %lld milli",
+                  (long long)doc_int(total, "pods"), (long long)doc_int(total, "gpus"),
+                  (long long)doc_int(total, "boundMilli"),
+                  (long long)doc_int(total, "reservedMilli"),
+                  (long long)(doc_int(total, "boundMilli") + doc_int(total, "reservedMilli")));
+    if (doc_int(total, "heldGpus") > 0)
+        (void)fprintf(out, "; %lld held whole", (long long)doc_int(total, "heldGpus"));
+    if (doc_int(total, "unplacedMilli") > 0)
+        (void)fprintf(out, "; %lld milli of GPUs that are not known",
+                      (long long)doc_int(total, "unplacedMilli"));
+    (void)fputc('\n', out); /* judged at the end, as all output is */
+}
+
+int show_usage(struct ctl *ctl, const struct doc *list)
+{
+    static const struct list_view view = {
+        usage_columns, ARRAY_LEN(usage_columns), usage_row, usage_name, "nobody holds anything",
+    };
+    const struct doc *items = doc_get(list, "items");
+    const struct doc *total = doc_get(list, "total");
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+    const int status = ctl_show_list(ctl, list, &view);
+
+    if (status == CTL_FINE && table && ctl->screen.headers && total != NULL && items != NULL &&
+        items->count > 0)
+        put_usage_total(ctl, total);
+    return status;
+}
+
+int command_usage(struct ctl *ctl)
+{
+    must(ctl->options.command != NULL);
+    return lists_filter_and_show(ctl, "/api/v1/usage", SELECT_NOTHING, show_usage);
 }
 
 /* --- drift --- */
@@ -355,9 +436,14 @@ static void history_row(struct table *table, const struct doc *item)
 
 int show_history(struct ctl *ctl, const struct doc *list)
 {
-    static const struct list_view view = {
-        history_columns, ARRAY_LEN(history_columns),           history_row,
-        pod_name,        "no history: nothing was held there",
+    const struct list_view view = {
+        .column = history_columns,
+        .columns = ARRAY_LEN(history_columns),
+        .row = history_row,
+        .name = pod_name,
+        .none = ctl->options.given[OPTION_at] != NULL ? "no history: nothing was held at that time"
+                                                      : "no history: nothing was ever held",
     };
+
     return ctl_show_list(ctl, list, &view);
 }

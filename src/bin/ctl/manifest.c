@@ -1,28 +1,41 @@
 /*
- * Reads Pods from files as kubectl apply -f would, for the command play. Objects move from the
- * parsed document into manifest->pods without being copied; all of it lives in the caller's arena.
+ * Reads Pods, and objects that make Pods, from files as kubectl apply -f would, for the command
+ * play. Objects are not copied: workloads borrow from the parsed documents, and all of it lives in
+ * the caller's arena.
  */
 #include "manifest.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/map.h"
+
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
-/* Only what play itself needs is checked; the fake API server judges the rest. */
-static int take_pod(struct manifest *manifest, struct doc *pod, const char *file, struct err *err)
+static int take_workload(struct manifest *manifest, const struct doc *object,
+                         enum workload_kind kind, const char *file, struct err *err)
 {
-    struct arena *arena = manifest->arena;
-    const char *name = doc_shown(pod, "metadata.name");
+    struct workload *workload = arena_alloc(manifest->arena, sizeof *workload);
+    const char *name = doc_shown(object, "metadata.name");
+    const char *word = workload_kind_name(kind);
 
-    must(pod->kind == DOC_OBJECT);
-    if (name[0] == '\0')
-        return err_set(err, ERR_INVALID, "%.200s: a Pod has no metadata.name", file);
-    if (doc_at(pod, "spec") == NULL)
-        return err_set(err, ERR_INVALID, "%.200s: Pod %.253s has no spec", file, name);
-    if (doc_str(pod, "metadata.namespace")[0] == '\0')
-        doc_set_str(arena, doc_get(pod, "metadata"), "namespace", manifest->namespace);
-    doc_append(manifest->pods, pod);
+    must(object->kind == DOC_OBJECT);
+    const struct workload_names names = {manifest->namespace, manifest->workloads};
+    if (workload_read(manifest->arena, object, kind, &names, workload, err) < 0)
+        return err_wrap(err, "%.120s: %s%s%.120s", file, word, name[0] != '\0' ? " " : "", name);
+    if (workload->pods > WORKLOAD_PODS_MAX - manifest->pods)
+        return err_set(err, ERR_TOO_LARGE,
+                       "%.120s: %s %.120s: its %u pods and the %u before are too many: play makes "
+                       "at most %d",
+                       file, word, name, (unsigned)workload->pods, (unsigned)manifest->pods,
+                       WORKLOAD_PODS_MAX);
+    if (manifest->last != NULL)
+        manifest->last->next = workload;
+    else
+        manifest->first = workload;
+    manifest->last = workload;
+    manifest->workloads++;
+    manifest->pods += workload->pods;
     return 0;
 }
 
@@ -49,6 +62,19 @@ static int take_items(struct manifest *manifest, const struct doc *list, const c
     return 0;
 }
 
+/* "PodList" is a list of "Pod"; its items may say no kind. "": not a list. */
+static const char *list_of(struct manifest *manifest, const char *kind)
+{
+    const size_t bytes = strlen(kind);
+    const size_t end = strlen("List");
+
+    must(kind[0] != '\0');
+    if (bytes <= end || strcmp(kind + bytes - end, "List") != 0)
+        return "";
+    const char *item = arena_copy(manifest->arena, (struct text){kind, bytes - end});
+    return workload_kind_of(item, "") != WORKLOAD_KINDS ? item : "";
+}
+
 /*
  * implied: the kind of an item that says none, in a PodList; the API server's own lists have such
  * items. Lists may contain lists, no deeper than the parser lets any document be.
@@ -67,15 +93,71 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
         kind = implied;
     if (kind[0] == '\0')
         return err_set(err, ERR_INVALID, "%.200s: an object has no kind: it is Pod or List", file);
-    if (strcmp(kind, "Pod") == 0)
-        return take_pod(manifest, object, file, err);
+    const enum workload_kind known = workload_kind_of(kind, doc_str(object, "apiVersion"));
+    if (known != WORKLOAD_KINDS)
+        return take_workload(manifest, object, known, file, err);
     if (strcmp(kind, "List") == 0)
         return take_items(manifest, object, "", file, err);
-    if (strcmp(kind, "PodList") == 0)
-        return take_items(manifest, object, "Pod", file, err);
-    manifest->skip(manifest->user, kind, doc_shown(object, "metadata.name"));
+    const char *item = list_of(manifest, kind);
+    if (item[0] != '\0')
+        return take_items(manifest, object, item, file, err);
+    manifest->skip(manifest->user, kind, doc_shown(object, "metadata.name"),
+                   strcmp(kind, "DaemonSet") == 0 ? "play does not make one pod for each node"
+                                                  : "play knows no pods of it");
     return 0;
 }
+
+/* --- objects of one manifest that make each other --- */
+
+static const char *workload_key(struct arena *arena, const char *kind, const char *namespace,
+                                const char *name)
+{
+    must(kind[0] != '\0');
+    return arena_printf(arena, "%s/%s/%s", kind, namespace, name);
+}
+
+static bool is_made_by_another(const struct manifest *manifest, const struct map *all,
+                               const struct workload *workload)
+{
+    must(manifest->arena != NULL);
+    if (workload->owner_kind[0] == '\0')
+        return false;
+    const char *key = workload_key(manifest->arena, workload->owner_kind, workload->namespace,
+                                   workload->owner_name);
+    return map_find(all, text_of(key)) != NULL;
+}
+
+void manifest_finish(struct manifest *manifest)
+{
+    struct workload **at = &manifest->first;
+    struct map all;
+
+    map_init(&all);
+    for (struct workload *each = manifest->first; each != NULL; each = each->next)
+        (void)map_put(&all,
+                      text_of(workload_key(manifest->arena, workload_kind_name(each->kind),
+                                           each->namespace, each->name)),
+                      each); /* of two with one name, either makes its pods */
+    manifest->last = NULL;
+    while (*at != NULL) {
+        struct workload *workload = *at;
+        if (!is_made_by_another(manifest, &all, workload)) {
+            manifest->last = workload;
+            at = &workload->next;
+            continue;
+        }
+        manifest->skip(manifest->user, workload_kind_name(workload->kind), workload->name,
+                       arena_printf(manifest->arena, "%s %s makes it", workload->owner_kind,
+                                    workload->owner_name));
+        must(manifest->pods >= workload->pods);
+        manifest->pods -= workload->pods;
+        manifest->workloads--;
+        *at = workload->next;
+    }
+    map_done(&all);
+}
+
+/* --- bytes --- */
 
 /* Decides which reader goes first, and whose error is shown. */
 static bool manifest_looks_like_json(struct text bytes)
@@ -94,7 +176,7 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
     struct doc *document;
     struct err json_err;
 
-    must(manifest->pods->kind == DOC_ARRAY);
+    must(manifest->arena != NULL);
     if (manifest_looks_like_json(bytes)) {
         if (doc_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return manifest_take(manifest, document, "", file, err);

@@ -1,20 +1,23 @@
 /*
- * manifest - the Pods of JSON and YAML files, as kubectl reads them.
+ * manifest - the objects of JSON and YAML files that are Pods or make Pods, as kubectl reads them.
  *
- * Several documents, Lists and PodLists are expanded. Objects of other kinds are reported to skip()
- * and left out: without a cluster a Deployment creates no pods.
+ * Several documents and Lists are expanded. Objects of other kinds are reported to skip() and left
+ * out.
  */
 #ifndef MILLIGPU_CTL_MANIFEST_H
 #define MILLIGPU_CTL_MANIFEST_H
 
-#include "milligpu/doc.h"
+#include "workload.h"
 
 struct manifest {
     struct arena *arena;
-    const char *namespace; /* for pods without a namespace */
-    struct doc *pods;      /* an array */
+    const char *namespace; /* for objects without a namespace */
+    struct workload *first;
+    struct workload *last;
+    uint32_t workloads;
+    uint32_t pods; /* that all of them make */
     void *user;
-    void (*skip)(void *user, const char *kind, const char *name);
+    void (*skip)(void *user, const char *kind, const char *name, const char *why);
 };
 
 /* "-" is standard input. */
@@ -22,5 +25,11 @@ int manifest_read(struct manifest *manifest, const char *file, struct err *err) 
 /* file names the bytes in errors. */
 int manifest_parse(struct manifest *manifest, struct text bytes, const char *file,
                    struct err *err) MUST_USE;
+
+/*
+ * After the last file: what another object of the files makes is left out, as the ReplicaSets and
+ * Pods in a dump of Deployments.
+ */
+void manifest_finish(struct manifest *manifest);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "gpu_name.h"
 #include "milligpu_version.h"
 
 /* name has at most 12 letters, so that the texts are aligned. */
@@ -51,9 +52,9 @@ static const struct table_column gpu_columns[] = {
     {"STATE", 0},
 };
 
-static void gpu_row(struct table *table, const struct doc *gpu)
+static void gpu_row(struct table *table, const struct doc *node, const struct doc *gpu)
 {
-    const char *state = doc_shown(gpu, "state");
+    const char *state = top_state_of(node, gpu);
 
     must(table->columns == ARRAY_LEN(gpu_columns));
     table_number(table, doc_int(gpu, "index"));
@@ -67,6 +68,18 @@ static void gpu_row(struct table *table, const struct doc *gpu)
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
+}
+
+static int show_gpus(struct ctl *ctl, const struct doc *node)
+{
+    CLEANUP(table_done) struct table table;
+    struct err err;
+
+    table_init(&table, &ctl->screen, &ctl->arena, gpu_columns, ARRAY_LEN(gpu_columns));
+    doc_each (gpu, doc_get(node, "gpus"))
+        gpu_row(&table, node, gpu);
+    must(table.cells > 0);
+    return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
 static const struct table_column holder_columns[] = {
@@ -94,14 +107,15 @@ static int show_holders(struct ctl *ctl, const struct doc *node)
             table_text(&table, doc_shown(holder, "state"));
         }
     }
-    (void)fputs(table.cells > 0 ? "\n" : "\nnobody holds a part of them\n", ctl->screen.out);
+    (void)fputs(table.cells > 0 ? "\n" : "\nno pod holds a share of them\n", ctl->screen.out);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
 int show_node(struct ctl *ctl, const struct doc *node)
 {
-    static const struct list_view view = {gpu_columns, ARRAY_LEN(gpu_columns), gpu_row, NULL, ""};
     const char *state_text = doc_shown(node, "stateText");
+    const struct doc *gpus = doc_get(node, "gpus");
+    const long long held = (long long)doc_int(node, "heldGpus");
 
     must(node != NULL);
     if (ctl_document(ctl, node))
@@ -111,17 +125,29 @@ int show_node(struct ctl *ctl, const struct doc *node)
     put_field(ctl, "Node", "%s", doc_shown(node, "name"));
     put_field(ctl, "Model", "%s", or_unknown(doc_shown(node, "model")));
     put_field(ctl, "Inventory", "%s", or_unknown(doc_shown(node, "source")));
-    put_field(ctl, "State", "%s%s%s%s", doc_shown(node, "state"), state_text[0] != '\0' ? ": " : "",
-              state_text, doc_true(node, "cordoned") ? ", cordoned" : "");
+    /* Beside "ok" the text is no reason: it tells what else there is to know. */
+    put_field(ctl, "State", "%s%s%s%s", doc_shown(node, "state"),
+              doc_true(node, "cordoned") ? ", cordoned" : "",
+              state_text[0] == '\0'                         ? ""
+              : strcmp(doc_shown(node, "state"), "ok") == 0 ? "; "
+                                                            : ": ",
+              state_text);
     put_field(ctl, "Milli", "%lld used, %lld reserved, %lld free of %lld; largest free piece %lld",
               (long long)doc_int(node, "usedMilli"), (long long)doc_int(node, "reservedMilli"),
               (long long)doc_int(node, "freeMilli"), (long long)doc_int(node, "capacityMilli"),
               (long long)doc_int(node, "largestFreeMilli"));
-    if (doc_int(node, "heldGpus") > 0)
-        put_field(ctl, "Held", "%lld whole GPUs by pods of another resource",
-                  (long long)doc_int(node, "heldGpus"));
+    if (held > 0)
+        put_field(ctl, "Held", "%lld whole %s by pods of another resource", held,
+                  held == 1 ? "GPU" : "GPUs");
     (void)fputc('\n', ctl->screen.out);
-    const int status = ctl_show_rows(ctl, doc_get(node, "gpus"), &view);
+    /* Pods may hold something here all the same, but on no GPU that is known. */
+    if (gpus == NULL || gpus->count == 0) {
+        (void)fprintf(ctl->screen.out,
+                      "no GPUs are known here; what its pods hold: allocations --node %s\n",
+                      doc_shown(node, "name"));
+        return CTL_FINE;
+    }
+    const int status = show_gpus(ctl, node);
     return status == CTL_FINE ? show_holders(ctl, node) : status;
 }
 
@@ -133,12 +159,11 @@ int command_node(struct ctl *ctl)
 
     must(ctl->options.arguments == 1);
     strbuf_init(&path);
-    if (ctl->options.argument[0][0] == '\0') {
-        (void)err_set(&err, ERR_INVALID, "the name of the node is empty; `nodes` lists them");
+    const char *name = ctl->options.argument[0];
+    if (node_name_check(name, &err) < 0)
         return ctl_misused(ctl, &err);
-    }
     strbuf_str(&path, "/api/v1/nodes/");
-    url_escape(&path, ctl->options.argument[0]);
+    url_escape(&path, name);
     return ctl_get(ctl, path.data, &node, &err) < 0 ? ctl_fail(ctl, &err) : show_node(ctl, node);
 }
 
@@ -164,7 +189,7 @@ static const struct table_column verdict_columns[] = {
     {"NODE", 0},
     {"FITS", 0},
     {"WHY NOT", COLUMN_WRAP},
-    {"AT THIS MOMENT", COLUMN_WRAP},
+    {"DETAIL", COLUMN_WRAP},
 };
 
 static void verdict_row(struct table *table, const struct doc *verdict)
@@ -177,6 +202,25 @@ static void verdict_row(struct table *table, const struct doc *verdict)
     table_color(table, fits ? "green" : "red");
     table_text(table, doc_shown(verdict, "text"));
     table_text(table, doc_shown(verdict, "detail"));
+}
+
+static const struct table_column reason_columns[] = {
+    {"NODES", COLUMN_RIGHT},
+    {"REASON", 0},
+    {"WHY NOT", COLUMN_WRAP},
+    {"NOW", COLUMN_WRAP},
+};
+
+static void reason_row(struct table *table, const struct doc *reason)
+{
+    const char *word = doc_shown(reason, "reason");
+
+    must(table->columns == ARRAY_LEN(reason_columns));
+    table_number(table, doc_int(reason, "nodes"));
+    table_text(table, word);
+    table_color(table, strcmp(word, "fits") == 0 ? "green" : "red");
+    table_text(table, doc_shown(reason, "text"));
+    table_text(table, doc_shown(reason, "detail"));
 }
 
 static void put_since(struct ctl *ctl, const char *name, const char *what, const char *rfc3339)
@@ -225,6 +269,7 @@ static int show_allocation(struct ctl *ctl, const struct doc *allocation)
 }
 
 /*
+ * A milligpud of an older version counts no reasons: then the nodes are shown one by one.
  * Not refused: kube-scheduler has not asked about this pod, or a bind is in progress. Nodes are
  * judged by milligpud alone; taints and other plugins are not in it.
  */
@@ -233,7 +278,11 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
     static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
                                           NULL, ""};
     const struct doc *waiting = doc_get(pod, "waiting");
+    static const struct list_view counted = {reason_columns, ARRAY_LEN(reason_columns), reason_row,
+                                             NULL, ""};
+    const struct doc *reasons = doc_get(pod, "reasons");
     const struct doc *nodes = doc_get(pod, "nodes");
+    const bool each = reasons == NULL || ctl->options.given[OPTION_verbose] != NULL;
     const long long asks = (long long)doc_int(waiting, "asks");
     char age[AGE_BYTES];
 
@@ -244,9 +293,17 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
                   asks, asks == 1 ? "time" : "times");
         put_field(ctl, "Why", "%s", doc_shown(waiting, "text"));
     } else {
-        put_field(ctl, "Waiting", "kube-scheduler has not been refused yet");
+        put_field(ctl, "Waiting", "kube-scheduler has not asked about it yet");
     }
-    if (nodes == NULL || nodes->count == 0)
+    if (doc_shown(pod, "never")[0] != '\0')
+        put_field(ctl, "Never", "%s", doc_shown(pod, "never"));
+    if (reasons != NULL && reasons->count > 0) {
+        (void)fputc('\n', ctl->screen.out);
+        const int status = ctl_show_rows(ctl, reasons, &counted);
+        if (status != CTL_FINE)
+            return status;
+    }
+    if (!each || nodes == NULL || nodes->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
     return ctl_show_rows(ctl, nodes, &view);
@@ -298,23 +355,90 @@ int command_pod(struct ctl *ctl)
 static const struct table_column model_columns[] = {
     {"MODEL", 0},
     {"GPUS", COLUMN_RIGHT},
-    {"SIZE", COLUMN_RIGHT},
+    {"TOTAL", COLUMN_RIGHT},
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
+    {"HELD", COLUMN_RIGHT},
+    {"CLOSED", COLUMN_RIGHT},
     {"LARGEST", COLUMN_RIGHT},
+    {"CLOSED BY", COLUMN_WRAP},
 };
+
+/* "500 unhealthy, 200 cordoned": the closed parts that are not empty. */
+static void put_closed_by(struct strbuf *out, const struct doc *amounts)
+{
+    must(out != NULL);
+    doc_each (part, doc_get(amounts, "closed")) {
+        if (part->kind != DOC_NUMBER || text_is(part->text, "0"))
+            continue;
+        strbuf_printf(out, "%s%.*s ", out->len > 0 ? ", " : "", TEXT_ARG(part->text));
+        strbuf_shown(out, part->key);
+    }
+}
 
 static void model_row(struct table *table, const struct doc *model)
 {
+    CLEANUP(strbuf_done) struct strbuf closed_by;
+
     must(table->columns == ARRAY_LEN(model_columns));
+    strbuf_init(&closed_by);
+    put_closed_by(&closed_by, model);
     table_text(table, or_unknown(doc_shown(model, "model")));
     table_number(table, doc_int(model, "gpus"));
-    table_number(table, doc_int(model, "capacityMilli"));
+    table_number(table, doc_int(model, "totalMilli"));
     table_number(table, doc_int(model, "usedMilli"));
     table_number(table, doc_int(model, "reservedMilli"));
     table_number(table, doc_int(model, "freeMilli"));
+    table_number(table, doc_int(model, "heldMilli"));
+    table_number(table, doc_int(model, "closedMilli"));
     table_number(table, doc_int(model, "largestFreeMilli"));
+    table_text(table, closed_by.data);
+}
+
+/* "2 with 3 GPUs: 1 ok, 1 mixed" */
+static void put_nodes(struct ctl *ctl, const struct doc *summary)
+{
+    CLEANUP(strbuf_done) struct strbuf states;
+
+    must(summary != NULL);
+    strbuf_init(&states);
+    doc_each (state, doc_get(summary, "nodeStates"))
+        if (doc_int(state, "nodes") > 0)
+            strbuf_printf(&states, "%s%lld %s", states.len > 0 ? ", " : ": ",
+                          (long long)doc_int(state, "nodes"), doc_shown(state, "state"));
+    put_field(ctl, "Nodes", "%lld with %lld GPUs%s", (long long)doc_int(summary, "nodes"),
+              (long long)doc_int(summary, "gpus"), states.data);
+}
+
+/* Every milli is in one of the five numbers, so they add up to the total. */
+static void put_milli(struct ctl *ctl, const struct doc *summary)
+{
+    CLEANUP(strbuf_done) struct strbuf closed_by;
+
+    must(summary != NULL);
+    strbuf_init(&closed_by);
+    put_closed_by(&closed_by, summary);
+    put_field(ctl, "Milli",
+              "%lld = %lld used + %lld reserved + %lld free + %lld held whole + %lld closed",
+              (long long)doc_int(summary, "totalMilli"), (long long)doc_int(summary, "usedMilli"),
+              (long long)doc_int(summary, "reservedMilli"),
+              (long long)doc_int(summary, "freeMilli"), (long long)doc_int(summary, "heldMilli"),
+              (long long)doc_int(summary, "closedMilli"));
+    if (doc_int(summary, "beyondMilli") > 0)
+        put_field(ctl, "Beyond", "%lld of what is held exceeds the size of its GPU",
+                  (long long)doc_int(summary, "beyondMilli"));
+    if (closed_by.len > 0)
+        put_field(ctl, "Closed", "%s", closed_by.data);
+    if (doc_int(summary, "heldGpus") > 0)
+        put_field(ctl, "Held whole", "%lld %s by pods of another resource",
+                  (long long)doc_int(summary, "heldGpus"),
+                  doc_int(summary, "heldGpus") == 1 ? "GPU" : "GPUs");
+    if (doc_int(summary, "unplacedMilli") > 0)
+        put_field(ctl, "Unplaced", "%lld milli of pods whose GPUs are not known",
+                  (long long)doc_int(summary, "unplacedMilli"));
+    put_field(ctl, "Largest", "%lld milli free in one piece",
+              (long long)doc_int(summary, "largestFreeMilli"));
 }
 
 int show_summary(struct ctl *ctl, const struct doc *summary)
@@ -332,13 +456,8 @@ int show_summary(struct ctl *ctl, const struct doc *summary)
     put_field(ctl, "milligpud", "%s, %s%s", doc_shown(summary, "version"),
               doc_true(summary, "ready") ? "ready" : "NOT READY",
               doc_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
-    put_field(ctl, "Nodes", "%lld with %lld GPUs", (long long)doc_int(summary, "nodes"),
-              (long long)doc_int(summary, "gpus"));
-    put_field(
-        ctl, "Milli", "%lld used, %lld reserved, %lld free of %lld; largest free piece %lld",
-        (long long)doc_int(summary, "usedMilli"), (long long)doc_int(summary, "reservedMilli"),
-        (long long)doc_int(summary, "freeMilli"), (long long)doc_int(summary, "capacityMilli"),
-        (long long)doc_int(summary, "largestFreeMilli"));
+    put_nodes(ctl, summary);
+    put_milli(ctl, summary);
     put_field(ctl, "Allocations", "%lld bound, %lld reserved",
               (long long)doc_int(summary, "allocations.bound"),
               (long long)doc_int(summary, "allocations.reserved"));

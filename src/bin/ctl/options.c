@@ -349,7 +349,7 @@ static void put_options(struct strbuf *out, const char *title, const char *names
             put_option(out, &options[id]);
 }
 
-static void command_usage(struct strbuf *out, const struct ctl_command *command)
+static void put_usage_line(struct strbuf *out, const struct ctl_command *command)
 {
     must(command->name[0] != '\0');
     strbuf_printf(out, "milligpuctl %s%s%s [OPTIONS]", command->name,
@@ -364,7 +364,7 @@ static void put_overview(struct strbuf *out)
                "Look into the ledger of milligpu: who holds which part of which GPU, and why not.\n"
                "As kubectl plugin: kubectl milligpu COMMAND.\n\ncommands:\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        strbuf_printf(out, "  %-13s %-9s %s\n", commands[i].name, commands[i].arguments,
+        strbuf_printf(out, "  %-13s %-13s %s\n", commands[i].name, commands[i].arguments,
                       commands[i].summary);
     put_options(out, "options of every command", common);
     strbuf_str(out, "\nmilligpuctl COMMAND --help says more about one of them.\n"
@@ -378,7 +378,7 @@ void options_help(struct strbuf *out, const struct ctl_command *command)
         return;
     }
     strbuf_str(out, "usage: ");
-    command_usage(out, command);
+    put_usage_line(out, command);
     strbuf_printf(out, "\n%s\n\n", command->summary);
     put_wrapped(out, command->help, 0, 0);
     if (command->options[0] != '\0')
@@ -435,7 +435,7 @@ void options_markdown(struct strbuf *out)
     put_option_rows(out, common);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         strbuf_printf(out, "\n## %s\n\n`", commands[i].name);
-        command_usage(out, &commands[i]);
+        put_usage_line(out, &commands[i]);
         strbuf_printf(out, "`: %s\n\n%s\n", commands[i].summary, commands[i].help);
         if (commands[i].options[0] != '\0')
             put_option_rows(out, commands[i].options);

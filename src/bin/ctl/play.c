@@ -1,18 +1,22 @@
 /*
- * The command play: creates pods in a standalone cluster and calls filter, prioritize and bind for
- * each, as kube-scheduler does. Called by ctl.c in the only thread. The first part is pure (bodies
- * in, bodies out) and has unit tests; the second schedules one pod after the other; the third reads
- * manifests, node names and settings, all before the first pod is made. Pods are made through the
- * admin listener and placed through the webhook listener, so both addresses are needed. A refusal
- * is an answer; only a failed call makes the exit status 1.
+ * The command play: creates pods in a standalone cluster, runs kube-scheduler's own filters, and
+ * calls filter, prioritize and bind with the nodes that are left, as kube-scheduler does. Called by
+ * ctl.c in the only thread. The first part is pure (bodies in, bodies out) and has unit tests; the
+ * second schedules one pod after the other; the third reads manifests, nodes and settings, all
+ * before the first pod is made. Pods are made through the admin listener and placed through the
+ * webhook listener, so both addresses are needed. A refusal is an answer; only a failed call makes
+ * the exit status 1. What one pod needs lives in an arena that is emptied for the next.
  */
 #include "play.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "ctl.h"
 #include "manifest.h"
+#include "play_nodes.h"
+#include "unconsidered.h"
 
 /* --- bodies --- */
 
@@ -75,55 +79,6 @@ const char *play_best(const struct doc *scores, const struct doc *names)
     return found;
 }
 
-enum { REASONS_MAX = 16 };
-
-struct reason {
-    const char *text;
-    uint32_t nodes;
-};
-
-/* Beyond REASONS_MAX texts are left out: they depend on the request alone, so there are few. */
-static size_t count_reasons(const struct doc *map, struct reason *reason, size_t count)
-{
-    must(count <= REASONS_MAX);
-    doc_each (node, map) {
-        size_t i = 0;
-        while (i < count && strcmp(reason[i].text, node->shown) != 0)
-            i++;
-        if (i == count && count < REASONS_MAX)
-            reason[count++] = (struct reason){.text = node->shown};
-        if (i < count)
-            reason[i].nodes++;
-    }
-    return count;
-}
-
-static int by_nodes(const void *a, const void *b)
-{
-    const struct reason *left = a;
-    const struct reason *right = b;
-    must(left->nodes > 0 && right->nodes > 0);
-    if (left->nodes != right->nodes)
-        return left->nodes > right->nodes ? -1 : 1;
-    return strcmp(left->text, right->text);
-}
-
-void play_reasons(struct strbuf *out, const struct doc *answer)
-{
-    struct reason reason[REASONS_MAX];
-    size_t count = count_reasons(doc_get(answer, "FailedNodes"), reason, 0);
-
-    count = count_reasons(doc_get(answer, "FailedAndUnresolvableNodes"), reason, count);
-    must(count <= REASONS_MAX);
-    if (count == 0)
-        strbuf_str(out, "no node, and no reason was given");
-    qsort(reason, count, sizeof *reason, by_nodes);
-    for (size_t i = 0; i < count; i++) {
-        strbuf_printf(out, "%s%u %s: %s", i > 0 ? "; " : "", reason[i].nodes,
-                      reason[i].nodes == 1 ? "node" : "nodes", reason[i].text);
-    }
-}
-
 /* Requests or limits, as kube-scheduler decides whether an extender is interested. */
 static bool container_asks(const struct doc *containers, const char *resource)
 {
@@ -154,37 +109,48 @@ struct play {
     const char *webhook;
     const char *base_path;
     const char *resource;
-    struct doc *names;   /* of all nodes */
+    struct play_nodes nodes;
+    struct arena arena;  /* for the present pod */
     struct doc *results; /* an array */
     int width;           /* of the longest name */
     uint32_t count[OUTCOMES];
+};
+
+/* What became of one pod. */
+struct played {
+    enum outcome outcome;
+    const char *node; /* "" if none */
+    const char *text;
+    struct doc *reasons; /* of a refusal, or NULL; it lives to the end */
 };
 
 /*
  * Each pod has its line as soon as it is decided; JSON and YAML need all results and are written at
  * the end.
  */
-static void play_report(struct play *play, const struct doc *pod, enum outcome outcome,
-                        const char *node, const char *text)
+static void play_report(struct play *play, const struct doc *pod, const struct played *played)
 {
     struct arena *arena = &play->ctl->arena;
     struct doc *result = doc_new(arena, DOC_OBJECT);
     const char *namespace = doc_shown(pod, "metadata.namespace");
     const char *name = doc_shown(pod, "metadata.name");
+    const char *outcome = outcome_name[played->outcome];
 
-    must(outcome < OUTCOMES);
-    play->count[outcome]++;
+    must(played->outcome < OUTCOMES);
+    play->count[played->outcome]++;
     doc_set_str(arena, result, "namespace", namespace);
     doc_set_str(arena, result, "name", name);
-    doc_set_str(arena, result, "outcome", outcome_name[outcome]);
-    doc_set_str(arena, result, "node", node);
-    doc_set_str(arena, result, "text", text);
+    doc_set_str(arena, result, "outcome", outcome);
+    doc_set_str(arena, result, "node", played->node);
+    doc_set_str(arena, result, "text", played->text);
+    if (played->reasons != NULL)
+        doc_set(arena, result, TEXT("reasons"), played->reasons);
     doc_append(play->results, result);
-    if (play->ctl->format == FORMAT_NAME && outcome == PLACED)
+    if (play->ctl->format == FORMAT_NAME && played->outcome == PLACED)
         (void)fprintf(play->ctl->screen.out, "pod/%s/%s\n", namespace, name);
     if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
         (void)fprintf(play->ctl->screen.out, "%-*s  %-7s  %s\n", play->width,
-                      arena_printf(arena, "%s/%s", namespace, name), outcome_name[outcome], text);
+                      arena_printf(&play->arena, "%s/%s", namespace, name), outcome, played->text);
     /* a line per pod, as it happens; errors are checked at the end */
     (void)fflush(play->ctl->screen.out);
 }
@@ -195,14 +161,14 @@ static int play_post(struct play *play, const char *base, const char *path,
     const struct client_request call = {
         .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
     must(path[0] == '/');
-    return client_call(ctl_client(play->ctl), &call, &play->ctl->arena, out, err);
+    return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
 }
 
 static int play_ask(struct play *play, const char *verb, const struct strbuf *body,
                     struct doc **out, struct err *err)
 {
     must(verb[0] != '\0');
-    const char *path = arena_printf(&play->ctl->arena, "%s/%s", play->base_path, verb);
+    const char *path = arena_printf(&play->arena, "%s/%s", play->base_path, verb);
     return play_post(play, play->webhook, path, body, out, err);
 }
 
@@ -230,20 +196,21 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
  * An answer with Error, or with a node that was not asked about, ends kube-scheduler's attempt, so
  * it is a failure here, too.
  */
-static int play_filter(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+static int play_filter(struct play *play, const struct doc *pod, const struct doc *names,
+                       struct doc **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
-    must(play->names->kind == DOC_ARRAY);
+    must(names->count > 0);
     strbuf_init(&body);
-    play_args(&body, pod, play->names);
+    play_args(&body, pod, names);
     if (play_ask(play, "filter", &body, out, err) < 0)
         return err_wrap(err, "filter");
     const char *error = doc_shown(*out, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_UNAVAILABLE, "filter answered with an error: %.400s", error);
     doc_each (name, doc_get(*out, "NodeNames")) {
-        if (!has_name(play->names, name->text.at))
+        if (!has_name(names, name->text.at))
             return err_set(err, ERR_INTERNAL, "filter named %.253s, which it was not asked about",
                            name->text.at);
     }
@@ -290,6 +257,21 @@ static int play_bind(struct play *play, const struct doc *pod, const char *node,
     return 0;
 }
 
+/* What milligpud knows about the pod. */
+static int play_view(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    strbuf_init(&path);
+    strbuf_str(&path, "/api/v1/pods/");
+    url_escape(&path, doc_str(pod, "metadata.namespace"));
+    strbuf_char(&path, '/');
+    url_escape(&path, doc_str(pod, "metadata.name"));
+    must(path.len > 0);
+    const struct client_request call = {.base = play->admin, .method = "GET", .path = path.data};
+    return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
+}
+
 /* "a100-0 0:300,1:300", from the ledger. */
 static const char *play_where(struct play *play, const struct doc *pod, const char *node)
 {
@@ -299,119 +281,270 @@ static const char *play_where(struct play *play, const struct doc *pod, const ch
 
     must(node[0] != '\0');
     strbuf_init(&text);
-    strbuf_str(&text, "/api/v1/pods/");
-    url_escape(&text, doc_str(pod, "metadata.namespace"));
-    strbuf_char(&text, '/');
-    url_escape(&text, doc_str(pod, "metadata.name"));
-    const bool known = ctl_get(play->ctl, text.data, &view, &ignored) == 0;
-    strbuf_reset(&text);
-    strbuf_printf(&text, "%s", node);
-    if (known) {
+    strbuf_str(&text, node);
+    if (play_view(play, pod, &view, &ignored) == 0) {
         strbuf_str(&text, "  GPU:milli ");
         put_charges(&text, doc_get(view, "allocation"));
     }
-    return arena_copy(&play->ctl->arena, (struct text){text.data, text.len});
+    return arena_copy(&play->arena, (struct text){text.data, text.len});
+}
+
+enum { VIEW_TRIES = 100, VIEW_PAUSE_MS = 20 };
+
+/*
+ * The view of a pod that waits, with all nodes; NULL if it cannot be had. filter takes the pod from
+ * its own request, so it may know the pod a moment before the watch has shown it to the view.
+ */
+static const struct doc *play_waiting_view(struct play *play, const struct doc *pod)
+{
+    static const struct timespec pause = {.tv_nsec = VIEW_PAUSE_MS * 1000000L};
+    struct doc *view;
+    struct err ignored;
+
+    must(pod->kind == DOC_OBJECT);
+    for (int i = 0; i < VIEW_TRIES; i++) {
+        if (play_view(play, pod, &view, &ignored) == 0) {
+            const struct doc *nodes = doc_get(view, "nodes");
+            if (nodes != NULL && nodes->kind == DOC_ARRAY)
+                return view;
+        }
+        (void)nanosleep(&pause, NULL); /* a signal makes it shorter */
+    }
+    return NULL;
 }
 
 /*
- * Makes, filters, binds. *out_node is "" when no node fits, and *out_text says why. A pod that was
- * made stays, whatever happens to it afterwards, as in a cluster.
+ * "; the nearest are Tesla-T4, L4": how milligpud ends its sentence about a model that no node has.
+ * kube-scheduler's reason cannot say it, because it must not change with the cluster.
  */
-static int play_schedule(struct play *play, const struct doc *pod, const char **out_node,
-                         const char **out_text, struct err *err)
+static const char *nearest_models(const struct doc *view)
 {
-    CLEANUP(strbuf_done) struct strbuf reasons;
+    const char *nearest = strstr(doc_shown(view, "never"), "; the nearest ");
+    return nearest != NULL ? nearest : "";
+}
+
+static void play_refused(struct play *play, struct node_reasons *reasons, const struct doc *view,
+                         struct played *out)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(reasons->nodes == play->nodes.count);
+    strbuf_init(&text);
+    reasons_write(reasons, &text);
+    strbuf_str(&text, nearest_models(view));
+    out->outcome = REFUSED;
+    out->text = arena_copy(&play->arena, (struct text){text.data, text.len});
+    out->reasons = reasons_doc(reasons, &play->ctl->arena);
+}
+
+/*
+ * Makes, filters, binds. A pod that was made stays, whatever happens to it afterwards, as in a
+ * cluster. Nodes that kube-scheduler's own filters refuse are not shown to the extender, and
+ * without any node left it is not asked.
+ */
+static int play_schedule(struct play *play, const struct doc *pod, struct played *out,
+                         struct err *err)
+{
+    struct node_reasons reasons = {.arena = &play->arena};
+    struct fit_pod fit;
     struct doc *made;
     struct doc *answer;
 
     must(pod->kind == DOC_OBJECT);
-    strbuf_init(&reasons);
-    *out_node = "";
-    if (make_pod(play, pod, &made, err) < 0 || play_filter(play, made, &answer, err) < 0)
+    if (make_pod(play, pod, &made, err) < 0 || fit_pod_read(&play->arena, made, &fit, err) < 0)
         return err_same(err);
-    const struct doc *names = doc_get(answer, "NodeNames");
-    if (names == NULL || names->kind != DOC_ARRAY || names->count == 0) {
-        play_reasons(&reasons, answer);
-        *out_text = arena_copy(&play->ctl->arena, (struct text){reasons.data, reasons.len});
+    struct doc *names = play_nodes_feasible(&play->nodes, &fit, play->resource, &reasons);
+    if (names->count == 0) {
+        play_refused(play, &reasons, NULL, out);
         return 0;
     }
-    if (play_choose(play, made, names, out_node, err) < 0 ||
-        play_bind(play, made, *out_node, err) < 0)
+    if (play_filter(play, made, names, &answer, err) < 0)
         return err_same(err);
-    *out_text = play_where(play, made, *out_node);
+    const struct doc *left = doc_get(answer, "NodeNames");
+    if (left == NULL || left->kind != DOC_ARRAY || left->count == 0) {
+        const bool counted = reasons_are_counted(names, answer);
+        const bool named =
+            doc_get(doc_at(made, "metadata.annotations"), "milligpu.io/gpu-model") != NULL;
+        const struct doc *view = counted && !named ? NULL : play_waiting_view(play, made);
+        reasons_take(&reasons, names, answer, counted ? NULL : doc_get(view, "nodes"));
+        play_refused(play, &reasons, view, out);
+        return 0;
+    }
+    if (play_choose(play, made, left, &out->node, err) < 0 ||
+        play_bind(play, made, out->node, err) < 0)
+        return err_same(err);
+    play_nodes_take(&play->nodes, out->node, &fit);
+    out->outcome = PLACED;
+    out->text = play_where(play, made, out->node);
     return 0;
 }
 
-static void play_pod(struct play *play, const struct doc *pod)
+/* Why kube-scheduler would not ask about the pod; NULL if it would. */
+static const char *play_unasked(struct play *play, const struct doc *pod)
 {
-    const char *node = "";
-    const char *text = "";
-    struct err err;
+    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+    const char *node = doc_shown(pod, "spec.nodeName");
 
     must(play->resource[0] != '\0');
     if (!play_asks(pod, play->resource))
-        play_report(play, pod, SKIPPED, "",
-                    arena_printf(&play->ctl->arena,
-                                 "asks for no %s: kube-scheduler places it without asking us",
-                                 play->resource));
-    else if (play_schedule(play, pod, &node, &text, &err) < 0)
-        play_report(play, pod, FAILED, "", arena_printf(&play->ctl->arena, "%s", err.text));
-    else
-        play_report(play, pod, node[0] != '\0' ? PLACED : REFUSED, node, text);
+        return arena_printf(&play->arena,
+                            "asks for no %s: kube-scheduler places it without asking us",
+                            play->resource);
+    if (node[0] != '\0')
+        return arena_printf(
+            &play->arena, "spec.nodeName is %s: its kubelet takes it without any scheduler", node);
+    if (gates != NULL && gates->kind == DOC_ARRAY && gates->count > 0)
+        return "spec.schedulingGates: kube-scheduler waits until they are removed";
+    return NULL;
+}
+
+static enum outcome play_pod(struct play *play, const struct doc *pod)
+{
+    struct played played = {.outcome = SKIPPED, .node = ""};
+    struct err err;
+
+    must(play->resource != NULL);
+    played.text = play_unasked(play, pod);
+    if (played.text == NULL && play_schedule(play, pod, &played, &err) < 0) {
+        played = (struct played){
+            .outcome = FAILED,
+            .node = "",
+            .text = arena_printf(&play->arena, "%s", err.text),
+        };
+    }
+    must(played.text != NULL);
+    play_report(play, pod, &played);
+    return played.outcome;
+}
+
+/*
+ * A StatefulSet makes a pod when the one before it runs, unless its pods may come in parallel: the
+ * pods behind one that was not placed are not made.
+ */
+static void play_workload(struct play *play, const struct workload *workload)
+{
+    const char *stuck = NULL; /* the pod that the next one waits for */
+
+    must(workload->pods <= WORKLOAD_PODS_MAX);
+    for (uint32_t i = 0; i < workload->pods; i++) {
+        arena_reset(&play->arena);
+        const struct doc *pod = workload_pod(&play->arena, workload, i);
+        if (stuck != NULL) {
+            const struct played waits = {
+                .outcome = SKIPPED,
+                .node = "",
+                .text = arena_printf(&play->arena,
+                                     "not made: %s does not run, and podManagementPolicy is "
+                                     "OrderedReady",
+                                     stuck),
+            };
+            play_report(play, pod, &waits);
+            continue;
+        }
+        const enum outcome outcome = play_pod(play, pod);
+        if (workload->ordered && (outcome == REFUSED || outcome == FAILED))
+            stuck = arena_copy(&play->ctl->arena, text_of(doc_shown(pod, "metadata.name")));
+    }
 }
 
 /* --- what scheduling needs --- */
 
-/* Named, so that nobody waits for the pods of a Deployment. */
-static void skip_kind(void *user, const char *kind, const char *name)
+/* Objects of one kind that are left out for one reason; a dump has thousands of them. */
+struct left_out {
+    const char *kind;
+    const char *name; /* of the first */
+    const char *why;
+    size_t count;
+    struct left_out *next;
+};
+
+struct left_out_list {
+    struct arena *arena;
+    struct left_out *first;
+};
+
+static void skip_object(void *user, const char *kind, const char *name, const char *why)
 {
-    const struct ctl *ctl = user;
+    struct left_out_list *list = user;
+    struct left_out **at = &list->first;
+
     must(kind[0] != '\0');
-    (void)fprintf(ctl->err, "left out: %s %s (only Pods are played)\n", kind, name);
+    while (*at != NULL && (strcmp((*at)->kind, kind) != 0 || strcmp((*at)->why, why) != 0))
+        at = &(*at)->next;
+    if (*at == NULL) {
+        *at = arena_alloc(list->arena, sizeof **at);
+        **at = (struct left_out){.kind = arena_copy(list->arena, text_of(kind)),
+                                 .name = arena_copy(list->arena, text_of(name)),
+                                 .why = arena_copy(list->arena, text_of(why))};
+    }
+    (*at)->count++;
+}
+
+/* Named, so that nobody waits for what is not played. */
+static void say_left_out(const struct ctl *ctl, const struct left_out_list *list)
+{
+    for (const struct left_out *at = list->first; at != NULL; at = at->next) {
+        must(at->count > 0);
+        (void)fprintf(ctl->err, "left out: %s %s", at->kind, at->name);
+        if (at->count > 1)
+            (void)fprintf(ctl->err, " and %zu more", at->count - 1);
+        (void)fprintf(ctl->err, " (%s)\n", at->why);
+    }
 }
 
 /* All files before the first pod: a mistake in the last one must leave nothing behind. */
-static int read_manifests(struct play *play, struct doc **out, struct err *err)
+static int read_manifests(struct play *play, struct manifest *out, struct err *err)
 {
     struct ctl *ctl = play->ctl;
     const char *namespace = ctl->options.given[OPTION_namespace];
-    struct manifest manifest = {
-        .arena = &ctl->arena,
-        .namespace = namespace != NULL ? namespace : "default",
-        .pods = doc_new(&ctl->arena, DOC_ARRAY),
-        .user = ctl,
-        .skip = skip_kind,
-    };
+    struct left_out_list left_out = {.arena = &ctl->arena};
+    int status = 0;
 
     must(ctl->options.arguments > 0);
-    for (size_t i = 0; i < ctl->options.arguments; i++)
-        if (manifest_read(&manifest, ctl->options.argument[i], err) < 0)
-            return err_same(err);
-    doc_each (pod, manifest.pods) {
-        const size_t bytes = strlen(doc_shown(pod, "metadata.namespace")) + 1 +
-                             strlen(doc_shown(pod, "metadata.name"));
-        /* One absurdly long name must not widen every line. */
-        if (bytes < 200 && (int)bytes > play->width)
-            play->width = (int)bytes;
-    }
-    *out = manifest.pods;
-    return manifest.pods->count > 0 ? 0 : err_set(err, ERR_INVALID, "these files contain no Pod");
+    *out = (struct manifest){
+        .arena = &ctl->arena,
+        .namespace = namespace != NULL ? namespace : "default",
+        .user = &left_out,
+        .skip = skip_object,
+    };
+    for (size_t i = 0; i < ctl->options.arguments && status == 0; i++)
+        status = manifest_read(out, ctl->options.argument[i], err);
+    if (status == 0)
+        manifest_finish(out);
+    say_left_out(ctl, &left_out);
+    out->user = NULL; /* it ends here, and nothing more is skipped */
+    if (status < 0)
+        return err_same(err);
+    return out->workloads > 0 ? 0
+                              : err_set(err, ERR_INVALID,
+                                        "these files contain no Pod, and nothing that makes one");
 }
 
-static int play_read_names(struct play *play, struct err *err)
+/* One absurdly long name must not widen every line. */
+static void play_widen(struct play *play, const struct doc *pod)
 {
-    struct arena *arena = &play->ctl->arena;
-    struct doc *nodes;
+    const size_t bytes =
+        strlen(doc_shown(pod, "metadata.namespace")) + 1 + strlen(doc_shown(pod, "metadata.name"));
+    must(bytes > 0);
+    if (bytes < 200 && (int)bytes > play->width)
+        play->width = (int)bytes;
+}
 
-    must(play->names->count == 0);
-    if (ctl_list(play->ctl, "/api/v1/nodes", &nodes, err) < 0)
-        return err_same(err);
-    doc_each (node, doc_get(nodes, "items")) {
-        doc_append(play->names, doc_new_str(arena, text_of(doc_str(node, "name"))));
+/* What an API server would refuse is refused before the first pod is made. */
+static int play_check(struct play *play, const struct manifest *manifest, struct err *err)
+{
+    must(manifest->workloads > 0);
+    for (const struct workload *at = manifest->first; at != NULL; at = at->next) {
+        struct fit_pod ignored;
+        struct err inner;
+        arena_reset(&play->arena);
+        if (fit_pod_read(&play->arena, workload_pod(&play->arena, at, 0), &ignored, &inner) < 0)
+            return err_set(err, ERR_INVALID, "%s %.63s/%.253s: %s%s", workload_kind_name(at->kind),
+                           at->namespace, at->name, workload_prefix(at->kind), inner.text);
+        if (at->pods > 0)
+            play_widen(play, workload_pod(&play->arena, at, at->pods - 1));
     }
-    return play->names->count > 0 ? 0
-                                  : err_set(err, ERR_NOT_FOUND,
-                                            "milligpud knows no node: there is nothing to play on");
+    return 0;
 }
 
 /*
@@ -470,24 +603,87 @@ static int play_finish(struct play *play)
     return play->count[FAILED] > 0 ? CTL_NO : CTL_FINE;
 }
 
-/* In a real cluster, each pod fails at its first POST with 404: that route is standalone only. */
+/* Who uses a rule that play does not look at. */
+struct rule_users {
+    const struct workload *first;
+    uint32_t count;
+};
+
+static void tell_of(const struct play *play, enum unconsidered what, const struct rule_users *users)
+{
+    FILE *err = play->ctl->err;
+
+    if (users->count == 0)
+        return;
+    must(users->first != NULL);
+    (void)fprintf(err, "not considered: %s (%s %s/%s", unconsidered_text(what),
+                  workload_kind_name(users->first->kind), users->first->namespace,
+                  users->first->name);
+    if (users->count > 1)
+        (void)fprintf(err, " and %u more", (unsigned)users->count - 1);
+    (void)fprintf(err, ")\n");
+}
+
+/*
+ * What is left out of an object, and which rules are not looked at: once for each rule, and only of
+ * pods that are really played.
+ */
+static void play_tell(struct play *play, const struct manifest *manifest)
+{
+    struct rule_users users[UNCONSIDEREDS] = {{.count = 0}};
+    struct err ignored;
+
+    must(play->resource != NULL);
+    for (const struct workload *at = manifest->first; at != NULL; at = at->next) {
+        struct fit_pod fit;
+        if (at->note != NULL)
+            (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", workload_kind_name(at->kind),
+                          at->namespace, at->name, at->note);
+        arena_reset(&play->arena);
+        const struct doc *pod = workload_pod(&play->arena, at, 0);
+        if (at->pods == 0 || play_unasked(play, pod) != NULL ||
+            fit_pod_read(&play->arena, pod, &fit, &ignored) < 0)
+            continue;
+        uint32_t bits = unconsidered_of(pod);
+        if (at->claims)
+            bits |= 1U << UNCONSIDERED_VOLUMES;
+        if (play_nodes_avoided(&play->nodes, &fit))
+            bits |= 1U << UNCONSIDERED_PREFER_NO_SCHEDULE;
+        for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+            if ((bits >> i & 1) != 0 && users[i].count++ == 0)
+                users[i].first = at;
+    }
+    for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+        tell_of(play, (enum unconsidered)i, &users[i]);
+}
+
+static int play_all(struct play *play, struct err *err)
+{
+    struct manifest manifest;
+
+    must(play->nodes.count == 0);
+    if (read_manifests(play, &manifest, err) < 0 || play_check(play, &manifest, err) < 0 ||
+        find_webhook(play, err) < 0 || ctl_base(play->ctl, &play->admin, err) < 0 ||
+        play_nodes_fetch(&play->nodes, ctl_client(play->ctl), play->admin, err) < 0 ||
+        play_read_resource(play, err) < 0)
+        return err_same(err);
+    play_tell(play, &manifest);
+    for (const struct workload *at = manifest.first; at != NULL; at = at->next)
+        play_workload(play, at);
+    return 0;
+}
+
+/* In a real cluster it ends at its first question: the nodes are shown in standalone mode only. */
 int command_play(struct ctl *ctl)
 {
-    struct play play = {
-        .ctl = ctl,
-        .names = doc_new(&ctl->arena, DOC_ARRAY),
-        .results = doc_new(&ctl->arena, DOC_ARRAY),
-    };
-    struct doc *pods = NULL;
+    struct play play = {.ctl = ctl, .results = doc_new(&ctl->arena, DOC_ARRAY)};
     struct err err;
 
     must(ctl->options.arguments > 0);
-    if (read_manifests(&play, &pods, &err) < 0 || find_webhook(&play, &err) < 0)
-        return ctl_fail(ctl, &err);
-    if (ctl_base(ctl, &play.admin, &err) < 0 || play_read_names(&play, &err) < 0 ||
-        play_read_resource(&play, &err) < 0)
-        return ctl_fail(ctl, &err);
-    doc_each (pod, pods)
-        play_pod(&play, pod);
-    return play_finish(&play);
+    arena_init(&play.arena);
+    play_nodes_init(&play.nodes, &ctl->arena);
+    const int status = play_all(&play, &err) < 0 ? ctl_fail(ctl, &err) : play_finish(&play);
+    play_nodes_done(&play.nodes);
+    arena_done(&play.arena);
+    return status;
 }

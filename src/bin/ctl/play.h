@@ -18,9 +18,6 @@ void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node)
  */
 const char *play_best(const struct doc *scores, const struct doc *names);
 
-/* "2 nodes: no GPU with 300 milli free; 1 node: ...": each text of both maps, most first. */
-void play_reasons(struct strbuf *out, const struct doc *answer);
-
 /* Does a container of the pod name the resource? */
 bool play_asks(const struct doc *pod, const char *resource);
 

@@ -169,13 +169,108 @@ static int table_sort(const struct table *table, struct sorted *row, size_t rows
     return status;
 }
 
-/* --- printing --- */
+/* --- lines of a cell --- */
 
 static bool is_shown(const struct table *table, size_t column)
 {
     must(column < table->columns);
     return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
 }
+
+/* A column that is wrapped is never narrower: the terminal breaks lines better than this would. */
+enum { WRAP_MIN = 24, SEPARATOR = 2, WIDER_THAN_ANY = 1 << 16 };
+
+/* In cells of a terminal: each letter takes one. */
+static size_t letters(struct text text)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < text.len; i++)
+        if (((unsigned char)text.at[i] & 0xc0) != 0x80)
+            count++;
+    return count;
+}
+
+static bool wraps(const struct table *table, size_t column)
+{
+    return table->screen->terminal && (table->column[column].flags & COLUMN_WRAP) != 0;
+}
+
+static size_t natural_width(const struct table *table, size_t column)
+{
+    size_t width = letters(text_of(table->column[column].name));
+
+    for (size_t i = column; i < table->cells; i += table->columns) {
+        const size_t cell = letters(text_of(table->cell[i].text));
+        width = cell > width ? cell : width;
+    }
+    return width;
+}
+
+/* How many bytes of the text go on a line: up to a space, or else as many letters as fit. */
+static size_t line_bytes(struct text text, size_t width)
+{
+    size_t bytes = 0;
+    size_t space = 0;
+
+    must(width > 0);
+    for (size_t count = 0; bytes < text.len; bytes++) {
+        if (((unsigned char)text.at[bytes] & 0xc0) == 0x80)
+            continue;
+        if (text.at[bytes] == ' ')
+            space = bytes;
+        if (count++ == width)
+            return space > 0 ? space : bytes;
+    }
+    return bytes;
+}
+
+static const char *wrap_text(struct arena *arena, const char *whole, size_t width)
+{
+    CLEANUP(strbuf_done) struct strbuf lines;
+    struct text rest = text_of(whole);
+
+    strbuf_init(&lines);
+    while (rest.len > 0) {
+        const size_t bytes = line_bytes(rest, width);
+        must(bytes > 0);
+        if (lines.len > 0)
+            strbuf_char(&lines, '\n');
+        strbuf_text(&lines, text_first(rest, bytes));
+        rest = text_trim((struct text){rest.at + bytes, rest.len - bytes});
+    }
+    return arena_copy(arena, (struct text){lines.data, lines.len});
+}
+
+/*
+ * Breaks the texts of the columns that are wrapped into lines, between words, so that the row fits
+ * the terminal. Narrow columns first: what they leave goes to the others.
+ */
+static void wrap_cells(const struct table *table)
+{
+    size_t left = table->screen->width;
+    size_t wrapped = 0;
+
+    for (size_t i = 0; i < table->columns; i++) {
+        if (!is_shown(table, i))
+            continue;
+        const size_t used = SEPARATOR + (wraps(table, i) ? 0 : natural_width(table, i));
+        left -= used < left ? used : left;
+        wrapped += wraps(table, i) ? 1 : 0;
+    }
+    for (size_t i = 0; i < table->columns && wrapped > 0; i++) {
+        if (!is_shown(table, i) || !wraps(table, i))
+            continue;
+        const size_t natural = natural_width(table, i);
+        size_t width = left / wrapped--;
+        width = width < WRAP_MIN ? WRAP_MIN : width;
+        left -= natural < width ? (natural < left ? natural : left) : (width < left ? width : left);
+        for (size_t at = i; at < table->cells; at += table->columns)
+            table->cell[at].text = wrap_text(table->arena, table->cell[at].text, width);
+    }
+}
+
+/* --- printing --- */
 
 /*
  * Without a terminal nothing is cut or wrapped: a script gets whole values. The terminal is decided
@@ -194,14 +289,21 @@ static struct libscols_table *make_scols(const struct table *table)
     (void)scols_table_enable_colors(made, screen->colors);
     (void)scols_table_set_termforce(made, screen->terminal ? SCOLS_TERMFORCE_ALWAYS
                                                            : SCOLS_TERMFORCE_NEVER);
+    /* wrap_cells() has done it: libsmartcols would break inside words, six letters to a line */
     if (screen->terminal)
-        (void)scols_table_set_termwidth(made, screen->width);
+        (void)scols_table_set_termwidth(made, WIDER_THAN_ANY);
     for (size_t i = 0; i < table->columns; i++) {
         int flags = (table->column[i].flags & COLUMN_RIGHT) != 0 ? SCOLS_FL_RIGHT : 0;
-        if (screen->terminal && (table->column[i].flags & COLUMN_WRAP) != 0)
-            flags |= SCOLS_FL_WRAP;
-        if (is_shown(table, i))
-            must(scols_table_new_column(made, table->column[i].name, 0, flags) != NULL);
+        if (!is_shown(table, i))
+            continue;
+        struct libscols_column *column = scols_table_new_column(
+            made, table->column[i].name, 0, wraps(table, i) ? flags | SCOLS_FL_WRAP : flags);
+        must(column != NULL);
+        if (!wraps(table, i))
+            continue;
+        (void)scols_column_set_safechars(column, "\n");
+        (void)scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk,
+                                        NULL);
     }
     return made;
 }
@@ -232,6 +334,7 @@ int table_print(struct table *table, struct err *err)
     struct sorted *row = xcalloc(rows + 1, sizeof *row);
     const int status = table_sort(table, row, rows, err);
     if (status == 0) {
+        wrap_cells(table);
         struct libscols_table *made = make_scols(table);
         for (size_t i = 0; i < rows; i++)
             add_row(table, made, row[i].row);

@@ -77,7 +77,7 @@ static void what_is_wrong_is_said_with_what_would_be_right(void **state)
         {"play", "play wants FILE..."},
         {"top --at 1h", "top knows no --at"},
         {"summary -n x", "summary knows no --namespace"},
-        {"top --nodes", "unknown option --nodes"},
+        {"top --nodez", "unknown option --nodez"},
         {"top -x", "unknown option -x"},
         {"top --watch=yes", "--watch is a switch"},
         {"top --node", "--node wants NODE"},
@@ -147,8 +147,9 @@ static void a_port_file_that_is_none_is_named(void **state)
 static void help_and_version_need_no_server(void **state)
 {
     static const char *const commands[] = {
-        "top",     "nodes", "node",   "allocations", "pod",  "waiting",      "history",
-        "summary", "drift", "doctor", "backup",      "play", "check-config", "verify",
+        "top",          "nodes",   "node",   "allocations", "pod",    "waiting",
+        "history",      "summary", "drift",  "doctor",      "backup", "play",
+        "check-config", "verify",  "cordon", "uncordon",    "usage",
     };
     char words[64];
     (void)state;

@@ -9,6 +9,7 @@
 #include "bin/ctl/forward.h"
 #include "bin/ctl/manifest.h"
 #include "bin/ctl/play.h"
+#include "bin/ctl/play_nodes.h"
 
 static struct arena arena;
 static struct strbuf left_out;
@@ -22,22 +23,27 @@ static struct doc *json(const char *text)
     return value;
 }
 
-static void note(void *user, const char *kind, const char *name)
+static void note(void *user, const char *kind, const char *name, const char *why)
 {
     (void)user;
+    assert_true(why[0] != '\0');
     strbuf_printf(&left_out, "%s %s;", kind, name);
 }
 
+/* All pods that the text stands for. */
 static int read_pods(const char *text, struct doc **out)
 {
-    struct manifest manifest = {
-        .arena = &arena,
-        .namespace = "home",
-        .pods = doc_new(&arena, DOC_ARRAY),
-        .skip = note,
-    };
-    *out = manifest.pods;
-    return manifest_parse(&manifest, text_of(text), "pods.yaml", &err);
+    struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note};
+
+    *out = doc_new(&arena, DOC_ARRAY);
+    if (manifest_parse(&manifest, text_of(text), "pods.yaml", &err) < 0)
+        return -1;
+    manifest_finish(&manifest);
+    for (const struct workload *at = manifest.first; at != NULL; at = at->next)
+        for (uint32_t i = 0; i < at->pods; i++)
+            doc_append(*out, workload_pod(&arena, at, i));
+    assert_int_equal((*out)->count, manifest.pods);
+    return 0;
 }
 
 static void pods_come_from_documents_lists_and_json(void **state)
@@ -68,12 +74,55 @@ static void other_kinds_are_named_and_left_out(void **state)
 {
     struct doc *pods;
     (void)state;
-    assert_int_equal(read_pods("kind: Deployment\nmetadata: {name: web}\n---\nkind: List\nitems: "
-                               "[{kind: Node, metadata: {name: n1}}]\n",
+    assert_int_equal(read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
+                               "[{kind: Node, metadata: {name: n1}}]\n---\nkind: DaemonSet\n"
+                               "metadata: {name: each}\n---\napiVersion: apps.example.com/v1\n"
+                               "kind: StatefulSet\nmetadata: {name: theirs}\n",
                                &pods),
                      0);
     assert_int_equal(pods->count, 0);
-    assert_string_equal(left_out.data, "Deployment web;Node n1;");
+    assert_string_equal(left_out.data, "Service web;Node n1;DaemonSet each;StatefulSet theirs;");
+}
+
+static void what_another_object_makes_is_played_once(void **state)
+{
+    static const char dump[] =
+        "kind: List\nitems:\n"
+        "- {kind: Pod, metadata: {name: web-1-a, ownerReferences: [{kind: ReplicaSet, name: web-1, "
+        "controller: true}]}, spec: {}}\n"
+        "- {kind: Pod, metadata: {name: alone, ownerReferences: [{kind: ReplicaSet, name: gone, "
+        "controller: true}]}, spec: {}}\n"
+        "- {kind: Pod, metadata: {name: web-1-b, namespace: other, ownerReferences: [{kind: "
+        "ReplicaSet, name: web-1, controller: true}]}, spec: {}}\n"
+        "- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}, spec: {replicas: 2, "
+        "template: {spec: {}}}}\n"
+        "- {kind: ReplicaSet, apiVersion: apps/v1, metadata: {name: web-1, ownerReferences: [{"
+        "kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, template: {spec: "
+        "{}}}}\n";
+    struct doc *pods;
+    (void)state;
+    assert_int_equal(read_pods(dump, &pods), 0);
+    assert_string_equal(left_out.data, "Pod web-1-a;ReplicaSet web-1;");
+    assert_int_equal(pods->count, 4);
+    assert_string_equal(doc_str(pods->first, "metadata.name"), "alone");
+}
+
+static void too_many_pods_are_refused_before_they_are_made(void **state)
+{
+    static const char deployment[] =
+        "{kind: Deployment, metadata: {name: %s}, spec: {replicas: %s, "
+        "template: {spec: {}}}}\n---\n";
+    struct doc *pods;
+    (void)state;
+    assert_true(read_pods(arena_printf(&arena, deployment, "web", "1000000000"), &pods) < 0);
+    assert_string_equal(err.text, "pods.yaml: Deployment web: spec.replicas: 1000000000 pods are "
+                                  "too many: play makes at most 100000");
+    const char *two = arena_printf(&arena, "%s%s", arena_printf(&arena, deployment, "a", "60000"),
+                                   arena_printf(&arena, deployment, "b", "60000"));
+    assert_true(read_pods(two, &pods) < 0);
+    assert_string_equal(err.text,
+                        "pods.yaml: Deployment b: its 60000 pods and the 60000 before are "
+                        "too many: play makes at most 100000");
 }
 
 static void broken_manifests_are_named_with_the_reason(void **state)
@@ -86,7 +135,7 @@ static void broken_manifests_are_named_with_the_reason(void **state)
         {"- kind: Pod\n", "must be an object"},
         {"kind: Pod\nspec: {}\n", "metadata.name"},
         {"kind: Pod\nmetadata: {name: [x]}\nspec: {}\n", "metadata.name"},
-        {"kind: Pod\nmetadata: {name: x}\n", "no spec"},
+        {"kind: Pod\nmetadata: {name: x}\n", "needs a spec"},
         {"metadata: {name: x}\n", "no kind"},
         {"kind: List\nitems: 3\n", "array"},
         {"kind: List\nitems: [3]\n", "must be an object"},
@@ -138,17 +187,119 @@ static void the_best_score_wins_and_the_first_among_equals(void **state)
     assert_null(play_best(NULL, names));
 }
 
-static void reasons_are_counted_as_kube_scheduler_counts_them(void **state)
+/* Why a pod was refused: names of nodes, the answer of filter, the nodes of the view or NULL. */
+static char *counted(const char *names, const char *filter, const char *view)
+{
+    struct node_reasons reasons = {.arena = &arena};
+    CLEANUP(strbuf_done) struct strbuf out;
+    uint32_t sum = 0;
+
+    strbuf_init(&out);
+    reasons_add(&reasons, "node(s) were unschedulable", true, 1);
+    reasons_take(&reasons, json(names), json(filter), view != NULL ? json(view) : NULL);
+    reasons_write(&reasons, &out);
+    doc_each (reason, reasons_doc(&reasons, &arena))
+        sum += (uint32_t)doc_int(reason, "nodes");
+    assert_int_equal(sum, 1 + json(names)->count);
+    return arena_copy(&arena, (struct text){out.data, out.len});
+}
+
+static void an_entry_for_each_node_is_counted(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        counted("[\"n1\",\"n2\",\"n3\"]",
+                "{\"FailedNodes\":{\"n1\":\"cold\"},\"FailedAndUnresolvableNodes\":{"
+                "\"n2\":\"full\",\"n3\":\"full\"}}",
+                NULL),
+        "2 nodes: full; 1 node: cold; 1 node(s) were unschedulable");
+    assert_string_equal(counted("[]", "{}", NULL), "1 node(s) were unschedulable");
+    assert_string_equal(counted("[\"n1\"]", "{\"FailedNodes\":null}", NULL),
+                        "1 node: no reason was given; 1 node(s) were unschedulable");
+}
+
+static void an_entry_that_speaks_for_many_nodes_is_counted_by_the_view(void **state)
+{
+    static const char many[] = "[\"n1\",\"n2\",\"n3\",\"n4\"]";
+    static const char two[] = "{\"FailedAndUnresolvableNodes\":{"
+                              "\"n1\":\"full (one entry for all such nodes)\","
+                              "\"n3\":\"no GPU (one entry for all such nodes)\"}}";
+    static const char view[] =
+        "[{\"name\":\"n0\",\"text\":\"full\"},{\"name\":\"n1\",\"text\":\"full\"},"
+        "{\"name\":\"n2\",\"text\":\"full\"},{\"name\":\"n3\",\"text\":\"no GPU\"},"
+        "{\"name\":\"n4\",\"text\":\"full\"}]";
+    (void)state;
+    assert_false(reasons_are_counted(json(many), json(two)));
+    assert_string_equal(counted(many, two, view),
+                        "3 nodes: full; 1 node: no GPU; 1 node(s) were unschedulable");
+    /* One text is true of all nodes, whatever a view says: nobody has to ask for it. */
+    assert_true(reasons_are_counted(
+        json(many), json("{\"FailedNodes\":{\"n1\":\"full (one entry for all such nodes)\"}}")));
+    assert_true(reasons_are_counted(json("[\"n1\",\"n2\"]"),
+                                    json("{\"FailedNodes\":{\"n1\":\"a\",\"n2\":\"b\"}}")));
+    assert_string_equal(
+        counted(many, "{\"FailedNodes\":{\"n1\":\"full (one entry for all such nodes)\"}}", "[]"),
+        "4 nodes: full; 1 node(s) were unschedulable");
+    /* A view that is missing, or that lacks nodes, makes no number wrong. */
+    assert_string_equal(counted(many, two, NULL),
+                        "4 nodes: full, or no GPU; 1 node(s) were unschedulable");
+    assert_string_equal(counted(many, two, "[{\"name\":\"n1\",\"text\":\"\"}]"),
+                        "3 nodes: not known to milligpud; 1 node: fits by now; "
+                        "1 node(s) were unschedulable");
+}
+
+static void nodes_are_judged_with_the_pods_that_run_there(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf out;
+    struct node_reasons reasons = {.arena = &arena};
+    struct play_nodes nodes;
+    struct fit_pod pod;
     (void)state;
     strbuf_init(&out);
-    play_reasons(&out, json("{\"FailedNodes\":{\"n1\":\"cold\"},\"FailedAndUnresolvableNodes\":{"
-                            "\"n2\":\"full\",\"n3\":\"full\"}}"));
-    assert_string_equal(out.data, "2 nodes: full; 1 node: cold");
-    strbuf_reset(&out);
-    play_reasons(&out, json("{\"FailedNodes\":null}"));
-    assert_string_equal(out.data, "no node, and no reason was given");
+    play_nodes_init(&nodes, &arena);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            play_nodes_add(&nodes,
+                           json(arena_printf(&arena,
+                                             "{\"metadata\":{\"name\":\"n%d\"},\"spec\":{"
+                                             "\"unschedulable\":%s},\"status\":{"
+                                             "\"allocatable\":{\"cpu\":\"4\"}}}",
+                                             i, i == 2 ? "true" : "false")),
+                           &err),
+            0);
+    static const char *const runs[] = {
+        "{\"spec\":{\"nodeName\":\"n0\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}",
+        "{\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"3\"}}}]},\"status\":{\"phase\":\"Succeeded\"}}",
+        "{\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"3\"}}}]},\"status\":{\"phase\":\"Failed\"}}",
+        "{\"spec\":{\"nodeName\":\"gone\"}}",
+        "{\"spec\":{}}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++)
+        assert_int_equal(play_nodes_run(&nodes, json(runs[i]), &err), 0);
+    const struct doc *wanted = json("{\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
+                                    "\"cpu\":\"3500m\"}}}]}}");
+    assert_int_equal(fit_pod_read(&arena, wanted, &pod, &err), 0);
+    const struct doc *names = play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons);
+    assert_int_equal(names->count, 1);
+    assert_string_equal(names->first->text.at, "n1");
+    reasons_write(&reasons, &out);
+    assert_string_equal(out.data, "1 Insufficient cpu; 1 node(s) were unschedulable");
+    play_nodes_take(&nodes, "n1", &pod);
+    reasons = (struct node_reasons){.arena = &arena};
+    assert_int_equal(play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons)->count, 0);
+    assert_int_equal(reasons.nodes, 3);
+    assert_true(play_nodes_run(&nodes,
+                               json("{\"metadata\":{\"namespace\":\"x\",\"name\":\"bad\"},"
+                                    "\"spec\":{\"nodeName\":\"n1\",\"containers\":3}}"),
+                               &err) < 0);
+    assert_string_equal(err.text, "Pod x/bad: spec.containers: expected an array, found a number");
+    assert_true(
+        play_nodes_add(&nodes, json("{\"metadata\":{\"name\":\"n9\",\"labels\":3}}"), &err) < 0);
+    assert_string_equal(err.text, "Node n9: metadata.labels: expected an object, found a number");
+    play_nodes_done(&nodes);
 }
 
 static void only_pods_that_name_the_resource_are_asked_about(void **state)
@@ -241,10 +392,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pods_come_from_documents_lists_and_json),
         TEST(other_kinds_are_named_and_left_out),
+        TEST(what_another_object_makes_is_played_once),
+        TEST(too_many_pods_are_refused_before_they_are_made),
         TEST(broken_manifests_are_named_with_the_reason),
         TEST(the_scheduler_writes_capitalised_bodies),
         TEST(the_best_score_wins_and_the_first_among_equals),
-        TEST(reasons_are_counted_as_kube_scheduler_counts_them),
+        TEST(an_entry_for_each_node_is_counted),
+        TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view),
+        TEST(nodes_are_judged_with_the_pods_that_run_there),
         TEST(only_pods_that_name_the_resource_are_asked_about),
         TEST(queries_and_segments_are_escaped),
         TEST(problems_become_one_sentence),

@@ -118,6 +118,96 @@ static void control_characters_reach_no_terminal(void **state)
     free(text);
 }
 
+static void draw_wrapped(size_t width, bool terminal)
+{
+    static const struct table_column of[] = {
+        {"NODES", COLUMN_RIGHT}, {"WHY NOT", COLUMN_WRAP}, {"NOW", COLUMN_WRAP}, {"AGE", 0}};
+    struct screen screen = {.headers = true, .terminal = terminal, .width = width};
+    CLEANUP(table_done) struct table table;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err err;
+
+    screen.out = open_memstream(&text, &bytes);
+    assert_non_null(screen.out);
+    table_init(&table, &screen, &arena, of, ARRAY_LEN(of));
+    table_number(&table, 12);
+    table_text(&table, "no GPU with 300 milli free");
+    table_text(&table, "largest free piece 0 milli, 0 milli free on 0 of 12 GPUs");
+    table_text(&table, "5s");
+    table_number(&table, 1);
+    table_text(&table, "no GPUs");
+    table_text(&table, "");
+    table_text(&table, "7s");
+    assert_int_equal(table_print(&table, &err), 0);
+    assert_int_equal(fclose(screen.out), 0);
+    strbuf_reset(&printed);
+    strbuf_str(&printed, text);
+    free(text);
+}
+
+/* Trailing spaces do not matter to a reader. */
+static void assert_lines(const char *want)
+{
+    struct text have = {printed.data, printed.len};
+    struct text rest = text_of(want);
+    struct text line;
+    struct text expected;
+
+    while (have.len > 0) {
+        assert_true(text_cut(&have, '\n', &line));
+        while (line.len > 0 && line.at[line.len - 1] == ' ')
+            line.len--;
+        if (!text_cut(&rest, '\n', &expected) || !text_eq(line, expected))
+            fail_msg("got %s", printed.data);
+    }
+    assert_int_equal(rest.len, 0);
+}
+
+static void long_texts_are_broken_between_words_and_never_into_narrow_columns(void **state)
+{
+    (void)state;
+    draw_wrapped(80, true);
+    assert_lines("NODES  WHY NOT                     NOW                                  AGE\n"
+                 "   12  no GPU with 300 milli free  largest free piece 0 milli, 0 milli  5s\n"
+                 "                                   free on 0 of 12 GPUs\n"
+                 "    1  no GPUs                     -                                    7s\n");
+    draw_wrapped(20, true);
+    assert_lines("NODES  WHY NOT                NOW                       AGE\n"
+                 "   12  no GPU with 300 milli  largest free piece 0      5s\n"
+                 "       free                   milli, 0 milli free on 0\n"
+                 "                              of 12 GPUs\n"
+                 "    1  no GPUs                -                         7s\n");
+    draw_wrapped(300, true);
+    assert_non_null(
+        strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on 0 of"));
+    draw_wrapped(20, false);
+    assert_non_null(
+        strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on"));
+}
+
+static void a_word_longer_than_its_column_is_broken_all_the_same(void **state)
+{
+    static const struct table_column of[] = {{"WHAT", COLUMN_WRAP}};
+    struct screen screen = {.terminal = true, .width = 30};
+    CLEANUP(table_done) struct table table;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err err;
+
+    (void)state;
+    screen.out = open_memstream(&text, &bytes);
+    assert_non_null(screen.out);
+    table_init(&table, &screen, &arena, of, ARRAY_LEN(of));
+    table_text(&table, "see GPU-0123456789-0123456789-0123456789 there");
+    assert_int_equal(table_print(&table, &err), 0);
+    assert_int_equal(fclose(screen.out), 0);
+    strbuf_reset(&printed);
+    strbuf_str(&printed, text);
+    free(text);
+    assert_lines("see\nGPU-0123456789-0123456789-01\n23456789 there\n");
+}
+
 static void ages_are_written_as_kubectl_writes_them(void **state)
 {
     static const struct {
@@ -186,6 +276,8 @@ int main(void)
         TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal),
         TEST(sorting_by_what_is_no_column_names_those_there_are),
         TEST(control_characters_reach_no_terminal),
+        TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns),
+        TEST(a_word_longer_than_its_column_is_broken_all_the_same),
         TEST(ages_are_written_as_kubectl_writes_them),
         TEST(bars_never_hide_what_is_used),
     };

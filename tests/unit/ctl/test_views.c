@@ -44,12 +44,19 @@ static const char nodes[] =
 
 static const char summary[] =
     "{\"version\":\"0.1.0\",\"cluster\":\"c-1\",\"mode\":\"cluster\",\"ready\":true,\"safeMode\":"
-    "false,\"generation\":7,\"nodes\":2,\"gpus\":3,\"capacityMilli\":2500,\"usedMilli\":1300,"
-    "\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,\"allocations\":{"
+    "false,\"generation\":7,\"nodes\":2,\"nodeStates\":[{\"state\":\"ok\",\"nodes\":1},{\"state\":"
+    "\"cordoned\",\"nodes\":0},{\"state\":\"mixed\",\"nodes\":1}],\"gpus\":4,\"capacityMilli\":"
+    "3500,\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
+    "\"totalMilli\":3500,"
+    "\"beyondMilli\":40,\"heldMilli\":1000,\"closedMilli\":500,\"closed\":{\"unhealthy\":0,"
+    "\"cordoned\":300,\"mixed\":200},\"heldGpus\":1,\"unplacedMilli\":70,\"allocations\":{"
     "\"reserved\":1,\"bound\":3},\"waitingPods\":1,\"drift\":2,\"models\":[{\"model\":"
     "\"NVIDIA-A100\",\"gpus\":2,\"capacityMilli\":2000,\"usedMilli\":1300,\"reservedMilli\":200,"
-    "\"freeMilli\":500,\"largestFreeMilli\":500},{\"model\":\"\",\"gpus\":1,\"capacityMilli\":500,"
-    "\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,\"largestFreeMilli\":0}]}";
+    "\"freeMilli\":500,\"largestFreeMilli\":500,\"totalMilli\":2000,\"heldMilli\":0,"
+    "\"closedMilli\":0,\"closed\":{\"cordoned\":0}},{\"model\":\"\",\"gpus\":2,\"capacityMilli\":"
+    "1500,\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,\"largestFreeMilli\":0,"
+    "\"totalMilli\":1500,\"heldMilli\":1000,\"closedMilli\":500,\"closed\":{\"cordoned\":300,"
+    "\"mixed\":200}}]}";
 
 static void show_top_of(const char *words)
 {
@@ -68,8 +75,8 @@ static void top_has_a_line_for_each_gpu(void **state)
                         "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
                         "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
                         "n2      0  -               0         0     0     0  cordoned\n"
-                        "\n2 nodes, 3 GPUs: 1300 used, 200 reserved, 500 free of 2500 milli; "
-                        "1 pod waits\n");
+                        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free, 1000 held whole, "
+                        "500 closed of 3500 milli; 1 pod waits\n");
 }
 
 static void top_draws_bars_when_asked(void **state)
@@ -146,6 +153,68 @@ static void json_and_yaml_are_the_answer_itself(void **state)
     assert_string_equal(shown.out, "items:\n- kind: over\n");
 }
 
+static void a_node_shows_for_each_gpu_what_top_shows(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("node n2", show_node,
+             "{\"name\":\"n2\",\"model\":\"NVIDIA-L4\",\"source\":\"label\",\"state\":\"mixed\","
+             "\"stateText\":\"a pod with whole GPUs lives there\",\"capacityMilli\":2000,"
+             "\"heldGpus\":1,\"gpus\":[{\"id\":\"g0\",\"index\":0,\"model\":\"NVIDIA-L4\",\"mib\":"
+             "23034,\"milli\":1000,\"state\":\"ok\"},{\"id\":\"g1\",\"index\":1,\"model\":"
+             "\"NVIDIA-L4\",\"mib\":23034,\"milli\":1000,\"state\":\"unhealthy\"}]}"),
+        CTL_FINE);
+    assert_string_equal(shown.out,
+                        "Node:         n2\n"
+                        "Model:        NVIDIA-L4\n"
+                        "Inventory:    label\n"
+                        "State:        mixed: a pod with whole GPUs lives there\n"
+                        "Milli:        0 used, 0 reserved, 0 free of 2000; largest free piece 0\n"
+                        "Held:         1 whole GPU by pods of another resource\n\n"
+                        "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  STATE\n"
+                        "  0  g0  NVIDIA-L4  23034  1000     0         0     0  mixed\n"
+                        "  1  g1  NVIDIA-L4  23034  1000     0         0     0  unhealthy\n\n"
+                        "no pod holds a share of them\n");
+}
+
+/* Pods may live there all the same, on no GPU that is known. */
+static void a_node_without_gpus_says_where_its_pods_are_listed(void **state)
+{
+    (void)state;
+    assert_int_equal(show("node n3", show_node,
+                          "{\"name\":\"n3\",\"state\":\"gone\",\"stateText\":\"the Node object is "
+                          "gone, its pods are not\",\"heldGpus\":2,\"gpus\":[]}"),
+                     CTL_FINE);
+    assert_non_null(strstr(shown.out,
+                           "Held:         2 whole GPUs by pods of another resource\n\n"
+                           "no GPUs are known here; what its pods hold: allocations --node n3\n"));
+    assert_null(strstr(shown.out, "no pod"));
+}
+
+static void what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it(void **state)
+{
+    static const struct {
+        const char *node;
+        const char *want;
+    } row[] = {
+        {"{\"state\":\"ok\",\"stateText\":\"\"}", "State:        ok\n"},
+        {"{\"state\":\"ok\",\"stateText\":\"\",\"cordoned\":true}", "State:        ok, cordoned\n"},
+        {"{\"state\":\"ok\",\"stateText\":\"x is no GPU\",\"cordoned\":true}",
+         "State:        ok, cordoned; x is no GPU\n"},
+        {"{\"state\":\"ok\",\"stateText\":\"x is no GPU\"}", "State:        ok; x is no GPU\n"},
+        {"{\"state\":\"excluded\",\"stateText\":\"MIG\"}", "State:        excluded: MIG\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        if (i > 0)
+            shown_free(&shown);
+        assert_int_equal(show("node n", show_node, row[i].node), CTL_FINE);
+        if (strstr(shown.out, row[i].want) == NULL)
+            fail_msg("%s gives %s", row[i].node, shown.out);
+    }
+}
+
 static void allocations_tell_where_how_much_and_since_when(void **state)
 {
     (void)state;
@@ -168,6 +237,16 @@ static void allocations_tell_where_how_much_and_since_when(void **state)
                    "                                   5m10s\n"
                    "b          y     n2    gone/gpu-3:100,?:200    300    0  observed  p2   "
                    "reserved,in-doubt,presumed,terminating      -\n");
+}
+
+static void an_empty_history_says_of_what_time(void **state)
+{
+    (void)state;
+    assert_int_equal(show("history a/x", show_history, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.err, "no history: nothing was ever held\n");
+    shown_free(&shown);
+    assert_int_equal(show("history a/x --at 5h", show_history, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.err, "no history: nothing was held at that time\n");
 }
 
 static void a_placed_pod_tells_its_containers(void **state)
@@ -213,9 +292,39 @@ static void a_waiting_pod_tells_why_node_by_node(void **state)
                         "Waiting:      since 2026-01-02T03:03:53Z (12s), asked 2 times\n"
                         "Why:          no GPU with 300 milli free\n"
                         "\n"
-                        "NODE  FITS  WHY NOT                     AT THIS MOMENT\n"
+                        "NODE  FITS  WHY NOT                     DETAIL\n"
                         "n1    no    no GPU with 300 milli free  largest free piece 220 milli\n"
                         "n2    yes   -                           -\n");
+}
+
+static void a_waiting_pod_tells_each_reason_once(void **state)
+{
+    static const char pod[] =
+        "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
+        "\"request\":\"300 milli of one GPU\",\"never\":\"no node has one\",\"reasons\":[{"
+        "\"reason\":\"room\",\"nodes\":183,\"text\":\"no GPU with 300 milli free\",\"detail\":"
+        "\"largest free piece 220 milli\"},{\"reason\":\"no_gpu\",\"nodes\":17,"
+        "\"text\":\"no GPUs\",\"detail\":\"\"}],\"nodes\":["
+        "{\"name\":\"n1\",\"fits\":false,\"reason\":\"room\",\"text\":"
+        "\"no GPU with 300 milli free\",\"detail\":\"room: 220 milli\"}]}";
+
+    (void)state;
+    assert_int_equal(show("pod a/x", show_pod, pod), CTL_FINE);
+    assert_string_equal(shown.out,
+                        "Pod:          a/x\n"
+                        "Request:      300 milli of one GPU\n"
+                        "Phase:        Pending\n"
+                        "Node:         none\n"
+                        "Waiting:      kube-scheduler has not asked about it yet\n"
+                        "Never:        no node has one\n"
+                        "\n"
+                        "NODES  REASON  WHY NOT                     NOW\n"
+                        "  183  room    no GPU with 300 milli free  largest free piece 220 milli\n"
+                        "   17  no_gpu  no GPUs                     -\n");
+    shown_free(&shown);
+    assert_int_equal(show("pod a/x -v", show_pod, pod), CTL_FINE);
+    assert_non_null(strstr(shown.out, "   17  no_gpu  no GPUs"));
+    assert_non_null(strstr(shown.out, "n1    no    no GPU with 300 milli free  room: 220"));
 }
 
 static void history_names_from_and_until(void **state)
@@ -236,6 +345,33 @@ static void history_names_from_and_until(void **state)
         "12h\n");
 }
 
+static void usage_ends_with_a_total(void **state)
+{
+    static const char usage[] =
+        "{\"items\":[{\"namespace\":\"a\",\"model\":\"A100\",\"pods\":2,\"gpus\":1,"
+        "\"boundMilli\":300,"
+        "\"reservedMilli\":200,\"mib\":40960,\"heldGpus\":0,"
+        "\"unplacedMilli\":0},{\"namespace\":\"b\","
+        "\"model\":\"\",\"pods\":1,\"gpus\":0,\"boundMilli\":0,\"reservedMilli\":0,\"mib\":0,"
+        "\"heldGpus\":2,\"unplacedMilli\":70}],\"total\":{\"pods\":3,\"gpus\":1,\"boundMilli\":300,"
+        "\"reservedMilli\":200,\"mib\":40960,\"heldGpus\":2,\"unplacedMilli\":70}}";
+
+    (void)state;
+    assert_int_equal(show("usage", show_usage, usage), CTL_FINE);
+    assert_string_equal(
+        shown.out, "NAMESPACE  MODEL    PODS  GPUS  BOUND  RESERVED    MIB  WHOLE\n"
+                   "a          A100        2     1    300       200  40960      0\n"
+                   "b          unknown     1     0      0         0      0      2\n"
+                   "\ntotal: pods 3, GPUs 1, 300 bound + 200 reserved = 500 milli; 2 held whole; "
+                   "70 milli of GPUs that are not known\n");
+    shown_free(&shown);
+    assert_int_equal(show("usage -o name --no-headers", show_usage, usage), CTL_FINE);
+    assert_string_equal(shown.out, "a/A100\nb/\n");
+    shown_free(&shown);
+    assert_int_equal(show("usage", show_usage, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.err, "nobody holds anything\n");
+}
+
 static void drift_and_waiting_have_their_lines(void **state)
 {
     (void)state;
@@ -251,7 +387,7 @@ static void drift_and_waiting_have_their_lines(void **state)
     shown_free(&shown);
     assert_int_equal(show("waiting", show_waiting, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.out, "");
-    assert_string_equal(shown.err, "no pod waits\n");
+    assert_string_equal(shown.err, "no pod waits that kube-scheduler has asked about\n");
     shown_free(&shown);
     assert_int_equal(
         show("waiting", show_waiting,
@@ -262,14 +398,34 @@ static void drift_and_waiting_have_their_lines(void **state)
     assert_non_null(strstr(shown.err, "More pods wait than milligpud remembers"));
 }
 
-static void summary_shouts_when_nothing_is_granted(void **state)
+static void summary_adds_up_by_name(void **state)
 {
     (void)state;
     assert_int_equal(show("summary", show_summary, summary), CTL_FINE);
-    assert_non_null(strstr(shown.out, "milligpud:    0.1.0, ready\n"));
-    assert_non_null(strstr(shown.out, "Allocations:  3 bound, 1 reserved\n"));
-    assert_non_null(strstr(shown.out, "unknown         1   500"));
-    shown_free(&shown);
+    assert_string_equal(
+        shown.out,
+        "Cluster:      c-1, cluster\n"
+        "milligpud:    0.1.0, ready\n"
+        "Nodes:        2 with 4 GPUs: 1 ok, 1 mixed\n"
+        "Milli:        3500 = 1300 used + 200 reserved + 500 free + 1000 held whole + 500 closed\n"
+        "Beyond:       40 of what is held exceeds the size of its GPU\n"
+        "Closed:       300 cordoned, 200 mixed\n"
+        "Held whole:   1 GPU by pods of another resource\n"
+        "Unplaced:     70 milli of pods whose GPUs are not known\n"
+        "Largest:      500 milli free in one piece\n"
+        "Allocations:  3 bound, 1 reserved\n"
+        "Waiting pods: 1\n"
+        "Drift:        2\n"
+        "\n"
+        "MODEL        GPUS  TOTAL  USED  RESERVED  FREE  HELD  CLOSED  LARGEST  CLOSED BY\n"
+        "NVIDIA-A100     2   2000  1300       200   500     0       0      500  -\n"
+        "unknown         2   1500     0         0     0  1000     500        0  300 cordoned, 200 "
+        "mixed\n");
+}
+
+static void summary_shouts_when_nothing_is_granted(void **state)
+{
+    (void)state;
     assert_int_equal(show("summary", show_summary, "{\"ready\":false,\"safeMode\":true}"),
                      CTL_FINE);
     assert_non_null(strstr(shown.out, "NOT READY, SAFE MODE"));
@@ -324,6 +480,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
         {"pod p", show_pod, pod},
         {"allocations", show_allocations, list},
         {"waiting", show_waiting, list},
+        {"usage", show_usage, list},
         {"history x", show_history, list},
         {"drift", show_drift, list},
     };
@@ -399,7 +556,7 @@ static void moments_are_absolute_or_so_long_ago(void **state)
     char out[AGE_BYTES + 32];
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        moment_format(cases[i].given, NOW_MS, out);
+        at_format(cases[i].given, NOW_MS, out);
         assert_string_equal(out, cases[i].want);
     }
     shown_begin(&shown, "top");
@@ -417,11 +574,18 @@ int main(void)
         TEST(top_says_when_there_is_nothing),
         TEST(nodes_show_what_decides),
         TEST(json_and_yaml_are_the_answer_itself),
+        TEST(a_node_shows_for_each_gpu_what_top_shows),
+        TEST(a_node_without_gpus_says_where_its_pods_are_listed),
+        TEST(what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it),
         TEST(allocations_tell_where_how_much_and_since_when),
+        TEST(an_empty_history_says_of_what_time),
         TEST(a_placed_pod_tells_its_containers),
         TEST(a_waiting_pod_tells_why_node_by_node),
+        TEST(a_waiting_pod_tells_each_reason_once),
         TEST(history_names_from_and_until),
+        TEST(usage_ends_with_a_total),
         TEST(drift_and_waiting_have_their_lines),
+        TEST(summary_adds_up_by_name),
         TEST(summary_shouts_when_nothing_is_granted),
         TEST(doctor_fails_when_a_check_failed),
         TEST(text_of_others_does_not_steer_the_terminal),

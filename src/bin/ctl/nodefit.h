@@ -1,0 +1,56 @@
+/*
+ * nodefit - which nodes kube-scheduler's own filters leave for a pod.
+ *
+ * kube-scheduler asks an extender only about these. The filters, in its order: unschedulable nodes,
+ * taints, nodeSelector and required node affinity, resources. Pods and nodes are read once and
+ * judged often; what cannot be read is refused with the path of the field, as an API server would.
+ *
+ * Pure. What is read borrows from the document, except for nodes, which are copied.
+ */
+#ifndef MILLIGPU_CTL_NODEFIT_H
+#define MILLIGPU_CTL_NODEFIT_H
+
+#include "amounts.h"
+
+struct fit_pod {
+    const struct doc *selector;    /* spec.nodeSelector, or NULL */
+    const struct doc *terms;       /* of the required node affinity; NULL: none is required */
+    const struct doc *tolerations; /* or NULL */
+    /* The API server gives every pod these two tolerations, unless it has its own. */
+    bool stays_not_ready;
+    bool stays_unreachable;
+    struct amount *requests;
+};
+
+struct fit_node {
+    const char *name;
+    bool unschedulable;
+    const struct doc *labels; /* or NULL */
+    const struct doc *taints; /* or NULL */
+    struct amount *room;      /* status.allocatable */
+    struct amount *used;      /* by the pods of the node; "pods" is their number */
+};
+
+int fit_pod_read(struct arena *arena, const struct doc *pod, struct fit_pod *out,
+                 struct err *err) MUST_USE;
+int fit_node_read(struct arena *arena, const struct doc *node, struct fit_node *out,
+                  struct err *err) MUST_USE;
+
+/* One more pod on this node. */
+void fit_node_take(struct arena *arena, struct fit_node *node, const struct amount *requests);
+
+/*
+ * May the pod go to the node? If not, why gets the reason in kube-scheduler's words. Amounts of
+ * managed are left to the extender. CPU, memory, ephemeral storage and pods that a node says
+ * nothing about have no limit there.
+ */
+bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
+               struct strbuf *why);
+
+/* Do the labels fulfil all rules (key, operator, values)? NULL: no rules, no labels. */
+bool fit_labels_hold(const struct doc *rules, const struct doc *labels);
+
+/* Does the node have a taint of the effect PreferNoSchedule that the pod does not tolerate? */
+bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node);
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * The command simulate: what a policy makes of a cluster and of the pods that arrive there. It asks
+ * no server: nodes and arrivals are files, and the decisions are made by the code that answers
+ * kube-scheduler.
+ */
+#include "simulate.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+
+#include "ctl.h"
+
+enum { SIMULATE_EVENTS = 40000 };
+
+struct simulate_call {
+    struct ctl *ctl;
+    struct simulate_options options;
+    size_t policies;
+    enum policy_kind policy[POLICIES];
+};
+
+/* --- options --- */
+
+struct simulate_range {
+    size_t option;
+    uint32_t least;
+    uint32_t most;
+};
+
+/* *out stays as it is if the option is not given. */
+static int simulate_read_number(const struct ctl *ctl, const struct simulate_range *range,
+                                uint32_t *out, struct err *err)
+{
+    const char *given = ctl->options.given[range->option];
+    uint64_t number = 0;
+
+    must(range->option < OPTIONS && range->least <= range->most);
+    if (given == NULL)
+        return 0;
+    const size_t digits = strspn(given, "0123456789");
+    for (size_t i = 0; i < digits && number <= UINT32_MAX; i++)
+        number = 10 * number + (uint64_t)(given[i] - '0');
+    if (digits == 0 || given[digits] != '\0' || number < range->least || number > range->most)
+        return err_set(err, ERR_INVALID, "--%s is %.60s: write a whole number from %u to %u",
+                       option_info(range->option)->name, given, range->least, range->most);
+    *out = (uint32_t)number;
+    return 0;
+}
+
+static int simulate_unknown_policy(struct text word, struct err *err)
+{
+    char known[256] = "";
+    size_t length = 0;
+
+    for (int i = 0; i < POLICIES && length < sizeof known; i++)
+        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
+                                   policy_name((enum policy_kind)i));
+    must(length < sizeof known);
+    return err_set(err, ERR_INVALID, "--policy: there is no policy \"%.*s\"; there are %s",
+                   (int)(word.len < 60 ? word.len : 60), word.at, known);
+}
+
+/* Without the option: all of them. */
+static int simulate_read_policies(struct simulate_call *call, struct err *err)
+{
+    const char *given = call->ctl->options.given[OPTION_policy];
+    struct text rest = text_of(given);
+    struct text word;
+
+    must(call->policies == 0);
+    while (given != NULL && text_cut(&rest, ',', &word)) {
+        enum policy_kind policy;
+        if (!policy_of_name(word, &policy))
+            return simulate_unknown_policy(word, err);
+        for (size_t i = 0; i < call->policies; i++)
+            if (call->policy[i] == policy)
+                return err_set(err, ERR_INVALID, "--policy names %s twice", policy_name(policy));
+        call->policy[call->policies++] = policy;
+    }
+    for (int i = 0; given == NULL && i < POLICIES; i++)
+        call->policy[call->policies++] = (enum policy_kind)i;
+    must(call->policies > 0);
+    return 0;
+}
+
+static int simulate_read_options(struct simulate_call *call, struct err *err)
+{
+    static const struct simulate_range seed = {OPTION_seed, 0, UINT32_MAX};
+    static const struct simulate_range churn = {OPTION_churn, 1, 100};
+    static const struct simulate_range events = {OPTION_events, 1, SIMULATE_EVENTS_MAX};
+    const char *const *given = call->ctl->options.given;
+    struct simulate_options *options = &call->options;
+
+    must(options->churn_percent == 0);
+    options->events = SIMULATE_EVENTS;
+    if (given[OPTION_nodes] == NULL || given[OPTION_arrivals] == NULL)
+        return err_set(err, ERR_INVALID, "simulate wants --nodes FILE and --arrivals FILE");
+    if (simulate_read_number(call->ctl, &seed, &options->seed, err) < 0 ||
+        simulate_read_number(call->ctl, &churn, &options->churn_percent, err) < 0 ||
+        simulate_read_number(call->ctl, &events, &options->events, err) < 0 ||
+        simulate_read_policies(call, err) < 0)
+        return err_same(err);
+    if (given[OPTION_events] != NULL && options->churn_percent == 0)
+        return err_set(err, ERR_INVALID,
+                       "--events is for --churn: without it, each pod of the "
+                       "arrivals comes once");
+    if (options->churn_percent > 0 &&
+        (given[OPTION_placements] != NULL || given[OPTION_csv] != NULL))
+        return err_set(err, ERR_INVALID,
+                       "--churn writes neither --placements nor --csv: both are about the arrivals "
+                       "in their order");
+    if (given[OPTION_placements] != NULL && call->policies > 1)
+        return err_set(err, ERR_INVALID,
+                       "--placements wants one --policy: the file is about one run");
+    return 0;
+}
+
+/* --- output files --- */
+
+/* Is it one of the files that are read, by whatever name? */
+static const char *simulate_input(const struct ctl *ctl, const char *file)
+{
+    static const size_t inputs[] = {OPTION_nodes, OPTION_arrivals};
+    struct stat out;
+    struct stat in;
+
+    if (stat(file, &out) != 0)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
+        const char *input = ctl->options.given[inputs[i]];
+        must(input != NULL);
+        if (stat(input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return option_info(inputs[i])->name;
+    }
+    return NULL;
+}
+
+static int simulate_open(const struct ctl *ctl, const char *file, FILE **out, struct err *err)
+{
+    must(*out == NULL);
+    if (file == NULL)
+        return 0;
+    const char *input = simulate_input(ctl, file);
+    if (input != NULL)
+        return err_set(err, ERR_INVALID, "%.200s is the file of --%s: write another one", file,
+                       input);
+    *out = fopen(file, "we");
+    return *out != NULL ? 0 : err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
+}
+
+/* A full disk shows here at the latest. */
+static int simulate_close(const char *file, FILE *stream, struct err *err)
+{
+    if (stream == NULL)
+        return 0;
+    must(file != NULL);
+    const bool failed = ferror(stream) != 0;
+    if (fclose(stream) != 0 || failed)
+        return err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
+    return 0;
+}
+
+/* --- the runs --- */
+
+static int simulate_all(struct simulate_call *call, const struct world *world)
+{
+    struct simulate_result result[POLICIES];
+    struct simulate_report report = {
+        .world = world,
+        .options = &call->options,
+        .results = call->policies,
+        .result = result,
+    };
+
+    must(call->policies > 0 && call->policies <= POLICIES);
+    struct workload *workload = world_workload(world, &report.dropped);
+    report.workload = workload;
+    for (size_t i = 0; i < call->policies; i++)
+        simulate_run(world, call->policy[i], workload, &call->options, &result[i]);
+    const int status = simulate_show(call->ctl, &report);
+    for (size_t i = 0; i < call->policies; i++)
+        simulate_result_done(&result[i]);
+    workload_unref(workload);
+    return status;
+}
+
+static int simulate_write_all(struct simulate_call *call, const struct world *world)
+{
+    const char *const *given = call->ctl->options.given;
+    struct simulate_options *options = &call->options;
+    int status = CTL_NO;
+    struct err err = {0};
+
+    must(world->pods > 0);
+    if (simulate_open(call->ctl, given[OPTION_placements], &options->placements, &err) == 0 &&
+        simulate_open(call->ctl, given[OPTION_csv], &options->curve, &err) == 0) {
+        if (options->curve != NULL)
+            (void)fputs("policy,load_percent,allocated_percent\n", options->curve);
+        status = simulate_all(call, world);
+    }
+    struct err late;
+    if (simulate_close(given[OPTION_placements], options->placements, &late) < 0 &&
+        err.text[0] == '\0')
+        err = late;
+    if (simulate_close(given[OPTION_csv], options->curve, &late) < 0 && err.text[0] == '\0')
+        err = late;
+    return err.text[0] != '\0' ? ctl_fail(call->ctl, &err) : status;
+}
+
+int command_simulate(struct ctl *ctl)
+{
+    struct simulate_call call = {.ctl = ctl};
+    struct world world;
+    struct err err;
+
+    must(ctl->options.arguments == 0);
+    if (simulate_read_options(&call, &err) < 0)
+        return ctl_misused(ctl, &err);
+    const int fd = fileno(ctl->err);
+    if (fd >= 0 && isatty(fd) == 1)
+        call.options.progress = ctl->err;
+    world_init(&world);
+    const char *const *given = ctl->options.given;
+    const int status =
+        world_read(&world, given[OPTION_nodes], given[OPTION_arrivals], ctl->err, &err) < 0
+            ? ctl_fail(ctl, &err)
+            : simulate_write_all(&call, &world);
+    world_done(&world);
+    return status;
+}

@@ -1,0 +1,160 @@
+/*
+ * simulate - what the parts of the command simulate share.
+ *
+ *   node file ----\                          /-- placements, curve
+ *                  >-- world --> one run ---<
+ *   arrivals file-/    (read once)  for each \-- result --> tables, JSON
+ *                                   policy
+ *
+ * A pod goes through the code that answers kube-scheduler: filter_ask() on a snapshot chooses the
+ * node, and a RESERVE of the ledger chooses the GPUs. kube-scheduler's own filter for CPU and
+ * memory comes first: only nodes with enough of both are asked about. A pod that fits nowhere when
+ * it arrives is gone.
+ *
+ * One thread.
+ */
+#ifndef MILLIGPU_CTL_SIMULATE_H
+#define MILLIGPU_CTL_SIMULATE_H
+
+#include <stdio.h>
+
+#include "milligpu/arena.h"
+#include "milligpu/err.h"
+#include "milligpu/map.h"
+#include "milligpu/policy.h"
+
+struct ctl;
+struct doc;
+struct snapshot;
+
+enum {
+    SIMULATE_AMOUNT_MAX = 1000000000, /* CPU in milli, memory in MiB */
+    SIMULATE_ARRIVALS_MAX = 10000000,
+    SIMULATE_EVENTS_MAX = 100000000,
+    SIMULATE_LATENCY_STEPS = 16, /* of each doubling */
+    SIMULATE_LATENCIES = 64 * SIMULATE_LATENCY_STEPS,
+    SIMULATE_LAST = 1000, /* decisions: those in a cluster that is nearly full */
+};
+
+/* --- what is read --- */
+
+struct world_node {
+    const char *name;
+    uint32_t hash; /* text_hash() of the name */
+    uint32_t gpus;
+    struct host host;
+    const char *model;
+};
+
+/* Pods that ask for the same. */
+struct world_shape {
+    struct request request; /* of no want, or of one */
+    struct want want;
+    uint32_t count;   /* of arrivals */
+    const char *text; /* for people */
+};
+
+struct world_pod {
+    struct text name;
+    uint32_t shape;
+};
+
+struct world {
+    struct arena arena;
+    uint32_t nodes;
+    size_t nodes_room;
+    struct world_node *node;
+    uint32_t shapes;
+    size_t shapes_room;
+    struct world_shape *shape;
+    uint32_t pods;
+    size_t pods_room;
+    struct world_pod *pod;
+    char *names;        /* the file that the pods' names point into */
+    uint64_t gpu_milli; /* of all nodes */
+    struct map node_by_name;
+    struct map shape_by_key;
+    struct map seen_models; /* model lists of the arrivals */
+    uint32_t impossible;    /* model lists that no node has */
+};
+
+/* Both files. warnings: where to say that no node has a model that pods ask for. */
+int world_read(struct world *world, const char *nodes, const char *arrivals, FILE *warnings,
+               struct err *err) MUST_USE;
+void world_init(struct world *world);
+void world_done(struct world *world);
+
+static inline uint64_t shape_milli(const struct world_shape *shape)
+{
+    return (uint64_t)shape->want.parts * shape->want.milli;
+}
+
+/* Shapes of all arrivals as a workload; dropped: how many shapes are left out, as too rare. */
+struct workload *world_workload(const struct world *world, uint32_t *dropped) MUST_USE;
+
+/* --- one run --- */
+
+struct simulate_options {
+    uint32_t seed;
+    uint32_t churn_percent; /* 0: nothing ends */
+    uint32_t events;        /* with churn */
+    FILE *placements;       /* NULL: not wanted */
+    FILE *curve;            /* NULL: not wanted */
+    FILE *progress;         /* NULL: not wanted */
+};
+
+/* Numbers of arrivals; with churn, of the second half of the events. */
+struct simulate_result {
+    enum policy_kind policy;
+    uint32_t arrived;
+    uint32_t refused;
+    uint32_t multi_arrived; /* pods of several GPUs */
+    uint32_t multi_refused;
+    uint64_t arrived_milli;
+    uint64_t refused_milli;
+    uint64_t allocated_milli; /* at the end */
+    uint64_t stranded_milli;  /* at the end: idle where no pod of the workload fits */
+    bool multi_was_refused;
+    uint64_t first_multi_milli; /* arrived milli at the first such refusal */
+    uint32_t *shape_arrived;    /* for each shape of the world */
+    uint32_t *shape_refused;
+    uint64_t decisions;
+    uint64_t decision_ns;            /* of all decisions */
+    uint32_t *latency;               /* how many decisions took how long */
+    uint32_t last_ns[SIMULATE_LAST]; /* of the last decisions, in a ring */
+};
+
+void simulate_run(const struct world *world, enum policy_kind policy,
+                  const struct workload *workload, const struct simulate_options *options,
+                  struct simulate_result *out);
+void simulate_result_done(struct simulate_result *result);
+/* The idle milli on GPUs on which no class of the workload fits. */
+uint64_t simulate_stranded(const struct snapshot *snapshot,
+                           const struct workload *workload) MUST_USE;
+
+/* How long one decision took. */
+void simulate_count_ns(struct simulate_result *result, int64_t ns);
+/* At least this many ns for one decision in a hundred; accurate to a sixteenth. */
+uint64_t simulate_p99(const struct simulate_result *result);
+/* The mean of the last SIMULATE_LAST decisions, or of all if there are fewer. */
+uint64_t simulate_last_mean(const struct simulate_result *result);
+
+/* --- what is shown --- */
+
+/* part of whole in percent, rounded to four digits behind the point: "95.4132". of 0: "0.0000" */
+enum { SIMULATE_PERCENT_BYTES = 32 };
+void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES]);
+
+struct simulate_report {
+    const struct world *world;
+    const struct simulate_options *options;
+    const struct workload *workload;
+    uint32_t dropped;
+    size_t results;
+    const struct simulate_result *result;
+};
+/* Shapes that were refused most often. */
+enum { SIMULATE_WORST = 10 };
+int simulate_show(struct ctl *ctl, const struct simulate_report *report) MUST_USE;
+
+#endif

@@ -1,0 +1,280 @@
+"""GET /api/v1/events: what changes in the ledger as server-sent events, read as a client reads them."""
+
+import contextlib
+import json
+import socket
+import sqlite3
+import time
+import unittest
+
+import harness
+
+STREAMS = 16
+
+
+def cluster():
+    amounts = {"nvidia.com/vgpu": "4000"}
+    return {"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
+         "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta")]}
+
+
+class Stream:
+    """One connection that follows; HTTP/1.1, so the body comes in chunks."""
+
+    def __init__(self, daemon, query="", **headers):
+        self.socket = socket.create_connection(("127.0.0.1", daemon.port["admin"]), 20)
+        lines = [f"GET /api/v1/events{query} HTTP/1.1", "Host: localhost",
+                 *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
+        self.socket.sendall("\r\n".join(lines).encode())
+        self.file = self.socket.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.headers = {}
+        while (line := self.file.readline().strip()):
+            name, value = line.decode().split(": ", 1)
+            if name.lower() in self.headers:
+                raise AssertionError(f"{name} comes twice")
+            self.headers[name.lower()] = value
+        self.left = b""
+
+    def text(self):
+        """The next piece of the body; b"" at its end."""
+        if "content-length" in self.headers:
+            return self.file.read(int(self.headers["content-length"]))
+        size = int(self.file.readline() or b"0", 16)
+        piece = self.file.read(size)
+        self.file.readline()
+        return piece
+
+    def event(self, seconds=10):
+        """The next event as (id, kind, data); None at the end of the stream. Comments are skipped."""
+        self.socket.settimeout(seconds)
+        while True:
+            while b"\n\n" not in self.left:
+                piece = self.text()
+                if not piece:
+                    return None
+                self.left += piece
+            block, self.left = self.left.split(b"\n\n", 1)
+            fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if not line.startswith(":"))
+            if fields:
+                return fields.get("id"), fields["event"], json.loads(fields["data"])
+
+    def until(self, kind, name=None, seconds=10):
+        """Reads on to the event of this kind about this pod; returns what was read."""
+        read = []
+        while True:
+            event = self.event(seconds)
+            if event is None:
+                raise AssertionError(f"the stream ended before {kind} {name}: {read}")
+            read.append(event)
+            if event[1] == kind and name in (None, event[2]["command"].get("name"),
+                                             event[2].get("result", {}).get("allocation", {}).get("name")):
+                return read
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Events(unittest.TestCase):
+    ledger = "ledger.db"
+
+    def setUp(self):
+        self.daemon = harness.Daemon(cluster(), ledger=self.ledger)
+        self.addCleanup(self.daemon.close)
+
+    def follow(self, query="", **headers):
+        stream = Stream(self.daemon, query, **headers)
+        self.addCleanup(stream.close)
+        return stream
+
+    def metric(self, line):
+        return line in self.daemon.admin("GET", "/metrics")[1].decode()
+
+    def test_each_change_comes_as_an_event_with_its_number(self):
+        stream = self.follow()
+        self.assertEqual((stream.status, stream.headers["content-type"]), (200, "text/event-stream"))
+        number, kind, start = stream.event()
+        self.assertEqual((int(number), kind), (start["seq"], "start"))
+        self.assertIsNotNone(self.daemon.schedule(harness.pod("web-0", 300))[0])
+        read = stream.until("confirm", "web-0")
+        numbers = [int(number) for number, _, _ in read]
+        self.assertEqual(numbers, list(range(start["seq"] + 1, start["seq"] + 1 + len(numbers))), "no gap")
+        for number, kind, data in read:
+            self.assertEqual((data["seq"], data["command"]["kind"]), (int(number), kind))
+            self.assertRegex(data["at"], r"^2[0-9-]+T[0-9:.]+Z$")
+        self.assertEqual(read[-1][2]["result"]["allocation"]["state"], "bound")
+
+    def test_whoever_is_woken_finds_the_change_in_the_lists(self):
+        stream = self.follow()
+        for number in range(5):
+            name = "web-%d" % number
+            self.daemon.schedule(harness.pod(name, 100))
+            stream.until("confirm", name)
+            held = {item["name"]: item["state"] for item in self.daemon.get("/api/v1/allocations")["items"]}
+            self.assertEqual(held.get(name), "bound")
+
+    def test_a_client_goes_on_where_it_was(self):
+        self.daemon.schedule(harness.pod("web-0", 300))
+        first = self.follow("?since=0")
+        self.assertEqual(first.event()[2], {"seq": 0})
+        read = first.until("confirm", "web-0")
+        middle = read[len(read) // 2][0]
+        for stream in (self.follow("?since=" + middle), self.follow(Last_Event_ID=middle)):
+            self.assertEqual(stream.event()[2], {"seq": int(middle)})
+            self.assertEqual(stream.until("confirm", "web-0"), read[len(read) // 2 + 1:])
+
+    def test_a_long_journal_comes_whole_and_in_order(self):
+        for number in range(40):
+            made = self.daemon.create(harness.pod("web-%d" % number, 100))
+            self.daemon.filter(made)
+            self.daemon.bind(made, ("alpha", "beta")[number % 2])
+        streams = [self.follow("?since=0") for _ in range(3)]
+        texts = [[event[0] for event in stream.until("confirm", "web-39", 20)] for stream in streams]
+        self.assertEqual(texts[0], [str(number) for number in range(len(texts[0]))])
+        self.assertGreater(len(texts[0]), 80)
+        self.assertEqual(texts[1:], texts[:1] * 2)
+
+    def test_a_number_that_is_not_there_is_410_and_a_bad_one_400(self):
+        for query, headers, status, part in (
+                ("?since=99999", {}, 410, "another ledger"), ("", {"Last_Event_ID": "99999"}, 410, "another ledger"),
+                ("?since=-1", {}, 400, "since is -1"), ("?since=", {}, 400, "since is empty"),
+                ("", {"Last_Event_ID": "x"}, 400, "Last-Event-ID is x")):
+            stream = self.follow(query, **headers)
+            self.assertEqual((stream.status, stream.headers["content-type"]), (status, "application/problem+json"))
+            self.assertIn(part, json.loads(stream.text())["detail"])
+
+    def test_streams_are_bounded_and_a_place_comes_free(self):
+        streams = [self.follow() for _ in range(STREAMS)]
+        self.assertEqual([stream.status for stream in streams], [200] * STREAMS)
+        over = self.follow()
+        self.assertEqual(over.status, 503)
+        self.assertIn("16 streams are open already", json.loads(over.text())["detail"])
+        self.daemon.wait(lambda: self.metric("\nmilligpu_streams 16\n"), "the number in the metrics")
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/summary")[0], 200, "no thread is held")
+        streams[3].close()
+        self.daemon.wait(lambda: self.metric('milligpu_streams_ended_total{cause="gone"} 1\n'), "the place")
+        self.assertEqual(self.follow().status, 200)
+        self.daemon.schedule(harness.pod("web-0", 100))
+        streams[15].until("confirm", "web-0")
+
+    def test_a_client_that_does_not_read_holds_nobody_up(self):
+        lazy = self.follow("?since=0")
+        lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        quick = self.follow()
+        for number in range(20):
+            began = time.monotonic()
+            self.assertIsNotNone(self.daemon.schedule(harness.pod("web-%d" % number, 100))[0])
+            quick.until("confirm", "web-%d" % number)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_shutdown_ends_the_streams(self):
+        streams = [self.follow() for _ in range(4)]
+        for stream in streams:
+            stream.event()
+        began = time.monotonic()
+        self.assertEqual(self.daemon.stop(), 0)
+        self.assertLess(time.monotonic() - began, 8)
+        for stream in streams:
+            self.assertIsNone(stream.event())
+
+    def test_head_and_a_connection_that_goes_on(self):
+        for _ in range(3):
+            status, body, headers = self.daemon.request("admin", "HEAD", "/api/v1/events", None, {})
+            self.assertEqual((status, body, headers["Content-Type"]), (200, b"", "text/event-stream"))
+        self.daemon.wait(lambda: self.metric("\nmilligpu_streams 0\n"), "no stream")
+
+    def test_a_quiet_stream_gets_a_comment(self):
+        stream = self.follow()
+        stream.event()
+        while not stream.left.startswith(b":"):
+            stream.socket.settimeout(25)
+            self.assertTrue(piece := stream.text())
+            stream.left += piece
+
+
+class InMemory(Events):
+    """A ledger in memory has one connection, which the writer and the readers of the journal share."""
+    ledger = None
+
+
+class Crowd(unittest.TestCase):
+    def test_a_stream_gives_way_to_a_new_connection(self):
+        daemon = harness.Daemon(cluster(), "--admin-connections", str(STREAMS))
+        self.addCleanup(daemon.close)
+        streams = [Stream(daemon) for _ in range(STREAMS)]
+        for stream in streams:
+            self.addCleanup(stream.close)
+            self.assertEqual(stream.status, 200)
+        daemon.wait(lambda: daemon.admin("GET", "/api/v1/summary")[0] == 200, "an answer")
+        daemon.wait(lambda: b'milligpu_streams_ended_total{cause="gone"} ' in daemon.admin("GET", "/metrics")[1], "it")
+        self.assertIn(b'milligpu_http_dropped_total{port="admin",cause="gave_way"} ',
+                      daemon.admin("GET", "/metrics")[1])
+
+
+class Retention(unittest.TestCase):
+    def test_what_retention_has_dropped_is_410_and_the_rest_is_followed(self):
+        daemon = harness.Daemon(cluster(), "--retention-days", "1", ledger="ledger.db")
+        self.addCleanup(daemon.close)
+        for number in range(5):
+            daemon.schedule(harness.pod("web-%d" % number, 100))
+        self.assertEqual(daemon.stop(), 0)
+        with contextlib.closing(sqlite3.connect(daemon.home / "ledger.db")) as ledger:
+            guard = ledger.execute("SELECT sql FROM sqlite_schema WHERE name = 'journal_stays'").fetchone()[0]
+            ledger.execute("DROP TRIGGER journal_stays")
+            ledger.execute("UPDATE journal SET at = at - 3 * 86400000 WHERE seq <= 6")
+            ledger.execute(guard)
+            ledger.commit()
+        daemon.start()
+
+        def answer(query):
+            stream = Stream(daemon, query)
+            self.addCleanup(stream.close)
+            return stream
+
+        daemon.wait(lambda: answer("?since=0").status == 410, "retention")
+        for since in (0, 5):
+            self.assertIn("events up to 6 are no longer kept", json.loads(answer(f"?since={since}").text())["detail"])
+        follows = answer("?since=6")
+        self.assertEqual([follows.event()[2]["seq"], follows.event()[2]["seq"]], [6, 7])
+
+
+class Slow(unittest.TestCase):
+    def test_a_client_that_takes_nothing_for_long_is_ended(self):
+        gpus = [{"uuid": "GPU-%032d" % index, "index": index, "milli": 1000, "mib": 81920, "model": "m" * 100}
+                for index in range(64)]
+        amounts = {"nvidia.com/vgpu": "64000"}
+        api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Node",
+             "metadata": {"name": "alpha", "annotations": {"milligpu.io/gpus": json.dumps(gpus)}}, "spec": {},
+             "status": {"capacity": amounts, "allocatable": amounts}}]})
+        self.addCleanup(api.close)
+        daemon = harness.ClusterDaemon(api)
+        self.addCleanup(daemon.close)
+        for number in range(800):  # some megabytes: more than the kernel holds for a connection
+            api.request("PATCH", "/api/v1/nodes/alpha",
+                        {"metadata": {"annotations": {"milligpu.io/cordon": ("all", "")[number % 2]}}})
+        lazy = [socket.socket() for _ in range(3)]
+        for one in lazy:
+            self.addCleanup(one.close)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # before it connects, so that it stays so
+            one.connect(("127.0.0.1", daemon.port["admin"]))
+            one.sendall(b"GET /api/v1/events?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        quick = Stream(daemon, "?since=0")
+        self.addCleanup(quick.close)
+        size = 0
+        while (event := quick.event()) and event[2]["seq"] < 500:
+            size += len(json.dumps(event))
+        self.assertGreater(size, 5 << 20)
+
+        def metric(line):
+            return line in daemon.admin("GET", "/metrics")[1].decode()
+
+        daemon.wait(lambda: metric("\nmilligpu_streams 4\n"), "the streams")
+        daemon.wait(lambda: metric('milligpu_streams_ended_total{cause="slow"} 3\n'), "their end", 50)
+        daemon.wait(lambda: metric("\nmilligpu_streams 1\n"), "the quick one")
+
+
+if __name__ == "__main__":
+    harness.main(side_by_side=True)

@@ -1,0 +1,346 @@
+"""milligpuctl simulate from outside: files in, placements and tables out; an independent judge checks every line."""
+
+import json
+import os
+import pathlib
+import pty
+import random
+import re
+import subprocess
+import tempfile
+import unittest
+
+import harness
+import judge_placements
+
+CTL = harness.BIN / "milligpuctl"
+POLICIES = ["binpack", "firstfit", "spread", "fgd", "rollout"]
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+SEED = 20240607
+
+# One pod of each kind: shares, a whole GPU, two GPUs, no GPU, a model that is not there.
+SMALL_NODES = NODES + "a,8000,16384,2,T4\nb,16000,32768,4,G2\nc,4000,4096,0,\n"
+SMALL_PODS = PODS + """share,1000,1024,1,300,
+share,1000,1024,1,700,T4
+whole,2000,1024,1,1000,G2
+pair,2000,1024,2,1000,G2|T4
+plain,3000,1024,0,0,
+alien,0,0,1,100,H100
+pair,2000,1024,2,1000,T4
+share,1000,1024,1,800,
+"""
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.maxDiff = None
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-simulate-")
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+
+    def file(self, name, content):
+        path = self.home / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run_it(self, *words):
+        done = subprocess.run([CTL, "simulate", *map(str, words)], capture_output=True, text=True, timeout=120,
+                              cwd=self.home, env={"LC_ALL": "C"})
+        if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
+            raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
+        return done
+
+    def simulate(self, nodes, pods, *words):
+        done = self.run_it("--nodes", self.file("n.csv", nodes), "--arrivals", self.file("a.csv", pods), *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def refuse(self, status, says, *words):
+        done = self.run_it(*words)
+        self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr, f"milligpuctl: {says}\n")
+
+
+class Output(Folder):
+    def test_tables(self):
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "--policy", "binpack,spread")
+        times = re.sub(r" +\d+\.\d+ +\d+\.\d+$", " MEAN P99", done.stdout, flags=re.MULTILINE)
+        self.assertEqual(re.sub(r" +MEAN-US +P99-US$", " MEAN P99", times, flags=re.MULTILINE), """\
+3 nodes with 6 GPUs; 8 arrivals ask for 115.00 % of the GPU capacity
+target workload: 8 shapes of the arrivals file
+
+POLICY   ALLOCATED-%  IDLE-%  STRANDED-%  REFUSED  REFUSED-%  MULTI  MULTI-%  MULTI-FROM-% MEAN P99
+binpack        80.00   20.00        3.33        2      30.43      1    50.00        101.67 MEAN P99
+spread         80.00   20.00        3.33        2      30.43      1    50.00        101.67 MEAN P99
+
+refused most often:
+POLICY   SHAPE                                      ARRIVED  REFUSED
+binpack  100 milli of H100, 0m CPU, 0 MiB                 1        1
+binpack  2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
+spread   100 milli of H100, 0m CPU, 0 MiB                 1        1
+spread   2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
+""")
+        self.assertEqual(done.stderr, f"{self.home}/a.csv:7:17: no node has a GPU H100: the pods that ask for it are "
+                                      "refused\n")
+
+    def test_json(self):
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "json")
+        answer = json.loads(done.stdout)
+        self.assertEqual([item["policy"] for item in answer["items"]], POLICIES)
+        self.assertEqual(answer["targetWorkload"], {"source": "arrivals", "shapes": 8, "shapesLeftOut": 0})
+        for item in answer["items"]:
+            self.assertGreater(item["decisionMeanUs"], 0)
+            self.assertGreater(item["decisionP99Us"], 0)
+
+    def test_names(self):
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "name", "--policy", "fgd,binpack")
+        self.assertEqual(done.stdout, "fgd\nbinpack\n")
+
+    def test_sorted_and_without_headers(self):
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "--no-headers", "--sort-by", "-POLICY")
+        self.assertEqual([line.split()[0] for line in done.stdout.split("\n\n")[0].splitlines()],
+                         sorted(POLICIES, reverse=True))
+
+    def test_only_a_long_run_shows_its_progress_and_only_on_a_terminal(self):
+        self.file("n.csv", SMALL_NODES)
+        self.file("a.csv", SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
+        said = {}
+        for events in 10, 100000000:
+            main, side = pty.openpty()
+            with subprocess.Popen([CTL, "simulate", "--nodes", "n.csv", "--arrivals", "a.csv", "--policy", "binpack",
+                                   "--churn", "50", "--events", str(events)], cwd=self.home, stdout=subprocess.DEVNULL,
+                                  stderr=side, env={"LC_ALL": "C"}) as process:
+                os.close(side)
+                said[events] = self.read_once(main)
+                process.kill()
+            os.close(main)
+        self.assertEqual(said[10], "")
+        self.assertRegex(said[100000000], r"^\rbinpack: [0-9]+ of 100000000 pods $")
+
+    @staticmethod
+    def read_once(terminal):
+        try:
+            return os.read(terminal, 200).decode()
+        except OSError:  # the other side is closed
+            return ""
+
+
+class Judged(Folder):
+    """Random clusters and pods; the judge shares no code with the program."""
+
+    MODELS = ["T4", "G2", "A10", "V100M16"]
+
+    def cluster(self, draw):
+        nodes = NODES
+        for i in range(draw.randint(1, 25)):
+            nodes += f"node-{i},{draw.randrange(0, 96001, 500)},{draw.randrange(0, 300000, 512)}," \
+                     f"{draw.choice([0, 1, 2, 4, 8])},{draw.choice(self.MODELS)}\n"
+        return nodes + "last,64000,262144,8,G2\n"
+
+    def arrivals(self, draw):
+        pods = PODS
+        shapes = []
+        for _ in range(draw.randint(3, 30)):
+            gpus = draw.choice([0, 1, 1, 1, 1, 2, 4, 8])
+            milli = draw.choice([1000, draw.randrange(20, 1001, 10)]) if gpus > 0 else 0
+            spec = "|".join(draw.sample(self.MODELS, draw.choice([0, 0, 1, 2]))) if gpus > 0 else ""
+            shapes.append(f"{draw.randrange(0, 16000, 250)},{draw.randrange(0, 40000, 256)},{gpus},{milli},{spec}")
+        for i in range(draw.randint(50, 400)):
+            pods += f"pod-{draw.randint(0, i)},{draw.choice(shapes)}\n"
+        return pods
+
+    def test_every_policy(self):
+        draw = random.Random(SEED)
+        for case in range(12):
+            nodes, pods = self.cluster(draw), self.arrivals(draw)
+            for policy in POLICIES:
+                with self.subTest(seed=SEED, case=case, policy=policy):
+                    self.judge(nodes, pods, policy, draw.randint(0, 2**32 - 1))
+
+    def judge(self, nodes, pods, policy, seed):
+        done = self.simulate(nodes, pods, "--policy", policy, "--seed", seed, "--placements", "p.csv", "--csv",
+                             "c.csv", "-o", "json")
+        judgement = judge_placements.judge_files(self.home / "n.csv", self.home / "a.csv", self.home / "p.csv")
+        self.assertEqual(judgement.wrong, [])
+        self.assertEqual(judgement.count["refused_though_fitting"], 0)
+        item, judged = json.loads(done.stdout)["items"][0], judgement.summary()
+        for mine, other in (("arrived", "arrived"), ("refused", "refused"), ("multiArrived", "multi_arrived"),
+                            ("multiRefused", "multi_refused")):
+            self.assertEqual(item[mine], judged[other])
+        self.assertAlmostEqual(item["allocatedPercent"], judged["allocated_percent"], delta=0.0002)
+        self.assertAlmostEqual(item["demandRefusedPercent"], judged["refused_demand_percent"], delta=0.0002)
+        self.assertAlmostEqual(item.get("firstMultiRefusalLoadPercent") or 0,
+                               judged["first_multi_refusal_load_percent"] or 0, delta=0.0002)
+        judge_placements.write_levels(judgement, self.home / "j.csv")
+        mine = [line.split(",") for line in (self.home / "c.csv").read_text().splitlines()]
+        other = [line.split(",") for line in (self.home / "j.csv").read_text().splitlines()]
+        self.assertEqual([line[1:] for line in mine], other)
+        self.assertEqual({line[0] for line in mine[1:]}, {policy})
+
+    def test_the_same_bytes_every_time(self):
+        draw = random.Random(SEED + 1)
+        nodes, pods = self.cluster(draw), self.arrivals(draw)
+        for policy in POLICIES:
+            written = set()
+            for _ in range(2):
+                self.simulate(nodes, pods, "--policy", policy, "--seed", 7, "--placements", "p.csv")
+                written.add((self.home / "p.csv").read_bytes())
+            self.assertEqual(len(written), 1, policy)
+
+    def test_the_seed_orders_nodes(self):
+        nodes = NODES + "".join(f"n{i},1000,1000,1,T4\n" for i in range(40))
+        for policy in "firstfit", "fgd", "rollout":
+            chosen = set()
+            for seed in range(4):
+                self.simulate(nodes, PODS + "p,0,0,1,500,\n", "--policy", policy, "--seed", seed, "--placements",
+                              "p.csv")
+                chosen.add((self.home / "p.csv").read_text())
+            self.assertGreater(len(chosen), 1, policy)
+
+
+class Judge(Folder):
+    """The judge itself finds what it is there to find."""
+
+    NODES = NODES + "a,4000,1000,2,T4\nb,8000,100,1,G2\n"
+    PODS = PODS + "p,1000,10,1,500,\nq,1000,10,2,600,g2|t4\nr,1000,200,1,400,\ns,5000,10,0,0,\n"
+
+    def judged(self, placements):
+        return judge_placements.judge_files(self.file("n.csv", self.NODES), self.file("a.csv", self.PODS),
+                                            self.file("p.csv", placements))
+
+    def test_right_lines(self):
+        judgement = self.judged("p,b,0\nq,a,0|1\nr,a,1\ns,b,\n")
+        self.assertEqual(judgement.wrong, [])
+        self.assertEqual(judgement.summary()["allocated_milli"], 2100)
+
+    def test_wrong_lines(self):
+        for placements, says in (
+                ("p,x,0\nq,,\nr,a,0\ns,b,\n", "line 1: p: x: there is no such node"),
+                ("p,a,2\nq,,\nr,a,0\ns,b,\n", "line 1: p: a: 2: it has 2 GPUs"),
+                ("p,a,-1\nq,,\nr,a,0\ns,b,\n", "line 1: p: a: '-1' is no list of GPU indexes"),
+                ("p,a,0|1\nq,,\nr,a,0\ns,b,\n", "line 1: p: a: 2 GPUs, and the pod asks for 1"),
+                ("p,b,0\nq,a,0|0\nr,a,0\ns,b,\n", "line 2: q: a: 0|0 names a GPU twice"),
+                ("p,a,0\nq,a,0|1\nr,a,1\ns,b,\n",
+                 "line 2: q: a: 500 milli are left on GPU 0, and the pod asks for 600"),
+                ("p,b,0\nq,a,0|1\nr,b,0\ns,b,\n",
+                 "line 3: r: b: the pod asks for 200 MiB of memory, and 90 are left"),
+                ("p,b,0\nq,a,0|1\nr,a,1\ns,a,\n",
+                 "line 4: s: a: the pod asks for 5000 milli of CPU, and 2000 are left"),
+                ("p,b,0\nq,a,0|1\nr,a,1\ns,b,0\n", "line 4: s: b: 1 GPUs, and the pod asks for 0"),
+                ("p,b,0\nq,a,0|1\nr,,0\ns,b,\n", "line 3: r: GPUs without a node"),
+                ("p,b,0\nq,,\nr,a,0\ns,b,\n", "line 2: q: refused, though it fitted somewhere")):
+            self.assertIn(says, self.judged(placements).wrong, placements)
+
+    def test_a_model_that_the_pod_does_not_take(self):
+        self.PODS = PODS + "p,0,0,1,100,G2\n"
+        self.assertEqual(self.judged("p,a,0\n").wrong, ["line 1: p: a: the pod takes g2, and the GPUs are t4"])
+
+    def test_another_list_of_pods(self):
+        for placements in ("q,a,0\n", "p,b,0\n", "p,b,0\nq,a,0|1\nr,a,1\ns,b,\nt,,\n", "p,b\n", ""):
+            with self.assertRaises(judge_placements.OutOfOrder):
+                self.judged(placements)
+
+
+class Wrong(Folder):
+    def setUp(self):
+        super().setUp()
+        self.nodes = self.file("nodes", SMALL_NODES)
+        self.pods = self.file("pods", SMALL_PODS)
+
+    def test_options(self):
+        given = "--nodes", self.nodes, "--arrivals", self.pods
+        for says, *words in (
+                ("simulate wants --nodes FILE and --arrivals FILE",),
+                ("simulate wants --nodes FILE and --arrivals FILE", "--nodes", self.nodes),
+                ("simulate wants --nodes FILE and --arrivals FILE", "--arrivals", self.pods),
+                ('--policy: there is no policy "best"; there are binpack, firstfit, spread, fgd, rollout',
+                 *given, "--policy", "fgd,best"),
+                ('--policy: there is no policy ""; there are binpack, firstfit, spread, fgd, rollout',
+                 *given, "--policy", "fgd,"),
+                ("--policy names fgd twice", *given, "--policy", "fgd,binpack,fgd"),
+                ("--placements wants one --policy: the file is about one run", *given, "--placements", "p"),
+                ("--churn is 0: write a whole number from 1 to 100", *given, "--churn", "0"),
+                ("--churn is 101: write a whole number from 1 to 100", *given, "--churn", "101"),
+                ("--churn is 9x: write a whole number from 1 to 100", *given, "--churn", "9x"),
+                ("--events is 0: write a whole number from 1 to 100000000", *given, "--churn", "9", "--events", "0"),
+                ("--seed is -1: write a whole number from 0 to 4294967295", *given, "--seed=-1"),
+                ("--seed is 4294967296: write a whole number from 0 to 4294967295", *given, "--seed", 2**32),
+                ("--seed is 18446744073709551616: write a whole number from 0 to 4294967295", *given, "--seed",
+                 2**64),
+                ("--events is for --churn: without it, each pod of the arrivals comes once", *given, "--events", "9"),
+                ("--churn writes neither --placements nor --csv: both are about the arrivals in their order",
+                 *given, "--churn", "9", "--csv", "c"),
+                ("simulate takes no arguments, but got x", *given, "x")):
+            self.refuse(2, says, *words)
+
+    def test_nodes(self):
+        columns = "write sn,cpu_milli,memory_mib,gpu,model, in any order"
+        for place, says, content in (
+                ("1:1", f"the file is empty: it begins with a header; {columns}", ""),
+                ("1:1", f"the header has no column model; {columns}", "sn,cpu_milli,memory_mib,gpu\n"),
+                ("2:1", "sn is empty: write a name", NODES + ",1,1,1,T4\n"),
+                ("2:1", "sn has a character that no name has: write letters, digits, '-', '.' or '/'",
+                 NODES + "a b,1,1,1,T4\n"),
+                ("2:1", "sn contains '/': no node's name does", NODES + "a/b,1,1,1,T4\n"),
+                ("2:1", "sn is longer than 253 bytes", NODES + "a" * 254 + ",1,1,1,T4\n"),
+                ("3:1", "a second node a: names are distinct", NODES + "a,1,1,1,T4\na,2,2,2,T4\n"),
+                ("2:3", 'cpu_milli is "-1": write a whole number from 0 to 1000000000', NODES + "a,-1,1,1,T4\n"),
+                ("2:5", 'memory_mib is "1.5": write a whole number from 0 to 1000000000', NODES + "a,1,1.5,1,T4\n"),
+                ("2:5", 'memory_mib is "99999999999999999999": write a whole number from 0 to 1000000000',
+                 NODES + "a,1,99999999999999999999,1,T4\n"),
+                ("2:7", 'gpu is "65": write a whole number from 0 to 64', NODES + "a,1,1,65,T4\n"),
+                ("2:7", 'gpu is "": write a whole number from 0 to 64', NODES + "a,1,1,,T4\n"),
+                ("2:9", "model is longer than 128 bytes", NODES + "a,1,1,1," + "T" * 129 + "\n"),
+                ("2:9", "model has a character that no model has", NODES + "a,1,1,1,T4|G2\n"),
+                ("2:7", "4 fields, but the header has 5", NODES + "a,1,1,1\n"),
+                ("3:1", "the file ends, and no node has a GPU: column gpu says how many each has",
+                 NODES + "a,1,1,0,\n")):
+            path = self.file("wrong", content)
+            self.refuse(1, f"{path}:{place}: {says}", "--nodes", path, "--arrivals", self.pods)
+
+    def test_arrivals(self):
+        columns = "write name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec, in any order"
+        for place, says, content in (
+                ("1:1", f"the header has no column gpu_spec; {columns}",
+                 "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"),
+                ("2:1", "the file ends, and no pod arrives: write one line for each", PODS),
+                ("2:1", "name is empty: write a name", PODS + ",1,1,1,1,\n"),
+                ("2:3", 'cpu_milli is "x": write a whole number from 0 to 1000000000', PODS + "a,x,1,1,1,\n"),
+                ("2:7", 'num_gpu is "65": write a whole number from 0 to 64', PODS + "a,1,1,65,1,\n"),
+                ("2:9", 'gpu_milli is "0": write a whole number from 1 to 1000', PODS + "a,1,1,1,0,\n"),
+                ("2:9", 'gpu_milli is "1001": write a whole number from 1 to 1000', PODS + "a,1,1,1,1001,\n"),
+                ("2:9", 'gpu_milli of a pod without GPUs is "5": write a whole number from 0 to 0',
+                 PODS + "a,1,1,0,5,\n"),
+                ("2:11", "gpu_spec of a pod without GPUs: write nothing, or a num_gpu", PODS + "a,1,1,0,0,T4\n"),
+                ("2:11", "gpu_spec has an empty entry: write models with | between them, or nothing",
+                 PODS + "a,1,1,1,1,T4|\n"),
+                ("2:11", "gpu_spec contains a comma: write | instead", PODS + 'a,1,1,1,1,"T4,G2"\n'),
+                ("2:11", "gpu_spec names more than 32 models: write models with | between them, or nothing",
+                 PODS + "a,1,1,1,1," + "|".join(f"m{i}" for i in range(33)) + "\n"),
+                ("2:11", "the quote that begins here never ends", PODS + 'a,1,1,1,1,"T4\n')):
+            path = self.file("wrong", content)
+            self.refuse(1, f"{path}:{place}: {says}", "--nodes", self.nodes, "--arrivals", path)
+
+    def test_files(self):
+        given = "--nodes", self.nodes, "--arrivals", self.pods, "--policy", "binpack"
+        self.pods.write_text(SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
+        self.refuse(1, "/nonexistent/n: No such file or directory", "--nodes", "/nonexistent/n", "--arrivals",
+                    self.pods)
+        link = self.home / "link"
+        link.symlink_to(self.pods)
+        for option, path, name in (("--placements", link, "arrivals"), ("--csv", self.nodes, "nodes")):
+            self.refuse(1, f"{path} is the file of --{name}: write another one", *given, option, path)
+        self.assertEqual(self.pods.read_text(), SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
+        for option in "--placements", "--csv":
+            done = self.run_it(*given, option, "/nonexistent/out")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("/nonexistent/out: cannot be written: No such file or directory", done.stderr)
+            done = self.run_it(*given, option, "/dev/full")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("/dev/full: cannot be written: No space left on device", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
