@@ -100,12 +100,16 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
     reading->pod->note_error = why;
 }
 
-/* The first few: they are for advice, and a tenant may write thousands. */
+/*
+ * The first few: they are for advice, and a tenant may write thousands. A key with a NUL cannot be
+ * shown: no API server accepts it.
+ */
 static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefix, struct text key)
 {
     must(pod->odd_keys <= ODD_KEYS_MAX);
+    must(key.at != NULL);
 
-    if (pod->odd_keys < ODD_KEYS_MAX)
+    if (pod->odd_keys < ODD_KEYS_MAX && memchr(key.at, '\0', key.len) == NULL)
         pod->odd_key[pod->odd_keys++] =
             arena_printf(arena, "%.*s%.*s", TEXT_ARG(prefix), TEXT_ARG(key));
 }

@@ -57,6 +57,9 @@ static void annotations_that_are_nearly_ours_are_kept_for_advice(void **state)
                                "\"milligpu.io/5\":\"\",\"gpu-count.milligpu.io/c\":\"2\""));
     assert_int_equal(pod.odd_keys, ODD_KEYS_MAX);
     assert_string_equal(pod.odd_key[ODD_KEYS_MAX - 1], "milligpu.io/4");
+    pod = decode(*state, NOTES("\"milli\\u0000gpu.io/gpu-model\":\"A100\","
+                               "\"gpu-count.milligpu.io/\\u0000c\":\"2\""));
+    assert_int_equal(pod.odd_keys, 0); /* cut off at the NUL they would be other keys */
 }
 
 static void a_whole_pod_is_read(void **state)
