@@ -1,0 +1,261 @@
+/*
+ * Counts pods by class, with halving. Called by the writer for each pod that the watch shows for
+ * the first time, and by simulate. The order of the classes is that in which they came, because
+ * workloads depend on it; so it is stored, too.
+ */
+#include "milligpu/tally.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+struct tally {
+    uint64_t pods;
+    uint64_t made_at; /* pods, when the last workload was made */
+    bool made;
+    uint32_t classes;
+    struct workload_class class[WORKLOAD_CLASSES_MAX]; /* model: a block of ours, or NULL */
+};
+
+/*
+ * Classes
+ */
+
+/* Pointers and strings in one block. */
+static const char **copy_models(const struct workload_class *class)
+{
+    size_t bytes = class->models * sizeof(char *);
+
+    must(class->models == 0 || class->model != NULL);
+    if (class->models == 0)
+        return NULL;
+    for (uint32_t m = 0; m < class->models; m++)
+        bytes += strlen(class->model[m]) + 1;
+    const char **model = xmalloc(bytes);
+    char *at = (char *)(model + class->models);
+    for (uint32_t m = 0; m < class->models; m++)
+        model[m] = text_lay(&at, class->model[m]);
+    must(at == (char *)model + bytes);
+    return model;
+}
+
+static void forget_class(struct tally *tally, uint32_t at)
+{
+    must(at < tally->classes);
+    must(tally->class[at].models == 0 || tally->class[at].model != NULL);
+    xfree(tally->class[at].model);
+    tally->classes--;
+    memmove(&tally->class[at], &tally -> class[at + 1],
+            (tally->classes - at) * sizeof *tally->class);
+}
+
+static uint32_t rarest(const struct tally *tally)
+{
+    uint32_t least = 0;
+
+    must(tally->classes > 0);
+    for (uint32_t i = 1; i < tally->classes; i++)
+        if (tally->class[i].count < tally->class[least].count)
+            least = i;
+    must(least < tally->classes);
+    return least;
+}
+
+/* Behind the others. */
+static void append_class(struct tally *tally, const struct workload_class *class)
+{
+    must(class->parts > 0);
+    must(class->count > 0);
+    if (tally->classes == WORKLOAD_CLASSES_MAX)
+        forget_class(tally, rarest(tally));
+    struct workload_class *mine = &tally->class[tally->classes++];
+    *mine = *class;
+    mine->model = copy_models(class);
+    must_debug(workload_alike(mine, class));
+}
+
+/*
+ * The tally
+ */
+
+/* Of the shapes that clusters serve, whole GPUs and even parts of them are the commonest. */
+static void start_cold(struct tally *tally)
+{
+    static const struct workload_class cold[] = {
+        {.parts = 1, .milli = 1000, .count = 4 * TALLY_WEIGHT},
+        {.parts = 1, .milli = 500, .count = 2 * TALLY_WEIGHT},
+        {.parts = 1, .milli = 250, .count = 2 * TALLY_WEIGHT},
+        {.parts = 2, .milli = 1000, .count = TALLY_WEIGHT},
+        {.parts = 4, .milli = 1000, .count = TALLY_WEIGHT},
+        {.parts = 8, .milli = 1000, .count = TALLY_WEIGHT},
+    };
+
+    must(tally->classes == 0);
+    for (size_t i = 0; i < ARRAY_LEN(cold); i++)
+        append_class(tally, &cold[i]);
+    must(tally->classes == ARRAY_LEN(cold));
+}
+
+static struct tally *tally_empty(void)
+{
+    return xcalloc(1, sizeof(struct tally));
+}
+
+struct tally *tally_new(void)
+{
+    struct tally *tally = tally_empty();
+
+    start_cold(tally);
+    must(tally->pods == 0);
+    must(tally_is_due(tally));
+    return tally;
+}
+
+void tally_free(struct tally *tally)
+{
+    if (tally == NULL)
+        return;
+    for (uint32_t i = 0; i < tally->classes; i++)
+        xfree(tally->class[i].model);
+    xfree(tally);
+}
+
+static void halve(struct tally *tally)
+{
+    uint32_t at = 0;
+
+    must(tally->classes > 0);
+    must(tally->pods % TALLY_HALF == 0);
+    while (at < tally->classes) {
+        tally->class[at].count /= 2;
+        if (tally->class[at].count == 0)
+            forget_class(tally, at);
+        else
+            at++;
+    }
+}
+
+void tally_count(struct tally *tally, const struct request *request)
+{
+    struct workload_class class;
+
+    must(request->wants > 0);
+    workload_class_of(request, &class);
+    must(class.parts > 0);
+    uint32_t at = 0;
+    while (at < tally->classes && !workload_alike(&tally->class[at], &class))
+        at++;
+    class.count = TALLY_WEIGHT;
+    if (at == tally->classes)
+        append_class(tally, &class);
+    else
+        tally->class[at].count += TALLY_WEIGHT;
+    if (++tally->pods % TALLY_HALF == 0)
+        halve(tally);
+}
+
+bool tally_is_due(const struct tally *tally)
+{
+    const uint64_t quarter = tally->made_at / 4;
+
+    must(tally->made_at <= tally->pods);
+    must(tally->made || tally->made_at == 0);
+    const uint64_t step = quarter < TALLY_STEP_MIN   ? TALLY_STEP_MIN
+                          : quarter > TALLY_STEP_MAX ? TALLY_STEP_MAX
+                                                     : quarter;
+    return !tally->made || tally->pods - tally->made_at >= step;
+}
+
+struct workload *tally_workload(struct tally *tally)
+{
+    tally->made = true;
+    tally->made_at = tally->pods;
+    struct workload *workload = workload_new(tally->class, tally->classes);
+    must(workload->count <= TALLY_SUM_MAX);
+    must(!tally_is_due(tally));
+    return workload;
+}
+
+/*
+ * What is stored
+ */
+
+uint64_t tally_pods(const struct tally *tally)
+{
+    must(tally != NULL);
+    return tally->pods;
+}
+
+uint32_t tally_classes(const struct tally *tally)
+{
+    must(tally->classes <= WORKLOAD_CLASSES_MAX);
+    return tally->classes;
+}
+
+const struct workload_class *tally_class(const struct tally *tally, uint32_t at)
+{
+    must(at < tally->classes);
+    must(tally->class[at].count > 0);
+    return &tally->class[at];
+}
+
+static int check_class(const struct tally_rows *rows, uint32_t at, struct err *err)
+{
+    const struct workload_class *class = &rows->class[at];
+
+    must(at < rows->classes);
+    must(class->models == 0 || class->model != NULL);
+    if (class->parts < 1 || class->parts > GPUS_PER_NODE_MAX)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": parts: 1 to %d would be right", at,
+                       GPUS_PER_NODE_MAX);
+    if (class->milli < 1 || class->milli > GPU_MILLI)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": milli: 1 to %d would be right", at,
+                       GPU_MILLI);
+    if (class->count < 1 || class->count > TALLY_SUM_MAX)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": weight: 1 to %d would be right", at,
+                       TALLY_SUM_MAX);
+    for (uint32_t i = 0; i < at; i++)
+        if (workload_alike(&rows->class[i], class))
+            return err_set(err, ERR_CORRUPT, "class %" PRIu32 " is like class %" PRIu32, at, i);
+    return 0;
+}
+
+static int check_rows(const struct tally_rows *rows, struct err *err)
+{
+    /* What is left after halving, and what came since. */
+    const uint64_t most = (uint64_t)TALLY_WEIGHT * (TALLY_HALF + rows->pods % TALLY_HALF);
+    uint64_t sum = 0;
+
+    must(most < TALLY_SUM_MAX);
+    must(rows->classes == 0 || rows->class != NULL);
+    if (rows->classes < 1 || rows->classes > WORKLOAD_CLASSES_MAX)
+        return err_set(err, ERR_CORRUPT, "%" PRIu32 " classes: 1 to %d would be right",
+                       rows->classes, WORKLOAD_CLASSES_MAX);
+    for (uint32_t i = 0; i < rows->classes; i++) {
+        const int failed = check_class(rows, i, err);
+        if (failed != 0)
+            return failed;
+        sum += rows->class[i].count;
+    }
+    if (sum > most)
+        return err_set(err, ERR_CORRUPT,
+                       "the weights add up to %" PRIu64 "; at most %" PRIu64 " would be right", sum,
+                       most);
+    return 0;
+}
+
+int tally_restore(const struct tally_rows *rows, struct tally **out, struct err *err)
+{
+    const int failed = check_rows(rows, err);
+
+    if (failed != 0)
+        return failed;
+    struct tally *tally = tally_empty();
+    tally->pods = rows->pods;
+    for (uint32_t i = 0; i < rows->classes; i++)
+        append_class(tally, &rows->class[i]);
+    must(tally->classes == rows->classes);
+    *out = tally;
+    return 0;
+}

@@ -1,0 +1,327 @@
+/*
+ * What is learned of the workload: pods counted by class, halved from time to time, and forgotten.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/tally.h"
+
+#include "support/draw.h"
+#include "support/walk.h"
+
+static void tally_freep(struct tally **tally)
+{
+    tally_free(*tally);
+}
+
+static void workload_unrefp(struct workload **workload)
+{
+    workload_unref(*workload);
+}
+
+static void count_with(struct tally *tally, uint32_t milli, uint32_t cpu, const char *model)
+{
+    struct want want = {.container = "c", .parts = 1, .milli = milli};
+    const struct request request = {
+        .wants = 1, .want = &want, .host = {cpu, 0}, .models = model != NULL, .model = &model};
+
+    tally_count(tally, &request);
+}
+
+static void count(struct tally *tally, uint32_t milli, uint32_t pods)
+{
+    for (uint32_t i = 0; i < pods; i++)
+        count_with(tally, milli, 0, NULL);
+}
+
+/* Of all classes of one part of this size. */
+static uint32_t weight_of(const struct tally *tally, uint32_t milli)
+{
+    uint32_t weight = 0;
+
+    for (uint32_t i = 0; i < tally_classes(tally); i++) {
+        const struct workload_class *class = tally_class(tally, i);
+        if (class->parts == 1 && class->milli == milli)
+            weight += class->count;
+    }
+    return weight;
+}
+
+static void a_new_tally_knows_what_most_clusters_serve(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    assert_int_equal(tally_pods(tally), 0);
+    assert_int_equal(tally_classes(tally), 6);
+    assert_int_equal(weight_of(tally, 1000), 4 * TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 500), 2 * TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 250), 2 * TALLY_WEIGHT);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_int_equal(workload->count, 11 * TALLY_WEIGHT);
+    assert_int_equal(workload->scarces, 3); /* pods of 2, 4 and 8 GPUs are protected */
+}
+
+static void each_pod_counts_once_in_its_class(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 300, 2);
+    count(tally, 500, 1);
+    count_with(tally, 300, 4000, NULL);
+    count_with(tally, 300, 0, "T4");
+    assert_int_equal(tally_pods(tally), 5);
+    assert_int_equal(tally_classes(tally), 9);
+    assert_int_equal(weight_of(tally, 500), 3 * TALLY_WEIGHT);
+    const struct workload_class *class = tally_class(tally, 6);
+    assert_int_equal(class->count, 2 * TALLY_WEIGHT);
+    assert_int_equal(class->models, 0);
+    assert_null(class->model);
+    class = tally_class(tally, 7); /* in the order in which they came */
+    assert_int_equal(class->host.cpu_milli, 4000);
+    assert_int_equal(class->count, TALLY_WEIGHT);
+    class = tally_class(tally, 8);
+    assert_int_equal(class->models, 1);
+    assert_string_equal(class->model[0], "T4");
+}
+
+static void what_came_long_ago_fades_and_is_forgotten(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 300, TALLY_HALF - 1);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 1) * TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 500), 2 * TALLY_WEIGHT);
+    count_with(tally, 300, 1, NULL); /* of another class */
+    assert_int_equal(weight_of(tally, 300), TALLY_HALF * TALLY_WEIGHT / 2);
+    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT);
+    assert_int_equal(tally_classes(tally), 8);
+    count(tally, 700, 3 * TALLY_HALF);
+    assert_int_equal(tally_class(tally, tally_classes(tally) - 2)->host.cpu_milli, 1);
+    count(tally, 700, TALLY_HALF);
+    assert_int_equal(weight_of(tally, 500), 1);
+    assert_int_equal(weight_of(tally, 250), 1);
+    assert_int_equal(tally_classes(tally), 5); /* of those that weighed 16 at first, none is left */
+    count(tally, 700, 2 * TALLY_HALF);
+    assert_int_equal(weight_of(tally, 500), 0);
+    assert_int_equal(weight_of(tally, 1000), 0);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 1) * TALLY_WEIGHT / 128);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(tally_pods(tally), 7 * TALLY_HALF);
+}
+
+static void a_full_tally_forgets_the_class_that_came_least_often(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    for (uint32_t cpu = 1; tally_classes(tally) < WORKLOAD_CLASSES_MAX; cpu++)
+        count_with(tally, 100, cpu, NULL);
+    const uint32_t first = tally_class(tally, 6)->host.cpu_milli;
+    assert_int_equal(first, 1);
+    count_with(tally, 100, 1, NULL); /* now it came twice, as none of its kind */
+    for (uint32_t i = 0; i < 4; i++)
+        count_with(tally, 900, i, NULL);
+    assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
+    /* Of equals the first: pods of 2, 4 and 8 GPUs of the cold start, and the second of these. */
+    assert_int_equal(tally_class(tally, 2)->milli, 250);
+    assert_int_equal(tally_class(tally, 3)->host.cpu_milli, 1);
+    assert_int_equal(tally_class(tally, 4)->host.cpu_milli, 3);
+    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->host.cpu_milli, 3);
+    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->milli, 900);
+}
+
+/* The number of pods after which another workload is due. */
+static uint64_t pods_until_due(struct tally *tally)
+{
+    const uint64_t before = tally_pods(tally);
+
+    workload_unref(tally_workload(tally));
+    assert_false(tally_is_due(tally));
+    while (!tally_is_due(tally))
+        count(tally, 300, 1);
+    return tally_pods(tally) - before;
+}
+
+static void workloads_are_due_often_at_first_and_seldom_later(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    assert_true(tally_is_due(tally)); /* there was none yet */
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    count(tally, 300, 100 - TALLY_STEP_MIN * 2);
+    assert_int_equal(pods_until_due(tally), 25);
+    count(tally, 300, 4 * TALLY_STEP_MAX);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MAX);
+}
+
+static void a_full_window_is_still_a_workload(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 300, 40 * TALLY_HALF - 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_true(workload->count > TALLY_SUM_MAX - 3 * TALLY_WEIGHT);
+    assert_true(workload->count <= TALLY_SUM_MAX);
+}
+
+/*
+ * What is stored
+ */
+
+static struct tally_rows rows_of(const struct tally *tally)
+{
+    return (struct tally_rows){
+        .pods = tally_pods(tally),
+        .classes = tally_classes(tally),
+        .class = tally_class(tally, 0), /* they are in an array */
+    };
+}
+
+static void assert_same_tally(const struct tally *a, const struct tally *b)
+{
+    assert_int_equal(tally_pods(a), tally_pods(b));
+    assert_int_equal(tally_classes(a), tally_classes(b));
+    for (uint32_t i = 0; i < tally_classes(a); i++) {
+        assert_true(workload_alike(tally_class(a, i), tally_class(b, i)));
+        assert_int_equal(tally_class(a, i)->count, tally_class(b, i)->count);
+    }
+}
+
+static void count_any(struct tally *tally, uint64_t *seed)
+{
+    static const char *const model[] = {"T4", "A100", NULL};
+
+    count_with(tally, 1 + draw_below(seed, 20) * 50, draw_below(seed, 3) * 1000,
+               model[draw_below(seed, 3)]);
+}
+
+static void a_restored_tally_goes_on_like_the_one_that_was_stored(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+    CLEANUP(tally_freep) struct tally *again = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < TALLY_HALF + 100; i++)
+        count_any(tally, &seed);
+    const struct tally_rows rows = rows_of(tally);
+    assert_int_equal(tally_restore(&rows, &again, &err), 0);
+    assert_same_tally(tally, again);
+    assert_true(tally_is_due(again)); /* nothing was made of it yet */
+    for (uint32_t i = 0; i < TALLY_HALF; i++) {
+        uint64_t same = seed;
+        count_any(tally, &seed);
+        count_any(again, &same);
+    }
+    assert_same_tally(tally, again);
+}
+
+/* One valid class, changed by the test. */
+struct stored {
+    struct workload_class class[2];
+    struct tally_rows rows;
+};
+
+static struct stored stored_start(void)
+{
+    return (struct stored){
+        .class = {{.parts = 1, .milli = 300, .count = 16}, {.parts = 2, .milli = 300, .count = 16}},
+        .rows = {.pods = 2, .classes = 2},
+    };
+}
+
+static void is_refused(struct stored stored, const char *text)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    stored.rows.class = stored.class;
+    assert_int_equal(tally_restore(&stored.rows, &tally, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, text);
+    assert_null(tally);
+}
+
+static void is_restored(struct stored stored)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    stored.rows.class = stored.class;
+    assert_int_equal(tally_restore(&stored.rows, &tally, &err), 0);
+    workload_unref(tally_workload(tally));
+    tally_free(tally);
+}
+
+static void what_no_tally_contains_is_not_restored(void **state)
+{
+    (void)state;
+    struct stored stored = stored_start();
+
+    is_restored(stored);
+    stored.class[1].parts = 0;
+    is_refused(stored, "class 1: parts: 1 to 64 would be right");
+    stored.class[1].parts = GPUS_PER_NODE_MAX + 1;
+    is_refused(stored, "class 1: parts: 1 to 64 would be right");
+    stored.class[1].parts = GPUS_PER_NODE_MAX;
+    is_restored(stored);
+    stored.class[0].milli = 0;
+    is_refused(stored, "class 0: milli: 1 to 1000 would be right");
+    stored.class[0].milli = GPU_MILLI + 1;
+    is_refused(stored, "class 0: milli: 1 to 1000 would be right");
+    stored.class[0].milli = GPU_MILLI;
+    is_restored(stored);
+    stored.class[0].count = 0;
+    is_refused(stored, "class 0: weight: 1 to 131072 would be right");
+    stored.class[0].count = TALLY_SUM_MAX + 1;
+    is_refused(stored, "class 0: weight: 1 to 131072 would be right");
+    stored = stored_start();
+    stored.class[1].parts = 1;
+    is_refused(stored, "class 1 is like class 0");
+    stored.rows.classes = 0;
+    is_refused(stored, "0 classes: 1 to 512 would be right");
+    stored.rows.classes = WORKLOAD_CLASSES_MAX + 1;
+    is_refused(stored, "513 classes: 1 to 512 would be right");
+}
+
+static void weights_that_would_outgrow_a_workload_are_not_restored(void **state)
+{
+    (void)state;
+    struct stored stored = stored_start();
+
+    stored.rows.pods = TALLY_HALF;
+    stored.class[0].count = TALLY_WEIGHT * TALLY_HALF - 16;
+    is_restored(stored);
+    stored.class[0].count++;
+    is_refused(stored, "the weights add up to 65537; at most 65536 would be right");
+    stored.rows.pods++;
+    is_restored(stored);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_tally_knows_what_most_clusters_serve),
+        cmocka_unit_test(each_pod_counts_once_in_its_class),
+        cmocka_unit_test(what_came_long_ago_fades_and_is_forgotten),
+        cmocka_unit_test(a_full_tally_forgets_the_class_that_came_least_often),
+        cmocka_unit_test(workloads_are_due_often_at_first_and_seldom_later),
+        cmocka_unit_test(a_full_window_is_still_a_workload),
+        cmocka_unit_test(a_restored_tally_goes_on_like_the_one_that_was_stored),
+        cmocka_unit_test(what_no_tally_contains_is_not_restored),
+        cmocka_unit_test(weights_that_would_outgrow_a_workload_are_not_restored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
