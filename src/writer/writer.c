@@ -30,20 +30,6 @@ enum {
     CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
 };
 
-/* A new ledger orders by binpack. */
-static void set_policy(struct writer *writer)
-{
-    enum policy_kind kind = POLICY_BINPACK;
-
-    must(policy_of_name(text_of(writer->app->settings->policy), &kind));
-    must(!policy_needs_workload(kind));
-    if (kind == POLICY_BINPACK)
-        return;
-    struct outlook *outlook = outlook_new(kind, 0, NULL);
-    ledger_set_outlook(writer->ledger, outlook);
-    outlook_unref(outlook);
-}
-
 struct writer *writer_new(struct app *app)
 {
     struct writer *writer = xcalloc(1, sizeof *writer);
@@ -51,8 +37,8 @@ struct writer *writer_new(struct app *app)
     must(app->queue != NULL && app->view != NULL && app->outbox != NULL);
     writer->app = app;
     writer->ledger = ledger_new();
-    set_policy(writer);
     batch_init(&writer->batch, app, writer->ledger);
+    writer_begin_to_learn(writer);
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
     map_init(&writer->inflight);
@@ -95,6 +81,7 @@ void writer_free(struct writer *writer)
     map_done(&writer->nodes_seen);
     map_done(&writer->ages);
     drift_watch_free(writer->drift);
+    tally_free(writer->tally);
     batch_done(&writer->batch);
     ledger_free(writer->ledger);
     xfree(writer);
@@ -296,6 +283,7 @@ static void after_batch(struct writer *writer)
     }
     writer->was_ready = ready;
     writer_wake_for_the_late(writer);
+    writer_use_what_was_learned(writer);
     verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is not changed. */
     if (!atomic_load(&writer->app->safe_mode) &&

@@ -11,6 +11,7 @@
  *   writer_nodes.c       what the watch reports of nodes
  *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
  *   writer_wake.c        which pods to wake when capacity comes free
+ *   writer_learn.c       the policy, and the workload that it learns
  *   writer_lost.c        batches that were lost, and messages kept meanwhile
  *
  * All of it runs on the writer's thread; nothing here takes a lock. A handler or command that
@@ -24,6 +25,7 @@
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/tally.h"
 #include "milligpu/writer.h"
 
 #include "writer/batch.h"
@@ -80,6 +82,8 @@ struct writer {
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
+    enum policy_kind policy;
+    struct tally *tally;
     /* uid to struct inflight_bind */
     struct map inflight;
     /* uid to struct doubt */
@@ -266,6 +270,17 @@ bool writer_end_nodes(struct writer *writer);
  */
 void writer_pods_are_in(struct writer *writer);
 void writer_own_ledger(struct writer *writer);
+
+/* writer_learn.c */
+
+/* Before the first batch: the ledger's policy, and what is known of the workload. */
+void writer_begin_to_learn(struct writer *writer);
+/* Has the watch not shown it yet? */
+bool writer_is_new_pod(const struct writer *writer, const struct pod *pod);
+/* Counts a pod that the watch has shown for the first time. pod: in the pod cache. */
+void writer_learn(struct writer *writer, const struct pod *pod);
+/* Between two batches: publishes another outlook when enough was learned. */
+void writer_use_what_was_learned(struct writer *writer);
 
 /* writer_wake.c */
 

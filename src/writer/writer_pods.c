@@ -63,8 +63,11 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         hints_resolved(writer->app->hints, text_of(pod->uid));
         return writer_reconcile(writer, pod);
     }
+    const bool is_new = writer_is_new_pod(writer, pod);
     if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
         return true; /* outdated */
+    if (is_new)
+        writer_learn(writer, pod);
     /*
      * Most pods of a cluster: the cache keeps what they use of CPU and memory, the ledger nothing.
      */
