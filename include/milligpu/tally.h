@@ -8,8 +8,8 @@
  * pod is asked about thousands of times. A class that came last 4 x TALLY_HALF pods ago is
  * forgotten, and if there are more than WORKLOAD_CLASSES_MAX, the one that came least often.
  *
- * A new tally knows a few shapes that most clusters serve, with the weight of a few pods: the cold
- * start. It fades like everything else.
+ * A new tally knows a few shapes that most clusters serve, with the weight of a few pods. After
+ * TALLY_COLD pods it forgets them: what nobody asks for must not hold GPUs back.
  *
  * Pure: what is learned follows from the pods and their order alone. Single owner.
  */
@@ -21,12 +21,13 @@
 
 enum {
     TALLY_WEIGHT = 16,
+    TALLY_COLD = 64,
     TALLY_HALF = 4096,
     /* of all counts: at most half of it is left after halving */
     TALLY_SUM_MAX = 2 * TALLY_WEIGHT * TALLY_HALF,
-    /* pods between two workloads: a quarter of all so far, within these bounds */
-    TALLY_STEP_MIN = 8,
-    TALLY_STEP_MAX = 1024,
+    /* pods between two workloads: half of all so far, within these bounds */
+    TALLY_STEP_MIN = 2,
+    TALLY_STEP_MAX = 2048,
 };
 static_assert((int)TALLY_SUM_MAX <= (int)WORKLOAD_COUNT_MAX, "a tally is a workload");
 

@@ -79,18 +79,19 @@ static void append_class(struct tally *tally, const struct workload_class *class
  * The tally
  */
 
-/* Of the shapes that clusters serve, whole GPUs and even parts of them are the commonest. */
+/*
+ * Of the shapes that clusters serve, whole GPUs and even parts of them are the commonest. All of it
+ * together weighs less than one pod: what the first pods ask for says more, and whoever is placed
+ * with the wrong pods in mind stays where it is.
+ */
+static const struct workload_class cold[] = {
+    {.parts = 1, .milli = 1000, .count = 4}, {.parts = 1, .milli = 500, .count = 2},
+    {.parts = 1, .milli = 250, .count = 2},  {.parts = 2, .milli = 1000, .count = 1},
+    {.parts = 4, .milli = 1000, .count = 1}, {.parts = 8, .milli = 1000, .count = 1},
+};
+
 static void start_cold(struct tally *tally)
 {
-    static const struct workload_class cold[] = {
-        {.parts = 1, .milli = 1000, .count = 4 * TALLY_WEIGHT},
-        {.parts = 1, .milli = 500, .count = 2 * TALLY_WEIGHT},
-        {.parts = 1, .milli = 250, .count = 2 * TALLY_WEIGHT},
-        {.parts = 2, .milli = 1000, .count = TALLY_WEIGHT},
-        {.parts = 4, .milli = 1000, .count = TALLY_WEIGHT},
-        {.parts = 8, .milli = 1000, .count = TALLY_WEIGHT},
-    };
-
     must(tally->classes == 0);
     for (size_t i = 0; i < ARRAY_LEN(cold); i++)
         append_class(tally, &cold[i]);
@@ -121,6 +122,33 @@ void tally_free(struct tally *tally)
     xfree(tally);
 }
 
+/* The index of the class like this one, or tally->classes. */
+static uint32_t place_of(const struct tally *tally, const struct workload_class *class)
+{
+    uint32_t at = 0;
+
+    must(class->parts > 0);
+    while (at < tally->classes && !workload_alike(&tally->class[at], class))
+        at++;
+    must(at <= tally->classes);
+    return at;
+}
+
+/* A stored tally may lack some of it. */
+static void end_cold(struct tally *tally)
+{
+    must(tally->pods == TALLY_COLD);
+    for (size_t i = 0; i < ARRAY_LEN(cold); i++) {
+        const uint32_t at = place_of(tally, &cold[i]);
+        if (at == tally->classes)
+            continue;
+        if (tally->class[at].count > cold[i].count)
+            tally->class[at].count -= cold[i].count;
+        else
+            forget_class(tally, at);
+    }
+}
+
 static void halve(struct tally *tally)
 {
     uint32_t at = 0;
@@ -143,27 +171,27 @@ void tally_count(struct tally *tally, const struct request *request)
     must(request->wants > 0);
     workload_class_of(request, &class);
     must(class.parts > 0);
-    uint32_t at = 0;
-    while (at < tally->classes && !workload_alike(&tally->class[at], &class))
-        at++;
+    const uint32_t at = place_of(tally, &class);
     class.count = TALLY_WEIGHT;
     if (at == tally->classes)
         append_class(tally, &class);
     else
         tally->class[at].count += TALLY_WEIGHT;
-    if (++tally->pods % TALLY_HALF == 0)
+    if (++tally->pods == TALLY_COLD)
+        end_cold(tally);
+    if (tally->pods % TALLY_HALF == 0)
         halve(tally);
 }
 
 bool tally_is_due(const struct tally *tally)
 {
-    const uint64_t quarter = tally->made_at / 4;
+    const uint64_t half = tally->made_at / 2;
 
     must(tally->made_at <= tally->pods);
     must(tally->made || tally->made_at == 0);
-    const uint64_t step = quarter < TALLY_STEP_MIN   ? TALLY_STEP_MIN
-                          : quarter > TALLY_STEP_MAX ? TALLY_STEP_MAX
-                                                     : quarter;
+    const uint64_t step = half < TALLY_STEP_MIN   ? TALLY_STEP_MIN
+                          : half > TALLY_STEP_MAX ? TALLY_STEP_MAX
+                                                  : half;
     return !tally->made || tally->pods - tally->made_at >= step;
 }
 
@@ -212,9 +240,9 @@ static int check_class(const struct tally_rows *rows, uint32_t at, struct err *e
     if (class->milli < 1 || class->milli > GPU_MILLI)
         return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": milli: 1 to %d would be right", at,
                        GPU_MILLI);
-    if (class->count < 1 || class->count > TALLY_SUM_MAX)
-        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": weight: 1 to %d would be right", at,
-                       TALLY_SUM_MAX);
+    if (class->count < 1)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": weight: at least 1 would be right",
+                       at);
     for (uint32_t i = 0; i < at; i++)
         if (workload_alike(&rows->class[i], class))
             return err_set(err, ERR_CORRUPT, "class %" PRIu32 " is like class %" PRIu32, at, i);

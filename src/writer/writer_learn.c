@@ -4,6 +4,8 @@
  * calls teach nothing. Pods are counted under every policy, so that one that needs to know them
  * does not begin cold. Called by writer.c and writer_pods.c.
  */
+#include "milligpu/metric.h"
+
 #include "writer/writer_internal.h"
 
 /* A new ledger orders by binpack. */
@@ -44,6 +46,8 @@ void writer_learn(struct writer *writer, const struct pod *pod)
     if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0)
         return;
     tally_count(writer->tally, record->request);
+    metric_add(M_WORKLOAD_PODS, NULL, 1);
+    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
 }
 
 void writer_use_what_was_learned(struct writer *writer)

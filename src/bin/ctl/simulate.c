@@ -96,6 +96,7 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
 
     must(options->churn_percent == 0);
     options->events = SIMULATE_EVENTS;
+    options->learn = given[OPTION_learn] != NULL;
     if (given[OPTION_nodes] == NULL || given[OPTION_arrivals] == NULL)
         return err_set(err, ERR_INVALID, "simulate wants --nodes FILE and --arrivals FILE");
     if (simulate_read_number(call->ctl, &seed, &options->seed, err) < 0 ||

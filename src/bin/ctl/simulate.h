@@ -9,7 +9,7 @@
  * A pod goes through the code that answers kube-scheduler: filter_ask() on a snapshot chooses the
  * node, and a RESERVE of the ledger chooses the GPUs. kube-scheduler's own filter for CPU and
  * memory comes first: only nodes with enough of both are asked about. A pod that fits nowhere when
- * it arrives is gone.
+ * it arrives is gone. With --learn the policies know of the workload what has arrived so far.
  *
  * One thread.
  */
@@ -98,6 +98,7 @@ struct simulate_options {
     uint32_t seed;
     uint32_t churn_percent; /* 0: nothing ends */
     uint32_t events;        /* with churn */
+    bool learn;             /* the workload is what has arrived so far */
     FILE *placements;       /* NULL: not wanted */
     FILE *curve;            /* NULL: not wanted */
     FILE *progress;         /* NULL: not wanted */

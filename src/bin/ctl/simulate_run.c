@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 #include "milligpu/filter.h"
+#include "milligpu/tally.h"
 
 #include "simulate.h"
 
@@ -31,7 +32,8 @@ struct simulation {
     struct ledger *ledger;
     struct snapshot *snapshot;
     struct judge *judge;
-    struct arena arena; /* of one decision */
+    struct tally *tally; /* NULL: the workload is known from the start */
+    struct arena arena;  /* of one decision */
     struct host *left;  /* what the pods of each node leave */
     /* what one question asks about */
     struct text *name;
@@ -110,6 +112,15 @@ static void simulate_set_outlook(struct simulation *sim, const struct workload *
     outlook_unref(outlook);
 }
 
+static void simulate_use_tally(struct simulation *sim)
+{
+    struct workload *workload = tally_workload(sim->tally);
+
+    must(sim->options->learn);
+    simulate_set_outlook(sim, workload);
+    workload_unref(workload);
+}
+
 static void simulate_start(struct simulation *sim, const struct workload *workload)
 {
     const struct world *world = sim->world;
@@ -118,6 +129,7 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
     arena_init(&sim->arena);
     sim->ledger = ledger_new();
     sim->judge = judge_new();
+    sim->tally = sim->options->learn ? tally_new() : NULL;
     sim->left = xcalloc(world->nodes, sizeof *sim->left);
     sim->name = xcalloc(world->nodes, sizeof *sim->name);
     sim->hash = xcalloc(world->nodes, sizeof *sim->hash);
@@ -128,7 +140,10 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
         simulate_add_node(sim, &world->node[i]);
         sim->left[i] = world->node[i].host;
     }
-    simulate_set_outlook(sim, workload);
+    if (sim->tally != NULL)
+        simulate_use_tally(sim);
+    else
+        simulate_set_outlook(sim, workload);
     simulate_publish(sim);
     sim->tells_at_ns = clock_ns() + 1000000000;
 }
@@ -137,6 +152,7 @@ static void simulate_stop(struct simulation *sim)
 {
     snapshot_unref(sim->snapshot);
     judge_free(sim->judge);
+    tally_free(sim->tally);
     ledger_free(sim->ledger);
     xfree(sim->left);
     xfree(sim->name);
@@ -254,6 +270,18 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
     arena_reset(&sim->arena);
 }
 
+/* As the writer of milligpud: the watch has shown the pod before kube-scheduler asks about it. */
+static void simulate_learn(struct simulation *sim, const struct request *request)
+{
+    if (sim->tally == NULL || request->wants == 0)
+        return;
+    tally_count(sim->tally, request);
+    if (!tally_is_due(sim->tally))
+        return;
+    simulate_use_tally(sim);
+    simulate_publish(sim);
+}
+
 static void simulate_place(struct simulation *sim, uint32_t serial, const struct world_shape *shape,
                            struct simulate_place *out)
 {
@@ -261,6 +289,7 @@ static void simulate_place(struct simulation *sim, uint32_t serial, const struct
     struct change change;
 
     *out = (struct simulate_place){.placed = false};
+    simulate_learn(sim, &shape->request);
     simulate_decide(sim, serial, shape, out, &change);
     if (!out->placed)
         return;

@@ -130,7 +130,7 @@ static struct doc *simulate_document(struct arena *arena, const struct simulate_
     struct doc *items = doc_new(arena, DOC_ARRAY);
 
     must(report->results > 0);
-    doc_set_str(arena, target, "source", "arrivals");
+    doc_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
     simulate_set_int(arena, target, "shapes", report->workload->classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
     simulate_set_int(arena, answer, "nodes", world->nodes);
@@ -279,6 +279,8 @@ static void simulate_put_head(const struct ctl *ctl, const struct simulate_repor
                   report->workload->classes);
     if (report->dropped > 0)
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
+    if (report->options->learn)
+        (void)fputs("; fgd and rollout know what has arrived so far", out);
     (void)fputs("\n\n", out); /* judged at the end, as all output is */
 }
 

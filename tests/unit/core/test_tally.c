@@ -60,12 +60,13 @@ static void a_new_tally_knows_what_most_clusters_serve(void **state)
 
     assert_int_equal(tally_pods(tally), 0);
     assert_int_equal(tally_classes(tally), 6);
-    assert_int_equal(weight_of(tally, 1000), 4 * TALLY_WEIGHT);
-    assert_int_equal(weight_of(tally, 500), 2 * TALLY_WEIGHT);
-    assert_int_equal(weight_of(tally, 250), 2 * TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 1000), 4);
+    assert_int_equal(weight_of(tally, 500), 2);
+    assert_int_equal(weight_of(tally, 250), 2);
     CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
-    assert_int_equal(workload->count, 11 * TALLY_WEIGHT);
-    assert_int_equal(workload->scarces, 3); /* pods of 2, 4 and 8 GPUs are protected */
+    assert_int_equal(workload->count, 11);
+    assert_true(workload->count < TALLY_WEIGHT); /* one pod says more than all of it */
+    assert_int_equal(workload->scarces, 3);      /* pods of 2, 4 and 8 GPUs are protected */
 }
 
 static void each_pod_counts_once_in_its_class(void **state)
@@ -79,7 +80,7 @@ static void each_pod_counts_once_in_its_class(void **state)
     count_with(tally, 300, 0, "T4");
     assert_int_equal(tally_pods(tally), 5);
     assert_int_equal(tally_classes(tally), 9);
-    assert_int_equal(weight_of(tally, 500), 3 * TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 500), 2 + TALLY_WEIGHT);
     const struct workload_class *class = tally_class(tally, 6);
     assert_int_equal(class->count, 2 * TALLY_WEIGHT);
     assert_int_equal(class->models, 0);
@@ -92,30 +93,45 @@ static void each_pod_counts_once_in_its_class(void **state)
     assert_string_equal(class->model[0], "T4");
 }
 
+static void after_a_few_pods_the_cold_start_is_forgotten(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 500, 1);
+    count(tally, 300, TALLY_COLD - 2);
+    assert_int_equal(tally_classes(tally), 7);
+    count(tally, 300, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 300), (TALLY_COLD - 1) * TALLY_WEIGHT);
+    count(tally, 250, 1);
+    assert_int_equal(weight_of(tally, 250), TALLY_WEIGHT);
+}
+
 static void what_came_long_ago_fades_and_is_forgotten(void **state)
 {
     (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
-    count(tally, 300, TALLY_HALF - 1);
-    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 1) * TALLY_WEIGHT);
-    assert_int_equal(weight_of(tally, 500), 2 * TALLY_WEIGHT);
+    count(tally, 500, 1);
+    count(tally, 250, 1);
+    count(tally, 300, TALLY_HALF - 3);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 3) * TALLY_WEIGHT);
     count_with(tally, 300, 1, NULL); /* of another class */
-    assert_int_equal(weight_of(tally, 300), TALLY_HALF * TALLY_WEIGHT / 2);
-    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT);
-    assert_int_equal(tally_classes(tally), 8);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 2) * TALLY_WEIGHT / 2);
+    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT / 2);
+    assert_int_equal(tally_classes(tally), 4);
     count(tally, 700, 3 * TALLY_HALF);
-    assert_int_equal(tally_class(tally, tally_classes(tally) - 2)->host.cpu_milli, 1);
-    count(tally, 700, TALLY_HALF);
     assert_int_equal(weight_of(tally, 500), 1);
     assert_int_equal(weight_of(tally, 250), 1);
-    assert_int_equal(tally_classes(tally), 5); /* of those that weighed 16 at first, none is left */
-    count(tally, 700, 2 * TALLY_HALF);
+    assert_int_equal(tally_classes(tally), 5);
+    count(tally, 700, TALLY_HALF);
     assert_int_equal(weight_of(tally, 500), 0);
-    assert_int_equal(weight_of(tally, 1000), 0);
-    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 1) * TALLY_WEIGHT / 128);
+    assert_int_equal(weight_of(tally, 250), 0);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 3) * TALLY_WEIGHT / 32);
     assert_int_equal(tally_classes(tally), 2);
-    assert_int_equal(tally_pods(tally), 7 * TALLY_HALF);
+    assert_int_equal(tally_pods(tally), 5 * TALLY_HALF);
 }
 
 static void a_full_tally_forgets_the_class_that_came_least_often(void **state)
@@ -123,20 +139,19 @@ static void a_full_tally_forgets_the_class_that_came_least_often(void **state)
     (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
+    count(tally, 100, TALLY_COLD);
     for (uint32_t cpu = 1; tally_classes(tally) < WORKLOAD_CLASSES_MAX; cpu++)
         count_with(tally, 100, cpu, NULL);
-    const uint32_t first = tally_class(tally, 6)->host.cpu_milli;
-    assert_int_equal(first, 1);
-    count_with(tally, 100, 1, NULL); /* now it came twice, as none of its kind */
-    for (uint32_t i = 0; i < 4; i++)
+    count_with(tally, 100, 1, NULL); /* twice, as no other */
+    for (uint32_t i = 0; i < 3; i++)
         count_with(tally, 900, i, NULL);
     assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
-    /* Of equals the first: pods of 2, 4 and 8 GPUs of the cold start, and the second of these. */
-    assert_int_equal(tally_class(tally, 2)->milli, 250);
-    assert_int_equal(tally_class(tally, 3)->host.cpu_milli, 1);
-    assert_int_equal(tally_class(tally, 4)->host.cpu_milli, 3);
-    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->host.cpu_milli, 3);
+    assert_int_equal(tally_class(tally, 0)->count, TALLY_COLD * TALLY_WEIGHT);
+    assert_int_equal(tally_class(tally, 1)->host.cpu_milli, 1);
+    /* Of equals the first went. */
+    assert_int_equal(tally_class(tally, 2)->host.cpu_milli, 5);
     assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->milli, 900);
+    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->host.cpu_milli, 2);
 }
 
 /* The number of pods after which another workload is due. */
@@ -159,8 +174,10 @@ static void workloads_are_due_often_at_first_and_seldom_later(void **state)
     assert_true(tally_is_due(tally)); /* there was none yet */
     assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
     assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
-    count(tally, 300, 100 - TALLY_STEP_MIN * 2);
-    assert_int_equal(pods_until_due(tally), 25);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    assert_int_equal(pods_until_due(tally), 3);
+    count(tally, 300, 91);
+    assert_int_equal(pods_until_due(tally), 50);
     count(tally, 300, 4 * TALLY_STEP_MAX);
     assert_int_equal(pods_until_due(tally), TALLY_STEP_MAX);
 }
@@ -229,7 +246,28 @@ static void a_restored_tally_goes_on_like_the_one_that_was_stored(void **state)
     assert_same_tally(tally, again);
 }
 
-/* One valid class, changed by the test. */
+static void the_cold_start_ends_also_after_a_restart_that_lost_some_of_it(void **state)
+{
+    (void)state;
+    const struct workload_class class[] = {{.parts = 2, .milli = 300, .count = TALLY_WEIGHT},
+                                           {.parts = 1, .milli = 500, .count = 1}};
+    struct tally_rows rows = {.pods = TALLY_COLD - 1, .classes = 1, .class = class};
+    CLEANUP(tally_freep) struct tally *tally = NULL;
+    struct err err;
+
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    count(tally, 1000, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    tally_free(tally);
+    rows.classes = 2;
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    count(tally, 1000, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(weight_of(tally, 500), 0);
+    assert_int_equal(weight_of(tally, 1000), TALLY_WEIGHT - 4); /* as if it were all there */
+}
+
+/* Two valid classes, changed by the test. */
 struct stored {
     struct workload_class class[2];
     struct tally_rows rows;
@@ -284,16 +322,58 @@ static void what_no_tally_contains_is_not_restored(void **state)
     stored.class[0].milli = GPU_MILLI;
     is_restored(stored);
     stored.class[0].count = 0;
-    is_refused(stored, "class 0: weight: 1 to 131072 would be right");
-    stored.class[0].count = TALLY_SUM_MAX + 1;
-    is_refused(stored, "class 0: weight: 1 to 131072 would be right");
+    is_refused(stored, "class 0: weight: at least 1 would be right");
     stored = stored_start();
     stored.class[1].parts = 1;
     is_refused(stored, "class 1 is like class 0");
+    stored.rows.classes = 1; /* it is enough */
+    is_restored(stored);
     stored.rows.classes = 0;
     is_refused(stored, "0 classes: 1 to 512 would be right");
     stored.rows.classes = WORKLOAD_CLASSES_MAX + 1;
     is_refused(stored, "513 classes: 1 to 512 would be right");
+}
+
+static void alike_classes_are_found_wherever_they_are(void **state)
+{
+    (void)state;
+    struct workload_class class[WORKLOAD_CLASSES_MAX];
+    const struct tally_rows rows = {.pods = 0, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+    struct tally *tally = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX; i++)
+        class[i] = (struct workload_class){.parts = 1, .milli = 1 + i, .count = 1};
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
+    tally_free(tally);
+    class[7].milli = class[5].milli;
+    assert_int_equal(tally_restore(&rows, &tally, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "class 7 is like class 5");
+}
+
+static void models_are_stored_and_forgotten_with_their_class(void **state)
+{
+    (void)state;
+    const char *model[] = {"T4", "A100", ""};
+    struct workload_class class[WORKLOAD_CLASSES_MAX];
+    const struct tally_rows rows = {
+        .pods = TALLY_COLD, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+    CLEANUP(tally_freep) struct tally *tally = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX; i++)
+        class[i] = (struct workload_class){
+            .parts = 1, .milli = 1 + i, .count = i < 2 ? 1 : 2, .models = 3, .model = model};
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    assert_string_equal(tally_class(tally, 1)->model[0], "T4");
+    assert_string_equal(tally_class(tally, 1)->model[1], "A100");
+    assert_string_equal(tally_class(tally, 1)->model[2], "");
+    count(tally, 1000, 1); /* the first of the rarest goes */
+    assert_int_equal(tally_class(tally, 0)->milli, 2);
+    count(tally, 999, 1);
+    assert_int_equal(tally_class(tally, 0)->milli, 3);
+    tally_free(NULL);
 }
 
 static void weights_that_would_outgrow_a_workload_are_not_restored(void **state)
@@ -315,12 +395,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_tally_knows_what_most_clusters_serve),
         cmocka_unit_test(each_pod_counts_once_in_its_class),
+        cmocka_unit_test(after_a_few_pods_the_cold_start_is_forgotten),
         cmocka_unit_test(what_came_long_ago_fades_and_is_forgotten),
         cmocka_unit_test(a_full_tally_forgets_the_class_that_came_least_often),
         cmocka_unit_test(workloads_are_due_often_at_first_and_seldom_later),
         cmocka_unit_test(a_full_window_is_still_a_workload),
         cmocka_unit_test(a_restored_tally_goes_on_like_the_one_that_was_stored),
+        cmocka_unit_test(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it),
         cmocka_unit_test(what_no_tally_contains_is_not_restored),
+        cmocka_unit_test(alike_classes_are_found_wherever_they_are),
+        cmocka_unit_test(models_are_stored_and_forgotten_with_their_class),
         cmocka_unit_test(weights_that_would_outgrow_a_workload_are_not_restored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
