@@ -94,6 +94,13 @@ spread   2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
             self.assertGreater(item["decisionMeanUs"], 0)
             self.assertGreater(item["decisionP99Us"], 0)
 
+    def test_what_the_policies_know(self):
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "--learn", "-o", "json")
+        self.assertEqual(json.loads(done.stdout)["targetWorkload"]["source"], "learned")
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "--learn", "--policy", "fgd")
+        self.assertIn("\ntarget workload: 8 shapes of the arrivals file; fgd and rollout know what has arrived so far\n",
+                      done.stdout)
+
     def test_names(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "name", "--policy", "fgd,binpack")
         self.assertEqual(done.stdout, "fgd\nbinpack\n")
@@ -157,11 +164,11 @@ class Judged(Folder):
             nodes, pods = self.cluster(draw), self.arrivals(draw)
             for policy in POLICIES:
                 with self.subTest(seed=SEED, case=case, policy=policy):
-                    self.judge(nodes, pods, policy, draw.randint(0, 2**32 - 1))
+                    self.judge(nodes, pods, policy, draw.randint(0, 2**32 - 1), ["--learn"] if case % 2 else [])
 
-    def judge(self, nodes, pods, policy, seed):
+    def judge(self, nodes, pods, policy, seed, more):
         done = self.simulate(nodes, pods, "--policy", policy, "--seed", seed, "--placements", "p.csv", "--csv",
-                             "c.csv", "-o", "json")
+                             "c.csv", "-o", "json", *more)
         judgement = judge_placements.judge_files(self.home / "n.csv", self.home / "a.csv", self.home / "p.csv")
         self.assertEqual(judgement.wrong, [])
         self.assertEqual(judgement.count["refused_though_fitting"], 0)
@@ -188,6 +195,25 @@ class Judged(Folder):
                 self.simulate(nodes, pods, "--policy", policy, "--seed", 7, "--placements", "p.csv")
                 written.add((self.home / "p.csv").read_bytes())
             self.assertEqual(len(written), 1, policy)
+
+    def test_with_learn_what_comes_later_does_not_matter_yet(self):
+        draw = random.Random(SEED + 2)
+        known, learned = 0, 0
+        for policy in "fgd", "rollout":
+            for _ in range(4):
+                nodes, pods = self.cluster(draw), self.arrivals(draw).splitlines(keepends=True)
+                ends = [pods, pods[:40] + [f"later,500,512,1,{milli},\n" for milli in range(10, 1000, 10)]]
+                known += self.beginnings_differ(nodes, ends, 39, policy)
+                learned += self.beginnings_differ(nodes, ends, 39, policy, "--learn")
+        self.assertGreater(known, 0)
+        self.assertEqual(learned, 0)
+
+    def beginnings_differ(self, nodes, ends, count, policy, *more):
+        begun = []
+        for pods in ends:
+            self.simulate(nodes, "".join(pods), "--policy", policy, "--placements", "p.csv", *more)
+            begun.append((self.home / "p.csv").read_text().splitlines()[:count])
+        return begun[0] != begun[1]
 
     def test_the_seed_orders_nodes(self):
         nodes = NODES + "".join(f"n{i},1000,1000,1,T4\n" for i in range(40))
