@@ -14,8 +14,7 @@ static uint32_t fgd_wasted(const struct rest *rest, const struct workload_typica
     must(shape->parts > 0);
     must(shape->milli > 0);
     for (uint32_t i = 0; i < rest->gpus; i++) {
-        const bool fits = rest->free[i] >= shape->milli &&
-                          gpu_kind_takes(&rest->kinds[rest->kind[i]], shape->class);
+        const bool fits = rest_takes(rest, i, shape);
         able += fits;
         wasted += fits ? 0 : rest->free[i];
     }

@@ -5,6 +5,7 @@
  *   rest.c            what a node has left, as fgd and rollout look at it
  *   sigmoid.c         whole scores of a difference
  *   policy_fgd.c      fragmentation of a node
+ *   fragment.c        the same for each GPU, for people
  *   policy_rollout.c  idle GPU that a node is expected to end with
  *   scarcity.c        places for pods of several GPUs, and their prices
  *   outlook.c         names of policies, outlooks
@@ -51,6 +52,14 @@ struct rest {
     const struct gpu_kind *kinds;    /* borrowed */
 };
 
+/* May a part of this shape lie on the GPU with this place in the rest? */
+static inline bool rest_takes(const struct rest *rest, uint32_t at,
+                              const struct workload_typical *shape)
+{
+    return rest->free[at] >= shape->milli &&
+           gpu_kind_takes(&rest->kinds[rest->kind[at]], shape->class);
+}
+
 /* The kinds of one workload, each made once. A room may have at most GPUS_PER_NODE_MAX of them. */
 enum { KINDS_MAX = 4 * GPUS_PER_NODE_MAX };
 struct kinds {
@@ -85,6 +94,9 @@ uint32_t sigmoid_score(int64_t by, uint64_t of);
 
 /* policy_fgd.c: F(rest) in milli, times workload->typical_count. */
 uint64_t fgd_fragment(const struct workload *workload, const struct rest *rest);
+/* fragment.c: the same for each GPU of the rest. */
+void fragments_of_rest(const struct workload *workload, const struct rest *rest,
+                       uint64_t sum[GPUS_PER_NODE_MAX]);
 
 /*
  * policy_rollout.c: W(rest) in milli, times WORKLOAD_SEQUENCES: the free milli that are left when
