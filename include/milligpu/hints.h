@@ -158,8 +158,8 @@ struct waiting {
     const char *namespace;
     const char *name;
     /*
-     * without container names; NULL: the request itself is refused, it was not stored (wishless),
-     * or hints_find() filled this
+     * without container names and host; NULL: the request itself is refused, it was not stored
+     * (wishless), or hints_find() filled this
      */
     const struct request *request;
     bool wishless;     /* there was no room to store the request */

@@ -13,6 +13,7 @@
 #define MILLIGPU_INVENTORY_H
 
 #include "milligpu/arena.h"
+#include "milligpu/host.h"
 #include "milligpu/limits.h"
 
 /* What wire decodes from a Node. Strings are terminated; NULL: absent. */
@@ -22,7 +23,8 @@ struct node_facts {
     const char *resource_version;
     int64_t created_ms; /* creationTimestamp, UTC; 0: not known */
     bool unschedulable;
-    const char *capacity_milli;    /* status.capacity[resource], as written */
+    struct host host;           /* status.allocatable, rounded down; each is 0 if it is not known */
+    const char *capacity_milli; /* status.capacity[resource], as written */
     const char *allocatable_milli; /* status.allocatable[resource] */
     const char *label_count;       /* nvidia.com/gpu.count */
     const char *label_product;     /* nvidia.com/gpu.product */

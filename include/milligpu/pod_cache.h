@@ -18,6 +18,7 @@
 #define MILLIGPU_POD_CACHE_H
 
 #include "milligpu/advice.h"
+#include "milligpu/host_sums.h"
 #include "milligpu/pod.h"
 #include "milligpu/request.h"
 #include "milligpu/wishes.h"
@@ -99,6 +100,12 @@ struct pod_cache_list {
 };
 void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, void *user,
                             void (*gone)(void *user, const struct pod_record *record));
+
+/*
+ * From now on the sums follow the bound pods, the present ones included; NULL: no more. Writer
+ * only; borrowed until then.
+ */
+void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums);
 
 /*
  * A copy for any thread, without told; NULL if unknown; free it with pod_record_free(). Only pods

@@ -19,6 +19,7 @@
 #define MILLIGPU_REQUEST_H
 
 #include "milligpu/arena.h"
+#include "milligpu/host.h"
 #include "milligpu/limits.h"
 #include "milligpu/pod.h"
 #include "milligpu/reason.h"
@@ -44,20 +45,15 @@ struct want {
     uint32_t milli; /* of each part */
 };
 
-/* CPU and memory of a node, or of a pod. */
-struct host {
-    uint32_t cpu_milli; /* thousandths of a core */
-    uint32_t memory_mib;
-};
-
 struct request {
     uint32_t wants;
     struct want *want;
     uint32_t models;     /* 0: any */
     const char **model;  /* globs, as model_bare() makes them */
     uint32_t memory_mib; /* least memory of each share; 0: any */
-    struct host host;    /* only judged, never granted: kube-scheduler counts it; 0: none */
-    uint32_t whole;      /* whole GPUs, of the other resource, which a device plugin hands out */
+    /* what kube-scheduler counts, rounded up; only judged, never granted; 0: none */
+    struct host host;
+    uint32_t whole; /* whole GPUs, of the other resource, which a device plugin hands out */
 };
 
 enum request_verdict {
@@ -99,7 +95,11 @@ static inline bool request_asks(const struct request *request)
 
 /* A copy in one block, strings included; xfree() it. */
 struct request *request_clone(const struct request *request) MUST_USE;
-/* Do both ask for the same? The names of the containers do not matter. */
+/*
+ * Do both ask the ledger for the same, so that both fit or neither, for the same reason? The names
+ * of the containers and the host do not matter: whoever stores a request to bind or to judge by it
+ * compares these as well (wishes.c, judge.c).
+ */
 bool request_eq(const struct request *a, const struct request *b);
 uint32_t request_hash(const struct request *request);
 

@@ -42,8 +42,8 @@ struct wishes {
 };
 
 /*
- * Finds or creates the wish of this request, names of containers included, and adds a reference.
- * NULL: no room.
+ * Finds or creates the wish of this request, names of containers and host included, and adds a
+ * reference: who holds it has the very request that it gave. NULL: no room.
  */
 struct wish *wishes_hold(struct wishes *wishes, const struct request *request) MUST_USE;
 void wishes_let_go(struct wishes *wishes, struct wish *wish);

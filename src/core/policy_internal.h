@@ -79,8 +79,6 @@ void rest_of(const struct room *room, struct kinds *kinds, struct rest *out);
  */
 void rest_take(struct rest *rest, const struct request *request, const struct placement *placement);
 
-#define HOST_UNKNOWN UINT32_MAX
-
 /* What is left of it, at least nothing; an unknown amount stays unknown. */
 static inline uint32_t host_less(uint32_t free, uint32_t amount)
 {

@@ -574,6 +574,17 @@ static bool parse_wishes(const struct parser *parser, struct arena *arena, struc
     return true;
 }
 
+/* Rounded up: what a pod leaves of a node is no more than this. */
+static struct host host_of_pod(const struct pod *pod)
+{
+    must(pod->cpu_milli >= 0);
+    must(pod->memory_bytes >= 0);
+
+    const int64_t mib = pod->memory_bytes / HOST_MIB_BYTES;
+    const bool more = pod->memory_bytes % HOST_MIB_BYTES != 0;
+    return (struct host){host_amount(pod->cpu_milli), host_amount(mib + more)};
+}
+
 /* The verdicts exclude each other in this order: whole GPUs alone, not ours, zero, refused, OK. */
 static enum request_verdict request_parse_pod(struct parser *parser, struct arena *arena,
                                               struct request *out)
@@ -583,7 +594,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
     must(pod != NULL);
     must(parser->rules != NULL && parser->rules->resource != NULL);
     must(out != NULL && parser->refusal != NULL);
-    *out = (struct request){0};
+    *out = (struct request){.host = host_of_pod(pod)};
     *parser->refusal = (struct refusal){0};
     bool named = false;
     for (uint32_t i = 0; i < pod->containers; i++) {

@@ -293,13 +293,17 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     return kept;
 }
 
-/* The request without the containers' names: it is not used for binding. */
+/*
+ * The request without the containers' names and without the host: it is used to see whether it
+ * fits, not for binding or judging.
+ */
 static struct wish *hold_wish(struct hints *hints, const struct request *request)
 {
     struct want want[CONTAINERS_MAX];
     struct request nameless = *request;
 
     must(request->wants <= CONTAINERS_MAX);
+    nameless.host = (struct host){0};
     nameless.want = want;
     for (uint32_t i = 0; i < request->wants; i++) {
         want[i] = request->want[i];

@@ -29,11 +29,13 @@ static size_t wishes_bytes_of(const struct request *request)
     return bytes;
 }
 
-/* Includes the names, although request_hash() ignores them. */
+/* Includes names and host, although request_hash() ignores them. */
 static uint32_t hash_of(const struct request *request)
 {
     uint32_t hash = request_hash(request);
 
+    hash = hash * 31 + request->host.cpu_milli;
+    hash = hash * 31 + request->host.memory_mib;
     for (uint32_t i = 0; i < request->wants; i++)
         hash = hash * 31 + text_hash(text_of(request->want[i].container));
     return hash;
@@ -60,11 +62,17 @@ static void wishes_weigh(struct wishes *wishes, const struct wish *wish, bool mo
     wishes->large_bytes = more ? wishes->large_bytes + large : wishes->large_bytes - large;
 }
 
-/* A bind needs the names of the containers, so equal wishes have equal names. */
+/*
+ * A bind needs the names of the containers, and is judged by the host, so equal wishes have both
+ * equal.
+ */
 static bool is_same(const struct wish *wish, uint32_t hash, const struct request *request)
 {
+    const struct host *host = &wish->request->host;
+
     must(wish->holders > 0);
-    if (wish->hash != hash || !request_eq(wish->request, request))
+    if (wish->hash != hash || host->cpu_milli != request->host.cpu_milli ||
+        host->memory_mib != request->host.memory_mib || !request_eq(wish->request, request))
         return false;
     for (uint32_t i = 0; i < request->wants; i++)
         if (strcmp(wish->request->want[i].container, request->want[i].container) != 0)

@@ -26,6 +26,7 @@ struct pod_cache {
     struct map unbound; /* by uid: pods that ask for a share and are on no node */
     struct wishes wishes;
     size_t told_bytes;
+    struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
 };
 
 struct pod_cache *pod_cache_new(void)
@@ -176,6 +177,17 @@ static struct text full_name(const struct pod_record *record)
                          (size_t)(record->name - record->namespace) + strlen(record->name)};
 }
 
+/* On its node, or not any more. */
+static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *record, bool on)
+{
+    void (*const count)(struct host_sums *, const char *, int64_t, int64_t) =
+        on ? host_sums_come : host_sums_leave;
+
+    must(record->uid[0] != '\0');
+    if (pods->host_sums != NULL && record->node[0] != '\0')
+        count(pods->host_sums, record->node, record->cpu_milli, record->memory_bytes);
+}
+
 static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
 {
     const struct text uid = text_of(record->uid);
@@ -186,6 +198,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
         (void)map_put(&pods->by_name, full_name(record), record);
     if (pod_record_asks(record) && record->node[0] == '\0')
         (void)map_put(&pods->unbound, uid, record);
+    pod_cache_sum(pods, record, true);
 }
 
 /* NULL if it is not in the table. The keys live in the record. */
@@ -200,6 +213,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     /* The name may belong to a newer pod of the same name: that one stays. */
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
+    pod_cache_sum(pods, record, false);
     pod_cache_let_go(pods, record);
     return record;
 }
@@ -414,6 +428,17 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
         state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
     pod_cache_unlock(pods);
     return state;
+}
+
+/* The writer reads without the lock. Who stops forgets the sums. */
+void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums)
+{
+    const struct pod_record *record;
+
+    must(pods->host_sums == NULL || host_sums == NULL);
+    pods->host_sums = host_sums;
+    for (size_t at = 0; host_sums != NULL && (record = map_next(&pods->by_uid, &at)) != NULL;)
+        pod_cache_sum(pods, record, true);
 }
 
 size_t pod_cache_count(struct pod_cache *pods)

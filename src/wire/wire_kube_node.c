@@ -8,6 +8,8 @@
  */
 #include <string.h>
 
+#include "milligpu/quantity.h"
+
 #include "wire/kube_read.h"
 
 /* What the judgement needs and node_facts does not have; NULL: the label is absent. */
@@ -156,11 +158,55 @@ static const char *sharing_label(const struct node_reading *reading)
     return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
 }
 
+/* Rounded down to whole units of 10^-decimals; 0: it is none, or too small or large to be one. */
+static int64_t quantity_floor(struct text amount, unsigned decimals)
+{
+    int64_t value = 0;
+
+    switch (quantity_parse(amount, decimals, &value)) {
+    case QUANTITY_OK:
+        break;
+    case QUANTITY_FRACTION:
+        if (quantity_ceil(amount, decimals, &value) == QUANTITY_OK)
+            value--;
+        break;
+    case QUANTITY_SYNTAX:
+    case QUANTITY_RANGE:
+        return 0;
+    }
+    return value > 0 ? value : 0;
+}
+
+/*
+ * CPU and memory only order placements, so one that cannot be read is not known, and the node is
+ * read all the same.
+ */
+static void read_host_amount(struct json_reader *in, struct text key, struct host *out)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const bool cpu = text_is(key, "cpu");
+    const char *amount = NULL;
+    const char *why = NULL;
+
+    must(cpu || text_is(key, "memory"));
+    *(cpu ? &out->cpu_milli : &out->memory_mib) = 0;
+    if (json_read_null(in))
+        return;
+    if (!read_amount(in, &amount)) {
+        pass_over(in, mark, &why);
+        return;
+    }
+    if (cpu)
+        out->cpu_milli = host_amount(quantity_floor(text_of(amount), 3));
+    else
+        out->memory_mib = host_amount(quantity_floor(text_of(amount), 0) / HOST_MIB_BYTES);
+}
+
 /*
  * The amount of our resource in a ResourceList, as written; NULL: it has none. Other resources may
- * be many and are skipped.
+ * be many and are skipped, but for CPU and memory where out_host is not NULL.
  */
-static const char *read_ours(struct json_reader *in, const char *resource)
+static const char *read_ours(struct json_reader *in, const char *resource, struct host *out_host)
 {
     must(resource != NULL);
 
@@ -170,7 +216,10 @@ static const char *read_ours(struct json_reader *in, const char *resource)
         return NULL;
     while (json_read_key(in, &key)) {
         if (!text_is(key, resource)) {
-            (void)json_read_skip(in); /* failures are kept */
+            if (out_host != NULL && (text_is(key, "cpu") || text_is(key, "memory")))
+                read_host_amount(in, key, out_host);
+            else
+                (void)json_read_skip(in); /* failures are kept */
             continue;
         }
         if (amount != NULL)
@@ -207,9 +256,12 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
     int key;
     if (!json_read_object(in))
         return;
-    while (json_read_field(in, &fields, &key))
-        *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) =
-            read_ours(in, rules->resource);
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            out->capacity_milli = read_ours(in, rules->resource, NULL);
+        else
+            out->allocatable_milli = read_ours(in, rules->resource, &out->host);
+    }
 }
 
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};

@@ -6,6 +6,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/commits.h"
 #include "milligpu/hints.h"
+#include "milligpu/host_sums.h"
 #include "milligpu/log.h"
 #include "milligpu/map.h"
 #include "milligpu/message.h"
@@ -41,6 +42,7 @@ struct writer *writer_new(struct app *app)
     writer_begin_to_learn(writer);
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
+    writer->host_sums = host_sums_new();
     map_init(&writer->inflight);
     map_init(&writer->doubts);
     map_init(&writer->nodes_seen);
@@ -82,6 +84,8 @@ void writer_free(struct writer *writer)
     map_done(&writer->ages);
     drift_watch_free(writer->drift);
     tally_free(writer->tally);
+    writer_stop_hosts(writer);
+    host_sums_free(writer->host_sums);
     batch_done(&writer->batch);
     ledger_free(writer->ledger);
     xfree(writer);
@@ -271,6 +275,7 @@ static void after_batch(struct writer *writer)
 
     struct err err;
 
+    writer_set_hosts(writer);
     writer_own_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
     /*

@@ -9,6 +9,7 @@
  *   writer_doubts.c      reservations in doubt: when to ask, and when they are void
  *   writer_pods.c        what the watch reports of pods
  *   writer_nodes.c       what the watch reports of nodes
+ *   writer_hosts.c       CPU and memory that pods leave of a node
  *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
  *   writer_wake.c        which pods to wake when capacity comes free
  *   writer_learn.c       the policy, and the workload that it learns
@@ -21,6 +22,7 @@
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
 
 #include "milligpu/hints.h"
+#include "milligpu/host_sums.h"
 #include "milligpu/map.h"
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
@@ -84,6 +86,7 @@ struct writer {
     struct drift_watch *drift;
     enum policy_kind policy;
     struct tally *tally;
+    struct host_sums *host_sums;
     /* uid to struct inflight_bind */
     struct map inflight;
     /* uid to struct doubt */
@@ -258,6 +261,17 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts);
 bool writer_node_gone(struct writer *writer, const char *name);
 /* Once per list: 4 ms with 15,000 nodes. */
 bool writer_end_nodes(struct writer *writer);
+
+/* writer_hosts.c */
+
+/* What the Node has, as the ledger knows the node now. */
+void writer_show_host(struct writer *writer, const struct node_facts *facts);
+/*
+ * Between two batches: tells the ledger what has changed, if its policy looks at it, and publishes
+ * that at most once.
+ */
+void writer_set_hosts(struct writer *writer);
+void writer_stop_hosts(struct writer *writer);
 
 /* writer_new_ledger.c */
 

@@ -106,6 +106,7 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     if (whole)
         writer_queue_advertise(writer, &inventory, facts);
     arena_done(&arena);
+    writer_show_host(writer, facts);
     /* The key must be the atom's text, which outlives the message. */
     const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
     if (node != NULL)
@@ -124,6 +125,7 @@ bool writer_node_gone(struct writer *writer, const char *name)
         .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
 
     (void)map_take(&writer->nodes_seen, text_of(name));
+    host_sums_hide(writer->host_sums, name);
     return writer_run(writer, &command);
 }
 

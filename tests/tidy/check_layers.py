@@ -55,7 +55,7 @@ GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 # one are listed here.
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
-    **dict.fromkeys("allocation filter inventory ledger node place pod".split(), "core"),
+    **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
     **dict.fromkeys("quantity reason reconcile request snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
     **dict.fromkeys("clock file log metric metrics queue".split(), "run"),

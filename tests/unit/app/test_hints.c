@@ -110,6 +110,45 @@ static bool late(struct scene *scene, int64_t now_ms, uint64_t room)
     return hints_late(scene->hints, now_ms, room, &node);
 }
 
+static void ask_with_cpu(struct scene *scene, const char *uid, uint32_t cpu_milli)
+{
+    struct want want = one_want(300);
+    const struct request request = {.wants = 1, .want = &want, .host = {cpu_milli, 0}};
+    const struct asker asker = who(uid, &request, 1000);
+
+    hints_refused(scene->hints, &asker, REASON_ROOM, "no GPU with 300 milli free");
+}
+
+/* Whether it fits does not depend on the host: else each pod could cost a search of its own. */
+static void pods_that_differ_in_cpu_wait_for_the_same(void **state)
+{
+    struct scene *scene = *state;
+
+    ask_with_cpu(scene, "a", 1000);
+    const size_t bytes = hints_bytes(scene->hints).wishes;
+    ask_with_cpu(scene, "b", 2000);
+    assert_true(bytes > 0);
+    assert_int_equal(hints_bytes(scene->hints).wishes, bytes);
+}
+
+static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
+{
+    struct scene *scene = *state;
+    struct want want = one_want(300);
+    const struct request asked = {.wants = 1, .want = &want, .host = {1000, 64}};
+    const struct request other = {.wants = 1, .want = &want, .host = {2000, 0}};
+    struct refusal_key key = {.request = &asked, .names = 7, .capacity_generation = 3};
+    enum reason reason = REASON_NONE;
+    struct strbuf out;
+
+    strbuf_init(&out);
+    hints_answer_keep(scene->hints, &key, TEXT("no"), REASON_ROOM);
+    key.request = &other;
+    assert_true(hints_answer_find(scene->hints, &key, &out, &reason));
+    assert_string_equal(out.data, "no");
+    strbuf_done(&out);
+}
+
 static void an_offer_stands_against_its_place_for_two_seconds(void **state)
 {
     struct scene *scene = *state;
@@ -712,6 +751,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom),
+        TEST(pods_that_differ_in_cpu_wait_for_the_same),
+        TEST(a_refusal_of_one_answers_all_that_differ_in_cpu),
         TEST(an_offer_stands_against_its_place_for_two_seconds),
         TEST(a_pods_own_tentative_placement_does_not_count_for_it),
         TEST(a_bound_pod_leaves_no_tentative_placement),

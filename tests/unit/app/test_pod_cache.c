@@ -113,6 +113,42 @@ static void a_record_that_is_replaced_takes_its_names_along(void **state)
     assert_int_equal(unbound(pods), 0);
 }
 
+static void wants_cpu(struct pod_cache *pods, const char *uid, int64_t cpu_milli,
+                      int64_t memory_bytes)
+{
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {.uid = uid,
+                            .namespace = "default",
+                            .name = uid,
+                            .node = "",
+                            .resource_version = "1",
+                            .cpu_milli = cpu_milli,
+                            .memory_bytes = memory_bytes,
+                            .ours = true,
+                            .containers = 1,
+                            .container = &container};
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+/* A bind is judged by the request of the record. */
+static void of_pods_that_request_the_same_share_each_has_its_own_host(void **state)
+{
+    static const int64_t mib = INT64_C(1024) * 1024;
+    struct pod_cache *pods = *state;
+
+    wants_cpu(pods, "u1", 1000, mib);
+    const size_t one = pod_cache_bytes(pods).requests;
+    wants_cpu(pods, "u2", 4000, mib);
+    wants_cpu(pods, "u3", 1000, 2 * mib);
+    assert_int_equal(pod_cache_find(pods, "u1")->request->host.cpu_milli, 1000);
+    assert_int_equal(pod_cache_find(pods, "u2")->request->host.cpu_milli, 4000);
+    assert_int_equal(pod_cache_find(pods, "u1")->request->host.memory_mib, 1);
+    assert_int_equal(pod_cache_find(pods, "u3")->request->host.memory_mib, 2);
+    wants_cpu(pods, "u4", 1000, mib); /* in all alike */
+    assert_ptr_equal(pod_cache_find(pods, "u4")->request, pod_cache_find(pods, "u1")->request);
+    assert_int_equal(pod_cache_bytes(pods).requests, 3 * one);
+}
+
 static void doctor_visits_those_that_wait_and_no_other(void **state)
 {
     enum { BOUND = 5000, WAIT = 7 };
@@ -136,6 +172,7 @@ int main(void)
         TEST(a_pod_is_found_by_its_name_and_namespace),
         TEST(of_two_of_one_name_the_later_is_found),
         TEST(a_record_that_is_replaced_takes_its_names_along),
+        TEST(of_pods_that_request_the_same_share_each_has_its_own_host),
         TEST(doctor_visits_those_that_wait_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -852,6 +852,70 @@ static void every_part_of_a_request_counts_for_its_hash(void **state)
     assert_int_not_equal(request_hash(&second), hash);
 }
 
+/* The most that is known, one below HOST_UNKNOWN. */
+#define HOST_MOST (HOST_UNKNOWN - 1)
+
+static void the_host_is_what_kube_scheduler_counts_rounded_up(void **state)
+{
+    (void)state;
+    static const int64_t mib = INT64_C(1024) * 1024;
+    const struct {
+        int64_t cpu_milli;
+        int64_t memory_bytes;
+        struct host host;
+    } row[] = {
+        {0, 0, {0, 0}},
+        {1, 1, {1, 1}},
+        {1500, mib, {1500, 1}},
+        {1500, mib + 1, {1500, 2}},
+        {HOST_MOST, HOST_MOST * mib, {HOST_MOST, HOST_MOST}},
+        {HOST_MOST + INT64_C(1), HOST_MOST * mib + 1, {HOST_MOST, HOST_MOST}},
+        {HOST_UNKNOWN + INT64_C(1), HOST_UNKNOWN * mib, {HOST_MOST, HOST_MOST}},
+        {INT64_MAX, INT64_MAX, {HOST_MOST, HOST_MOST}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        add(CONTAINER_APP, "300");
+        fixture.pod.cpu_milli = row[i].cpu_milli;
+        fixture.pod.memory_bytes = row[i].memory_bytes;
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_int_equal(fixture.request.host.cpu_milli, row[i].host.cpu_milli);
+        assert_int_equal(fixture.request.host.memory_mib, row[i].host.memory_mib);
+    }
+}
+
+static void pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too(void **state)
+{
+    (void)state;
+    start();
+    fixture.pod.whole_gpus = 1;
+    fixture.pod.cpu_milli = 2000;
+    assert_int_equal(parse(), REQUEST_WHOLE);
+    assert_int_equal(fixture.request.host.cpu_milli, 2000);
+    add(CONTAINER_APP, "300");
+    fixture.pod.node = "n1";
+    fixture.pod.cpu_milli = 3000;
+    assert_int_equal(request_parse_bound(&fixture.pod, &fixture.rules, &fixture.arena,
+                                         &fixture.request, &fixture.refusal),
+                     REQUEST_OK);
+    assert_int_equal(fixture.request.host.cpu_milli, 3000);
+}
+
+/* It never decides whether a pod fits, so a remembered refusal holds for every host. */
+static void what_a_pod_takes_of_the_host_makes_no_other_request(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 2, .milli = 300};
+    const struct request request = {.wants = 1, .want = &want};
+    const struct request other = {.wants = 1, .want = &want, .host = {4000, 16384}};
+    assert_true(request_eq(&request, &other));
+    assert_int_equal(request_hash(&request), request_hash(&other));
+    struct request *clone = request_clone(&other);
+    assert_int_equal(clone->host.cpu_milli, 4000);
+    assert_int_equal(clone->host.memory_mib, 16384);
+    xfree(clone);
+}
+
 static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **state)
 {
     (void)state;
@@ -1126,6 +1190,9 @@ int main(void)
         cmocka_unit_test(what_containers_are_called_makes_no_other_request),
         cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
         cmocka_unit_test(what_is_not_refused_has_no_reason),
+        cmocka_unit_test(the_host_is_what_kube_scheduler_counts_rounded_up),
+        cmocka_unit_test(pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too),
+        cmocka_unit_test(what_a_pod_takes_of_the_host_makes_no_other_request),
         cmocka_unit_test(whole_gpus_of_the_other_resource_are_part_of_the_request),
         cmocka_unit_test(policy_is_not_asked_about_what_runs),
         cmocka_unit_test(what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used),

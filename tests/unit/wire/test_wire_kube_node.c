@@ -285,6 +285,79 @@ static void a_cordon_that_cannot_be_read_takes_all(void **state)
     assert_null(node.unreadable);
 }
 
+static struct node_facts allocatable(struct fixture *fixture, const char *amounts)
+{
+    char bytes[1024];
+    (void)snprintf(bytes, sizeof bytes,
+                   "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{%s},"
+                   "\"capacity\":{\"cpu\":\"999\",\"memory\":\"999Gi\"}}}",
+                   amounts);
+    return decode(fixture, bytes);
+}
+
+static void cpu_and_memory_are_read_and_rounded_down(void **state)
+{
+    static const struct {
+        const char *amounts;
+        struct host host;
+    } cases[] = {
+        {"\"cpu\":\"63\",\"memory\":\"16Gi\"", {63000, 16384}},
+        {"\"cpu\":8,\"memory\":1048576", {8000, 1}},
+        {"\"cpu\":\"63900m\"", {63900, 0}},
+        {"\"cpu\":\"1.0015\"", {1001, 0}},
+        {"\"cpu\":\"1500u\"", {1, 0}},
+        {"\"memory\":\"1048575\"", {0, 0}},
+        {"\"memory\":\"2097151\"", {0, 1}},
+        {"\"memory\":\"3145727.5\"", {0, 2}},
+        {"\"memory\":\"3145728.5\"", {0, 3}},
+        {"\"memory\":\"263856Mi\"", {0, 263856}},
+        {"\"cpu\":\"4294967.294\",\"memory\":\"4294967294Mi\"",
+         {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
+        {"\"cpu\":\"4294967.295\",\"memory\":\"4294967295Mi\"",
+         {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
+        {"\"cpu\":\"9223372036854775\",\"memory\":\"9223372036854775807\"",
+         {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
+        {"\"memory\":\"1Gi\",\"nvidia.com/vgpu\":7,\"ephemeral-storage\":1,\"cpu\":1",
+         {1000, 1024}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct node_facts node = allocatable(*state, cases[i].amounts);
+        assert_null(node.unreadable);
+        if (node.host.cpu_milli != cases[i].host.cpu_milli ||
+            node.host.memory_mib != cases[i].host.memory_mib)
+            fail_msg("case %zu: %u, %u", i, node.host.cpu_milli, node.host.memory_mib);
+    }
+}
+
+/* They only order placements, so they close no node. */
+static void cpu_and_memory_that_cannot_be_read_are_not_known(void **state)
+{
+    static const char *const amounts[] = {
+        "",
+        "\"cpu\":null,\"memory\":null",
+        "\"cpu\":\"lots\",\"memory\":\"\"",
+        "\"cpu\":[1],\"memory\":{\"cpu\":1}",
+        "\"cpu\":true,\"memory\":false",
+        "\"cpu\":\"8\\u0000\",\"memory\":\"8Gi\\u0000\"",
+        "\"cpu\":-8,\"memory\":\"-8Gi\"",
+        "\"cpu\":\"-1.0005\",\"memory\":\"-0.5\"",
+        "\"cpu\":\"0.0005\",\"memory\":\"0.5\"",
+        "\"cpu\":\"1e99\",\"memory\":\"1e99\"",
+        "\"cpu\":\"9223372036854775.8075\",\"memory\":\"9223372036854775808\"",
+        "\"cpu\":\"8\",\"memory\":\"8Gi\",\"cpu\":[],\"memory\":null",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(amounts); i++) {
+        char all[256];
+        (void)snprintf(all, sizeof all, "%s%s\"nvidia.com/vgpu\":\"7000\"", amounts[i],
+                       i > 0 ? "," : "");
+        const struct node_facts node = allocatable(*state, all);
+        assert_null(node.unreadable);
+        assert_string_equal(node.allocatable_milli, "7000");
+        if (node.host.cpu_milli != 0 || node.host.memory_mib != 0)
+            fail_msg("case %zu: %u, %u", i, node.host.cpu_milli, node.host.memory_mib);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +371,8 @@ int main(void)
         fixture_test(a_node_that_cannot_be_one_is_refused),
         fixture_test(what_cannot_be_read_hides_no_node),
         fixture_test(a_cordon_that_cannot_be_read_takes_all),
+        fixture_test(cpu_and_memory_are_read_and_rounded_down),
+        fixture_test(cpu_and_memory_that_cannot_be_read_are_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,30 @@
+/*
+ * host - CPU and memory, of a node or of a pod.
+ *
+ * kube-scheduler counts and grants them. Here they only order placements: GPU that no pod can reach
+ * for want of CPU is a hole (policy.h).
+ */
+#ifndef MILLIGPU_HOST_H
+#define MILLIGPU_HOST_H
+
+#include <stdint.h>
+
+struct host {
+    uint32_t cpu_milli; /* thousandths of a core */
+    uint32_t memory_mib;
+};
+
+/* Of what is left of a node: not known, and never runs out. No amount that is known is this. */
+#define HOST_UNKNOWN UINT32_MAX
+
+enum { HOST_MIB_BYTES = 1024 * 1024 };
+
+/* An amount from outside, clamped to 0 .. HOST_UNKNOWN - 1. */
+static inline uint32_t host_amount(int64_t amount)
+{
+    if (amount < 0)
+        return 0;
+    return amount < HOST_UNKNOWN ? (uint32_t)amount : HOST_UNKNOWN - 1;
+}
+
+#endif

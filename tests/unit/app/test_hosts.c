@@ -1,0 +1,426 @@
+/* CPU and memory that pods leave of a node, from the watch to the snapshot that filter ranks by. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/view.h"
+
+#include "support_fixture.h"
+#include "writer/writer_internal.h"
+
+enum { GIB = 1024 }; /* MiB */
+
+static struct ledger *ledger_of(struct app_fixture *fixture)
+{
+    return fixture->parts.writer->ledger;
+}
+
+/* The workload: pods of four cores and half a GPU. */
+static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
+{
+    const struct workload_class class = {.host = {4000, 0}, .parts = 1, .milli = 500, .count = 1};
+    struct workload *workload = workload_new(&class, 1);
+    struct outlook *outlook = outlook_new(kind, 1, workload);
+
+    ledger_set_outlook(ledger_of(fixture), outlook);
+    outlook_unref(outlook);
+    workload_unref(workload);
+}
+
+static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    assert_true(fake_apiserver_request(fixture->app.fake, method, path, text_of(body), &out) < 300);
+    strbuf_done(&out);
+}
+
+/* amounts: "\"cpu\":\"8\"" */
+static void show_host(struct app_fixture *fixture, const char *node, const char *amounts)
+{
+    char path[64];
+    char body[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node);
+    (void)snprintf(body, sizeof body, "{\"status\":{\"allocatable\":{%s}}}", amounts);
+    api(fixture, "PATCH", path, body);
+}
+
+/* A pod that asks for no GPU, as most do. */
+static void plain_pod(struct app_fixture *fixture, const char *name, const char *cpu,
+                      const char *memory, const char *node)
+{
+    char limits[128];
+
+    (void)snprintf(limits, sizeof limits, "\"cpu\":\"%s\",\"memory\":\"%s\"", cpu, memory);
+    fixture_pod_of(fixture, name, limits, NULL, node);
+}
+
+static uint64_t generation(struct app_fixture *fixture)
+{
+    const struct snapshot *snapshot = view_take(fixture->app.view);
+    const uint64_t number = snapshot->generation;
+
+    snapshot_unref(snapshot);
+    return number;
+}
+
+static struct host left_on(struct app_fixture *fixture, const char *name)
+{
+    const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, text_of(name));
+
+    assert_non_null(node);
+    const struct host host =
+        node->host_known ? node->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
+    snapshot_unref(snapshot);
+    return host;
+}
+
+static void assert_left(struct app_fixture *fixture, const char *node, uint32_t cpu_milli,
+                        uint32_t memory_mib)
+{
+    const struct host host = left_on(fixture, node);
+
+    assert_int_equal(host.cpu_milli, cpu_milli);
+    assert_int_equal(host.memory_mib, memory_mib);
+}
+
+/* n1 and n2 with a GPU, eight cores and 16 GiB each. */
+static int set_up(void **state)
+{
+    struct app_fixture *fixture = fixture_new(fixture_two_nodes);
+
+    *state = fixture;
+    show_host(fixture, "n1", "\"cpu\":\"8\",\"memory\":\"16Gi\"");
+    show_host(fixture, "n2", "\"cpu\":\"8\",\"memory\":\"16Gi\"");
+    set_policy(fixture, POLICY_FGD);
+    fixture_run(fixture);
+    return 0;
+}
+
+static void a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    assert_left(fixture, "n1", 8000, 16 * GIB);
+    plain_pod(fixture, "a", "1500m", "1Gi", "n1");
+    plain_pod(fixture, "b", "1", "3Gi", "n1");
+    plain_pod(fixture, "c", "4", "4Gi", NULL); /* on no node yet */
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 5500, 12 * GIB);
+    assert_left(fixture, "n2", 8000, 16 * GIB);
+}
+
+static void a_pod_that_has_ended_or_is_gone_gives_it_back(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    plain_pod(fixture, "b", "2", "2Gi", "n1");
+    plain_pod(fixture, "c", "3", "3Gi", "n1");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 2000, 10 * GIB);
+    fixture_end_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 3000, 11 * GIB);
+    fixture_delete_pod(fixture, "a"); /* once, not twice */
+    fixture_delete_pod(fixture, "b");
+    fixture_terminate_pod(fixture, "c"); /* it still runs */
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 5000, 13 * GIB);
+}
+
+static void a_pod_that_a_list_lacks_gives_it_back(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    plain_pod(fixture, "b", "2", "2Gi", "n1");
+    fixture_run(fixture);
+    fixture_delete_pod(fixture, "a");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 3000);
+    assert_left(fixture, "n1", 6000, 14 * GIB);
+}
+
+static void a_pod_that_milligpu_binds_counts_when_the_watch_shows_it(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod_of(fixture, "a", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"2\",\"memory\":\"1Gi\"",
+                   NULL, NULL);
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 8000, 16 * GIB);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 6000, 15 * GIB);
+    fixture_end_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 8000, 16 * GIB);
+}
+
+static void an_allocatable_that_cannot_be_read_is_not_known(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    show_host(fixture, "n1", "\"cpu\":\"lots\"");
+    show_host(fixture, "n2", "\"memory\":null");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", HOST_UNKNOWN, 15 * GIB);
+    assert_left(fixture, "n2", 8000, HOST_UNKNOWN);
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), ""); /* it closes nothing */
+    show_host(fixture, "n1", "\"cpu\":\"16\"");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 15000, 15 * GIB);
+}
+
+static void a_node_event_keeps_what_is_left(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    fixture_node(fixture, "n1", "2000"); /* a second GPU */
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+    fixture_annotate_node(fixture, "n1", "\"milligpu.io/cordon\":\"all\"");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+}
+
+/* What judges remember of a node is void when the node is replaced. */
+static void events_that_change_no_amount_replace_no_node(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    const struct node *before = node_ref(ledger_node(ledger_of(fixture), TEXT("n1")));
+    const uint64_t published = generation(fixture);
+    fixture_annotate(fixture, "a", "\"x\":\"y\"");
+    fixture_annotate_node(fixture, "n1", "\"x\":\"y\"");
+    plain_pod(fixture, "b", "0", "0", "n1");
+    plain_pod(fixture, "c", "1", "1Gi", "nowhere");
+    fixture_run(fixture);
+    assert_ptr_equal(ledger_node(ledger_of(fixture), TEXT("n1")), before);
+    assert_int_equal(generation(fixture), published);
+    node_unref(before);
+}
+
+static void many_pods_of_one_step_are_published_once(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const uint64_t published = generation(fixture);
+    char name[16];
+
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(name, sizeof name, "p%d", i);
+        plain_pod(fixture, name, "100m", "1Mi", i % 2 == 0 ? "n1" : "n2");
+    }
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 7000, 16 * GIB - 10);
+    assert_left(fixture, "n2", 7000, 16 * GIB - 10);
+    assert_int_equal(generation(fixture), published + 1);
+}
+
+static void the_largest_requests_neither_wrap_nor_stay(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "9223372036854775", "9223372036854775807", "n1");
+    plain_pod(fixture, "b", "9223372036854775", "9223372036854775807", "n1");
+    plain_pod(fixture, "c", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 0, 0);
+    fixture_delete_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 0, 0);
+    fixture_end_pod(fixture, "b");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+}
+
+static void a_policy_that_does_not_look_at_hosts_costs_nothing(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    set_policy(fixture, POLICY_BINPACK);
+    fixture_run(fixture);
+    const uint64_t published = generation(fixture);
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    show_host(fixture, "n2", "\"cpu\":\"4\"");
+    fixture_run(fixture);
+    assert_false(host_sums_started(fixture->parts.writer->host_sums));
+    assert_left(fixture, "n1", 8000, 16 * GIB);
+    assert_left(fixture, "n2", 8000, 16 * GIB);
+    assert_int_equal(generation(fixture), published);
+}
+
+static void a_policy_that_comes_back_finds_what_has_changed_meanwhile(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    plain_pod(fixture, "b", "2", "2Gi", "n2");
+    fixture_run(fixture);
+    set_policy(fixture, POLICY_SPREAD);
+    fixture_run(fixture);
+    fixture_delete_pod(fixture, "a"); /* n1 has no pod any more */
+    plain_pod(fixture, "c", "3", "3Gi", "n2");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+    const uint64_t published = generation(fixture);
+    set_policy(fixture, POLICY_ROLLOUT);
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 8000, 16 * GIB);
+    assert_left(fixture, "n2", 3000, 11 * GIB);
+    assert_int_equal(generation(fixture), published + 1);
+}
+
+static void a_process_that_starts_knows_what_is_left_when_it_is_ready(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    fixture_restart(fixture);
+    set_policy(fixture, POLICY_FGD);
+    assert_false(app_ready(&fixture->app, NULL));
+    assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
+    assert_true(fixture_pass_until_ready(fixture, 5000));
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+    assert_left(fixture, "n2", 8000, 16 * GIB);
+}
+
+static void a_node_that_is_deleted_and_comes_again_has_what_it_shows_then(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    plain_pod(fixture, "a", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    fixture_delete_node(fixture, "n1");
+    fixture_run(fixture);
+    fixture_node(fixture, "n1", "1000");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
+    show_host(fixture, "n1", "\"cpu\":\"4\",\"memory\":\"8Gi\"");
+    fixture_run(fixture);
+    assert_left(fixture, "n1", 3000, 7 * GIB);
+}
+
+static void a_node_whose_batch_was_lost_is_set_when_it_is_written(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->disk_full = true;
+    fixture_node(fixture, "n3", "1000");
+    show_host(fixture, "n3", "\"cpu\":\"4\",\"memory\":\"8Gi\"");
+    plain_pod(fixture, "a", "1", "1Gi", "n3");
+    plain_pod(fixture, "b", "1", "1Gi", "n1");
+    fixture_run(fixture);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_left(fixture, "n3", 3000, 7 * GIB);
+    assert_left(fixture, "n1", 7000, 15 * GIB);
+}
+
+/*
+ * No pod of the workload can reach the GPU of n2 any more, so what lies there takes no room that
+ * such a pod could use.
+ */
+static void a_pod_goes_where_the_cpu_for_others_has_run_out(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.shortlist = 1;
+    for (int other = 1; other <= 2; other++) {
+        const char *full = other == 1 ? "n1" : "n2";
+        const char *name = other == 1 ? "p1" : "p2";
+        plain_pod(fixture, "a", "7", "1Gi", full);
+        fixture_pod(fixture, name, "500");
+        fixture_run(fixture);
+        const char *answer = fixture_filter(fixture, name, "n1 n2");
+        assert_non_null(strstr(answer, full));
+        assert_null(strstr(answer, other == 1 ? "n2" : "n1"));
+        fixture_delete_pod(fixture, name);
+        fixture_delete_pod(fixture, "a");
+        fixture_run(fixture);
+    }
+}
+
+/* The node gets two GPUs: one without shares, and then one with 400 milli left. */
+static void make_a_hole(struct app_fixture *fixture, const char *node)
+{
+    fixture_node(fixture, node, "2000");
+    fixture_pod(fixture, "whole", "1000");
+    fixture_pod(fixture, node, "600");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "whole", node), "");
+    assert_string_equal(fixture_bind(fixture, node, node), "");
+    fixture_delete_pod(fixture, "whole");
+    fixture_run(fixture);
+}
+
+static uint32_t used_of(struct app_fixture *fixture, const char *node, uint32_t gpu)
+{
+    return ledger_node(ledger_of(fixture), text_of(node))->gpu[gpu].used_milli;
+}
+
+/*
+ * The pod with one core fills the hole, since the workload cannot. The one with seven leaves no CPU
+ * for the workload, so to it all places are alike. Their requests differ in nothing else, and both
+ * wait when they are bound.
+ */
+static void a_bind_is_judged_by_the_cpu_of_its_own_pod(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    make_a_hole(fixture, "n1");
+    make_a_hole(fixture, "n2");
+    fixture_pod_of(fixture, "one", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"1\"", NULL, NULL);
+    fixture_pod_of(fixture, "seven", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"7\"", NULL, NULL);
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "seven", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "one", "n2"), "");
+    assert_int_equal(used_of(fixture, "n1", 0), 300);
+    assert_int_equal(used_of(fixture, "n1", 1), 600);
+    assert_int_equal(used_of(fixture, "n2", 0), 0);
+    assert_int_equal(used_of(fixture, "n2", 1), 900);
+}
+
+#define host_test(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        host_test(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left),
+        host_test(a_pod_that_has_ended_or_is_gone_gives_it_back),
+        host_test(a_pod_that_a_list_lacks_gives_it_back),
+        host_test(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it),
+        host_test(an_allocatable_that_cannot_be_read_is_not_known),
+        host_test(a_node_event_keeps_what_is_left),
+        host_test(events_that_change_no_amount_replace_no_node),
+        host_test(many_pods_of_one_step_are_published_once),
+        host_test(the_largest_requests_neither_wrap_nor_stay),
+        host_test(a_policy_that_does_not_look_at_hosts_costs_nothing),
+        host_test(a_policy_that_comes_back_finds_what_has_changed_meanwhile),
+        host_test(a_process_that_starts_knows_what_is_left_when_it_is_ready),
+        host_test(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then),
+        host_test(a_node_whose_batch_was_lost_is_set_when_it_is_written),
+        host_test(a_pod_goes_where_the_cpu_for_others_has_run_out),
+        host_test(a_bind_is_judged_by_the_cpu_of_its_own_pod),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
