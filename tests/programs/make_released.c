@@ -5,8 +5,7 @@
  *                        prints what both contain (ledger_text.h)
  *
  * Built from the program that is about to be changed (tests/released/README.md), so it uses only
- * what has existed since the first version: core_fixture of the tests, and the store's own
- * functions.
+ * what that version has: core_fixture of the tests, and the store's own functions.
  */
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +68,21 @@ static void reserve(struct maker *maker, const char *uid, const char *on, const 
     make(maker, command);
 }
 
+/* Version 2: a Binding names the version of the pod that was evaluated. */
+static void reserve_in(struct maker *maker, const char *uid, const char *words, uint64_t version)
+{
+    const struct command command = {
+        .kind = COMMAND_RESERVE,
+        .uid = uid,
+        .namespace = "team-a",
+        .name = arena_printf(&maker->core.arena, "pod-%s", uid),
+        .node = "honest",
+        .request = core_request(&maker->core, words),
+        .version = version,
+    };
+    make(maker, command);
+}
+
 static void observe(struct maker *maker, const struct pod *pod, const char *words)
 {
     const struct command command = {
@@ -97,6 +111,8 @@ static const struct core_gpu copied[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0,
                                          {.id = "GPU-dddddddd-0001", .index = 1, .milli = 500}};
 static const struct core_gpu shrinking[] = {{.id = "GPU-bbbbbbbb-0001", .index = 0, .mib = 24576},
                                             {.id = "GPU-bbbbbbbb-0002", .index = 1, .mib = 24576}};
+static const struct core_gpu claimed[] = {{.id = "GPU-99999999-0001", .index = 0, .mib = 16384},
+                                          {.id = "GPU-99999999-0002", .index = 1, .mib = 16384}};
 static const struct core_gpu sick[] = {
     {.id = "GPU-eeeeeeee-0001", .index = 0, .mib = 16384, .sick = true},
     {.id = "GPU-eeeeeeee-0002", .index = 1, .mib = 16384, .cordoned = true}};
@@ -131,7 +147,16 @@ static void observe_all(struct maker *maker)
     struct pod *whole = core_pod(core, "whole", "counted");
     whole->whole_gpus = 1;
     observe(maker, whole, NULL);
-    observe(maker, core_pod(core, "crowd", "sick"), "3000"); /* more than the node has: unplaced */
+    observe(maker, core_pod(core, "crowd", "sick"), "3000"); /* more than the node has */
+    /* nothing is known of its node: unplaced */
+    observe(maker, core_pod(core, "unplaced", "unknown-node"), "600");
+}
+
+/* What version 2 added: UUIDs that a Node showed first and does not show now. */
+static void make_claim(struct maker *maker)
+{
+    node(maker, "claimer", "uid-claimer", claimed, 2);
+    node(maker, "claimer", "uid-claimer", claimed, 1);
 }
 
 static void make_present(struct maker *maker)
@@ -142,8 +167,13 @@ static void make_present(struct maker *maker)
     node(maker, "shrinking", "uid-shrinking", shrinking, 1); /* the other is absent but charged */
     observe_all(maker);
     step(maker, COMMAND_RELEASE, "later");
-    reserve(maker, "on-its-way", "honest", "100");
-    reserve(maker, "in-doubt", "honest", "50");
+    make_claim(maker);
+    reserve_in(maker, "on-its-way", "100", 4711);
+    make(maker, (struct command){.kind = COMMAND_VERSION,
+                                 .uid = "on-its-way",
+                                 .request = core_request(&maker->core, "100"),
+                                 .version = 4712});
+    reserve_in(maker, "in-doubt", "50", INT64_MAX);
     step(maker, COMMAND_DOUBT, "in-doubt");
     reserve(maker, "ending", "copier", "300");
     step(maker, COMMAND_CONFIRM, "ending");
