@@ -82,6 +82,12 @@ static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
     return daemon->real_store.maintain(daemon->real_store.ctx, now_ms, err);
 }
 
+static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.learn(daemon->real_store.ctx, tally, until_ms, err);
+}
+
 /* --- the threads of the daemon --- */
 
 static int64_t now_of(const struct bench_daemon *daemon)
@@ -191,7 +197,8 @@ static void make_parts(struct bench_daemon *daemon)
                                                   .write = count_write,
                                                   .commit = count_commit,
                                                   .rollback = count_rollback,
-                                                  .maintain = count_maintain},
+                                                  .maintain = count_maintain,
+                                                  .learn = count_learn},
                                     .fake = daemon->fake,
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops};

@@ -113,6 +113,16 @@ static int timed_maintain(void *ctx, int64_t wall_ms, struct err *err)
     return rc;
 }
 
+static int timed_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = daemon->real_store.learn(daemon->real_store.ctx, tally, until_ms, err);
+
+    daemon->store_ns += cpu_ns() - before;
+    return rc;
+}
+
 /* --- an API server that never answers --- */
 
 static int swallow(void *ctx, const struct kube_request *request, struct err *err)
@@ -220,7 +230,8 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
                                                   .write = timed_write,
                                                   .commit = timed_commit,
                                                   .rollback = timed_rollback,
-                                                  .maintain = timed_maintain},
+                                                  .maintain = timed_maintain,
+                                                  .learn = timed_learn},
                                     .watch = &daemon->nowhere,
                                     .calls = &daemon->nowhere};
     webhook_fixture_init(&daemon->fixture, &edges);

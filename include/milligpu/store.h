@@ -8,13 +8,15 @@
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
- * and past), journal (append-only), baseline. The schema is src/store/schema.sql; its comments are
- * part of this contract.
+ * and past), journal (append-only), baseline, and learned and class (the workload, tally.h). The
+ * schema is src/store/schema.sql; its comments are part of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
  *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
- *   I6. baseline + journal = present: store_replay_check().
+ *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
+ *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
+ *       without it milligpud learns anew.
  *
  * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
@@ -33,6 +35,7 @@
 
 #include "milligpu/ledger.h"
 #include "milligpu/strbuf.h"
+#include "milligpu/tally.h"
 #include "milligpu/verify.h"
 
 enum store_outcome {
@@ -52,6 +55,11 @@ struct store_ops {
     void (*rollback)(void *ctx);
     /* Between batches: checkpoint and retention. Cheap if nothing is due. now_ms is UTC. */
     int (*maintain)(void *ctx, int64_t now_ms, struct err *err);
+    /*
+     * Between batches: replaces what was stored of the workload, in a transaction of its own.
+     * Negative: what was stored before is still there, or, after a crash, perhaps the new.
+     */
+    int (*learn)(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err);
 };
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
@@ -102,6 +110,13 @@ int store_set_cluster(struct store *store, const char *cluster, struct err *err)
 
 /* Loads live nodes, then live allocations, into an empty ledger. */
 int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST_USE;
+
+/*
+ * What learn() stored last. *out NULL: nothing is stored. CORRUPT: rows that no tally can contain;
+ * the text names the row and what would be right. Not within a batch.
+ */
+int store_learned(struct store *store, struct tally **out, int64_t *out_until_ms,
+                  struct err *err) MUST_USE;
 
 void store_ops(struct store *store, struct store_ops *out);
 

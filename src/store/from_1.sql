@@ -1,5 +1,4 @@
--- Version 1 to 2 (issue 9).  Version 2 is unreleased until that issue lands as a whole: until then it
--- may grow, here and in schema.sql, and a ledger of it is nobody's.  Afterwards it never changes.
+-- Version 1 to 2.  Version 2 is released: this file never changes.
 
 ALTER TABLE meta ADD COLUMN
     stepped_ms INTEGER NOT NULL DEFAULT 0;

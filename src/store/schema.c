@@ -11,13 +11,15 @@
 
 #include "store/store_internal.h"
 
-/* The build makes these two from the .sql files beside this one. */
+/* The build makes these from the .sql files beside this one. */
 extern const char store_schema_sql[];
 extern const char store_from_1_sql[];
+extern const char store_from_2_sql[];
 
-/* For each released version the step to the next one. Version 2 is not released yet. */
+/* For each released version the step to the next one. */
 static const struct store_migration steps[] = {
     {.from = 1, .sql = store_from_1_sql},
+    {.from = 2, .sql = store_from_2_sql},
 };
 
 const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,

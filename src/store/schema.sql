@@ -1,10 +1,12 @@
--- The ledger of milligpu on disk, version 2.  application_id 0x6d475055 ("mGPU"), user_version 2.
+-- The ledger of milligpu on disk, version 3.  application_id 0x6d475055 ("mGPU"), user_version 3.
 --
 --   meta                     one row: whose cluster this is
 --   node, gpu, claim         the inventory as it is now; nothing of the past
 --   allocation               one row per reservation or observed pod; released ones stay as history
 --   share, charge            what its containers see; what it takes of each GPU
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
+--   learned, class           how often each class of pods came: it orders placements, and says nothing of who
+--                            holds what, so the journal does not tell of it and the replay does not need it
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
@@ -127,6 +129,27 @@ CREATE TABLE baseline (
     seq   INTEGER NOT NULL,
     state TEXT NOT NULL     -- as in journal.result
 ) STRICT, WITHOUT ROWID;
+
+-- The workload as it was last stored (tally.h), replaced as a whole.  No row: nothing is stored.
+CREATE TABLE learned (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    pods     INTEGER NOT NULL CHECK (pods >= 0), -- counted ever
+    until_ms INTEGER NOT NULL                    -- pods that came after this time are not counted in it
+) STRICT;
+
+-- In the order in which they came, from place 0 on without a gap.
+CREATE TABLE class (
+    place      INTEGER PRIMARY KEY CHECK (place >= 0),
+    cpu_milli  INTEGER NOT NULL CHECK (cpu_milli BETWEEN 0 AND 4294967295),
+    memory_mib INTEGER NOT NULL CHECK (memory_mib BETWEEN 0 AND 4294967295),
+    parts      INTEGER NOT NULL CHECK (parts BETWEEN 1 AND 64), -- GPUs
+    milli      INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 1000), -- of each
+    share_mib  INTEGER NOT NULL CHECK (share_mib BETWEEN 0 AND 4294967295),
+    -- A JSON array of texts.  Empty: any model.  json_valid() is unsafe here where the schema is not trusted (db.c).
+    models     TEXT NOT NULL CHECK (substr(models, 1, 1) = '[' AND substr(models, -1) = ']'
+                                    AND length(CAST(models AS BLOB)) <= 65536),
+    weight     INTEGER NOT NULL CHECK (weight BETWEEN 1 AND 131072)
+) STRICT;
 
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
 -- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.

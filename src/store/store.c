@@ -332,6 +332,21 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
     return failed;
 }
 
+/* A batch without an entry in the journal: the workload is not part of what it tells (I6). */
+static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    must(tally != NULL);
+    int failed = store_begin(ctx, err);
+    if (failed != 0)
+        return failed;
+    failed = learned_write(ctx, tally, until_ms, err);
+    if (failed == 0)
+        failed = store_commit(ctx, err);
+    if (failed != 0)
+        store_rollback(ctx);
+    return failed;
+}
+
 void store_ops(struct store *store, struct store_ops *out)
 {
     must(store != NULL);
@@ -340,7 +355,8 @@ void store_ops(struct store *store, struct store_ops *out)
                               .write = write_one,
                               .commit = store_commit,
                               .rollback = store_rollback,
-                              .maintain = store_maintain};
+                              .maintain = store_maintain,
+                              .learn = store_learn};
 }
 
 void store_close(struct store *store)

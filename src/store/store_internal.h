@@ -11,6 +11,7 @@
  *   read_transaction.c  one moment, for the verifier  backup.c        a copy
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
  *   wal.c               the bytes of the write-ahead log
+ *   learned.c           the workload that was learned
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
  * reader, which is a connection of its own. A ledger in memory has only the one connection: there
@@ -111,7 +112,16 @@ struct store_limits {
     X(ST_BELIEVED, "UPDATE meta SET stepped_ms = 0 WHERE stepped_ms <> 0")                         \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
-                    " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)")
+                    " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)") \
+    X(ST_LEARNED_DROP, "DELETE FROM learned")                                                      \
+    X(ST_LEARNED_ADD, "INSERT INTO learned (one, pods, until_ms) VALUES (1, ?, ?)")                \
+    X(ST_CLASSES_DROP, "DELETE FROM class")                                                        \
+    X(ST_CLASS_ADD, "INSERT INTO class (place, cpu_milli, memory_mib, parts, milli, share_mib,"    \
+                    " weight, models) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")                            \
+    X(ST_LEARNED, "SELECT pods, until_ms FROM learned")                                            \
+    X(ST_CLASSES, "SELECT place, cpu_milli, memory_mib, parts, milli, share_mib, weight, models,"  \
+                  " json_valid(models) FROM class ORDER BY place LIMIT ?")                         \
+    X(ST_MODELS, "SELECT CASE type WHEN 'text' THEN value END FROM json_each(?)")
 
 enum statement {
 #define X(code, sql) code,
@@ -220,6 +230,13 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 /* write.c */
 int write_change(struct store *store, const struct command *command, const struct change *change,
                  struct err *err) MUST_USE;
+
+/*
+ * learned.c, within a transaction: replaces the rows of the workload. The public part of it is
+ * store_learned().
+ */
+int learned_write(struct store *store, const struct tally *tally, int64_t until_ms,
+                  struct err *err) MUST_USE;
 
 /* maintain.c */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;

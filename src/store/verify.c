@@ -179,7 +179,15 @@ static int check_nodes(sqlite3 *db, struct err *err)
     return failed;
 }
 
-/* CHECKs and triggers held at each write; damage or another program may have come since. */
+/*
+ * CHECKs and triggers held at each write; damage or another program may have come since.
+ *
+ * The learned workload is not looked at, here or in any other check of ours: it says nothing of who
+ * holds what, so a contradiction in it is no reason to stop granting (safe mode) or to move the
+ * ledger aside. store_learned() refuses it, and then milligpud learns anew. SQLite's own check of
+ * the pages covers its tables, because bytes that changed by themselves are damage wherever they
+ * are.
+ */
 static int check_present(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {

@@ -92,6 +92,12 @@ static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
     return sim->daemon.store.maintain(sim->daemon.store.ctx, now_ms, err);
 }
 
+static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.learn(sim->daemon.store.ctx, tally, until_ms, err);
+}
+
 /* --- start --- */
 
 static int64_t now_of(void *ctx)
@@ -132,7 +138,8 @@ static void open_parts(struct sim *sim)
                                                   .write = count_write,
                                                   .commit = count_commit,
                                                   .rollback = count_rollback,
-                                                  .maintain = count_maintain},
+                                                  .maintain = count_maintain,
+                                                  .learn = count_learn},
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,

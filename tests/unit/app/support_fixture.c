@@ -100,6 +100,15 @@ static int fixture_maintain(void *ctx, int64_t now_ms, struct err *err)
     return fixture->real_store.maintain(fixture->real_store.ctx, now_ms, err);
 }
 
+static int fixture_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    struct app_fixture *fixture = ctx;
+
+    if (fixture->disk_full || strikes(fixture, POINT_LEARN))
+        return err_set(err, ERR_FULL, "the disk is full");
+    return fixture->real_store.learn(fixture->real_store.ctx, tally, until_ms, err);
+}
+
 static bool is_binding(const struct kube_request *request)
 {
     return strcmp(request->method, "POST") == 0 && strstr(request->path, "/binding") != NULL;
@@ -308,7 +317,8 @@ static void open_ledger(struct app_fixture *fixture)
                                         .write = fixture_write,
                                         .commit = fixture_commit,
                                         .rollback = fixture_rollback,
-                                        .maintain = fixture_maintain};
+                                        .maintain = fixture_maintain,
+                                        .learn = fixture_learn};
 }
 
 /* The process: everything but the ledger and the cluster. */

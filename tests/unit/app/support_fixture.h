@@ -32,6 +32,7 @@ enum fixture_point {
     POINT_WRITE,
     POINT_COMMIT,
     POINT_MAINTAIN,
+    POINT_LEARN,
     POINT_REQUEST
 };
 
