@@ -81,7 +81,7 @@ struct outlook {
     atomic_uint refs;
     enum policy_kind kind;
     uint32_t seed;                   /* of the node order */
-    const struct workload *workload; /* NULL where the policy needs none */
+    const struct workload *workload; /* may be NULL where the policy needs none */
     int64_t price[WORKLOAD_SCARCE_MAX];
 };
 

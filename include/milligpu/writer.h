@@ -28,6 +28,9 @@ int writer_load(struct writer *writer, struct err *err) MUST_USE;
 /* Handles one batch. Waits at most wait_ms for the first message; returns how many were taken. */
 size_t writer_step(struct writer *writer, int64_t wait_ms);
 
+/* The process ends in order: there will be no more step. */
+void writer_end(struct writer *writer);
+
 /* Nothing is in flight: no bind waits for an answer. */
 bool writer_idle(const struct writer *writer);
 

@@ -65,7 +65,7 @@ struct outlook *outlook_new(enum policy_kind kind, uint32_t seed, const struct w
     atomic_init(&outlook->refs, 1);
     outlook->kind = kind;
     outlook->seed = seed;
-    if (policy_needs_workload(kind))
+    if (workload != NULL)
         outlook->workload = workload_ref(workload);
     return outlook;
 }

@@ -136,6 +136,7 @@ static void *writer_main(void *user)
             daemon_pause_ms(10);
         }
     }
+    writer_end(daemon->parts.writer);
     return NULL;
 }
 

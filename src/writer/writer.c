@@ -98,9 +98,16 @@ int writer_load(struct writer *writer, struct err *err)
     const int rc = store_load(writer->app->store, writer->ledger, err);
     if (rc < 0)
         return rc;
+    writer_load_learned(writer);
     batch_publish(writer->app, writer->ledger);
     commits_tell(writer->app->commits, store_newest(writer->app->store));
     return 0;
+}
+
+void writer_end(struct writer *writer)
+{
+    must(!writer->batch.open);
+    writer_store_learned(writer);
 }
 
 bool writer_idle(const struct writer *writer)
@@ -289,6 +296,7 @@ static void after_batch(struct writer *writer)
     writer->was_ready = ready;
     writer_wake_for_the_late(writer);
     writer_use_what_was_learned(writer);
+    writer_store_learned_now_and_then(writer);
     verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is not changed. */
     if (!atomic_load(&writer->app->safe_mode) &&

@@ -84,8 +84,11 @@ struct writer {
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
-    enum policy_kind policy;
     struct tally *tally;
+    int64_t learned_until_ms; /* pods that were created up to then were counted before the start */
+    int64_t learned_ms;       /* creationTimestamp of the newest pod that was counted */
+    uint64_t stored_pods;     /* of the tally that is stored; 0: none is */
+    int64_t store_learned_ms; /* monotonic: not again before this time */
     struct host_sums *host_sums;
     /* uid to struct inflight_bind */
     struct map inflight;
@@ -295,6 +298,11 @@ bool writer_is_new_pod(const struct writer *writer, const struct pod *pod);
 void writer_learn(struct writer *writer, const struct pod *pod);
 /* Between two batches: publishes another outlook when enough was learned. */
 void writer_use_what_was_learned(struct writer *writer);
+/* At the start: goes on with what is stored. */
+void writer_load_learned(struct writer *writer);
+/* Between two batches: what was learned since the last time goes to disk. */
+void writer_store_learned(struct writer *writer);
+void writer_store_learned_now_and_then(struct writer *writer);
 
 /* writer_wake.c */
 

@@ -1,32 +1,57 @@
 /*
  * The policy of the ledger, and what it learns of the workload (tally.h): each pod that asks for a
  * share counts once, when the watch shows it for the first time, whatever becomes of it. Webhook
- * calls teach nothing. Pods are counted under every policy, so that one that needs to know them
- * does not begin cold. Called by writer.c and writer_pods.c.
+ * calls teach nothing. Pods are counted under every policy: one that needs to know them does not
+ * begin cold, and fragments (fragment.h) are shown for each. Called by writer.c and writer_pods.c.
+ *
+ * What was learned is stored from time to time, and not with each batch: after a kill some pods are
+ * counted again or not at all, which hardly changes an order.
  */
+#include <inttypes.h>
+
+#include "milligpu/log.h"
 #include "milligpu/metric.h"
 
 #include "writer/writer_internal.h"
 
-/* A new ledger orders by binpack. */
+enum { STORE_LEARNED_MS = 60000 };
+
 static void set_outlook(struct writer *writer)
 {
+    enum policy_kind policy = POLICY_BINPACK;
+
     must(!writer->batch.open);
-    if (writer->policy == POLICY_BINPACK)
-        return;
-    struct workload *workload =
-        policy_needs_workload(writer->policy) ? tally_workload(writer->tally) : NULL;
-    struct outlook *outlook = outlook_new(writer->policy, 0, workload);
+    must(policy_of_name(text_of(writer->app->settings->policy), &policy));
+    struct workload *workload = tally_workload(writer->tally);
+    struct outlook *outlook = outlook_new(policy, 0, workload);
     ledger_set_outlook(writer->ledger, outlook);
     outlook_unref(outlook);
     workload_unref(workload);
+    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
 }
 
 void writer_begin_to_learn(struct writer *writer)
 {
     must(writer->tally == NULL);
-    must(policy_of_name(text_of(writer->app->settings->policy), &writer->policy));
     writer->tally = tally_new();
+    set_outlook(writer);
+}
+
+/* A workload that cannot be read is no reason not to start: it only orders. */
+void writer_load_learned(struct writer *writer)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    must(!writer->batch.open);
+    if (store_learned(writer->app->store, &tally, &writer->learned_until_ms, &err) < 0)
+        log_write(LOG_WARN, "the workload is learned anew", log_str("error", err.text));
+    if (tally == NULL)
+        return;
+    tally_free(writer->tally);
+    writer->tally = tally;
+    writer->learned_ms = writer->learned_until_ms;
+    writer->stored_pods = tally_pods(tally);
     set_outlook(writer);
 }
 
@@ -37,24 +62,59 @@ bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
     return record == NULL || record->epoch == 0;
 }
 
+/* The process before this one counted it: the first list shows it to this one. */
+static bool counted_before(const struct writer *writer, const struct pod *pod)
+{
+    return writer->stored_pods > 0 && !atomic_load(&writer->app->pods_synced) &&
+           pod->created_ms <= writer->learned_until_ms;
+}
+
 void writer_learn(struct writer *writer, const struct pod *pod)
 {
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
 
     must(record != NULL);
     /* For some of so many pods that their requests have no room in the cache, nothing is known. */
-    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0)
+    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0 ||
+        counted_before(writer, pod))
         return;
     tally_count(writer->tally, record->request);
+    if (pod->created_ms > writer->learned_ms)
+        writer->learned_ms = pod->created_ms;
     metric_add(M_WORKLOAD_PODS, NULL, 1);
-    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
 }
 
 void writer_use_what_was_learned(struct writer *writer)
 {
     must(writer->tally != NULL);
-    if (!policy_needs_workload(writer->policy) || !tally_is_due(writer->tally))
+    if (!tally_is_due(writer->tally))
         return;
     set_outlook(writer);
     batch_publish(writer->app, writer->ledger);
+}
+
+/* In the middle of the first list, the newest pod that was counted says nothing about the others. */
+void writer_store_learned(struct writer *writer)
+{
+    const struct store_ops *ops = &writer->app->store_ops;
+    const uint64_t pods = tally_pods(writer->tally);
+    struct err err;
+
+    must(!writer->batch.open);
+    if (pods == writer->stored_pods || !atomic_load(&writer->app->pods_synced) ||
+        atomic_load(&writer->app->safe_mode) || !atomic_load(&writer->app->identified))
+        return;
+    writer->store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
+    if (ops->learn(ops->ctx, writer->tally, writer->learned_ms, &err) < 0) {
+        log_write(LOG_WARN, "what was learned of the workload could not be stored",
+                  log_str("error", err.text));
+        return;
+    }
+    writer->stored_pods = pods;
+}
+
+void writer_store_learned_now_and_then(struct writer *writer)
+{
+    if (writer_now_ms(writer) >= writer->store_learned_ms)
+        writer_store_learned(writer);
 }

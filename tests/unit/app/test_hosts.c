@@ -21,13 +21,17 @@ static struct ledger *ledger_of(struct app_fixture *fixture)
     return fixture->parts.writer->ledger;
 }
 
-/* The workload: pods of four cores and half a GPU. */
+/* The workload: so many pods of four cores and half a GPU that those of a test do not matter. */
 static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
 {
-    const struct workload_class class = {.host = {4000, 0}, .parts = 1, .milli = 500, .count = 1};
-    struct workload *workload = workload_new(&class, 1);
-    struct outlook *outlook = outlook_new(kind, 1, workload);
+    struct tally *tally = fixture->parts.writer->tally;
+    struct want want = {.container = "c", .parts = 1, .milli = 500};
+    const struct request request = {.wants = 1, .want = &want, .host = {4000, 0}};
 
+    for (uint32_t i = 0; i < TALLY_HALF; i++)
+        tally_count(tally, &request);
+    struct workload *workload = tally_workload(tally);
+    struct outlook *outlook = outlook_new(kind, 1, workload);
     ledger_set_outlook(ledger_of(fixture), outlook);
     outlook_unref(outlook);
     workload_unref(workload);

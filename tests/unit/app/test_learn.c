@@ -5,12 +5,15 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "milligpu/metric.h"
 #include "milligpu/policy.h"
 #include "milligpu/tally.h"
+#include "milligpu/writer.h"
 
 #include "support_fixture.h"
 
@@ -118,7 +121,7 @@ static void the_policy_takes_up_what_was_learned(void **state)
     assert_true(weight(fixture, 300) > TALLY_COLD / 2 * TALLY_WEIGHT);
 }
 
-static void binpack_needs_to_know_nothing(void **state)
+static void the_workload_is_known_under_every_policy(void **state)
 {
     struct app_fixture *fixture = *state;
 
@@ -126,7 +129,147 @@ static void binpack_needs_to_know_nothing(void **state)
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    assert_null(snapshot->outlook);
+    assert_int_equal(snapshot->outlook->kind, POLICY_BINPACK);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
+}
+
+/*
+ * Restarts
+ */
+
+static void pods(struct app_fixture *fixture, const char *const *name)
+{
+    for (; *name != NULL; name++)
+        fixture_pod(fixture, *name, "300");
+    fixture_run(fixture);
+}
+
+static void restart(struct app_fixture *fixture)
+{
+    fixture_restart(fixture);
+    fixture_run(fixture);
+}
+
+static void what_was_learned_survives_a_kill(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const int64_t before = counted();
+
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    fixture_pass(fixture, 61000); /* it is stored once a minute */
+    restart(fixture);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
+    assert_int_equal(counted(), before + 2); /* the list that shows them again counts nothing */
+    restart(fixture);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
+}
+
+static void what_was_learned_survives_an_orderly_end_at_once(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    writer_end(fixture->parts.writer);
+    restart(fixture);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
+}
+
+static void what_was_not_stored_is_learned_again_from_the_list(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    writer_end(fixture->parts.writer);
+    fixture_pass(fixture, 2000);
+    pods(fixture, (const char *[]){"c", "d", NULL});
+    restart(fixture); /* a kill: only a and b are stored */
+    assert_int_equal(weight(fixture, 300), 4 * TALLY_WEIGHT);
+}
+
+static void pods_that_came_while_nobody_looked_count(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const int64_t before = counted();
+
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    writer_end(fixture->parts.writer);
+    fixture_pass(fixture, 2000);
+    fixture_restart(fixture);
+    fixture_pod(fixture, "c", "300");
+    fixture_run(fixture);
+    assert_int_equal(counted(), before + 3);
+    fixture_pod(fixture, "d", "300");
+    fixture_run(fixture);
+    assert_int_equal(counted(), before + 4);
+}
+
+static void another_list_in_the_same_process_counts_nothing_again(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const int64_t before = counted();
+    const uint32_t lists = fixture->pod_lists;
+
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    atomic_store(&fixture->app.list_again, true);
+    fixture_pass(fixture, 30000);
+    assert_true(fixture->pod_lists > lists);
+    assert_int_equal(counted(), before + 2);
+}
+
+static void what_could_not_be_stored_is_stored_later(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
+
+    fixture_break(fixture, &fault);
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    fixture_pass(fixture, 61000);
+    assert_true(fixture->struck > 0);
+    assert_false(fixture_disk_broken(fixture)); /* nothing is granted worse for it */
+    fixture_heal(fixture);
+    fixture_pass(fixture, 61000);
+    restart(fixture);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
+}
+
+static void nothing_is_stored_in_safe_mode(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
+
+    fixture_break(fixture, &fault);
+    atomic_store(&fixture->app.safe_mode, true);
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    fixture_pass(fixture, 61000);
+    writer_end(fixture->parts.writer);
+    assert_int_equal(fixture->struck, 0);
+    atomic_store(&fixture->app.safe_mode, false);
+    fixture_heal(fixture);
+}
+
+static void a_workload_that_cannot_be_read_is_learned_anew(void **state)
+{
+    (void)state;
+    char file[] = "/tmp/milligpu-learn-XXXXXX";
+    const int fd = mkstemp(file);
+    sqlite3 *db;
+
+    assert_true(fd >= 0);
+    (void)close(fd);
+    struct app_fixture *fixture = fixture_new_on(file);
+    fixture_node(fixture, "n1", "1000");
+    pods(fixture, (const char *[]){"a", "b", NULL});
+    assert_true(fixture_pass_until_ready(fixture, 120000));
+    writer_end(fixture->parts.writer);
+    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "DELETE FROM class WHERE place = 0", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    restart(fixture);
+    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT); /* from the list */
+    assert_int_equal(weight(fixture, 250), 2);                /* the cold start, once more */
+    fixture_free(fixture);
+    (void)unlink(file);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
@@ -138,7 +281,15 @@ int main(void)
         TEST(a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it),
         TEST(only_pods_that_ask_for_shares_count),
         TEST(the_policy_takes_up_what_was_learned),
-        TEST(binpack_needs_to_know_nothing),
+        TEST(the_workload_is_known_under_every_policy),
+        TEST(what_was_learned_survives_a_kill),
+        TEST(what_was_learned_survives_an_orderly_end_at_once),
+        TEST(what_was_not_stored_is_learned_again_from_the_list),
+        TEST(pods_that_came_while_nobody_looked_count),
+        TEST(another_list_in_the_same_process_counts_nothing_again),
+        TEST(what_could_not_be_stored_is_stored_later),
+        TEST(nothing_is_stored_in_safe_mode),
+        cmocka_unit_test(a_workload_that_cannot_be_read_is_learned_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
