@@ -29,6 +29,7 @@ void host_sums_start(struct host_sums *sums);
 /* Forgets the pods. */
 void host_sums_stop(struct host_sums *sums);
 bool host_sums_started(const struct host_sums *sums);
+size_t host_sums_count(const struct host_sums *sums); /* entries */
 
 /* The Node has this much now; each is 0 if it is not known. It has changed, whatever it had. */
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable);

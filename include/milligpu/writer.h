@@ -43,6 +43,7 @@ struct writer_tables {
     size_t kept; /* messages kept from a lost batch */
     size_t listed;
     size_t nodes_seen;
+    size_t host_sums;
     size_t drifts; /* that were reported and not resolved */
     size_t names;  /* atoms of nodes and GPUs, kept for ever */
 };

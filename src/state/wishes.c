@@ -29,13 +29,14 @@ static size_t wishes_bytes_of(const struct request *request)
     return bytes;
 }
 
+static_assert(sizeof(struct host) == 2 * sizeof(uint32_t), "it is hashed by its bytes");
+
 /* Includes names and host, although request_hash() ignores them. */
 static uint32_t hash_of(const struct request *request)
 {
     uint32_t hash = request_hash(request);
 
-    hash = hash * 31 + request->host.cpu_milli;
-    hash = hash * 31 + request->host.memory_mib;
+    hash ^= text_hash((struct text){(const char *)&request->host, sizeof request->host});
     for (uint32_t i = 0; i < request->wants; i++)
         hash = hash * 31 + text_hash(text_of(request->want[i].container));
     return hash;

@@ -130,6 +130,11 @@ bool host_sums_started(const struct host_sums *sums)
     return sums->started;
 }
 
+size_t host_sums_count(const struct host_sums *sums)
+{
+    return sums->by_node.count;
+}
+
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable)
 {
     struct host_sum *sum = sum_of(sums, node);

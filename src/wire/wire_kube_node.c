@@ -158,7 +158,7 @@ static const char *sharing_label(const struct node_reading *reading)
     return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
 }
 
-/* Rounded down to whole units of 10^-decimals; 0: it is none, or too small or large to be one. */
+/* In whole units of 10^-decimals, rounded down; 0: it is no quantity, or beyond 63 bits. */
 static int64_t quantity_floor(struct text amount, unsigned decimals)
 {
     int64_t value = 0;
@@ -174,7 +174,7 @@ static int64_t quantity_floor(struct text amount, unsigned decimals)
     case QUANTITY_RANGE:
         return 0;
     }
-    return value > 0 ? value : 0;
+    return value;
 }
 
 /*

@@ -122,6 +122,7 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
                                   .kept = writer->keeps,
                                   .listed = writer->lists,
                                   .nodes_seen = writer->nodes_seen.count,
+                                  .host_sums = host_sums_count(writer->host_sums),
                                   .drifts = drift_watch_told(writer->drift),
                                   .names = names_count(ledger_names(writer->ledger))};
 }

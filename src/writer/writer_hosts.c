@@ -35,13 +35,13 @@ struct host_setting {
     bool any; /* a node was replaced */
 };
 
-/* For host_sums_tell_changed(): most pods are on nodes without GPUs. */
+/* For host_sums_tell_changed(). A node without GPUs is not shown, so nothing is known of it. */
 static void set_host(void *user, const char *name, const struct host *left)
 {
     struct host_setting *setting = user;
     const struct node *node = ledger_node(setting->ledger, text_of(name));
 
-    if (node == NULL || node->gpus == 0)
+    if (node == NULL)
         return;
     const struct host known =
         node->host_known ? node->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};

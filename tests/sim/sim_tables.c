@@ -136,6 +136,9 @@ static void oracle_writer(const struct sim *sim)
     if (is.nodes_seen > sim->model.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
                       sim->model.nodes);
+    const size_t hosts = is.nodes_seen + pod_cache_count(sim->daemon.app.pod_cache);
+    if (is.host_sums > hosts)
+        sim_violation(sim, "sums of %zu hosts are kept, of at most %zu", is.host_sums, hosts);
     const size_t names = (size_t)sim->model.nodes * (3 + MODEL_GPUS * NAMES_A_GPU) + NAMES_OTHER;
     if (is.names > names)
         sim_violation(sim, "%zu names are kept, nodes and GPUs have %zu", is.names, names);

@@ -222,6 +222,24 @@ static void events_that_change_no_amount_replace_no_node(void **state)
     node_unref(before);
 }
 
+static void nodes_without_gpus_and_their_pods_change_nothing(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    api(fixture, "POST", "/api/v1/nodes",
+        "{\"metadata\":{\"name\":\"plain\"},\"status\":{\"allocatable\":{\"cpu\":\"64\"}}}");
+    fixture_run(fixture);
+    const uint64_t published = generation(fixture);
+    const size_t sums = host_sums_count(fixture->parts.writer->host_sums);
+    plain_pod(fixture, "a", "1", "1Gi", "plain");
+    show_host(fixture, "plain", "\"cpu\":\"32\"");
+    fixture_run(fixture);
+    assert_int_equal(generation(fixture), published);
+    fixture_delete_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(host_sums_count(fixture->parts.writer->host_sums), sums);
+}
+
 static void many_pods_of_one_step_are_published_once(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -247,9 +265,11 @@ static void the_largest_requests_neither_wrap_nor_stay(void **state)
     plain_pod(fixture, "c", "1", "1Gi", "n1");
     fixture_run(fixture);
     assert_left(fixture, "n1", 0, 0);
+    const uint64_t published = generation(fixture);
     fixture_delete_pod(fixture, "a");
     fixture_run(fixture);
     assert_left(fixture, "n1", 0, 0);
+    assert_int_equal(generation(fixture), published); /* nothing is left, as before */
     fixture_end_pod(fixture, "b");
     fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 15 * GIB);
@@ -302,6 +322,12 @@ static void a_process_that_starts_knows_what_is_left_when_it_is_ready(void **sta
     set_policy(fixture, POLICY_FGD);
     assert_false(app_ready(&fixture->app, NULL));
     assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
+    (void)writer_step(fixture->parts.writer, 0); /* no list has come yet */
+    assert_false(host_sums_started(fixture->parts.writer->host_sums));
+    fixture->list_takes_ms = 2000;
+    fixture_run(fixture);
+    assert_true(atomic_load(&fixture->app.nodes_synced)); /* but nothing is known of pods */
+    assert_false(host_sums_started(fixture->parts.writer->host_sums));
     assert_true(fixture_pass_until_ready(fixture, 5000));
     assert_left(fixture, "n1", 7000, 15 * GIB);
     assert_left(fixture, "n2", 8000, 16 * GIB);
@@ -314,13 +340,30 @@ static void a_node_that_is_deleted_and_comes_again_has_what_it_shows_then(void *
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     fixture_delete_node(fixture, "n1");
+    fixture_delete_node(fixture, "n2");
     fixture_run(fixture);
+    assert_int_equal(host_sums_count(fixture->parts.writer->host_sums), 1); /* a is still there */
     fixture_node(fixture, "n1", "1000");
     fixture_run(fixture);
     assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
     show_host(fixture, "n1", "\"cpu\":\"4\",\"memory\":\"8Gi\"");
     fixture_run(fixture);
     assert_left(fixture, "n1", 3000, 7 * GIB);
+}
+
+static void a_node_that_loses_its_gpus_is_not_counted_any_more(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct host_sums *sums = fixture->parts.writer->host_sums;
+
+    assert_int_equal(host_sums_count(sums), 2);
+    fixture_node(fixture, "n1", "0");
+    fixture_run(fixture);
+    assert_int_equal(host_sums_count(sums), 1);
+    fixture_node(fixture, "n1", "1000");
+    fixture_run(fixture);
+    assert_int_equal(host_sums_count(sums), 2);
+    assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
 static void a_node_whose_batch_was_lost_is_set_when_it_is_written(void **state)
@@ -416,12 +459,14 @@ int main(void)
         host_test(an_allocatable_that_cannot_be_read_is_not_known),
         host_test(a_node_event_keeps_what_is_left),
         host_test(events_that_change_no_amount_replace_no_node),
+        host_test(nodes_without_gpus_and_their_pods_change_nothing),
         host_test(many_pods_of_one_step_are_published_once),
         host_test(the_largest_requests_neither_wrap_nor_stay),
         host_test(a_policy_that_does_not_look_at_hosts_costs_nothing),
         host_test(a_policy_that_comes_back_finds_what_has_changed_meanwhile),
         host_test(a_process_that_starts_knows_what_is_left_when_it_is_ready),
         host_test(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then),
+        host_test(a_node_that_loses_its_gpus_is_not_counted_any_more),
         host_test(a_node_whose_batch_was_lost_is_set_when_it_is_written),
         host_test(a_pod_goes_where_the_cpu_for_others_has_run_out),
         host_test(a_bind_is_judged_by_the_cpu_of_its_own_pod),
