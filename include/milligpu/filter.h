@@ -42,6 +42,7 @@ struct filter_question {
 
 struct candidate {
     uint32_t name; /* index into the question's names */
+    uint32_t slot; /* in the snapshot, or SNAPSHOT_NO_SLOT */
     const struct node *node;
     bool behind; /* tentative placements fill the node: it ranks behind nodes with room */
     /* small, because thousands of names are ranked and few are placed */

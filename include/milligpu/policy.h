@@ -113,7 +113,8 @@ struct policy_question {
     const struct outlook *outlook; /* NULL: binpack */
     struct judge *judge;           /* NULL: nothing is remembered */
     const struct node *node;
-    uint32_t slot; /* in the snapshot (snapshot_nodes()); SNAPSHOT_NO_SLOT: not remembered */
+    /* in the snapshot (snapshot_nodes()); SNAPSHOT_NO_SLOT: not remembered, nor its names */
+    uint32_t slot;
     bool unjudged; /* the question's judgements are used up: by binpack, behind the others */
 };
 

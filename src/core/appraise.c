@@ -166,9 +166,11 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
                           const struct room *room, struct appraisals *out, struct rank *out_rank,
                           struct placement *out_placement)
 {
+    /* A node that only the question knows has names that end with it: a judge keeps none of them. */
+    struct judge *judge = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->judge;
     struct appraising appraising = {
         .outlook = question->outlook,
-        .judge = question->judge,
+        .judge = judge,
         .request = plan->request,
         .out = out,
         .placement = out_placement,
@@ -181,11 +183,11 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
     *out = (struct appraisals){.why = place_judge(plan, room, out_rank), .exact = true};
     if (out->why != REASON_NONE)
         return out->why;
-    if (question->judge == NULL) {
+    if (judge == NULL) {
         own = xmalloc(sizeof *own);
         kinds_init(own, question->outlook->workload);
     }
-    rest_of(room, own != NULL ? own : judge_kinds(question->judge), &before);
+    rest_of(room, own != NULL ? own : judge_kinds(judge), &before);
     appraise_start(&appraising, &before);
     appraise_all(&appraising, plan, room);
     must(out->count > 0);

@@ -99,6 +99,7 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
 
     must(node != NULL);
     asking->policy.node = node;
+    asking->policy.slot = candidate->slot;
     asking->policy.unjudged = asking->judged >= JUDGED_MAX;
     const enum reason why = policy_judge(&asking->policy, &asking->plan, &candidate->rank);
     count_work(asking, &candidate->rank);
@@ -124,6 +125,7 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
     if (best->behind || !room_beside_tentatives(asking, best->node, &room))
         room_of(best->node, &room);
     asking->policy.node = best->node;
+    asking->policy.slot = best->slot;
     asking->policy.unjudged = best->rank.unjudged;
     must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
@@ -250,8 +252,8 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
-        asking->policy.slot = slot[i % AT_ONCE];
-        struct candidate candidate = {.name = i, .node = node[i % AT_ONCE]};
+        struct candidate candidate = {
+            .name = i, .slot = slot[i % AT_ONCE], .node = node[i % AT_ONCE]};
         out->reason[i] =
             candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
         if (out->reason[i] != REASON_NONE)
@@ -280,6 +282,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
         out->candidates = 1;
         out->candidate[0] = (struct candidate){
             .name = i,
+            .slot = SNAPSHOT_NO_SLOT, /* nothing is judged */
             .node = snapshot_node(question->snapshot, question->name[i]),
             .placement = placement,
         };

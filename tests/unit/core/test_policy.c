@@ -834,6 +834,49 @@ static void an_unknown_node_is_judged_each_time(void **state)
     judge_free(judge);
 }
 
+/*
+ * The names of such a node end with the question, and those of the next one may come to lie in the
+ * same place: here the model at one address is another one from the second question on.
+ */
+static void an_unknown_node_leaves_nothing_behind(void **state)
+{
+    struct core_fixture *core = *state;
+    struct judge *judge = judge_new();
+    struct names *names = names_new();
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+    struct inventory *inventory = core_inventory(core, "new", "uid", gpu, 2);
+    struct asked asked;
+    struct filter_answer fresh;
+    struct workload_class class;
+    show_cluster(core);
+    workload_class_of(shape(core, 3), &class); /* 1000 milli, not of a T4 */
+    class.count = 1;
+    struct workload *workload = workload_new(&class, 1);
+    struct outlook *outlook = outlook_new(POLICY_ROLLOUT, SEED, workload);
+    ledger_set_outlook(core->ledger, outlook);
+    inventory->gpu[0].model = inventory->gpu[1].model = "T4";
+    struct node *node = node_from_inventory(inventory, names);
+    const struct node *nodes[NODES + 1] = {[NODES] = node};
+    ask(&asked, core, shape(core, 0), NULL);
+    asked.name[NODES] = TEXT("new");
+    asked.question.names++;
+    asked.question.node = nodes;
+    asked.question.judge = judge;
+    filter_ask(&asked.question, &asked.arena, &asked.answer);
+    char *model_text = (char *)(uintptr_t)names_find(names, TEXT("T4"))->text;
+    memcpy(model_text, "A1", 2);
+    filter_ask(&asked.question, &asked.arena, &asked.answer);
+    asked.question.judge = NULL;
+    filter_ask(&asked.question, &asked.arena, &fresh);
+    assert_same_answers(&asked.answer, &fresh);
+    outlook_unref(outlook);
+    workload_unref(workload);
+    node_unref(node);
+    names_free(names);
+    ask_done(&asked);
+    judge_free(judge);
+}
+
 static void what_is_refused_is_remembered_too(void **state)
 {
     struct core_fixture *core = *state;
@@ -1190,6 +1233,7 @@ int main(void)
         TEST(another_order_of_nodes_is_another_answer),
         TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes),
         TEST(an_unknown_node_is_judged_each_time),
+        TEST(an_unknown_node_leaves_nothing_behind),
         TEST(what_is_refused_is_remembered_too),
         TEST(more_losses_than_are_remembered_change_nothing),
         TEST(equal_rests_are_rolled_out_once),
