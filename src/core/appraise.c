@@ -20,7 +20,8 @@ struct appraising {
     struct slots slots;
     uint32_t own; /* scarce class of the pod itself; WORKLOAD_SCARCE_MAX: none */
     struct appraisals *out;
-    int64_t merit; /* the best so far */
+    int64_t merit;         /* the best so far */
+    uint32_t charge_milli; /* of that one */
     struct placement *placement;
 };
 
@@ -98,6 +99,7 @@ static bool appraise(void *user, const struct placement *placement)
     add_appraisal(appraising->out, base, &loss);
     if (appraising->out->judged == 0 || merit > appraising->merit) {
         appraising->merit = merit;
+        appraising->charge_milli = placement->charge_milli;
         if (appraising->placement != NULL)
             *appraising->placement = *placement;
     }
@@ -150,23 +152,26 @@ static void appraise_start(struct appraising *appraising, const struct rest *bef
 }
 
 /* left_milli and free_milli are of no use here: they would not be remembered. */
-static void set_merit(struct rank *out, const struct appraisals *appraisals, int64_t merit)
+static void set_merit(struct rank *out, const struct appraising *appraising)
 {
+    const struct appraisals *appraisals = appraising->out;
+
     must(appraisals->why == REASON_NONE);
     must(appraisals->judged > 0);
     out->exact = appraisals->exact;
     out->judged = appraisals->judged;
+    out->charge_milli = appraising->charge_milli;
     out->left_milli = 0;
     out->free_milli = 0;
     must(out->key[0] == 0 && out->key[1] == 0 && out->key[2] == 0);
-    out->key[0] = -merit;
+    out->key[0] = -appraising->merit;
 }
 
 enum reason appraise_room(const struct policy_question *question, struct plan *plan,
                           const struct room *room, struct appraisals *out, struct rank *out_rank,
                           struct placement *out_placement)
 {
-    /* A node that only the question knows has names that end with it: a judge keeps none of them. */
+    /* A node that only the question knows has names that end with it: no judge keeps them. */
     struct judge *judge = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->judge;
     struct appraising appraising = {
         .outlook = question->outlook,
@@ -191,7 +196,8 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
     appraise_start(&appraising, &before);
     appraise_all(&appraising, plan, room);
     must(out->count > 0);
-    set_merit(out_rank, out, appraising.merit);
+    set_merit(out_rank, &appraising);
+    must(out_placement == NULL || out_placement->charge_milli == out_rank->charge_milli);
     if (out_placement != NULL)
         out_placement->exact = out->exact;
     return REASON_NONE;

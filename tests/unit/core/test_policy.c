@@ -894,6 +894,32 @@ static void what_is_refused_is_remembered_too(void **state)
     judge_free(judge);
 }
 
+/* Two GPUs that are no use to pods of 800: the more of them a pod takes, the better. */
+static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .milli = 700}, {.index = 1, .milli = 400}};
+    const struct workload_class class = {.parts = 1, .milli = 800, .count = 1};
+    struct workload *workload = workload_new(&class, 1);
+    const struct text name = text_of(node_name(core, 0));
+    assert_int_equal(core_node(core, name.at, gpu, 2), VERDICT_OK);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        struct outlook *outlook =
+            outlook_new(kind, SEED, policy_needs_workload(kind) ? workload : NULL);
+        struct asked asked;
+        ledger_set_outlook(core->ledger, outlook);
+        outlook_unref(outlook);
+        ask(&asked, core, core_request(core, "i700+400"), NULL);
+        assert_int_equal(asked.answer.candidates, 1);
+        const struct candidate *best = &asked.answer.candidate[0];
+        assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
+        if (policy_needs_workload(kind))
+            assert_int_equal(best->rank.charge_milli, 1100);
+        ask_done(&asked);
+    }
+    workload_unref(workload);
+}
+
 /* Nodes of 1 to 24 GPUs, and classes of 2 to 33: each takes other places from each. */
 static void more_losses_than_are_remembered_change_nothing(void **state)
 {
@@ -1234,6 +1260,7 @@ int main(void)
         TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes),
         TEST(an_unknown_node_is_judged_each_time),
         TEST(an_unknown_node_leaves_nothing_behind),
+        TEST(the_charge_is_that_of_the_place_that_the_policy_takes),
         TEST(what_is_refused_is_remembered_too),
         TEST(more_losses_than_are_remembered_change_nothing),
         TEST(equal_rests_are_rolled_out_once),
