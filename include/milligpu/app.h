@@ -30,6 +30,7 @@ struct commits;
 struct events;
 struct fake_apiserver;
 struct hints;
+struct judges;
 struct outbox;
 struct pod_cache;
 struct rights;
@@ -77,6 +78,7 @@ struct app {
     struct events *events; /* NULL: nobody feeds streams of events */
     struct pod_cache *pod_cache;
     struct hints *hints;
+    struct judges *judges;
     struct store *store;
     struct store_ops store_ops; /* the functions that the writer writes through */
     struct outbox *outbox;

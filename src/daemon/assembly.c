@@ -13,6 +13,7 @@
 #include "milligpu/commits.h"
 #include "milligpu/hints.h"
 #include "milligpu/informer.h"
+#include "milligpu/judges.h"
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
@@ -77,6 +78,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->commits = commits_new();
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
+    app->judges = judges_new(JUDGES_MAX);
     app->command_trace = command_trace_new();
     app->verifier = verifier_new(app);
     const struct outbox_rules rules = {.ops = edges->calls,
@@ -123,6 +125,7 @@ void app_close(struct app *app, struct app_parts *parts)
     command_trace_free(STEAL(app->command_trace));
     webhooks_free(STEAL(parts->webhooks));
     free_queue(STEAL(app->queue));
+    judges_free(STEAL(app->judges));
     hints_free(STEAL(app->hints));
     pod_cache_free(STEAL(app->pod_cache));
     commits_free(STEAL(app->commits));

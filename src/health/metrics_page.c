@@ -10,6 +10,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
+#include "milligpu/judges.h"
 #include "milligpu/pod_cache.h"
 
 #include "health/process_metrics.h"
@@ -135,6 +136,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_WAITING_OVERFLOW, NULL,
                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
     set_table_bytes(app);
+    metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
     if (atomic_load(&app->safe_mode)) {

@@ -16,6 +16,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
+#include "milligpu/judges.h"
 #include "milligpu/log.h"
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
@@ -503,6 +504,16 @@ static uint32_t shortlist_of(const struct question *question)
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
+/* The judge is lent for the search only: the next question may have it while this one answers. */
+static void ask_judge(struct question *question, struct filter_question *asked,
+                      struct filter_answer *out)
+{
+    must(asked->judge == NULL);
+    asked->judge = judges_take(question->app->judges, asked->snapshot);
+    filter_ask(asked, &question->scratch->arena, out);
+    judges_give(question->app->judges, STEAL(asked->judge));
+}
+
 /* One attempt on one snapshot. The nodes that were built for the question end with it. */
 static enum ending webhooks_judge(struct question *question, const struct snapshot *snapshot)
 {
@@ -512,7 +523,7 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
     const struct text uid = text_of(question->args.pod.uid);
     const int64_t now = app->clock.now_ms(app->clock.ctx);
     struct names *names = question->args.full_nodes ? names_new() : NULL;
-    const struct filter_question asked = {
+    struct filter_question asked = {
         .snapshot = snapshot,
         .request = &question->request,
         .uid = uid,
@@ -528,7 +539,7 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
     struct refusal refusal;
     enum ending ending = ENDING_ANSWERED;
 
-    filter_ask(&asked, &question->scratch->arena, &answer);
+    ask_judge(question, &asked, &answer);
     switch (answer.verdict) {
     case FILTER_FITS:
     case FILTER_RESERVED:
@@ -629,6 +640,7 @@ static void webhooks_prioritize(struct question *question)
         const struct text uid = text_of(question->args.pod.uid);
         const struct filter_question asked = {
             .snapshot = snapshot,
+            .judge = judges_take(app->judges, snapshot),
             .request = &question->request,
             .uid = uid,
             .names = question->args.names,
@@ -639,6 +651,7 @@ static void webhooks_prioritize(struct question *question)
             .tentative = question->scratch->tentative,
         };
         filter_score(&asked, &question->scratch->arena, score);
+        judges_give(app->judges, asked.judge);
     }
     webhooks_count(question->call, "prioritize", "ok");
     strbuf_init(&body);

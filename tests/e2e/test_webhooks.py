@@ -133,6 +133,59 @@ class Orders(unittest.TestCase):
         self.assertEqual(used, self.gpus_used("firstfit"))
 
 
+class LearnedOrders(unittest.TestCase):
+    """The setting `policy`, where the pods that came before decide: alpha has a hole of 700, beta and gamma are empty."""
+
+    def daemon(self, policy, served):
+        """Three nodes of one GPU, in a cluster that serves pods of this size."""
+        amounts = {"nvidia.com/vgpu": "1000"}
+        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
+             "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta", "gamma")]},
+            "--policy", policy)
+        self.addCleanup(daemon.close)
+        self.assertEqual(daemon.schedule(harness.pod("first", 300), ["alpha"])[1], "")
+        for number in range(48):
+            daemon.create(harness.pod("usual-%d" % number, served))
+        daemon.wait(lambda: daemon.admin("GET", "/api/v1/pods/default/usual-47")[0] == 200, "the watch")
+        return daemon
+
+    def places(self, policy, served):
+        """Which node a pod of 300 gets, by filter and by prioritize, when they were asked and when they are asked again."""
+        daemon = self.daemon(policy, served)
+        made = daemon.create(harness.pod("next", 300))
+        best = []
+        for _ in range(2):
+            best.append(daemon.filter(made)["NodeNames"][0])
+            _, body = daemon.webhook("prioritize", {"Pod": made, "Nodes": None, "NodeNames": daemon.nodes()})
+            best += [host["Host"] for host in json.loads(body) if host["Score"] == 10]
+        self.assertEqual(best, best[:1] * 4)
+        return best[0]
+
+    def test_a_policy_that_knows_the_workload_keeps_the_hole_that_its_pods_fit_into(self):
+        for policy in "fgd", "rollout":
+            with self.subTest(policy):
+                self.assertIn(self.places(policy, 700), ("beta", "gamma"))
+        self.assertEqual(self.places("binpack", 700), "alpha")
+
+    def test_in_the_same_cluster_whole_gpus_are_kept_for_pods_that_need_them(self):
+        for policy in "fgd", "rollout":
+            with self.subTest(policy):
+                self.assertEqual(self.places(policy, 1000), "alpha")
+
+    def test_the_metrics_say_what_was_judged_and_what_was_known(self):
+        daemon = self.daemon("rollout", 700)
+        made = daemon.create(harness.pod("next", 300))
+        for _ in range(3):
+            daemon.filter(made)
+        page = daemon.admin("GET", "/metrics")[1]
+        page = page.decode() if isinstance(page, bytes) else page
+        value = {line.split()[0]: int(line.split()[1]) for line in page.splitlines() if "milligpu_judge" in line and line[0] != "#"}
+        self.assertGreaterEqual(value['milligpu_judged_nodes_total{outcome="made"}'], 3)
+        self.assertGreaterEqual(value['milligpu_judged_nodes_total{outcome="found"}'], 3)
+        self.assertGreater(value["milligpu_judge_bytes"], 1000000)
+
+
 class FullCluster(harness.Story):
     flags = ("--shortlist", "2")
 

@@ -16,7 +16,7 @@ void policy_draw(struct sim *sim)
     static const uint32_t step[] = {1, 1, 50, 100};
     static const uint32_t lists[] = {0, 1, 2, 16};
     static const uint32_t names[] = {1, 2, 100};
-    static const char *const orders[] = {"binpack", "spread", "firstfit"};
+    static const char *const orders[] = {"binpack", "spread", "firstfit", "fgd", "rollout"};
     struct draw *draw = &sim->draw;
     const struct sim_policy before = sim->policy;
 
