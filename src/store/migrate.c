@@ -1,7 +1,8 @@
 /*
- * Forward only, one version at a time: first a copy is made, the step is one transaction, and its
- * result is a file with exactly the tables of the new version. A crash in the middle leaves the old
- * version, and the next start begins with a copy again.
+ * Forward only: a copy of the file, then all steps to the current version in one transaction, whose
+ * result is a file with exactly the tables of that version. A crash in the middle, and a file whose
+ * tables are not those of its version, leave the old version; the next start begins with a copy
+ * again.
  */
 #include <stdio.h>
 
@@ -17,8 +18,8 @@ static const struct store_migration *step_from(const struct store_schema *schema
     return NULL;
 }
 
-static int migrate_inside(const struct store *store, const struct store_migration *step,
-                          struct err *err)
+static int migrate_step(const struct store *store, const struct store_migration *step,
+                        struct err *err)
 {
     must(sqlite3_get_autocommit(store->db) == 0);
     char orphan[128];
@@ -31,22 +32,33 @@ static int migrate_inside(const struct store *store, const struct store_migratio
     if (failed == 0 && orphan[0] != '\0')
         failed = err_set(err, ERR_INTERNAL, "%s: the new version leaves orphans in table %s",
                          store->path, orphan);
+    return failed;
+}
+
+static int migrate_inside(const struct store *store, int64_t version, struct err *err)
+{
+    int failed = 0;
+
+    must(version < store->schema->version);
+    for (; failed == 0 && version < store->schema->version; version++) {
+        const struct store_migration *step = step_from(store->schema, version);
+        must(step != NULL);
+        failed = migrate_step(store, step, err);
+    }
     if (failed == 0)
-        failed = schema_set_version(store->db, step->from + 1, err);
+        failed = schema_set_version(store->db, store->schema->version, err);
     /* The last moment at which a ledger of an older schema is still unchanged. */
-    if (failed == 0 && step->from + 1 == store->schema->version)
+    if (failed == 0)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)
         failed = db_exec(store->db, "COMMIT", err);
     return failed;
 }
 
-/* In one transaction: a crash in the middle leaves the old version. */
-static int migrate_step(const struct store *store, const struct store_migration *step,
-                        struct err *err)
+static int migrate_from(const struct store *store, uint32_t version, struct err *err)
 {
     char word[32];
-    const int length = snprintf(word, sizeof word, "v%u", step->from);
+    const int length = snprintf(word, sizeof word, "v%u", version);
     must(length > 0 && (size_t)length < sizeof word);
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
@@ -55,30 +67,23 @@ static int migrate_step(const struct store *store, const struct store_migration 
     if (failed == 0)
         failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
     if (failed == 0)
-        failed = migrate_inside(store, step, err);
+        failed = migrate_inside(store, version, err);
     if (failed != 0)
         db_rollback(store->db);
     if (failed == 0)
         failed = db_exec(store->db, "PRAGMA foreign_keys=ON", err);
     if (failed != 0)
-        return err_wrap(err, "migrate from version %u", step->from);
+        return err_wrap(err, "migrate from version %u", version);
     store_notice(store, "%s: migrated from version %u to %u; a copy of before is %s", store->path,
-                 step->from, step->from + 1, copy != NULL ? copy : "not needed");
+                 version, store->schema->version, copy != NULL ? copy : "not needed");
     return 0;
 }
 
 int migrate_forward(const struct store *store, int64_t version, struct err *err)
 {
-    while (version < store->schema->version) {
-        const struct store_migration *step = step_from(store->schema, version);
-        if (step == NULL)
+    for (int64_t from = version; from < store->schema->version; from++)
+        if (step_from(store->schema, from) == NULL)
             return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never was",
                            store->path, (long long)version);
-        const int failed = migrate_step(store, step, err);
-        if (failed != 0)
-            return failed;
-        version++;
-    }
-    must(version == store->schema->version);
-    return 0;
+    return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
 }

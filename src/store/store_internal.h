@@ -218,7 +218,7 @@ int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err) MUST_USE;
 
-/* migrate.c: from an older version to the current schema, with a copy before each step. */
+/* migrate.c: from an older version to the current schema, after a copy. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
 /* backup.c: db into a new file, which is complete and on disk or does not exist. */

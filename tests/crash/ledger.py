@@ -9,7 +9,7 @@ from typing import Any
 from process import Oracle, Violation
 from model import Pod, Model, charges, over
 
-KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline")
+KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline", "claim", "learned", "class")
 
 
 def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:

@@ -1,6 +1,7 @@
 /*
- * The process, the power or the disk fails at every point of the migration from a released version:
- * the ledger is the old one or the new one, nothing in between, and the next start completes it.
+ * The process, the power or the disk fails at every point of the migration from each released
+ * version: the ledger is the old one or the new one, nothing in between, and the next start
+ * completes it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@ enum { N_MAX = 3000 };
 /* The released ledger on disk and its text; the file "was" beside it stays unchanged. */
 struct old {
     struct shelf shelf;
+    uint32_t version;
     char was[128];
     char *text;
 };
@@ -33,6 +35,7 @@ static void lay(struct old *old, uint32_t version, const char *form)
     char rest[64];
     size_t bytes = 0;
 
+    old->version = version;
     shelf_init(&old->shelf);
     (void)snprintf(old->was, sizeof old->was, "%s/was", old->shelf.folder);
     old->text = released_file(version, ".txt", &bytes);
@@ -82,7 +85,7 @@ static void assert_copy(const struct old *old)
     at += sizeof words - 1;
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "\n"), at);
     assert_keeps(old, name);
-    assert_int_equal(shelf_number(name, "PRAGMA user_version"), 1);
+    assert_int_equal(shelf_number(name, "PRAGMA user_version"), old->version);
 }
 
 /* Whichever version it is now, nothing is lost, and an undisturbed start makes it the new one. */
@@ -91,7 +94,7 @@ static void assert_either(struct old *old)
     struct err err;
     const long long version = version_now(old);
 
-    assert_true(version == 1 || version == store_schema.version);
+    assert_true(version == old->version || version == store_schema.version);
     assert_keeps(old, old->shelf.path);
     shelf_open(&old->shelf);
     assert_int_equal(store_verify(old->shelf.store, &err), 0);
@@ -101,12 +104,12 @@ static void assert_either(struct old *old)
 }
 
 /* False if it ended before the n-th change: then both files are safe. */
-static bool cut(const char *form, uint64_t n, enum disk_loss loss)
+static bool cut(uint32_t version, const char *form, uint64_t n, enum disk_loss loss)
 {
     static struct old old;
     struct err err;
 
-    lay(&old, 1, form);
+    lay(&old, version, form);
     disk_cut_before(n);
     const int failed = shelf_try(&old.shelf, &err);
     const bool was_cut = disk_is_cut();
@@ -127,13 +130,12 @@ static bool cut(const char *form, uint64_t n, enum disk_loss loss)
 static void cut_everywhere(enum disk_loss loss)
 {
     static const char *const forms[] = {"", "-killed"};
-    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
-        for (uint64_t n = 1;; n++) {
-            if (!cut(forms[i], n, loss)) {
-                assert_true(n > 40);
-                break;
-            }
-            assert_true(n < N_MAX);
+    for (uint32_t version = 1; version < store_schema.version; version++)
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+            uint64_t n = 1;
+            while (cut(version, forms[i], n, loss))
+                assert_true(n++ < N_MAX);
+            assert_true(n > 40);
         }
 }
 
@@ -151,12 +153,12 @@ static void a_power_cut_leaves_the_old_ledger_or_the_new_one(void **state)
 }
 
 /* False if nothing failed. */
-static bool full(uint64_t n)
+static bool full(uint32_t version, uint64_t n)
 {
     static struct old old;
     struct err err;
 
-    lay(&old, 1, "");
+    lay(&old, version, "");
     disk_fail(DISK_WRITE | DISK_SYNC | DISK_TRUNCATE, n, SQLITE_FULL, true);
     const int failed = shelf_try(&old.shelf, &err);
     const bool hit = disk_failed() > 0;
@@ -170,11 +172,13 @@ static bool full(uint64_t n)
 
 static void a_full_disk_leaves_the_old_ledger(void **state)
 {
-    uint64_t n = 1;
     (void)state;
-    while (full(n))
-        assert_true(n++ < N_MAX);
-    assert_true(n > 40);
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        uint64_t n = 1;
+        while (full(version, n))
+            assert_true(n++ < N_MAX);
+        assert_true(n > 40);
+    }
 }
 
 static int install(void **state)

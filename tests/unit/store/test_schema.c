@@ -225,6 +225,25 @@ static const struct column journal[] = {{"seq", "9", {"10"}, {"4"}},
 static const struct column baseline[] = {
     {"key", "'k'", WORD}, {"seq", "0", TIME}, {"state", "'{}'", WORD}};
 
+/* printf() counts bytes here, as length() does of a blob. */
+#define MODELS(length) "printf('[\"%.*c\"]', " #length ", 'x')"
+static const struct column learned[] = {
+    {"one", "1", {"1"}, {"0", "2"}},
+    {"pods", "0", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
+    {"until_ms", "0", TIME}};
+static const struct column class[] = {
+    {"place", "0", {"0", "511"}, {"-1"}},
+    {"cpu_milli", "0", U32},
+    {"memory_mib", "0", U32},
+    {"parts", "1", {"1", "64"}, {"0", "65", "NULL", "'x'"}},
+    {"milli", "1", MILLI},
+    {"share_mib", "0", U32},
+    {"models",
+     "'[]'",
+     {"'[]'", "'[\"a\"]'", MODELS(65532)},
+     {"''", "'x]'", "'[x'", "NULL", "x'5b5d'", MODELS(65533)}},
+    {"weight", "1", {"1", "131072"}, {"0", "131073", "NULL", "'x'"}}};
+
 static const struct {
     const char *name;
     const struct column *column;
@@ -239,6 +258,8 @@ static const struct {
     {"charge", charge, ARRAY_LEN(charge)},
     {"journal", journal, ARRAY_LEN(journal)},
     {"baseline", baseline, ARRAY_LEN(baseline)},
+    {"learned", learned, ARRAY_LEN(learned)},
+    {"class", class, ARRAY_LEN(class)},
 };
 
 static void write_insert(struct strbuf *sql, size_t t, size_t odd, const char *value)
