@@ -83,10 +83,44 @@ static bool tells(struct shelf *shelf, const char *dump)
     return strcmp(is, dump) == 0;
 }
 
+/* Which tally: its pods and its time. */
+static bool learn(struct shelf *shelf, int nth)
+{
+    const struct workload_class class = {.parts = 1, .milli = 100, .count = (uint32_t)nth};
+    const struct tally_rows rows = {.pods = (uint64_t)nth, .classes = 1, .class = &class};
+    struct tally *tally = NULL;
+    struct err err;
+
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    const int failed = shelf->ops.learn(shelf->ops.ctx, tally, nth, &err);
+    tally_free(tally);
+    return failed == 0;
+}
+
+/* 0: nothing is stored. */
+static int learned(struct shelf *shelf)
+{
+    struct tally *tally = NULL;
+    int64_t until_ms = 0;
+    struct err err;
+
+    if (store_learned(shelf->store, &tally, &until_ms, &err) < 0)
+        fail_msg("%s", err.text);
+    if (tally == NULL)
+        return 0;
+    assert_int_equal(tally_classes(tally), 1);
+    assert_int_equal(tally_class(tally, 0)->count, until_ms);
+    assert_int_equal(tally_pods(tally), until_ms);
+    tally_free(tally);
+    return (int)until_ms;
+}
+
 /* False if nothing failed: the scenario has fewer calls. */
 static bool run(struct shelf *shelf, int n, int rc, bool lasting)
 {
     int acknowledged = 0;
+    int kept = 0;      /* what was learned last, surely */
+    int attempted = 0; /* and perhaps */
     struct err err;
     CLEANUP(xfreep) char *maybe = NULL;
 
@@ -101,6 +135,9 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
                 break;
             }
             (void)shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->core.now_ms / 2, &err);
+            attempted = i + 1;
+            if (learn(shelf, attempted))
+                kept = attempted;
         }
         shelf_close(shelf);
     }
@@ -112,8 +149,9 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
     if (!tells(shelf, surely) && (maybe == NULL || !tells(shelf, maybe)))
         fail_msg("failure %d (SQLite %d, %s): another state on disk", n, rc,
                  lasting ? "lasting" : "passing");
+    assert_in_range(learned(shelf), kept, attempted);
     shelf_close(shelf);
-    assert_true(count > 0 || acknowledged == BATCHES);
+    assert_true(count > 0 || (acknowledged == BATCHES && kept == BATCHES));
     return count > 0;
 }
 

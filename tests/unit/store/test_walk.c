@@ -21,6 +21,7 @@ struct walk {
     struct shelf shelf;
     uint64_t state;
     bool seen[COMMANDS];
+    struct tally *tally; /* what was stored last; NULL: nothing yet */
 };
 
 static uint32_t draw(struct walk *walk, uint32_t below)
@@ -138,6 +139,28 @@ static void maintain(struct walk *walk)
         fail_msg("%s", err.text);
 }
 
+/* Between batches; the rest of the ledger must not notice. */
+static void learn(struct walk *walk)
+{
+    struct shelf *shelf = &walk->shelf;
+    struct err err;
+    struct tally *stored = NULL;
+    int64_t until_ms = 0;
+
+    if (walk->tally == NULL)
+        walk->tally = tally_new();
+    const uint32_t pods = draw(walk, 20);
+    for (uint32_t i = 0; i < pods; i++)
+        tally_count(walk->tally, core_request(&shelf->core, draw(walk, 2) == 0 ? "300" : "700x2"));
+    if (shelf->ops.learn(shelf->ops.ctx, walk->tally, shelf->core.now_ms, &err) < 0 ||
+        store_learned(shelf->store, &stored, &until_ms, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(tally_pods(stored), tally_pods(walk->tally));
+    assert_int_equal(until_ms, shelf->core.now_ms);
+    tally_free(walk->tally);
+    walk->tally = stored;
+}
+
 static void walk_on(struct walk *walk)
 {
     struct shelf *shelf = &walk->shelf;
@@ -157,6 +180,8 @@ static void walk_on(struct walk *walk)
             shelf_turn(shelf);
         if (end == 2)
             maintain(walk);
+        if (end == 3)
+            learn(walk);
         if (end < 6)
             shelf_same(shelf);
     }
@@ -178,6 +203,8 @@ static void disk_and_memory_agree_wherever_they_go(void **state)
     shelf_init(&walk.shelf);
     walk.shelf.rules.retention_days = 1;
     walk_on(&walk);
+    assert_non_null(walk.tally);
+    tally_free(walk.tally);
     shelf_done(&walk.shelf);
 }
 
