@@ -39,6 +39,29 @@ static bool find_state(const struct trace *trace, uint64_t seq, uint32_t *out)
     return low < trace->states && trace->state[low].seq == seq;
 }
 
+/* The workload that is there is one of those that were learned, and all of it. */
+static void look_at_learned(struct store *store, struct check_found *found)
+{
+    struct tally *tally = NULL;
+    int64_t nth = 0;
+    struct err err;
+
+    if (store_learned(store, &tally, &nth, &err) < 0)
+        broken(found, "learned: %s", err.text);
+    if (tally == NULL)
+        return;
+    struct tally *should = trace_tally((uint32_t)nth);
+    bool same = tally_pods(tally) == (uint64_t)nth && tally_classes(tally) == tally_classes(should);
+    for (uint32_t i = 0; same && i < tally_classes(should); i++)
+        same = workload_alike(tally_class(tally, i), tally_class(should, i)) &&
+               tally_class(tally, i)->count == tally_class(should, i)->count;
+    if (!same)
+        broken(found, "the workload is not what was learned");
+    found->learned = (uint32_t)nth;
+    tally_free(should);
+    tally_free(tally);
+}
+
 static void look(const struct trace *trace, struct store *store, struct check_found *found)
 {
     struct err err;
@@ -57,6 +80,7 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
         broken(found, "meta: %s", err.text);
     else
         found->claimed = strcmp(cluster, "a-cluster") == 0;
+    look_at_learned(store, found);
     ledger_free(ledger);
 }
 

@@ -89,14 +89,15 @@ static void violate(struct power *power, const char *what)
     (void)printf("\n");
 }
 
-/* found: the state, with this bit set if the cluster identity is there. */
-enum { CLAIMED = 1 << 30 };
+/* found: the state, what was learned, and a bit that is set if the cluster identity is there. */
+enum { CLAIMED = 1 << 30, LEARNED_SHIFT = 15, STATES_MAX = 1 << LEARNED_SHIFT };
 
 static void judge(struct power *power, uint32_t found)
 {
     const struct trace_event *is = &power->trace.event[power->point];
     const struct trace_event *next = promise(power);
-    const uint32_t state = found & ~(uint32_t)CLAIMED;
+    const uint32_t state = found % STATES_MAX;
+    const uint32_t learned = (found & ~(uint32_t)CLAIMED) >> LEARNED_SHIFT;
     char text[CHECK_TEXT_BYTES];
 
     if (state < next->acknowledged) {
@@ -110,6 +111,10 @@ static void judge(struct power *power, uint32_t found)
         violate(power, text);
     } else if (next->claimed && (found & CLAIMED) == 0) {
         violate(power, "the cluster's uid was acknowledged and is not there");
+    } else if (learned < next->learned || learned > is->learning) {
+        (void)snprintf(text, sizeof text, "learned: the disk has %u, it should have %u to %u",
+                       learned, next->learned, is->learning);
+        violate(power, text);
     }
 }
 
@@ -120,7 +125,8 @@ static bool open_really(struct power *power, enum check_depth depth, uint32_t *o
     power->opened++;
     power->audited += depth >= CHECK_AUDIT;
     check_ledger(&power->image, promise(power), depth, &found);
-    *out = found.state | (found.claimed ? (uint32_t)CLAIMED : 0);
+    must(found.broken || (found.state < STATES_MAX && found.learned < STATES_MAX));
+    *out = found.state | found.learned << LEARNED_SHIFT | (found.claimed ? (uint32_t)CLAIMED : 0);
     if (found.broken)
         violate(power, found.text);
     return !found.broken;
@@ -290,7 +296,7 @@ static void every_new_image(struct power *power)
 static bool same_promise(const struct trace_event *a, const struct trace_event *b)
 {
     return a->acknowledged == b->acknowledged && a->copies == b->copies &&
-           a->claimed == b->claimed && a->migrates == b->migrates;
+           a->claimed == b->claimed && a->migrates == b->migrates && a->learned == b->learned;
 }
 
 static void all_images(struct power *power)
@@ -432,7 +438,8 @@ static bool take_options(int count, char **words, struct options *out)
     }
     if (out->bites && out->sample == 0)
         out->sample = 500;
-    return told && optind == count && out->one_in > 0 && out->load.commits > 0;
+    return told && optind == count && out->one_in > 0 && out->load.commits > 0 &&
+           out->load.commits < STATES_MAX - 1;
 }
 
 static void print_counters(const struct power *power, int64_t started_ns)

@@ -27,6 +27,8 @@ struct load {
     bool claimed;
     bool migrates;
     uint32_t begun;
+    uint32_t learned;
+    uint32_t learning;
     uint32_t copies;
 };
 
@@ -65,6 +67,8 @@ static void take_event(void *user, const struct disk_event *event)
         .from = trace->bytes.len,
         .acknowledged = (uint32_t)trace->states - 1,
         .begun = load->begun,
+        .learned = load->learned,
+        .learning = load->learning,
         .copies = load->copies,
         .claimed = load->claimed,
         .migrates = load->migrates,
@@ -279,6 +283,31 @@ static void one_batch(struct load *load)
     maintain(load);
 }
 
+struct tally *trace_tally(uint32_t nth)
+{
+    struct workload_class class[9];
+    const struct tally_rows rows = {.pods = nth, .classes = 1 + nth % 9, .class = class};
+    struct tally *tally = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < rows.classes; i++)
+        class[i] = (struct workload_class){.parts = 1 + i, .milli = 1 + nth % 1000, .count = 1 + i};
+    if (tally_restore(&rows, &tally, &err) < 0)
+        fail(&err);
+    return tally;
+}
+
+static void learn(struct load *load)
+{
+    struct tally *tally = trace_tally(++load->learning);
+    struct err err;
+
+    if (load->ops.learn(load->ops.ctx, tally, load->learning, &err) < 0)
+        fail(&err);
+    load->learned = load->learning;
+    tally_free(tally);
+}
+
 static void back_up(struct load *load)
 {
     struct trace *trace = load->trace;
@@ -312,6 +341,8 @@ static void live(struct load *load)
         if (done == last)
             continue;
         last = done;
+        if (done % 3 == 0)
+            learn(load);
         if (done % copy == 0)
             back_up(load);
         if (done % reopen != 0)

@@ -2,7 +2,7 @@
  * trace - a load on the real store, and every operation that it made on the disk.
  *
  * The load does all that can happen to a ledger: it is made, claimed, written in batches of one to
- * a dozen commands, checkpointed, folded, read meanwhile, copied, closed, opened and migrated. The
+ * a dozen commands, told what was learned of the workload, checkpointed, folded, read meanwhile, copied, closed, opened and migrated. The
  * same seed records the same operations.
  */
 #ifndef MILLIGPU_TESTS_POWER_TRACE_H
@@ -29,6 +29,9 @@ struct trace_event {
     /* The last commit acknowledged before this operation, and the last that may be on the disk. */
     uint32_t acknowledged;
     uint32_t begun;
+    /* The same for what was learned: 1 and up, or 0. */
+    uint32_t learned;
+    uint32_t learning;
     uint32_t copies; /* backups acknowledged so far */
     bool claimed;
     bool migrates; /* from now on, only the next version opens the ledger */
@@ -72,5 +75,8 @@ void trace_done(struct trace *trace);
 const struct store_schema *trace_next_schema(void);
 
 uint64_t trace_digest(const struct ledger *ledger);
+
+/* The nth workload that was learned, the same each time. */
+struct tally *trace_tally(uint32_t nth) MUST_USE;
 
 #endif
