@@ -13,15 +13,25 @@
 #define MILLIGPU_FRAGMENT_H
 
 #include "milligpu/node.h"
+#include "milligpu/snapshot.h"
 #include "milligpu/workload.h"
 
 /* For many nodes and one workload: remembers which class fits on which kind of GPU. One caller. */
 struct fragments;
 /* Borrows the workload. */
 struct fragments *fragments_new(const struct workload *workload) MUST_USE;
+/* Of the workload that this snapshot knows, which must outlive them; NULL: it knows none. */
+struct fragments *fragments_new_for(const struct snapshot *snapshot) MUST_USE;
 void fragments_free(struct fragments *fragments); /* NULL is fine */
+static inline void fragments_freep(struct fragments **fragments)
+{
+    fragments_free(*fragments);
+}
 
-/* milli[i] is the fragment of node->gpu[i]; 0 where the GPU takes no new shares. */
+/*
+ * milli[i] is the fragment of node->gpu[i]; 0 where the GPU takes no new shares. fragments NULL:
+ * nothing is a fragment.
+ */
 void fragments_of_node(struct fragments *fragments, const struct node *node,
                        uint32_t milli[GPUS_PER_NODE_MAX]);
 

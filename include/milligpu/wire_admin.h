@@ -14,6 +14,7 @@
 #define MILLIGPU_WIRE_ADMIN_H
 
 #include "milligpu/account.h"
+#include "milligpu/fragment.h"
 #include "milligpu/json.h"
 #include "milligpu/reconcile.h"
 
@@ -25,9 +26,11 @@ struct admin_amounts {
     uint64_t beyond_milli;
     uint64_t part_milli[ACCOUNT_PARTS];
     uint32_t largest_free_milli;
+    uint64_t fragment_milli; /* of what is free */
 };
+/* fragment_milli: of this GPU (fragment.h) */
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
-                       const struct gpu *gpu);
+                       const struct gpu *gpu, uint32_t fragment_milli);
 /* The members capacityMilli ... closedMilli, inside an object that is open. */
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
 /* The member closed: each closed part by its name. */
@@ -53,8 +56,9 @@ bool admin_node_is(const struct node *node, const char *word);
 /* Every word that it knows; NULL behind the last one. */
 const char *admin_node_filter(size_t at);
 
-/* pods: at each GPU, lists who holds how much of it. */
-void admin_node(struct json_writer *json, const struct node *node, bool pods);
+/* fragments may be NULL. pods: at each GPU, lists who holds how much of it. */
+void admin_node(struct json_writer *json, const struct node *node, struct fragments *fragments,
+                bool pods);
 
 /* node: where it is, for the indexes of its GPUs. */
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,

@@ -62,12 +62,15 @@ uint32_t api_drift_count(const struct snapshot *snapshot)
 /* One pass over all GPUs and allocations; nothing is kept between calls, so sums cannot drift. */
 static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals *out)
 {
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
+    uint32_t fragment[GPUS_PER_NODE_MAX];
     const struct node *node;
 
     *out = (struct node_totals){.drift = api_drift_count(snapshot)};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        fragments_of_node(fragments, node, fragment);
         for (uint32_t i = 0; i < node->gpus; i++)
-            admin_amounts_add(&out->amounts, node, &node->gpu[i]);
+            admin_amounts_add(&out->amounts, node, &node->gpu[i], fragment[i]);
         out->held_gpus += node->held_gpus;
         out->unplaced_milli += node->unplaced_milli;
         out->nodes[place_of_word(admin_node_shown(node))]++;
@@ -213,7 +216,8 @@ void api_summary(struct api_call *call)
 static void encode_node(struct json_writer *json, const struct api_item *item)
 {
     must(item->what != NULL);
-    admin_node(json, item->what, false);
+    /* What is remembered in them is nobody else's. */
+    admin_node(json, item->what, (struct fragments *)(uintptr_t)item->where, false);
 }
 
 static bool node_has_model(const struct node *node, const struct model_filter *models)
@@ -248,11 +252,12 @@ void api_nodes(struct api_call *call)
 
     if (snapshot == NULL || !api_model_filter(call, &models))
         return;
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
     api_tag(call, snapshot->generation, "");
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         if (node_has_model(node, &models) && (state == NULL || admin_node_is(node, state)) &&
             node_has_namespace(node, call->value[PARAMETER_namespace]))
-            api_list_add(call, &list, node->name->text, node, NULL);
+            api_list_add(call, &list, node->name->text, node, fragments);
     must(list.count <= snapshot->nodes);
     api_list_write(call, &list, encode_node);
 }
@@ -271,8 +276,9 @@ void api_node(struct api_call *call)
         return;
     }
     api_tag(call, snapshot->generation, "");
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
     json_writer_init(&json, &call->body);
-    admin_node(&json, node, true);
+    admin_node(&json, node, fragments, true);
 }
 
 /* --- drift --- */

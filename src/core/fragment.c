@@ -25,6 +25,14 @@ struct fragments *fragments_new(const struct workload *workload)
     return fragments;
 }
 
+struct fragments *fragments_new_for(const struct snapshot *snapshot)
+{
+    must(snapshot != NULL);
+    if (snapshot->outlook == NULL || snapshot->outlook->workload == NULL)
+        return NULL;
+    return fragments_new(snapshot->outlook->workload);
+}
+
 void fragments_free(struct fragments *fragments)
 {
     must(fragments == NULL || fragments->kinds.workload != NULL);
@@ -61,15 +69,15 @@ void fragments_of_rest(const struct workload *workload, const struct rest *rest,
 void fragments_of_node(struct fragments *fragments, const struct node *node,
                        uint32_t milli[GPUS_PER_NODE_MAX])
 {
-    const struct workload *workload = fragments->kinds.workload;
-    const uint64_t pods = workload->typical_count;
-    struct rest *rest = &fragments->rest;
     uint64_t sum[GPUS_PER_NODE_MAX];
 
     memset(milli, 0, GPUS_PER_NODE_MAX * sizeof *milli);
-    room_of(node, &fragments->room);
-    if (pods == 0)
+    if (fragments == NULL || fragments->kinds.workload->typical_count == 0)
         return;
+    const struct workload *workload = fragments->kinds.workload;
+    const uint64_t pods = workload->typical_count;
+    struct rest *rest = &fragments->rest;
+    room_of(node, &fragments->room);
     rest_of(&fragments->room, &fragments->kinds, rest); /* of a closed node: without GPUs */
     fragments_of_rest(workload, rest, sum);
     for (uint32_t i = 0; i < rest->gpus; i++) {

@@ -144,6 +144,7 @@ static void diagnostics_comma(struct diagnostics *diagnostics, bool *first)
 
 static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *snapshot)
 {
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
     const struct node *node;
     bool first = true;
     uint32_t at = 0;
@@ -154,7 +155,7 @@ static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *sn
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
         diagnostics_comma(diagnostics, &first);
         json_writer_init(&json, &diagnostics->text);
-        admin_node(&json, node, true);
+        admin_node(&json, node, fragments, true);
     }
     strbuf_str(&diagnostics->text, "],\n");
 }

@@ -39,14 +39,18 @@ static int metrics_page_by_name(const void *a, const void *b)
 /* Sorted by name, so that two scrapes of the same state have the same bytes. */
 void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out)
 {
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
+    uint32_t fragment[GPUS_PER_NODE_MAX];
     const struct node *node;
 
     must(snapshot != NULL);
     *out = (struct amounts_by_model){0};
-    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        fragments_of_node(fragments, node, fragment);
         for (uint32_t i = 0; i < node->gpus; i++)
             admin_amounts_add(&metrics_page_model_of(out, node->gpu[i].model)->amounts, node,
-                              &node->gpu[i]);
+                              &node->gpu[i], fragment[i]);
+    }
     if (out->count > 0)
         qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
 }
@@ -96,6 +100,9 @@ static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_
     metric_head(out, M_CLOSED, format);
     for (const struct model_amounts *at = models->model; at < end; at++)
         put_closed(out, at);
+    metric_head(out, M_FRAGMENT, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_FRAGMENT, at, at->amounts.fragment_milli);
     metric_head(out, M_LARGEST_FREE, format);
     for (const struct model_amounts *at = models->model; at < end; at++)
         put_sample(out, M_LARGEST_FREE, at, at->amounts.largest_free_milli);

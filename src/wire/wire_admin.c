@@ -62,7 +62,7 @@ uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
 
 /* An absent GPU has charges, but no capacity. */
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
-                       const struct gpu *gpu)
+                       const struct gpu *gpu, uint32_t fragment_milli)
 {
     const uint32_t milli = admin_gpu_free(node, gpu);
     struct gpu_account account;
@@ -78,6 +78,8 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
         amounts->part_milli[part] += account.milli[part];
     if (milli > amounts->largest_free_milli)
         amounts->largest_free_milli = milli;
+    must(fragment_milli <= milli);
+    amounts->fragment_milli += fragment_milli;
 }
 
 uint64_t admin_closed_milli(const struct admin_amounts *amounts)
@@ -104,6 +106,7 @@ void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts
     put_u64(json, "reservedMilli", part[ACCOUNT_RESERVED]);
     put_u64(json, "freeMilli", part[ACCOUNT_FREE]);
     put_u64(json, "largestFreeMilli", amounts->largest_free_milli);
+    put_u64(json, "fragmentMilli", amounts->fragment_milli);
     put_u64(json, "totalMilli", amounts->total_milli);
     put_u64(json, "beyondMilli", amounts->beyond_milli);
     put_u64(json, "heldMilli", part[ACCOUNT_HELD]);
@@ -291,7 +294,7 @@ static void put_holders(struct json_writer *json, const struct node *node, const
 
 /* "pods" counts charges, those of reservations included. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
-                          bool pods)
+                          uint32_t fragment_milli, bool pods)
 {
     must(gpu->id->len > 0);
     json_write_object(json);
@@ -304,6 +307,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "reservedMilli", gpu->reserved_milli);
     put_u64(json, "usedMib", gpu->used_mib);
     put_u64(json, "freeMilli", admin_gpu_free(node, gpu));
+    put_u64(json, "fragmentMilli", fragment_milli);
     put_u64(json, "pods", gpu->charges);
     put_str(json, "state", admin_gpu_state(gpu));
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
@@ -312,14 +316,17 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     json_write_object_end(json);
 }
 
-void admin_node(struct json_writer *json, const struct node *node, bool pods)
+void admin_node(struct json_writer *json, const struct node *node, struct fragments *fragments,
+                bool pods)
 {
     struct admin_amounts amounts = {0};
+    uint32_t fragment[GPUS_PER_NODE_MAX];
 
     must(node->name != NULL);
+    fragments_of_node(fragments, node, fragment);
     /* Whether the sum is right is for the verification to say; safe mode shows even a wrong one. */
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_amounts_add(&amounts, node, &node->gpu[i]);
+        admin_amounts_add(&amounts, node, &node->gpu[i], fragment[i]);
     json_write_object(json);
     put_atom(json, "name", node->name);
     put_atom(json, "uid", node->uid);
@@ -333,7 +340,7 @@ void admin_node(struct json_writer *json, const struct node *node, bool pods)
     json_write_key(json, "gpus");
     json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_put_gpu(json, node, &node->gpu[i], pods);
+        admin_put_gpu(json, node, &node->gpu[i], fragment[i], pods);
     json_write_array_end(json);
     json_write_object_end(json);
 }

@@ -603,6 +603,32 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
 }
 
+static void fragments_add_up(void **state)
+{
+    struct api_fixture *fixture = *state;
+    int64_t nodes = 0;
+    int64_t gpus = 0;
+
+    fill(fixture);
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    doc_each (node, doc_get(api_fixture_get(fixture, "/api/v1/nodes"), "items")) {
+        nodes += number_of(node, "fragmentMilli");
+        assert_true(number_of(node, "fragmentMilli") <= number_of(node, "freeMilli"));
+        doc_each (gpu, doc_get(node, "gpus"))
+            gpus += number_of(gpu, "fragmentMilli");
+    }
+    assert_true(gpus > 0);
+    assert_int_equal(nodes, gpus);
+    assert_int_equal(number_of(summary, "fragmentMilli"), gpus);
+    const struct doc *models = doc_get(summary, "models");
+    assert_int_equal(number_of(nth(models, 0), "fragmentMilli") +
+                         number_of(nth(models, 1), "fragmentMilli"),
+                     gpus);
+    /* Pods of several GPUs, which a cold start expects, cannot use half of a T4. */
+    const struct doc *n3 = api_fixture_get(fixture, "/api/v1/nodes/n3");
+    assert_true(number_of(n3, "fragmentMilli") > 0);
+}
+
 static void a_node_says_who_holds_it(void **state)
 {
     struct api_fixture *fixture = *state;
@@ -1211,6 +1237,7 @@ int main(void)
         api_fixture_test(allocations_can_be_told_apart),
         api_fixture_test(released_allocations_come_in_pages),
         api_fixture_test(the_summary_adds_up),
+        api_fixture_test(fragments_add_up),
         api_fixture_test(a_node_says_who_holds_it),
         api_fixture_test(a_cordoned_gpu_has_nothing_free),
         api_fixture_test(a_waiting_pod_says_why_node_by_node),

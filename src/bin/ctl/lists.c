@@ -139,6 +139,7 @@ static const struct table_column node_columns[] = {
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
     {"LARGEST", COLUMN_RIGHT},
+    {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
     {"HELD", COLUMN_RIGHT | COLUMN_WIDE},
     {"SOURCE", COLUMN_WIDE},
     {"UID", COLUMN_WIDE},
@@ -161,6 +162,7 @@ static void node_row(struct table *table, const struct doc *node)
     table_number(table, doc_int(node, "reservedMilli"));
     table_number(table, doc_int(node, "freeMilli"));
     table_number(table, doc_int(node, "largestFreeMilli"));
+    table_number(table, doc_int(node, "fragmentMilli"));
     table_number(table, doc_int(node, "heldGpus"));
     table_text(table, doc_shown(node, "source"));
     table_text(table, doc_shown(node, "uid"));

@@ -49,6 +49,7 @@ static const struct table_column gpu_columns[] = {
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
+    {"FRAGMENT", COLUMN_RIGHT},
     {"STATE", 0},
 };
 
@@ -65,6 +66,7 @@ static void gpu_row(struct table *table, const struct doc *node, const struct do
     table_number(table, doc_int(gpu, "usedMilli"));
     table_number(table, doc_int(gpu, "reservedMilli"));
     table_number(table, doc_int(gpu, "freeMilli"));
+    table_number(table, doc_int(gpu, "fragmentMilli"));
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
@@ -439,6 +441,9 @@ static void put_milli(struct ctl *ctl, const struct doc *summary)
                   (long long)doc_int(summary, "unplacedMilli"));
     put_field(ctl, "Largest", "%lld milli free in one piece",
               (long long)doc_int(summary, "largestFreeMilli"));
+    put_field(ctl, "Fragment", "%lld of %lld free milli: what the workload cannot use",
+              (long long)doc_int(summary, "fragmentMilli"),
+              (long long)doc_int(summary, "freeMilli"));
 }
 
 int show_summary(struct ctl *ctl, const struct doc *summary)

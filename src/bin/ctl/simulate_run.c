@@ -34,7 +34,7 @@ struct simulation {
     struct judge *judge;
     struct tally *tally; /* NULL: the workload is known from the start */
     struct arena arena;  /* of one decision */
-    struct host *left;  /* what the pods of each node leave */
+    struct host *left;   /* what the pods of each node leave */
     /* what one question asks about */
     struct text *name;
     uint32_t *hash;

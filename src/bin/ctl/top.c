@@ -27,6 +27,7 @@ static const struct table_column with_bars[] = {
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
+    {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
     {"PODS", COLUMN_RIGHT},
     {"SIZE", COLUMN_RIGHT | COLUMN_WIDE},
     {"USEDMIB", COLUMN_RIGHT | COLUMN_WIDE},
@@ -43,6 +44,7 @@ static const struct table_column without_bars[] = {
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
+    {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
     {"PODS", COLUMN_RIGHT},
     {"SIZE", COLUMN_RIGHT | COLUMN_WIDE},
     {"USEDMIB", COLUMN_RIGHT | COLUMN_WIDE},
@@ -94,6 +96,7 @@ static void top_add_gpu(struct table *table, const struct doc *node, const struc
     table_number(table, doc_int(gpu, "usedMilli"));
     table_number(table, doc_int(gpu, "reservedMilli"));
     table_number(table, doc_int(gpu, "freeMilli"));
+    table_number(table, doc_int(gpu, "fragmentMilli"));
     table_number(table, doc_int(gpu, "pods"));
     table_number(table, doc_int(gpu, "milli"));
     table_number(table, doc_int(gpu, "usedMib"));
@@ -117,6 +120,8 @@ static void put_legend(const struct ctl *ctl, const struct doc *summary)
                   (long long)doc_int(summary, "usedMilli"),
                   (long long)doc_int(summary, "reservedMilli"),
                   (long long)doc_int(summary, "freeMilli"));
+    if (doc_int(summary, "fragmentMilli") > 0)
+        (void)fprintf(out, " (%lld fragment)", (long long)doc_int(summary, "fragmentMilli"));
     if (doc_int(summary, "heldMilli") > 0)
         (void)fprintf(out, ", %lld held whole", (long long)doc_int(summary, "heldMilli"));
     if (doc_int(summary, "closedMilli") > 0)

@@ -127,6 +127,30 @@ static void without_a_workload_nothing_is_a_fragment(void **state)
     fragments_free(NULL);
 }
 
+static void a_snapshot_knows_the_workload_or_none(void **state)
+{
+    (void)state;
+    const struct workload_class class = {.parts = 1, .milli = 500, .count = 1};
+    struct workload *workload = workload_new(&class, 1);
+    struct outlook *outlook = outlook_new(POLICY_BINPACK, 0, workload);
+    struct outlook *without = outlook_new(POLICY_BINPACK, 0, NULL);
+    struct node *node = four_gpus();
+    uint32_t milli[GPUS_PER_NODE_MAX];
+
+    assert_null(fragments_new_for(&(struct snapshot){.outlook = NULL}));
+    assert_null(fragments_new_for(&(struct snapshot){.outlook = without}));
+    struct fragments *fragments = fragments_new_for(&(struct snapshot){.outlook = outlook});
+    fragments_of_node(fragments, node, milli);
+    assert_int_equal(milli[1], 400);
+    fragments_of_node(NULL, node, milli);
+    assert_int_equal(milli[1], 0);
+    fragments_free(fragments);
+    node_unref(node);
+    outlook_unref(outlook);
+    outlook_unref(without);
+    workload_unref(workload);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +158,7 @@ int main(void)
         cmocka_unit_test(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu),
         cmocka_unit_test(each_shape_weighs_as_often_as_it_comes),
         cmocka_unit_test(without_a_workload_nothing_is_a_fragment),
+        cmocka_unit_test(a_snapshot_knows_the_workload_or_none),
     };
     return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
 }

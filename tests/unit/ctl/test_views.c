@@ -30,12 +30,12 @@ static const char nodes[] =
     "{\"items\":[{\"name\":\"n1\",\"uid\":\"u1\",\"model\":\"NVIDIA-A100\",\"source\":"
     "\"annotation\",\"state\":\"ok\",\"stateText\":\"\",\"cordoned\":false,\"capacityMilli\":2000,"
     "\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
-    "\"heldGpus\":0,\"gpus\":["
+    "\"fragmentMilli\":130,\"heldGpus\":0,\"gpus\":["
     "{\"id\":\"GPU-1\",\"index\":0,\"model\":\"NVIDIA-A100\",\"mib\":81920,"
     "\"milli\":1000,\"usedMilli\":1000,\"reservedMilli\":0,\"usedMib\":81920,\"freeMilli\":0,"
     "\"pods\":2,\"state\":\"ok\"},{\"id\":\"GPU-2\",\"index\":1,\"model\":\"NVIDIA-A100\",\"mib\":"
     "81920,\"milli\":1000,\"usedMilli\":300,\"reservedMilli\":200,\"usedMib\":24576,\"freeMilli\":"
-    "500,\"pods\":2,\"state\":\"ok\"}]},{\"name\":\"n2\",\"uid\":\"u2\",\"model\":\"\",\"source\":"
+    "500,\"fragmentMilli\":130,\"pods\":2,\"state\":\"ok\"}]},{\"name\":\"n2\",\"uid\":\"u2\",\"model\":\"\",\"source\":"
     "\"label\",\"state\":\"mixed\",\"stateText\":\"whole GPUs and shares\",\"cordoned\":false,"
     "\"capacityMilli\":500,\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,"
     "\"largestFreeMilli\":0,\"heldGpus\":1,\"gpus\":[{\"id\":\"n2/gpu-0\",\"index\":0,\"model\":"
@@ -47,7 +47,7 @@ static const char summary[] =
     "false,\"generation\":7,\"nodes\":2,\"nodeStates\":[{\"state\":\"ok\",\"nodes\":1},{\"state\":"
     "\"cordoned\",\"nodes\":0},{\"state\":\"mixed\",\"nodes\":1}],\"gpus\":4,\"capacityMilli\":"
     "3500,\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
-    "\"totalMilli\":3500,"
+    "\"fragmentMilli\":130,\"totalMilli\":3500,"
     "\"beyondMilli\":40,\"heldMilli\":1000,\"closedMilli\":500,\"closed\":{\"unhealthy\":0,"
     "\"cordoned\":300,\"mixed\":200},\"heldGpus\":1,\"unplacedMilli\":70,\"allocations\":{"
     "\"reserved\":1,\"bound\":3},\"waitingPods\":1,\"drift\":2,\"models\":[{\"model\":"
@@ -75,7 +75,7 @@ static void top_has_a_line_for_each_gpu(void **state)
                         "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
                         "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
                         "n2      0  -               0         0     0     0  cordoned\n"
-                        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free, 1000 held whole, "
+                        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 fragment), 1000 held whole, "
                         "500 closed of 3500 milli; 1 pod waits\n");
 }
 
@@ -140,6 +140,8 @@ static void nodes_show_what_decides(void **state)
     shown_free(&shown);
     assert_int_equal(show("nodes -o wide", show_nodes, nodes), CTL_FINE);
     assert_non_null(strstr(shown.out, "whole GPUs and shares"));
+    assert_non_null(strstr(shown.out, "LARGEST  FRAGMENT"));
+    assert_non_null(strstr(shown.out, "500       130"));
 }
 
 static void json_and_yaml_are_the_answer_itself(void **state)
@@ -171,9 +173,9 @@ static void a_node_shows_for_each_gpu_what_top_shows(void **state)
                         "State:        mixed: a pod with whole GPUs lives there\n"
                         "Milli:        0 used, 0 reserved, 0 free of 2000; largest free piece 0\n"
                         "Held:         1 whole GPU by pods of another resource\n\n"
-                        "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  STATE\n"
-                        "  0  g0  NVIDIA-L4  23034  1000     0         0     0  mixed\n"
-                        "  1  g1  NVIDIA-L4  23034  1000     0         0     0  unhealthy\n\n"
+                        "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  STATE\n"
+                        "  0  g0  NVIDIA-L4  23034  1000     0         0     0         0  mixed\n"
+                        "  1  g1  NVIDIA-L4  23034  1000     0         0     0         0  unhealthy\n\n"
                         "no pod holds a share of them\n");
 }
 
@@ -413,6 +415,7 @@ static void summary_adds_up_by_name(void **state)
         "Held whole:   1 GPU by pods of another resource\n"
         "Unplaced:     70 milli of pods whose GPUs are not known\n"
         "Largest:      500 milli free in one piece\n"
+        "Fragment:     130 of 500 free milli: what the workload cannot use\n"
         "Allocations:  3 bound, 1 reserved\n"
         "Waiting pods: 1\n"
         "Drift:        2\n"

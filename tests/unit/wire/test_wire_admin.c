@@ -20,7 +20,7 @@ static char *node_json(const struct node *node, bool pods)
 
     strbuf_init(&out);
     json_writer_init(&json, &out);
-    admin_node(&json, node, pods);
+    admin_node(&json, node, NULL, pods);
     return strbuf_steal(&out);
 }
 
@@ -85,7 +85,7 @@ static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
     const struct node *node = node_of(core, "n1");
     assert_int_equal(node->gpus, 2);
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_amounts_add(&amounts, node, &node->gpu[i]);
+        admin_amounts_add(&amounts, node, &node->gpu[i], 0);
     assert_int_equal(amounts.capacity_milli, 1000);
     assert_int_equal(amounts.part_milli[ACCOUNT_RESERVED], 2000);
     assert_int_equal(amounts.part_milli[ACCOUNT_FREE], 0);
@@ -105,9 +105,9 @@ static void a_closed_node_says_why(void **state)
     assert_string_equal(admin_node_state(node), "mixed");
     CLEANUP(freep) char *json = node_json(node, false);
     assert_non_null(strstr(json, "\"state\":\"mixed\",\"stateText\":\"a pod with whole GPUs"));
-    assert_non_null(
-        strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"totalMilli\":2000,\"beyondMilli\":0,"
-                     "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
+    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"fragmentMilli\":0,"
+                                 "\"totalMilli\":2000,\"beyondMilli\":0,"
+                                 "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
 }
 
 static void a_gpu_that_another_node_shows_too_is_ok(void **state)
