@@ -11,7 +11,10 @@
 const char *ledger_path(void);
 void ledger_put(struct text bytes);
 
-/* The bytes of a ledger with nodes, live and past allocations, made once by the store itself. */
+/*
+ * The bytes of a ledger with nodes, live and past allocations and a learned workload, made once by
+ * the store itself.
+ */
 struct text ledger_template(void);
 
 /*

@@ -190,6 +190,27 @@ static void make_present(struct maker *maker)
     make(maker, (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 50 * day_ms});
 }
 
+/* What version 3 added: classes with and without models, in the order in which they came. */
+static void learn(struct maker *maker)
+{
+    static const char *const words[] = {"300", "600x2", "i700+s100+400+300x2", "4000"};
+    static const char *model[] = {"A100-SXM4-80GB", "H100*"};
+    struct tally *tally = tally_new();
+    struct err err;
+
+    for (uint32_t i = 0; i < 40; i++) {
+        struct request *request = core_request(&maker->core, words[i % 4]);
+        request->host = (struct host){.cpu_milli = i % 3 * 1000, .memory_mib = i % 3 * 4096};
+        request->memory_mib = i % 5 * 1024;
+        request->models = i % 3;
+        request->model = model;
+        tally_count(tally, request);
+    }
+    if (maker->ops.learn(maker->ops.ctx, tally, maker->core.now_ms, &err) < 0)
+        fail(err.text);
+    tally_free(tally);
+}
+
 static void copy_killed(const char *path)
 {
     static const char *const suffix[] = {"", "-wal"};
@@ -227,6 +248,7 @@ int main(int argc, char **argv)
     if (maker.ops.maintain(maker.ops.ctx, maker.core.now_ms, &err) < 0)
         fail(err.text);
     make_present(&maker);
+    learn(&maker);
     copy_killed(argv[1]);
     store_close(maker.store);
     core_done(&maker.core);
