@@ -57,7 +57,8 @@ struct store_ops {
     int (*maintain)(void *ctx, int64_t now_ms, struct err *err);
     /*
      * Between batches: replaces what was stored of the workload, in a transaction of its own.
-     * Negative: what was stored before is still there, or, after a crash, perhaps the new.
+     * Negative: what was stored before is still there; after a crash it may be the new. Not in safe
+     * mode: the writer sees to that.
      */
     int (*learn)(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err);
 };

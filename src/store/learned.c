@@ -91,9 +91,7 @@ static int learned_wrong_models(const struct learned *learned, struct err *err)
 {
     must(learned->classes <= WORKLOAD_CLASSES_MAX);
     return err_set(err, ERR_CORRUPT,
-                   "class %" PRIu32
-                   ": models: a JSON array of texts, of at most %d bytes, would be "
-                   "right",
+                   "class %u: models: a JSON array of texts, of at most %d bytes, would be right",
                    learned->classes, MODELS_TEXT_MAX);
 }
 
@@ -106,7 +104,7 @@ static int learned_read_models(struct learned *learned, const char *json,
 {
     sqlite3_stmt *stmt = learned->store->stmt[ST_MODELS];
     struct bind bind = bind_start(stmt);
-    const size_t room = strlen(json) / 2 + 1; /* the shortest elements: [1,2] */
+    const size_t room = strlen(json) / 3 + 1; /* the shortest texts: ["",""] */
     int more;
 
     class->model = arena_array(&learned->arena, room, sizeof *class->model);

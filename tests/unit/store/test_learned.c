@@ -389,6 +389,22 @@ static void the_longest_models_are_kept(void **state)
     assert_learned(shelf->store, tally, 1);
 }
 
+/* As many as 65536 bytes of JSON can name. */
+static void the_most_models_are_kept(void **state)
+{
+    struct shelf *shelf = *state;
+    enum { MOST = (65536 - 1) / 3 };
+    static const char *model[MOST];
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    for (size_t i = 0; i < MOST; i++)
+        model[i] = "";
+    count(tally, &(struct want){.parts = 1, .milli = 1},
+          &(struct request){.models = MOST, .model = model});
+    learn(shelf, tally, 1);
+    assert_learned(shelf->store, tally, 1);
+}
+
 /* It orders placements only: nothing that holds a GPU depends on it. */
 static void a_contradiction_in_it_does_not_make_the_ledger_corrupt(void **state)
 {
@@ -514,6 +530,7 @@ int main(void)
         ON_A_SHELF(nothing_is_learned_while_a_reader_holds_the_log),
         ON_A_SHELF(a_row_that_no_tally_contains_is_named),
         ON_A_SHELF(the_longest_models_are_kept),
+        ON_A_SHELF(the_most_models_are_kept),
         ON_A_SHELF(a_contradiction_in_it_does_not_make_the_ledger_corrupt),
         ON_A_SHELF(the_journal_does_not_tell_of_it),
         ON_A_SHELF(the_comparison_with_memory_passes_it_over),
