@@ -1,5 +1,6 @@
 """What kube-scheduler may ask, and what any other client may send."""
 
+import concurrent.futures
 import json
 import socket
 import time
@@ -172,6 +173,24 @@ class LearnedOrders(unittest.TestCase):
         for policy in "fgd", "rollout":
             with self.subTest(policy):
                 self.assertEqual(self.places(policy, 1000), "alpha")
+
+    def test_pods_that_are_asked_about_at_once_get_the_answers_that_they_get_alone(self):
+        daemon = self.daemon("rollout", 700)
+        made = [daemon.create(harness.pod("at-once-%d" % milli, milli)) for milli in range(100, 900, 100)]
+        names = daemon.nodes()
+        daemon.wait(lambda: daemon.admin("GET", "/api/v1/pods/default/at-once-800")[0] == 200, "the watch")
+
+        def prioritize(one):
+            return daemon.webhook("prioritize", {"Pod": one, "Nodes": None, "NodeNames": names})
+
+        alone = [prioritize(one) for one in made]
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            together = [list(threads.map(prioritize, made)) for _ in range(20)]
+        # The pods themselves may have been learned in between.
+        then = [prioritize(one) for one in made]
+        for answers in together:
+            for answer, before, after in zip(answers, alone, then):
+                self.assertIn(answer, (before, after))
 
     def test_the_metrics_say_what_was_judged_and_what_was_known(self):
         daemon = self.daemon("rollout", 700)

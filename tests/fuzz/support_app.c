@@ -1,6 +1,7 @@
 #include "support_app.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -120,6 +121,8 @@ static struct fuzz_app *fuzz_app_new(void)
     fake_apiserver_ops(app->fake, &fuzz->call_ops);
     fuzz->settings = *settings_get(fuzz->set);
     fuzz->settings.wake = "off";
+    if (getenv("FUZZ_POLICY") != NULL)
+        fuzz->settings.policy = getenv("FUZZ_POLICY");
     const struct app_edges edges = {.clock = {.ctx = fuzz, .now_ms = now, .wall_ms = wall},
                                     .store = app->store,
                                     .fake = app->fake,

@@ -6,6 +6,8 @@
  * and what is on its way, goes on; every snapshot is judged to still hold it, whatever the settings
  * are.
  */
+#include <string.h>
+
 #include "sim_run.h"
 
 enum { WHOLE_MILLI = 1000 };
@@ -33,6 +35,8 @@ void policy_draw(struct sim *sim)
     sim_met(sim->policy.min_milli > before.min_milli     ? "policy/min_raised"
             : sim->policy.step_milli > before.step_milli ? "policy/step_raised"
                                                          : "policy/other");
+    if (strcmp(sim->policy.order, "fgd") == 0 || strcmp(sim->policy.order, "rollout") == 0)
+        sim_met("policy/judges_nodes");
     sim_say(sim, "at least %u in steps of %u from now on", sim->policy.min_milli,
             sim->policy.step_milli);
 }
