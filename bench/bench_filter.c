@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
+#include "milligpu/judges.h"
 #include "milligpu/wire_extender.h"
 
 #include "cluster.h"
@@ -18,7 +19,7 @@
 #include "webhook_fixture.h"
 #include "writer/batch.h"
 
-enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = 20, KINDS = 790 };
+enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = WINDOWS, KINDS = 790 };
 
 struct scene {
     struct webhook_fixture fixture;
@@ -27,6 +28,7 @@ struct scene {
     uint32_t names;
     uint32_t calls;
     bool full;
+    bool cold; /* each call meets a judge that knows nothing */
     char prefix[64];
 };
 
@@ -72,6 +74,13 @@ static void pod_was_bound(struct scene *scene, uint32_t number)
     hints_listed(scene->fixture.app.hints, 0, uid, look);
 }
 
+/* As after a start: nothing is remembered. */
+static void forget(struct scene *scene)
+{
+    judges_free(scene->fixture.app.judges);
+    scene->fixture.app.judges = judges_new(JUDGES_MAX);
+}
+
 static void report(const struct scene *scene, struct series *series, const char *what)
 {
     char name[128];
@@ -106,6 +115,8 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
     make_windows(scene, window);
     http_call_init(&call, path);
     for (uint32_t i = 0; i < scene->calls + WARM_UP; i++) {
+        if (scene->cold)
+            forget(scene);
         const int64_t begun = cpu_ns();
         webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
         if (i >= WARM_UP)
@@ -291,6 +302,66 @@ static void measure_half_full(uint32_t nodes, uint32_t scale)
     scene_close(&scene);
 }
 
+/* Warm: each node was judged for this request before. */
+static void measure_policy(struct scene *scene, enum policy_kind kind, uint32_t scale)
+{
+    char what[64];
+
+    cluster_set_policy(scene->ledger, kind);
+    batch_publish(&scene->fixture.app, scene->ledger);
+    for (int cold = 0; cold < (policy_needs_workload(kind) ? 2 : 1); cold++) {
+        scene->cold = cold == 1;
+        ask_for(scene, 500, WINDOWS * 2 * scale);
+        (void)snprintf(what, sizeof what, "%s.fits_%s", policy_name(kind), cold ? "cold" : "warm");
+        measure_calls(scene, "/scheduler/filter", what);
+        ask_for(scene, scene->nodes, WINDOWS * scale);
+        measure_calls(scene, "/scheduler/filter", what);
+        ask_for(scene, 16, WINDOWS * 2 * scale);
+        (void)snprintf(what, sizeof what, "%s.prioritize_%s", policy_name(kind),
+                       cold ? "cold" : "warm");
+        measure_calls(scene, "/scheduler/prioritize", what);
+    }
+    scene->cold = false;
+}
+
+static void measure_policies(uint32_t nodes, uint32_t scale)
+{
+    static const enum policy_kind kind[] = {POLICY_BINPACK, POLICY_FGD, POLICY_ROLLOUT};
+    struct scene scene;
+
+    scene_open(&scene, nodes, false);
+    for (size_t i = 0; i < ARRAY_LEN(kind); i++)
+        measure_policy(&scene, kind[i], scale);
+    scene_close(&scene);
+}
+
+/* What a judge takes that has met this many different requests. */
+static void measure_judge(uint32_t nodes, uint32_t requests)
+{
+    struct scene scene;
+    struct strbuf body;
+    struct http_call call;
+    char amount[16];
+    char name[64];
+
+    strbuf_init(&body);
+    scene_open(&scene, nodes, false);
+    cluster_set_policy(scene.ledger, POLICY_ROLLOUT);
+    batch_publish(&scene.fixture.app, scene.ledger);
+    ask_for(&scene, nodes, 1);
+    http_call_init(&call, "/scheduler/filter");
+    for (uint32_t i = 0; i < requests; i++) {
+        (void)snprintf(amount, sizeof amount, "%u", 201 + i % KINDS);
+        question(&scene, i, amount, &body);
+        webhook_fixture_ask(&scene.fixture, &call, bytes_of(&body));
+    }
+    (void)snprintf(name, sizeof name, "filter.%u_nodes.judge_of_%u_requests", nodes, requests);
+    say(name, (double)judges_bytes(scene.fixture.app.judges) / (1 << 20), "MiB");
+    http_call_done(&call);
+    scene_close(&scene);
+    strbuf_done(&body);
+}
+
 static void measure_full(uint32_t nodes, uint32_t scale)
 {
     struct scene scene;
@@ -316,6 +387,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
         measure_half_full(nodes[i], scale);
         measure_full(nodes[i], scale);
+        measure_policies(nodes[i], scale);
+        measure_judge(nodes[i], 100);
     }
+    measure_judge(1213, 100);
     return 0;
 }

@@ -249,6 +249,41 @@ void cluster_fill_up(struct ledger *ledger, uint32_t nodes)
         must(cluster_place_pod(ledger, i, i, &request));
 }
 
+enum { CLASSES = 100 };
+
+/* Small shapes and those of one GPU come most often. */
+static struct workload *cluster_workload(void)
+{
+    static const uint32_t milli[] = {1000, 500, 250, 100, 300, 750, 200, 400, 600, 333, 450, 820};
+    static const uint32_t parts[] = {1, 2, 4, 8};
+    static const uint32_t cores[] = {4, 8, 16, 1, 12, 32, 6, 64};
+    static const char *model[] = {"*H100*"};
+    struct workload_class class[CLASSES];
+
+    for (uint32_t i = 0; i < CLASSES; i++) {
+        const uint32_t width = i % 4 == 3 ? parts[1 + i / 4 % 3] : 1;
+        class[i] = (struct workload_class){
+            .host = {1000 * cores[i / 12 % ARRAY_LEN(cores)], 4096 * (1 + i)},
+            .parts = width,
+            .milli = width > 1 ? GPU_MILLI : milli[i % ARRAY_LEN(milli)],
+            .models = i % 10 == 9 ? 1 : 0,
+            .model = model,
+            .count = 1 + 2000 / (i + 1),
+        };
+    }
+    return workload_new(class, CLASSES);
+}
+
+void cluster_set_policy(struct ledger *ledger, enum policy_kind kind)
+{
+    struct workload *workload = policy_needs_workload(kind) ? cluster_workload() : NULL;
+    struct outlook *outlook = outlook_new(kind, 0, workload);
+
+    ledger_set_outlook(ledger, outlook);
+    outlook_unref(outlook);
+    workload_unref(workload);
+}
+
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)
 {
     const struct allocation *allocation;

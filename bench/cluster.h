@@ -7,6 +7,7 @@
 #ifndef MILLIGPU_BENCH_CLUSTER_H
 #define MILLIGPU_BENCH_CLUSTER_H
 
+#include "milligpu/policy.h"
 #include "milligpu/store.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
@@ -53,6 +54,12 @@ struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;
 uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes);
 /* Add one pod per node, with 800 milli of each GPU: any request for more than 200 is refused. */
 void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
+
+/*
+ * The ledger's policy from now on. One that judges nodes knows a workload of 100 classes: parts of
+ * a GPU, whole GPUs, and pods of 2, 4 and 8 GPUs, with 1 to 64 cores, a few of them of one model.
+ */
+void cluster_set_policy(struct ledger *ledger, enum policy_kind kind);
 
 /* The pods of a ledger, as `kubectl get pods -A -o json` shows them, a comma before each. */
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger);
