@@ -174,5 +174,16 @@ class Runs(unittest.TestCase):
             self.assertIn(text, out.stderr)
 
 
+class Plot(unittest.TestCase):
+    def test_it_is_drawn_and_no_figure_is_printed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace(Path(folder))
+            done = run(*ALWAYS, "--trace", folder, "--plot", f"{folder}/p.svg", "--policies", "rollout,binpack")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            drawn = Path(folder, "p.svg").read_text()
+        self.assertLess(drawn.index(">rollout "), drawn.index("</svg>"))
+        self.assertEqual(drawn.count("<polyline"), 2)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import harness
 import judge_placements
@@ -226,6 +227,73 @@ class Judged(Folder):
             self.assertGreater(len(chosen), 1, policy)
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Plot(Folder):
+    """What is drawn is what --csv writes."""
+
+    # Halves and thirds: binpack keeps more GPUs whole than spread.
+    NODES = NODES + "".join(f"n{i},100000,100000,4,T4\n" for i in range(10))
+    PODS = PODS + "".join(f"p{i},0,0,{1 + i % 5 // 4},{(300, 500, 700, 1000, 1000)[i % 5]},\n" for i in range(75))
+
+    def plot(self, nodes, pods, *words):
+        done = self.simulate(nodes, pods, "--plot", "p.svg", "--csv", "c.csv", *words, "-o", "json")
+        return xml.etree.ElementTree.parse(self.home / "p.svg").getroot(), json.loads(done.stdout)["items"]
+
+    @staticmethod
+    def texts(svg):
+        return ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]
+
+    @staticmethod
+    def points(line):
+        return [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+
+    def test_a_line_and_the_final_figure_of_each_policy(self):
+        svg, items = self.plot(self.NODES, self.PODS)
+        self.assertEqual(len(items), len(POLICIES))
+        self.assertEqual(len(list(svg.iter(f"{SVG}polyline"))), len(POLICIES))
+        for item in items:
+            self.assertIn(f"{item['policy']} {item['allocatedPercent'] + 1e-9:.2f} %", self.texts(svg))
+        looks = {(line.get("stroke-dasharray"), line.get("stroke")) for line in svg.iter(f"{SVG}polyline")}
+        self.assertEqual(len(looks), len(POLICIES))
+
+    def test_the_points_are_those_of_the_curve(self):
+        svg, _ = self.plot(self.NODES, self.PODS, "--policy", "spread")
+        curve = [tuple(map(float, line.split(",")[1:])) for line in (self.home / "c.csv").read_text().split()[1:]]
+        drawn = self.points(svg.find(f".//{SVG}polyline"))
+        curve = curve[-len(drawn):]  # what comes before the first refusal is not drawn
+        self.assertGreater(len(drawn), 10)
+        (x0, y0), (x1, y1) = drawn[0], drawn[-1]
+        (load0, part0), (load1, part1) = curve[0], curve[-1]
+        for (x, y), (load, part) in zip(drawn, curve):
+            self.assertAlmostEqual(x, x0 + (load - load0) * (x1 - x0) / (load1 - load0), delta=0.3)
+            self.assertAlmostEqual(y, y0 + (part - part0) * (y1 - y0) / (part1 - part0), delta=0.3)
+
+    def test_everything_is_inside_and_labels_do_not_cover_each_other(self):
+        for nodes, pods in (self.NODES, self.PODS), (SMALL_NODES, SMALL_PODS), (SMALL_NODES, PODS + "a,1,1,0,0,\n"), \
+                (SMALL_NODES, PODS + "a,0,0,1,1,\n" * 9), (NODES + "a,0,0,1,\n", PODS + "a,0,0,1,1000,\n" * 9999):
+            svg, items = self.plot(nodes, pods)
+            _, _, width, height = map(float, svg.get("viewBox").split())
+            for line in svg.iter(f"{SVG}polyline"):
+                for x, y in self.points(line):
+                    self.assertTrue(0 < x < width and 0 < y < height, (x, y))
+            names = [f"{item['policy']} " for item in items]
+            labels = sorted(float(text.get("y")) for text in svg.iter(f"{SVG}text")
+                            if "".join(text.itertext()).startswith(tuple(names)))
+            self.assertEqual(len(labels), len(items))
+            self.assertTrue(all(b - a >= 18 for a, b in zip(labels, labels[1:])), labels)
+
+    def test_the_same_bytes_every_time_and_nothing_that_runs_or_is_fetched(self):
+        written = set()
+        for _ in range(2):
+            svg, _ = self.plot(self.NODES, self.PODS)
+            written.add((self.home / "p.svg").read_bytes())
+        self.assertEqual(len(written), 1)
+        self.assertEqual({element.tag for element in svg.iter()} & {f"{SVG}script", f"{SVG}image", f"{SVG}use"}, set())
+        self.assertEqual([name for element in svg.iter() for name in element.attrib if "href" in name], [])
+
+
 class Judge(Folder):
     """The judge itself finds what it is there to find."""
 
@@ -296,8 +364,8 @@ class Wrong(Folder):
                 ("--seed is 18446744073709551616: write a whole number from 0 to 4294967295", *given, "--seed",
                  2**64),
                 ("--events is for --churn: without it, each pod of the arrivals comes once", *given, "--events", "9"),
-                ("--churn writes neither --placements nor --csv: both are about the arrivals in their order",
-                 *given, "--churn", "9", "--csv", "c"),
+                *(("--churn writes no --placements, --csv or --plot: these are about the arrivals in their order",
+                   *given, "--churn", "9", option, "c") for option in ("--placements", "--csv", "--plot")),
                 ("simulate takes no arguments, but got x", *given, "x")):
             self.refuse(2, says, *words)
 
@@ -356,10 +424,11 @@ class Wrong(Folder):
                     self.pods)
         link = self.home / "link"
         link.symlink_to(self.pods)
-        for option, path, name in (("--placements", link, "arrivals"), ("--csv", self.nodes, "nodes")):
+        for option, path, name in (("--placements", link, "arrivals"), ("--csv", self.nodes, "nodes"),
+                                   ("--plot", self.nodes, "nodes")):
             self.refuse(1, f"{path} is the file of --{name}: write another one", *given, option, path)
         self.assertEqual(self.pods.read_text(), SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
-        for option in "--placements", "--csv":
+        for option in "--placements", "--csv", "--plot":
             done = self.run_it(*given, option, "/nonexistent/out")
             self.assertEqual(done.returncode, 1)
             self.assertIn("/nonexistent/out: cannot be written: No such file or directory", done.stderr)

@@ -20,6 +20,8 @@ struct simulate_call {
     struct simulate_options options;
     size_t policies;
     enum policy_kind policy[POLICIES];
+    FILE *csv;  /* NULL: not wanted */
+    FILE *plot; /* NULL: not wanted */
 };
 
 /* --- options --- */
@@ -108,11 +110,11 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--events is for --churn: without it, each pod of the "
                        "arrivals comes once");
-    if (options->churn_percent > 0 &&
-        (given[OPTION_placements] != NULL || given[OPTION_csv] != NULL))
+    if (options->churn_percent > 0 && (given[OPTION_placements] != NULL ||
+                                       given[OPTION_csv] != NULL || given[OPTION_plot] != NULL))
         return err_set(err, ERR_INVALID,
-                       "--churn writes neither --placements nor --csv: both are about the arrivals "
-                       "in their order");
+                       "--churn writes no --placements, --csv or --plot: these are about the "
+                       "arrivals in their order");
     if (given[OPTION_placements] != NULL && call->policies > 1)
         return err_set(err, ERR_INVALID,
                        "--placements wants one --policy: the file is about one run");
@@ -152,16 +154,15 @@ static int simulate_open(const struct ctl *ctl, const char *file, FILE **out, st
     return *out != NULL ? 0 : err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
 }
 
-/* A full disk shows here at the latest. */
-static int simulate_close(const char *file, FILE *stream, struct err *err)
+/* A full disk shows here at the latest. The first error stays. */
+static void simulate_close(const char *file, FILE *stream, struct err *err)
 {
     if (stream == NULL)
-        return 0;
+        return;
     must(file != NULL);
     const bool failed = ferror(stream) != 0;
-    if (fclose(stream) != 0 || failed)
-        return err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
-    return 0;
+    if ((fclose(stream) != 0 || failed) && err->text[0] == '\0')
+        (void)err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
 }
 
 /* --- the runs --- */
@@ -182,6 +183,10 @@ static int simulate_all(struct simulate_call *call, const struct world *world)
     for (size_t i = 0; i < call->policies; i++)
         simulate_run(world, call->policy[i], workload, &call->options, &result[i]);
     const int status = simulate_show(call->ctl, &report);
+    if (call->csv != NULL)
+        simulate_write_curve(call->csv, &report);
+    if (call->plot != NULL)
+        simulate_write_plot(call->plot, &report);
     for (size_t i = 0; i < call->policies; i++)
         simulate_result_done(&result[i]);
     workload_unref(workload);
@@ -196,18 +201,14 @@ static int simulate_write_all(struct simulate_call *call, const struct world *wo
     struct err err = {0};
 
     must(world->pods > 0);
+    options->curve = given[OPTION_csv] != NULL || given[OPTION_plot] != NULL;
     if (simulate_open(call->ctl, given[OPTION_placements], &options->placements, &err) == 0 &&
-        simulate_open(call->ctl, given[OPTION_csv], &options->curve, &err) == 0) {
-        if (options->curve != NULL)
-            (void)fputs("policy,load_percent,allocated_percent\n", options->curve);
+        simulate_open(call->ctl, given[OPTION_csv], &call->csv, &err) == 0 &&
+        simulate_open(call->ctl, given[OPTION_plot], &call->plot, &err) == 0)
         status = simulate_all(call, world);
-    }
-    struct err late;
-    if (simulate_close(given[OPTION_placements], options->placements, &late) < 0 &&
-        err.text[0] == '\0')
-        err = late;
-    if (simulate_close(given[OPTION_csv], options->curve, &late) < 0 && err.text[0] == '\0')
-        err = late;
+    simulate_close(given[OPTION_placements], options->placements, &err);
+    simulate_close(given[OPTION_csv], call->csv, &err);
+    simulate_close(given[OPTION_plot], call->plot, &err);
     return err.text[0] != '\0' ? ctl_fail(call->ctl, &err) : status;
 }
 

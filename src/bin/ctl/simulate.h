@@ -1,7 +1,7 @@
 /*
  * simulate - what the parts of the command simulate share.
  *
- *   node file ----\                          /-- placements, curve
+ *   node file ----\                          /-- placements, curve, plot
  *                  >-- world --> one run ---<
  *   arrivals file-/    (read once)  for each \-- result --> tables, JSON
  *                                   policy
@@ -70,8 +70,10 @@ struct world {
     uint32_t pods;
     size_t pods_room;
     struct world_pod *pod;
-    char *names;        /* the file that the pods' names point into */
-    uint64_t gpu_milli; /* of all nodes */
+    char *names;         /* the file that the pods' names point into */
+    uint64_t gpus;       /* of all nodes */
+    uint64_t gpu_milli;  /* of all nodes */
+    uint64_t held_milli; /* of these, what pods hold before the first one arrives */
     struct map node_by_name;
     struct map shape_by_key;
     struct map seen_models; /* model lists of the arrivals */
@@ -100,8 +102,15 @@ struct simulate_options {
     uint32_t events;        /* with churn */
     bool learn;             /* the workload is what has arrived so far */
     FILE *placements;       /* NULL: not wanted */
-    FILE *curve;            /* NULL: not wanted */
+    bool curve;             /* is it wanted? */
     FILE *progress;         /* NULL: not wanted */
+};
+
+/* The arrivals at which so many percent of the GPU capacity had arrived, rounded. */
+struct simulate_level {
+    uint64_t percent;
+    uint64_t count;
+    uint64_t milli; /* what was allocated after each of them, in total */
 };
 
 /* Numbers of arrivals; with churn, of the second half of the events. */
@@ -123,6 +132,9 @@ struct simulate_result {
     uint64_t decision_ns;            /* of all decisions */
     uint32_t *latency;               /* how many decisions took how long */
     uint32_t last_ns[SIMULATE_LAST]; /* of the last decisions, in a ring */
+    size_t levels;                   /* 0 if no curve is wanted */
+    size_t levels_room;
+    struct simulate_level *level; /* ascending */
 };
 
 void simulate_run(const struct world *world, enum policy_kind policy,
@@ -146,6 +158,9 @@ uint64_t simulate_last_mean(const struct simulate_result *result);
 enum { SIMULATE_PERCENT_BYTES = 32 };
 void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES]);
 
+/* The same as a number: 954132. */
+uint64_t simulate_ten_thousandths(uint64_t part, uint64_t whole) MUST_USE;
+
 struct simulate_report {
     const struct world *world;
     const struct simulate_options *options;
@@ -154,6 +169,10 @@ struct simulate_report {
     size_t results;
     const struct simulate_result *result;
 };
+/* One line for each level of each policy. Write errors are kept by stdio, as in the next one. */
+void simulate_write_curve(FILE *out, const struct simulate_report *report);
+/* The curves as a picture. The same report makes the same bytes. */
+void simulate_write_plot(FILE *out, const struct simulate_report *report);
 /* Shapes that were refused most often. */
 enum { SIMULATE_WORST = 10 };
 int simulate_show(struct ctl *ctl, const struct simulate_report *report) MUST_USE;

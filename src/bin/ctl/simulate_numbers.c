@@ -6,7 +6,7 @@
 
 #include "simulate.h"
 
-void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES])
+uint64_t simulate_ten_thousandths(uint64_t part, uint64_t whole)
 {
     uint64_t digits = 0;
     uint64_t rest = 0;
@@ -24,6 +24,14 @@ void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_B
     }
     if (whole > 0 && 2 * rest >= whole)
         digits++;
+    return digits;
+}
+
+void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES])
+{
+    const uint64_t digits = simulate_ten_thousandths(part, whole);
+
+    must(whole > 0 || digits == 0);
     (void)snprintf(out, SIMULATE_PERCENT_BYTES, "%" PRIu64 ".%04" PRIu64, digits / 10000,
                    digits % 10000);
 }

@@ -391,45 +391,28 @@ static void simulate_write_placement(FILE *out, struct text name, const struct s
 }
 
 /* The mean allocation over the arrivals that round to one percent of load. */
-struct simulate_curve {
-    uint64_t percent;
-    uint64_t count;
-    uint64_t milli;
-};
-
-static void simulate_write_level(const struct simulation *sim, const struct simulate_curve *curve)
+static void simulate_add_level(const struct simulation *sim)
 {
-    const uint64_t of = curve->count * sim->world->gpu_milli;
-
-    must(sim->options->curve != NULL);
-    if (curve->count == 0)
-        return;
-    char percent[SIMULATE_PERCENT_BYTES];
-    simulate_percent(curve->milli, of, percent);
-    (void)fprintf(sim->options->curve, "%s,%" PRIu64 ",%s\n", policy_name(sim->result->policy),
-                  curve->percent, percent);
-}
-
-static void simulate_add_level(const struct simulation *sim, struct simulate_curve *curve)
-{
+    struct simulate_result *result = sim->result;
     const uint64_t capacity = sim->world->gpu_milli;
-    const uint64_t percent = (200 * sim->result->arrived_milli + capacity) / (2 * capacity);
+    const uint64_t percent = (200 * result->arrived_milli + capacity) / (2 * capacity);
 
-    must(percent >= curve->percent);
-    if (sim->options->curve == NULL)
+    if (!sim->options->curve)
         return;
-    if (percent != curve->percent) {
-        simulate_write_level(sim, curve);
-        *curve = (struct simulate_curve){.percent = percent};
+    if (result->levels == 0 || result->level[result->levels - 1].percent != percent) {
+        result->level =
+            xgrow(result->level, result->levels, &result->levels_room, sizeof *result->level);
+        result->level[result->levels++] = (struct simulate_level){.percent = percent};
     }
-    curve->count++;
-    curve->milli += sim->allocated_milli;
+    struct simulate_level *level = &result->level[result->levels - 1];
+    must(level->percent == percent);
+    level->count++;
+    level->milli += sim->allocated_milli;
 }
 
 static void simulate_arrivals(struct simulation *sim)
 {
     const struct world *world = sim->world;
-    struct simulate_curve curve = {0};
     struct simulate_place place;
 
     must(sim->options->churn_percent == 0);
@@ -439,11 +422,9 @@ static void simulate_arrivals(struct simulation *sim)
         simulate_count(sim, shape, place.placed);
         if (sim->options->placements != NULL)
             simulate_write_placement(sim->options->placements, world->pod[i].name, sim, &place);
-        simulate_add_level(sim, &curve);
+        simulate_add_level(sim);
         simulate_tell(sim, i + 1, world->pods);
     }
-    if (sim->options->curve != NULL)
-        simulate_write_level(sim, &curve);
 }
 
 /* --- churn --- */
@@ -528,5 +509,6 @@ void simulate_result_done(struct simulate_result *result)
     xfree(result->shape_arrived);
     xfree(result->shape_refused);
     xfree(result->latency);
+    xfree(result->level);
     *result = (struct simulate_result){0};
 }

@@ -134,7 +134,7 @@ static struct doc *simulate_document(struct arena *arena, const struct simulate_
     simulate_set_int(arena, target, "shapes", report->workload->classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
     simulate_set_int(arena, answer, "nodes", world->nodes);
-    simulate_set_int(arena, answer, "gpus", world->gpu_milli / GPU_MILLI);
+    simulate_set_int(arena, answer, "gpus", world->gpus);
     simulate_set_int(arena, answer, "arrivals", world->pods);
     simulate_set_int(arena, answer, "seed", report->options->seed);
     if (report->options->churn_percent > 0) {
@@ -265,8 +265,7 @@ static void simulate_put_head(const struct ctl *ctl, const struct simulate_repor
     must(report->results > 0);
     simulate_percent(report->result[0].arrived_milli, world->gpu_milli, percent);
     simulate_short_percent(text_of(percent), load);
-    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs; ", world->nodes,
-                  world->gpu_milli / GPU_MILLI);
+    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs; ", world->nodes, world->gpus);
     if (options->churn_percent > 0)
         (void)fprintf(out,
                       "%" PRIu32 " pods drawn from %" PRIu32 " arrivals, others end above %" PRIu32

@@ -99,6 +99,7 @@ static int world_add_node(struct world *world, const struct csv *csv, const size
         return csv_wrong(csv, at[NODE_NAME], err, "a second node %s: names are distinct",
                          node.name);
     world->node[world->nodes++] = node;
+    world->gpus += node.gpus;
     world->gpu_milli += (uint64_t)GPU_MILLI * node.gpus;
     return 0;
 }
