@@ -294,6 +294,166 @@ class Plot(Folder):
         self.assertEqual([name for element in svg.iter() for name in element.attrib if "href" in name], [])
 
 
+def node(name, cpu="8", memory="16Gi", annotations=None, labels=None, **more):
+    allocatable = {"cpu": cpu, "memory": memory, "pods": "110", **more.pop("allocatable", {})}
+    return {"kind": "Node", "apiVersion": "v1", "spec": more, "status": {"allocatable": allocatable},
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}}
+
+
+def pod(name, on, resources, annotations=None, phase="Running", **meta):
+    return {"kind": "Pod", "apiVersion": "v1", "status": {"phase": phase},
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations or {}, **meta},
+            "spec": {**({"nodeName": on} if on else {}),
+                     "containers": [{"name": "c", "image": "x", "resources": {"limits": resources}}]}}
+
+
+def dump(*items):
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def labels(gpus, model="T4"):
+    return {"nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.product": model}
+
+
+class Cluster(Folder):
+    """A dump of a cluster instead of --nodes: what is held there is held from the beginning."""
+
+    def cluster(self, items, pods, *words):
+        done = self.run_it("--cluster", self.file("c.json", dump(*items)), "--arrivals", self.file("a.csv", PODS + pods),
+                           *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def placed(self, items, pods, says=""):
+        done = self.cluster(items, pods, "--policy", "binpack", "--placements", "p.csv", "-o", "json")
+        self.assertEqual(done.stderr, says)
+        return (self.home / "p.csv").read_text().split(), json.loads(done.stdout)
+
+    def test_gpus_by_annotation_label_and_allocatable(self):
+        gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 80000, "model": model}
+                for i, model in ((0, "L4"), (2, "A10"))]
+        placed, said = self.placed([node("a", annotations={"milligpu.io/gpus": json.dumps(gpus)}),
+                                    node("b", labels=labels(1)), node("c", allocatable={"nvidia.com/vgpu": "3k"}),
+                                    node("d")],
+                                   "p,0,0,1,900,A10\nq,0,0,1,900,T4\nr,0,0,3,900,\ns,0,0,1,900,A10\n")
+        self.assertEqual(placed, ["p,a,2", "q,b,0", "r,c,0|1|2", "s,,"])
+        self.assertEqual((said["nodes"], said["gpus"], said["heldPods"], said["heldPercent"]), (4, 6, 0, 0))
+
+    def test_bound_pods_hold_shares_cpu_and_memory(self):
+        vgpu = {"nvidia.com/vgpu": 700, "cpu": "2", "memory": "1Gi"}
+        items = [node("a", cpu="4", memory="2Gi", labels=labels(2)), node("b", cpu="3500m", memory="1Gi"),
+                 pod("share", "a", vgpu), pod("plain", "b", {"cpu": "500m"}),
+                 pod("ended", "a", vgpu, phase="Succeeded")]
+        placed, said = self.placed(items, "p,2001,0,0,0,\nq,0,0,1,400,\nr,2000,1024,1,300,\ns,1,0,1,1,\nt,0,0,1,600,\n"
+                                   "u,1000,1025,0,0,\n")
+        self.assertEqual(placed, ["p,b,", "q,a,1", "r,a,0", "s,,", "t,a,1", "u,,"])
+        self.assertEqual((said["heldPods"], said["heldPercent"], said["items"][0]["allocatedPercent"]), (1, 35, 100))
+
+    def test_a_node_that_says_nothing_of_cpu_and_memory_has_no_limit(self):
+        bare = node("a", labels=labels(1))
+        bare["status"] = {}
+        self.assertEqual(self.placed([bare], "p,1000000000,1000000000,1,1,\n")[0], ["p,a,0"])
+
+    def test_what_is_closed_gets_nothing_and_its_idle_part_is_stranded(self):
+        gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 1000, "model": "L4",
+                 **({"health": "bad"} if i == 1 else {})} for i in range(4)]
+        items = [node("a", annotations={"milligpu.io/gpus": json.dumps(gpus), "milligpu.io/cordon": "GPU-3"}),
+                 node("whole", labels=labels(2)), pod("other", "whole", {"nvidia.com/gpu": 1})]
+        placed, said = self.placed(items, "p,0,0,2,700,\n" + "q,0,0,1,200,\n" * 4)
+        self.assertEqual(placed, ["p,a,0|2", "q,a,0", "q,a,2", "q,,", "q,,"])
+        item = said["items"][0]
+        self.assertEqual(said["heldPercent"], 16.6667)
+        self.assertEqual((item["allocatedPercent"], item["idlePercent"], item["strandedPercent"]),
+                         (46.6667, 53.3333, 53.3333))
+
+    def test_gpus_of_two_models_on_one_node(self):
+        gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 1000, "model": model}
+                for i, model in enumerate(("L4", "A10", "L4"))]
+        _, said = self.placed([node("a", annotations={"milligpu.io/gpus": json.dumps(gpus)})],
+                              "p,0,0,1,600,L4\np,0,0,1,600,L4\np,0,0,1,600,L4\n")
+        self.assertEqual(said["items"][0]["strandedPercent"], 60)  # the A10 is of no use to them, either
+
+    def test_what_is_not_looked_at_is_said_once(self):
+        taint = [{"key": "k", "effect": "NoSchedule"}]
+        items = [node("a", labels=labels(1), taints=taint), node("b", labels=labels(1), unschedulable=True),
+                 node("broken", annotations={"milligpu.io/gpus": "[{}]"}),
+                 pod("waits", None, {}), pod("waits-too", None, {}), pod("astray", "gone", {"nvidia.com/vgpu": 5})]
+        placed, said = self.placed(items, "p,0,0,1,1000,\nq,0,0,1,1000,\n", """\
+not considered: taints and spec.unschedulable of nodes (Node a and 1 more)
+GPUs that cannot be used: Node broken (annotation milligpu.io/gpus[0]: has no "uuid")
+left out: Pod default/waits and 1 more (bound to no node)
+left out: Pod default/astray (bound to a node that is not in the file)
+""")
+        self.assertEqual(placed, ["p,a,0", "q,b,0"])
+        self.assertEqual(said["heldPods"], 0)
+
+    def test_the_head_says_what_is_held(self):
+        done = self.cluster([node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 500})], "p,0,0,1,1,\n")
+        self.assertEqual(done.stdout.split("\n")[0],
+                         "1 nodes with 2 GPUs, of which 1 pods hold 25.00 %; 1 arrivals ask for 0.05 % of the GPU "
+                         "capacity")
+
+    def test_pods_that_were_there_never_end(self):
+        items = [node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 1500}, {"milligpu.io/gpu-count": "2"})]
+        done = self.cluster(items, "p,0,0,1,100,\n", "--churn", 50, "--events", 200, "-o", "json")
+        for item in json.loads(done.stdout)["items"]:
+            self.assertEqual((item["refused"], item["allocatedPercent"]), (0, 75))
+
+    def test_a_held_pod_and_an_arrival_are_never_mistaken_for_each_other(self):
+        items = [node("a", labels=labels(1))]
+        items += [pod(f"p{i}", "a", {"nvidia.com/vgpu": 100}, uid=uid)
+                  for i, uid in enumerate(("pod-0", "held-1", "held-0", "pod-1"))]
+        placed, said = self.placed(items, "p,0,0,1,300,\nq,0,0,1,300,\nr,0,0,1,1,\n")
+        self.assertEqual((placed, said["heldPercent"]), (["p,a,0", "q,a,0", "r,,"], 40))
+
+    def test_yaml(self):
+        self.file("c.yaml", "kind: Node\nmetadata: {name: a}\nstatus: {allocatable: {nvidia.com/vgpu: 2k}}\n---\n"
+                            "kind: Pod\nmetadata: {name: p}\nspec: {nodeName: a, containers: [{name: c, resources: "
+                            "{limits: {nvidia.com/vgpu: 500}}}]}\n")
+        done = self.run_it("--cluster", "c.yaml", "--arrivals", self.file("a.csv", PODS + "p,0,0,1,1,\n"), "-o", "json")
+        self.assertEqual(json.loads(done.stdout)["heldPercent"], 25)
+
+    def held(self, draw, on, left, i):
+        """A pod that holds something that is left there, as its dump, its arrival and its placement."""
+        free = [gpu for gpu, milli in enumerate(left["free"]) if milli >= 100]
+        count = draw.randint(0, min(2, len(free)))
+        chosen = sorted(draw.sample(free, count))
+        milli = min((left["free"][gpu] for gpu in chosen), default=0) // draw.choice([1, 2])
+        cpu, memory = draw.randint(0, left["cpu"] // 4), draw.randint(0, left["memory"] // 4)
+        left["cpu"], left["memory"] = left["cpu"] - cpu, left["memory"] - memory
+        for gpu in chosen:
+            left["free"][gpu] -= milli
+        notes = {"milligpu.io/gpu-count": str(count), "milligpu.io/allocation": json.dumps({"v": 1, "containers": {"c": [
+            {"gpu": f"{on}/gpu-{gpu}", "index": gpu, "milli": milli, "mib": 0} for gpu in chosen]}})} if count else {}
+        resources = {"cpu": f"{cpu}m", "memory": f"{memory}Mi", **({"nvidia.com/vgpu": count * milli} if count else {})}
+        return (pod(f"held-{i}", on, resources, notes), f"held-{i},{cpu},{memory},{count},{milli},\n",
+                f"held-{i},{on},{'|'.join(map(str, chosen))}\n")
+
+    def test_every_policy_is_judged_from_what_is_held_on(self):
+        draw = random.Random(SEED)
+        for case in range(8):
+            nodes, before = Judged.cluster(Judged(), draw), []
+            items = []
+            for row in nodes.split()[1:]:
+                name, cpu, memory, gpus, model = row.split(",")
+                items.append(node(name, f"{cpu}m", f"{memory}Mi", labels=labels(gpus, model)))
+                left = {"cpu": int(cpu), "memory": int(memory), "free": [1000] * int(gpus)}
+                before += [self.held(draw, name, left, f"{name}-{i}") for i in range(draw.randint(0, 5))]
+            pods = Judged.arrivals(Judged(), draw)
+            all_pods = PODS + "".join(held[1] for held in before) + pods[len(PODS):]
+            for policy in POLICIES:
+                with self.subTest(seed=SEED, case=case, policy=policy):
+                    done = self.cluster([*items, *(held[0] for held in before)], pods[len(PODS):], "--policy", policy,
+                                        "--placements", "p.csv", "-o", "json")
+                    placements = "".join(held[2] for held in before) + (self.home / "p.csv").read_text()
+                    judgement = judge_placements.judge_files(self.file("n.csv", nodes), self.file("all.csv", all_pods),
+                                                             self.file("placed.csv", placements))
+                    self.assertEqual(judgement.wrong, [])
+                    item, judged = json.loads(done.stdout)["items"][0], judgement.summary()
+                    self.assertEqual((item["refused"], judged["refused_though_fitting"]), (judged["refused"], 0))
+                    self.assertAlmostEqual(item["allocatedPercent"], judged["allocated_percent"], delta=0.0002)
+
+
 class Judge(Folder):
     """The judge itself finds what it is there to find."""
 
@@ -345,10 +505,12 @@ class Wrong(Folder):
 
     def test_options(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods
+        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE"
         for says, *words in (
-                ("simulate wants --nodes FILE and --arrivals FILE",),
-                ("simulate wants --nodes FILE and --arrivals FILE", "--nodes", self.nodes),
-                ("simulate wants --nodes FILE and --arrivals FILE", "--arrivals", self.pods),
+                (wants,), (wants, "--nodes", self.nodes), (wants, "--cluster", self.nodes),
+                (wants, "--arrivals", self.pods),
+                ("--nodes and --cluster exclude each other: either says which nodes there are", *given, "--cluster",
+                 "c"),
                 ('--policy: there is no policy "best"; there are binpack, firstfit, spread, fgd, rollout',
                  *given, "--policy", "fgd,best"),
                 ('--policy: there is no policy ""; there are binpack, firstfit, spread, fgd, rollout',
@@ -416,6 +578,25 @@ class Wrong(Folder):
                 ("2:11", "the quote that begins here never ends", PODS + 'a,1,1,1,1,"T4\n')):
             path = self.file("wrong", content)
             self.refuse(1, f"{path}:{place}: {says}", "--nodes", self.nodes, "--arrivals", path)
+
+    def test_clusters(self):
+        path = self.home / "c.json"
+        for says, content in (
+                (f"{path}: contains no Node: write what `kubectl get nodes,pods -A -o json` prints", dump()),
+                (f"{path}: no node has a GPU: annotation milligpu.io/gpus, label nvidia.com/gpu.count or "
+                 "status.allocatable of nvidia.com/vgpu says how many a node has", dump(node("a"))),
+                (f"{path}: no node has a GPU that can be used; Node a: the node's labels say MIG: \"mixed\"",
+                 dump(node("a", labels={**labels(2), "nvidia.com/mig.strategy": "mixed"}))),
+                (f"{path}: Node a: status.allocatable.cpu: \"x\" is not a quantity: write one such as 500m, 2 or 4Gi",
+                 dump(node("a", cpu="x", labels=labels(1)))),
+                (f"{path}: is empty: expected a List, as `kubectl get nodes,pods -A -o json` prints it", "")):
+            path.write_text(content)
+            self.refuse(1, says, "--cluster", path, "--arrivals", self.pods)
+        self.refuse(1, "/nonexistent/c: No such file or directory", "--cluster", "/nonexistent/c", "--arrivals", self.pods)
+        path.write_text(dump(node("a", labels=labels(1))))
+        self.pods.write_text(PODS + "a,0,0,1,1,\n")
+        self.refuse(1, f"{path} is the file of --cluster: write another one", "--cluster", path, "--arrivals", self.pods,
+                    "--plot", path)
 
     def test_files(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods, "--policy", "binpack"

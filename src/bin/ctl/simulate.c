@@ -1,7 +1,7 @@
 /*
  * The command simulate: what a policy makes of a cluster and of the pods that arrive there. It asks
- * no server: nodes and arrivals are files, and the decisions are made by the code that answers
- * kube-scheduler.
+ * no server: nodes, or a cluster, and arrivals are files, and the decisions are made by the code
+ * that answers kube-scheduler.
  */
 #include "simulate.h"
 
@@ -99,8 +99,14 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
     must(options->churn_percent == 0);
     options->events = SIMULATE_EVENTS;
     options->learn = given[OPTION_learn] != NULL;
-    if (given[OPTION_nodes] == NULL || given[OPTION_arrivals] == NULL)
-        return err_set(err, ERR_INVALID, "simulate wants --nodes FILE and --arrivals FILE");
+    if (given[OPTION_nodes] != NULL && given[OPTION_cluster] != NULL)
+        return err_set(err, ERR_INVALID,
+                       "--nodes and --cluster exclude each other: either says which nodes there "
+                       "are");
+    if ((given[OPTION_nodes] == NULL && given[OPTION_cluster] == NULL) ||
+        given[OPTION_arrivals] == NULL)
+        return err_set(err, ERR_INVALID,
+                       "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE");
     if (simulate_read_number(call->ctl, &seed, &options->seed, err) < 0 ||
         simulate_read_number(call->ctl, &churn, &options->churn_percent, err) < 0 ||
         simulate_read_number(call->ctl, &events, &options->events, err) < 0 ||
@@ -126,7 +132,7 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
 /* Is it one of the files that are read, by whatever name? */
 static const char *simulate_input(const struct ctl *ctl, const char *file)
 {
-    static const size_t inputs[] = {OPTION_nodes, OPTION_arrivals};
+    static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals};
     struct stat out;
     struct stat in;
 
@@ -134,8 +140,8 @@ static const char *simulate_input(const struct ctl *ctl, const char *file)
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
         const char *input = ctl->options.given[inputs[i]];
-        must(input != NULL);
-        if (stat(input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        if (input != NULL && stat(input, &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino)
             return option_info(inputs[i])->name;
     }
     return NULL;
@@ -212,6 +218,18 @@ static int simulate_write_all(struct simulate_call *call, const struct world *wo
     return err.text[0] != '\0' ? ctl_fail(call->ctl, &err) : status;
 }
 
+static int simulate_read_world(const struct ctl *ctl, struct world *world, struct err *err)
+{
+    const char *const *given = ctl->options.given;
+
+    must(given[OPTION_nodes] == NULL || given[OPTION_cluster] == NULL);
+    const int status = given[OPTION_cluster] != NULL
+                           ? world_read_cluster(world, given[OPTION_cluster], ctl->err, err)
+                           : world_read_nodes(world, given[OPTION_nodes], err);
+    return status < 0 ? err_same(err)
+                      : world_read_arrivals(world, given[OPTION_arrivals], ctl->err, err);
+}
+
 int command_simulate(struct ctl *ctl)
 {
     struct simulate_call call = {.ctl = ctl};
@@ -225,11 +243,9 @@ int command_simulate(struct ctl *ctl)
     if (fd >= 0 && isatty(fd) == 1)
         call.options.progress = ctl->err;
     world_init(&world);
-    const char *const *given = ctl->options.given;
-    const int status =
-        world_read(&world, given[OPTION_nodes], given[OPTION_arrivals], ctl->err, &err) < 0
-            ? ctl_fail(ctl, &err)
-            : simulate_write_all(&call, &world);
+    const int status = simulate_read_world(ctl, &world, &err) < 0
+                           ? ctl_fail(ctl, &err)
+                           : simulate_write_all(&call, &world);
     world_done(&world);
     return status;
 }

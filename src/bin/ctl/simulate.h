@@ -1,10 +1,10 @@
 /*
  * simulate - what the parts of the command simulate share.
  *
- *   node file ----\                          /-- placements, curve, plot
- *                  >-- world --> one run ---<
- *   arrivals file-/    (read once)  for each \-- result --> tables, JSON
- *                                   policy
+ *   nodes, or a cluster --\                           /-- placements, curve, plot
+ *                          >-- world --> one run ---<
+ *   arrivals --------------/  (read once)  for each  \-- result --> tables, JSON
+ *                                           policy
  *
  * A pod goes through the code that answers kube-scheduler: filter_ask() on a snapshot chooses the
  * node, and a RESERVE of the ledger chooses the GPUs. kube-scheduler's own filter for CPU and
@@ -20,11 +20,14 @@
 
 #include "milligpu/arena.h"
 #include "milligpu/err.h"
+#include "milligpu/inventory.h"
 #include "milligpu/map.h"
 #include "milligpu/policy.h"
 
 struct ctl;
 struct doc;
+struct ledger;
+struct node;
 struct snapshot;
 
 enum {
@@ -36,14 +39,17 @@ enum {
     SIMULATE_LAST = 1000, /* decisions: those in a cluster that is nearly full */
 };
 
+/* As milligpud has them if no setting says otherwise. */
+#define SIMULATE_RESOURCE       "nvidia.com/vgpu"
+#define SIMULATE_WHOLE_RESOURCE "nvidia.com/gpu"
+
 /* --- what is read --- */
 
 struct world_node {
     const char *name;
-    uint32_t hash; /* text_hash() of the name */
-    uint32_t gpus;
-    struct host host;
-    const char *model;
+    uint32_t hash;    /* text_hash() of the name */
+    struct host host; /* what is there for the pods that arrive */
+    const struct inventory *inventory;
 };
 
 /* Pods that ask for the same. */
@@ -70,19 +76,31 @@ struct world {
     uint32_t pods;
     size_t pods_room;
     struct world_pod *pod;
-    char *names;         /* the file that the pods' names point into */
-    uint64_t gpus;       /* of all nodes */
-    uint64_t gpu_milli;  /* of all nodes */
-    uint64_t held_milli; /* of these, what pods hold before the first one arrives */
+    char *names;        /* the file that the pods' names point into */
+    uint64_t gpus;      /* of all nodes */
+    uint64_t gpu_milli; /* of all nodes */
+    bool is_cluster;    /* read from a cluster file */
+    uint32_t helds;
+    size_t helds_room;
+    struct pod **held; /* pods that are bound already, in the order in which they are counted */
     struct map node_by_name;
     struct map shape_by_key;
     struct map seen_models; /* model lists of the arrivals */
     uint32_t impossible;    /* model lists that no node has */
 };
 
-/* Both files. warnings: where to say that no node has a model that pods ask for. */
-int world_read(struct world *world, const char *nodes, const char *arrivals, FILE *warnings,
-               struct err *err) MUST_USE;
+/* CSV. warnings: where to say that no node has a model that pods ask for. */
+int world_read_nodes(struct world *world, const char *file, struct err *err) MUST_USE;
+int world_read_arrivals(struct world *world, const char *file, FILE *warnings,
+                        struct err *err) MUST_USE;
+/*
+ * What `kubectl get nodes,pods -A -o json` prints, or the same as YAML. warnings: where to say what
+ * is not looked at.
+ */
+int world_read_cluster(struct world *world, const char *file, FILE *warnings,
+                       struct err *err) MUST_USE;
+/* One more node, whose name is new. Copies what it needs. */
+struct world_node *world_take_node(struct world *world, const struct node_facts *facts);
 void world_init(struct world *world);
 void world_done(struct world *world);
 
@@ -122,7 +140,8 @@ struct simulate_result {
     uint32_t multi_refused;
     uint64_t arrived_milli;
     uint64_t refused_milli;
-    uint64_t allocated_milli; /* at the end */
+    uint64_t held_milli;      /* before the first pod arrived */
+    uint64_t allocated_milli; /* at the end, with these */
     uint64_t stranded_milli;  /* at the end: idle where no pod of the workload fits */
     bool multi_was_refused;
     uint64_t first_multi_milli; /* arrived milli at the first such refusal */
@@ -137,6 +156,11 @@ struct simulate_result {
     struct simulate_level *level; /* ascending */
 };
 
+/* Gives an empty ledger the nodes and the pods that are bound; what these hold, in milli. */
+uint64_t simulate_fill(struct ledger *ledger, const struct world *world,
+                       struct arena *arena) MUST_USE;
+/* What nobody holds of the GPUs that the node shows. */
+uint64_t simulate_node_idle(const struct node *node);
 void simulate_run(const struct world *world, enum policy_kind policy,
                   const struct workload *workload, const struct simulate_options *options,
                   struct simulate_result *out);

@@ -101,7 +101,7 @@ static uint64_t plot_step(uint64_t span)
 static uint64_t plot_first_lag(const struct plot *plot, const struct simulate_result *result)
 {
     const uint64_t begin =
-        simulate_ten_thousandths(plot->report->world->held_milli, plot->report->world->gpu_milli);
+        simulate_ten_thousandths(result->held_milli, plot->report->world->gpu_milli);
 
     must(result->levels > 0);
     for (size_t i = 0; i < result->levels; i++) {

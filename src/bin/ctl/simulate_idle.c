@@ -7,41 +7,53 @@
 
 #include "simulate.h"
 
-static bool simulate_takes_model(const struct node *node, const struct workload_class *class)
+/* One part of the class, looking at nothing but this GPU. */
+static bool simulate_part_fits(const struct gpu *gpu, const struct workload_class *class)
 {
     const struct request models = {.models = class->models, .model = class->model};
+    const uint32_t mib = inventory_share_mib(gpu->mib, gpu->milli, class->milli);
     char bare[MODEL_BYTES_MAX];
 
-    must(node->gpus > 0);
-    return request_takes_model(&models, model_bare(atom_text(node->gpu[0].model), bare));
+    must(class->parts > 0);
+    return gpu_free(gpu) >= class->milli && mib >= class->share_mib &&
+           (gpu->used_mib <= gpu->mib && mib <= gpu->mib - gpu->used_mib) &&
+           gpu_closed(gpu) == REASON_NONE &&
+           request_takes_model(&models, model_bare(atom_text(gpu->model), bare));
 }
 
-/* All GPUs of a node are of one model here. */
-static bool simulate_class_fits(const struct node *node, const struct workload_class *class)
+/* Adds the GPUs on which the class could have a part to useful, if all its parts fit. */
+static void simulate_mark_useful(const struct node *node, const struct workload_class *class,
+                                 bool *useful)
 {
-    uint32_t able = 0;
+    bool able[GPUS_PER_NODE_MAX] = {false};
+    uint32_t count = 0;
 
     must(node->host_known);
     if (class->parts == 0 || class->host.cpu_milli > node->host.cpu_milli ||
         class->host.memory_mib > node->host.memory_mib)
-        return false;
-    for (uint32_t i = 0; i < node->gpus; i++)
-        able += gpu_free(&node->gpu[i]) >= class->milli;
-    return able >= class->parts && simulate_takes_model(node, class);
+        return;
+    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++) {
+        able[i] = simulate_part_fits(&node->gpu[i], class);
+        count += able[i];
+    }
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX && count >= class->parts; i++)
+        useful[i] = useful[i] || able[i];
 }
 
 static uint64_t simulate_stranded_on(const struct node *node, const struct workload *workload)
 {
-    uint32_t least = UINT32_MAX; /* the smallest part that still fits */
-    uint64_t stranded = 0;
+    bool useful[GPUS_PER_NODE_MAX] = {false};
+    uint64_t stranded = simulate_node_idle(node);
 
-    must(node->gpus <= GPUS_PER_NODE_MAX);
+    if (node_closed(node) != REASON_NONE)
+        return stranded;
     for (uint32_t c = 0; c < workload->classes; c++)
-        if (workload->class[c].milli < least && simulate_class_fits(node, &workload->class[c]))
-            least = workload->class[c].milli;
-    for (uint32_t i = 0; i < node->gpus; i++)
-        if (gpu_free(&node->gpu[i]) < least)
-            stranded += gpu_free(&node->gpu[i]);
+        simulate_mark_useful(node, &workload->class[c], useful);
+    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
+        if (useful[i]) {
+            must(stranded >= gpu_free(&node->gpu[i]));
+            stranded -= gpu_free(&node->gpu[i]);
+        }
     return stranded;
 }
 

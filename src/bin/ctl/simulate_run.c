@@ -1,5 +1,5 @@
 /*
- * One run of the command simulate: every pod of the arrivals, in order, on an empty cluster; or
+ * One run of the command simulate: every pod of the arrivals, in order, on the cluster; or
  * with --churn, pods drawn at random, while others end. It does what the webhooks and the writer do
  * with a pod, in one thread: filter on a snapshot, reserve, confirm, publish. The only addition is
  * kube-scheduler's own filter for CPU and memory. Parts: setting up, placing and ending one pod,
@@ -79,28 +79,6 @@ static void simulate_publish(struct simulation *sim)
     snapshot_unref(before);
 }
 
-/* As a Node with labels of NVIDIA's feature discovery shows it. */
-static void simulate_add_node(struct simulation *sim, const struct world_node *node)
-{
-    static const struct inventory_rules rules = {.from_labels = true};
-    char count[16];
-    struct inventory inventory;
-    const struct node_facts facts = {
-        .name = node->name,
-        .uid = node->name,
-        .label_count = node->gpus > 0 ? count : NULL,
-        .label_product = node->model[0] != '\0' ? node->model : NULL,
-    };
-
-    (void)snprintf(count, sizeof count, "%u", node->gpus);
-    inventory_parse(&facts, &rules, &sim->arena, &inventory);
-    must(inventory.problem == PROBLEM_NONE && inventory.gpus == node->gpus);
-    const struct command command = {.kind = COMMAND_NODE, .at_ms = 1, .inventory = &inventory};
-    simulate_do(sim, &command);
-    must(ledger_set_host(sim->ledger, text_of(node->name), &node->host));
-    arena_reset(&sim->arena);
-}
-
 static void simulate_set_outlook(struct simulation *sim, const struct workload *workload)
 {
     const enum policy_kind policy = sim->result->policy;
@@ -136,10 +114,10 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
     sim->asked = xcalloc(world->nodes, sizeof *sim->asked);
     sim->random_arrivals = sim->options->seed;
     sim->random_ends = ~(uint64_t)sim->options->seed;
-    for (uint32_t i = 0; i < world->nodes; i++) {
-        simulate_add_node(sim, &world->node[i]);
+    for (uint32_t i = 0; i < world->nodes; i++)
         sim->left[i] = world->node[i].host;
-    }
+    sim->allocated_milli = simulate_fill(sim->ledger, world, &sim->arena);
+    sim->result->held_milli = sim->allocated_milli;
     if (sim->tally != NULL)
         simulate_use_tally(sim);
     else
@@ -222,8 +200,9 @@ static void simulate_read_gpus(const struct change *change, const struct candida
     must(granted->shares <= GPUS_PER_NODE_MAX);
     out->gpus = granted->shares;
     for (uint32_t i = 0; i < out->gpus; i++) {
-        out->gpu[i] = best->placement->part[i].gpu;
-        must(granted->share[i].gpu == best->node->gpu[out->gpu[i]].id);
+        const struct gpu *gpu = &best->node->gpu[best->placement->part[i].gpu];
+        out->gpu[i] = gpu->index;
+        must(granted->share[i].gpu == gpu->id);
     }
 }
 
@@ -441,14 +420,16 @@ static uint32_t simulate_draw(uint64_t *random, uint32_t below)
     return (uint32_t)((mixed >> 32) * below >> 32);
 }
 
-/* Random pods end until the allocation is at most the given part of the capacity. */
+/*
+ * Random pods end until the allocation is at most the given part of the capacity. What was held
+ * before the first one arrived stays.
+ */
 static void simulate_depart(struct simulation *sim)
 {
     const uint64_t most = sim->world->gpu_milli * sim->options->churn_percent / 100;
     bool ended = false;
 
-    while (sim->allocated_milli > most) {
-        must(sim->running > 0);
+    while (sim->allocated_milli > most && sim->running > 0) {
         struct simulate_running *pod =
             &sim->run[simulate_draw(&sim->random_ends, (uint32_t)sim->running)];
         simulate_end(sim, pod);

@@ -135,6 +135,11 @@ static struct doc *simulate_document(struct arena *arena, const struct simulate_
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
     simulate_set_int(arena, answer, "nodes", world->nodes);
     simulate_set_int(arena, answer, "gpus", world->gpus);
+    if (world->is_cluster) {
+        simulate_set_int(arena, answer, "heldPods", world->helds);
+        simulate_set_percent(arena, answer, "heldPercent", report->result[0].held_milli,
+                             world->gpu_milli);
+    }
     simulate_set_int(arena, answer, "arrivals", world->pods);
     simulate_set_int(arena, answer, "seed", report->options->seed);
     if (report->options->churn_percent > 0) {
@@ -254,18 +259,38 @@ static int simulate_show_shapes(struct ctl *ctl, const struct doc *answer)
     return status;
 }
 
+static void simulate_load(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES])
+{
+    char percent[SIMULATE_PERCENT_BYTES];
+
+    must(part == 0 || whole > 0);
+    simulate_percent(part, whole, percent);
+    simulate_short_percent(text_of(percent), out);
+}
+
+static void simulate_put_cluster(FILE *out, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    char held[SIMULATE_PERCENT_BYTES];
+
+    must(report->results > 0);
+    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->nodes, world->gpus);
+    simulate_load(report->result[0].held_milli, world->gpu_milli, held);
+    if (world->is_cluster)
+        (void)fprintf(out, ", of which %" PRIu32 " pods hold %s %%", world->helds, held);
+    (void)fputs("; ", out); /* judged at the end, as all output is */
+}
+
 static void simulate_put_head(const struct ctl *ctl, const struct simulate_report *report)
 {
     const struct world *world = report->world;
     const struct simulate_options *options = report->options;
-    char percent[SIMULATE_PERCENT_BYTES];
     char load[SIMULATE_PERCENT_BYTES];
     FILE *out = ctl->screen.out;
 
     must(report->results > 0);
-    simulate_percent(report->result[0].arrived_milli, world->gpu_milli, percent);
-    simulate_short_percent(text_of(percent), load);
-    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs; ", world->nodes, world->gpus);
+    simulate_load(report->result[0].arrived_milli, world->gpu_milli, load);
+    simulate_put_cluster(out, report);
     if (options->churn_percent > 0)
         (void)fprintf(out,
                       "%" PRIu32 " pods drawn from %" PRIu32 " arrivals, others end above %" PRIu32

@@ -1,5 +1,5 @@
 /*
- * Reads the two files of the command simulate: nodes and arrivals. Arrivals are compact: a name
+ * Reads the CSV files of the command simulate: nodes and arrivals. Arrivals are compact: a name
  * that points into the file, and the number of a shape, because traces have a million pods of a
  * hundred shapes.
  */
@@ -29,6 +29,7 @@ void world_done(struct world *world)
     xfree(world->node);
     xfree(world->shape);
     xfree(world->pod);
+    xfree(world->held);
     xfree(world->names);
     arena_done(&world->arena);
 }
@@ -73,38 +74,97 @@ static int world_read_model(struct world *world, const struct csv *csv, size_t f
     return 0;
 }
 
+/* The facts may be gone afterwards. */
+static const struct inventory *world_keep_inventory(struct arena *arena,
+                                                    const struct inventory *inventory)
+{
+    struct inventory *kept = arena_alloc(arena, sizeof *kept);
+
+    *kept = *inventory;
+    kept->node = arena_copy(arena, text_of(inventory->node));
+    kept->uid = arena_copy(arena, text_of(inventory->uid));
+    kept->gpu = arena_array(arena, inventory->gpus, sizeof *kept->gpu);
+    for (uint32_t i = 0; i < kept->gpus; i++) {
+        struct gpu_facts *gpu = &kept->gpu[i];
+        *gpu = inventory->gpu[i];
+        gpu->id = arena_copy(arena, text_of(gpu->id));
+        gpu->alias = gpu->alias != NULL ? arena_copy(arena, text_of(gpu->alias)) : NULL;
+        gpu->model = arena_copy(arena, text_of(gpu->model));
+        gpu->health = NULL; /* it has been judged */
+    }
+    must(kept->gpus <= GPUS_PER_NODE_MAX);
+    return kept;
+}
+
+struct world_node *world_take_node(struct world *world, const struct node_facts *facts)
+{
+    static const struct inventory_rules rules = {.from_labels = true};
+    struct inventory inventory;
+    struct arena arena;
+
+    must(world->nodes < NODES_MAX);
+    arena_init(&arena);
+    inventory_parse(facts, &rules, &arena, &inventory);
+    world->node = xgrow(world->node, world->nodes, &world->nodes_room, sizeof *world->node);
+    struct world_node *node = &world->node[world->nodes++];
+    *node = (struct world_node){.inventory = world_keep_inventory(&world->arena, &inventory)};
+    node->name = node->inventory->node;
+    node->hash = text_hash(text_of(node->name));
+    arena_done(&arena);
+    must(map_put(&world->node_by_name, text_of(node->name), world) == NULL);
+    world->gpus += node->inventory->gpus;
+    for (uint32_t i = 0; i < node->inventory->gpus; i++)
+        world->gpu_milli += node->inventory->gpu[i].milli;
+    return node;
+}
+
+/* As a Node with labels of NVIDIA's feature discovery shows it. */
+static void world_take_labels(struct world *world, const char *name, uint32_t gpus,
+                              const char *model, const struct host *host)
+{
+    char count[16];
+
+    (void)snprintf(count, sizeof count, "%u", gpus);
+    const struct node_facts facts = {
+        .name = name,
+        .uid = name,
+        .label_count = gpus > 0 ? count : NULL,
+        .label_product = model[0] != '\0' ? model : NULL,
+    };
+    struct world_node *node = world_take_node(world, &facts);
+    node->host = *host;
+    must(node->inventory->problem == PROBLEM_NONE && node->inventory->gpus == gpus);
+}
+
 static int world_add_node(struct world *world, const struct csv *csv, const size_t *at,
                           struct err *err)
 {
     static const struct csv_range cpu = {"cpu_milli", 0, SIMULATE_AMOUNT_MAX};
     static const struct csv_range memory = {"memory_mib", 0, SIMULATE_AMOUNT_MAX};
-    static const struct csv_range gpus = {"gpu", 0, GPUS_PER_NODE_MAX};
-    const struct text name = csv->field[at[NODE_NAME]].text;
-    struct world_node node = {0};
+    static const struct csv_range range = {"gpu", 0, GPUS_PER_NODE_MAX};
+    const struct text given = csv->field[at[NODE_NAME]].text;
+    const char *model = "";
+    struct host host;
+    uint32_t gpus;
 
     if (world_check_name(csv, at[NODE_NAME], "sn", err) < 0 ||
-        csv_number(csv, at[NODE_CPU], &cpu, &node.host.cpu_milli, err) < 0 ||
-        csv_number(csv, at[NODE_MEMORY], &memory, &node.host.memory_mib, err) < 0 ||
-        csv_number(csv, at[NODE_GPUS], &gpus, &node.gpus, err) < 0 ||
-        world_read_model(world, csv, at[NODE_MODEL], &node.model, err) < 0)
+        csv_number(csv, at[NODE_CPU], &cpu, &host.cpu_milli, err) < 0 ||
+        csv_number(csv, at[NODE_MEMORY], &memory, &host.memory_mib, err) < 0 ||
+        csv_number(csv, at[NODE_GPUS], &range, &gpus, err) < 0 ||
+        world_read_model(world, csv, at[NODE_MODEL], &model, err) < 0)
         return err_same(err);
-    if (memchr(name.at, '/', name.len) != NULL)
+    if (memchr(given.at, '/', given.len) != NULL)
         return csv_wrong(csv, at[NODE_NAME], err, "sn contains '/': no node's name does");
     if (world->nodes == NODES_MAX)
         return csv_wrong(csv, at[NODE_NAME], err, "more than %d nodes", NODES_MAX);
-    node.name = arena_copy(&world->arena, name);
-    node.hash = text_hash(text_of(node.name));
-    world->node = xgrow(world->node, world->nodes, &world->nodes_room, sizeof *world->node);
-    if (map_put(&world->node_by_name, text_of(node.name), world) != NULL)
-        return csv_wrong(csv, at[NODE_NAME], err, "a second node %s: names are distinct",
-                         node.name);
-    world->node[world->nodes++] = node;
-    world->gpus += node.gpus;
-    world->gpu_milli += (uint64_t)GPU_MILLI * node.gpus;
+    const char *name = arena_copy(&world->arena, given);
+    if (map_find(&world->node_by_name, text_of(name)) != NULL)
+        return csv_wrong(csv, at[NODE_NAME], err, "a second node %s: names are distinct", name);
+    world_take_labels(world, name, gpus, model, &host);
     return 0;
 }
 
-static int world_read_nodes(struct world *world, const char *file, struct err *err)
+int world_read_nodes(struct world *world, const char *file, struct err *err)
 {
     size_t at[NODE_COLUMNS];
     struct csv csv;
@@ -163,10 +223,18 @@ static bool world_has_model(const struct world *world, const struct request *req
     char bare[MODEL_BYTES_MAX];
 
     must(request->models > 0);
-    for (uint32_t i = 0; i < world->nodes; i++)
-        if (world->node[i].gpus > 0 &&
-            request_takes_model(request, model_bare(text_of(world->node[i].model), bare)))
-            return true;
+    for (uint32_t i = 0; i < world->nodes; i++) {
+        const struct inventory *inventory = world->node[i].inventory;
+        const char *last = NULL; /* nearly always, all are of one model */
+        for (uint32_t g = 0; g < inventory->gpus; g++) {
+            const char *model = inventory->gpu[g].model;
+            if (last != NULL && strcmp(model, last) == 0)
+                continue;
+            if (request_takes_model(request, model_bare(text_of(model), bare)))
+                return true;
+            last = model;
+        }
+    }
     return false;
 }
 
@@ -311,12 +379,12 @@ static int world_add_pod(struct world_reader *reader, struct err *err)
     return 0;
 }
 
-static int world_read_pods(struct world *world, const char *file, FILE *warnings, struct err *err)
+int world_read_arrivals(struct world *world, const char *file, FILE *warnings, struct err *err)
 {
     struct world_reader reader = {.world = world, .warnings = warnings};
     int status;
 
-    must(world->pods == 0);
+    must(world->pods == 0 && warnings != NULL);
     if (csv_open(&reader.csv, file, err) < 0)
         return err_same(err);
     strbuf_init(&reader.key);
@@ -338,15 +406,6 @@ static int world_read_pods(struct world *world, const char *file, FILE *warnings
     for (uint32_t i = 0; i < world->shapes; i++)
         world->shape[i].request.want = &world->shape[i].want;
     return status;
-}
-
-int world_read(struct world *world, const char *nodes, const char *arrivals, FILE *warnings,
-               struct err *err)
-{
-    must(warnings != NULL);
-    if (world_read_nodes(world, nodes, err) < 0)
-        return err_same(err);
-    return world_read_pods(world, arrivals, warnings, err);
 }
 
 /* --- the workload --- */

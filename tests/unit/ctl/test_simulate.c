@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
+#include "milligpu/ledger.h"
 
 #include "bin/ctl/simulate.h"
 #include "support.h"
@@ -276,6 +277,74 @@ static void churn_counts_a_cap_that_nothing_reaches_as_refusals(void **state)
     xfree(said);
 }
 
+static const char cluster_text[] =
+    "kind: Node\n"
+    "metadata: {name: a, labels: {nvidia.com/gpu.count: '2', nvidia.com/gpu.product: T4}}\n"
+    "status: {allocatable: {cpu: '4', memory: 2Gi}}\n"
+    "---\n"
+    "kind: Pod\n"
+    "metadata: {name: p}\n"
+    "spec:\n"
+    "  nodeName: a\n"
+    "  containers:\n"
+    "  - {name: c, resources: {limits: {nvidia.com/vgpu: 300, cpu: 1500m, memory: 1Gi}}}\n";
+
+static void a_cluster_begins_with_what_its_pods_hold(void **state)
+{
+    struct world world;
+    struct err err;
+    struct arena arena;
+
+    (void)state;
+    write_file(nodes_file, cluster_text);
+    world_init(&world);
+    assert_int_equal(world_read_cluster(&world, nodes_file, stderr, &err), 0);
+    assert_int_equal(world.nodes, 1);
+    assert_int_equal(world.gpus, 2);
+    assert_int_equal(world.gpu_milli, 2000);
+    assert_int_equal(world.helds, 1);
+    assert_int_equal(world.node[0].host.cpu_milli, 2500);
+    assert_int_equal(world.node[0].host.memory_mib, 1024);
+
+    struct ledger *ledger = ledger_new();
+    arena_init(&arena);
+    assert_int_equal(simulate_fill(ledger, &world, &arena), 300);
+    ledger_assert_valid(ledger);
+    const struct node *node = ledger_node(ledger, TEXT("a"));
+    assert_int_equal(node->host.cpu_milli, 2500);
+    assert_int_equal(simulate_node_idle(node), 1700);
+    ledger_free(ledger);
+    arena_done(&arena);
+    world_done(&world);
+}
+
+/* The same cluster without the pod. */
+static void a_cluster_is_filled_as_the_same_nodes_are(void **state)
+{
+    static const char pods[] = POD_HEAD "p,1000,512,1,700,\nq,1000,512,1,300,\nr,2000,1024,1,1,\n";
+    char words[512];
+    char *bytes;
+    size_t count;
+    struct err err;
+
+    (void)state;
+    char *expected = written_by("--placements", "binpack", NODE_HEAD "a,4000,2048,2,T4\n", pods);
+    char *text = xstrdup(cluster_text);
+    *strstr(text, "---") = '\0';
+    write_file(nodes_file, text);
+    (void)snprintf(words, sizeof words,
+                   "simulate --cluster %s --arrivals %s --policy binpack --placements %s",
+                   nodes_file, pods_file, out_file);
+    assert_int_equal(run_program(&shown, words), CTL_FINE);
+    assert_int_equal(file_read(out_file, 1 << 20, &bytes, &count, &err), 0);
+    assert_string_equal(bytes, expected);
+    assert_string_equal(bytes, "p,a,0\nq,a,0\nr,a,1\n");
+    shown_free(&shown);
+    xfree(bytes);
+    xfree(text);
+    xfree(expected);
+}
+
 static void every_policy_is_named_in_the_help(void **state)
 {
     (void)state;
@@ -364,7 +433,8 @@ static void a_workload_of_too_many_shapes_keeps_the_commonest(void **state)
     assert_int_equal(fclose(out), 0);
     write_file(nodes_file, NODE_HEAD "a,9000,9000,1,T4\n");
     world_init(&world);
-    assert_int_equal(world_read(&world, nodes_file, pods_file, stderr, &err), 0);
+    assert_int_equal(world_read_nodes(&world, nodes_file, &err), 0);
+    assert_int_equal(world_read_arrivals(&world, pods_file, stderr, &err), 0);
     assert_int_equal(world.shapes, 600);
     struct workload *workload = world_workload(&world, &dropped);
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
@@ -404,6 +474,8 @@ int main(void)
         cmocka_unit_test(the_curve_has_the_mean_of_the_arrivals_of_each_percent),
         cmocka_unit_test(the_report_counts_what_was_refused),
         cmocka_unit_test(what_no_pod_of_the_arrivals_can_use_is_stranded),
+        cmocka_unit_test(a_cluster_begins_with_what_its_pods_hold),
+        cmocka_unit_test(a_cluster_is_filled_as_the_same_nodes_are),
         cmocka_unit_test(every_policy_is_named_in_the_help),
         cmocka_unit_test(with_churn_pods_end_so_that_the_next_ones_fit),
         cmocka_unit_test(churn_counts_a_cap_that_nothing_reaches_as_refusals),
