@@ -454,6 +454,123 @@ left out: Pod default/astray (bound to a node that is not in the file)
                     self.assertAlmostEqual(item["allocatedPercent"], judged["allocated_percent"], delta=0.0002)
 
 
+def deployment(name, replicas, resources, annotations=None, **spec):
+    return {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": name}, "spec": {
+        "replicas": replicas, "selector": {"matchLabels": {"a": name}}, "template": {
+            "metadata": {"labels": {"a": name}, "annotations": annotations or {}},
+            "spec": {"containers": [{"name": "c", "image": "x", "resources": {"limits": resources}}], **spec}}}}
+
+
+class Rounds(Folder):
+    """How many more pods of a manifest fit, and what stops the next one."""
+
+    def rounds(self, nodes, objects, *words):
+        done = self.run_it("--cluster", self.file("c.json", dump(*nodes)), "--pods", self.file("p.json", dump(*objects)),
+                           *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def items(self, nodes, objects, *words):
+        return json.loads(self.rounds(nodes, objects, *words, "-o", "json").stdout)["items"]
+
+    def test_tables(self):
+        web = deployment("web", 2, {"nvidia.com/vgpu": 300, "cpu": "1"})
+        large = pod("large", None, {"nvidia.com/vgpu": 900, "cpu": "5"})
+        done = self.rounds([node("a", labels=labels(2)), node("b", cpu="1"),
+                            pod("there", "a", {"nvidia.com/vgpu": 100})], [web, large], "--policy", "binpack,spread")
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.stdout, """\
+2 nodes with 2 GPUs, of which 1 pods hold 5.00 %; the 3 pods of the manifest arrive again and again, at most 1000 times
+target workload: the pods of the manifest
+
+POLICY   BEFORE  IN-ALL  ALLOCATED-%
+binpack       4       4        95.00
+spread        2       6        95.00
+
+refused first:
+binpack   Deployment default/web: 1 Insufficient cpu; 1 node: no GPUs
+spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli free
+""")
+
+    def test_reasons_are_counted_node_by_node(self):
+        nodes = [node("a", cpu="2", labels=labels(1)), node("b", cpu="1", memory="1Gi", labels=labels(1)),
+                 node("c", memory="1Gi", labels=labels(1)), node("d", labels=labels(1, "L4")), node("e")]
+        item = self.items(nodes, [pod("p", None, {"nvidia.com/vgpu": 600, "cpu": "1500m", "memory": "2Gi"},
+                                      {"milligpu.io/gpu-model": "T4"})], "--policy", "binpack")[0]
+        self.assertEqual((item["fittedBeforeRefusal"], item["fitted"]), (1, 1))
+        refused = item["firstRefused"]
+        self.assertEqual(refused["pod"], "Pod default/p")
+        self.assertEqual({reason["text"]: reason["nodes"] for reason in refused["reasons"]}, {
+            "Insufficient cpu": 1, "Insufficient memory": 1, "Insufficient cpu, Insufficient memory": 1,
+            "no GPU of model T4": 1, "no GPUs": 1})
+        self.assertNotIn("never", refused)
+
+    def test_what_could_never_fit_says_why(self):
+        for resources, notes, says in (
+                ({"nvidia.com/vgpu": 4000}, {}, "1 node: fewer than 4 suitable GPUs for 1000 milli each; no node of this "
+                 "cluster, as it is, can ever serve it: "),
+                ({"nvidia.com/vgpu": 100}, {"milligpu.io/gpu-model": "T5"}, "1 node: no GPU of model T5; the nearest is T4")):
+            refused = self.items([node("a", labels=labels(2))], [pod("p", None, resources, notes)])[0]["firstRefused"]
+            self.assertIn(says, refused["text"])
+            self.assertTrue(refused["never"])
+
+    def test_when_all_fit_there_is_no_refusal(self):
+        objects = [deployment("web", 2, {"nvidia.com/vgpu": 100})]
+        for item in self.items([node("a", labels=labels(1))], objects, "--count", 5):
+            self.assertEqual((item["fittedBeforeRefusal"], item["fitted"]), (10, 10))
+            self.assertNotIn("firstRefused", item)
+        done = self.rounds([node("a", labels=labels(1))], objects, "--count", 5, "--policy", "rollout")
+        self.assertIn("\nrollout   nothing: all of them fit\n", done.stdout)
+
+    def test_pods_of_several_containers(self):
+        pipeline = pod("pipeline", None, {"nvidia.com/vgpu": 400})
+        pipeline["spec"]["containers"] *= 2
+        pipeline["spec"]["containers"][1] = {**pipeline["spec"]["containers"][0], "name": "d"}
+        pipeline["spec"]["initContainers"] = [{**pipeline["spec"]["containers"][0], "name": "i", "resources": {
+            "limits": {"nvidia.com/vgpu": 700}}}]
+        small = pod("small", None, {"nvidia.com/vgpu": 200}, {"milligpu.io/gpu-memory": "1Mi"})
+        gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 16000, "model": "L4"} for i in range(3)]
+        for item in self.items([node("a", annotations={"milligpu.io/gpus": json.dumps(gpus)})], [pipeline, small]):
+            self.assertGreaterEqual(item["fitted"], 3, item)
+            self.assertLessEqual(item["allocatedPercent"], 100, item)
+
+    def test_what_is_not_looked_at_is_said_once(self):
+        objects = [deployment("a", 1, {"nvidia.com/vgpu": 1}, nodeSelector={"k": "v"}),
+                   deployment("b", 1, {"nvidia.com/vgpu": 1}, nodeSelector={"k": "v"}, priorityClassName="high"),
+                   pod("bound", "n", {"nvidia.com/vgpu": 1}), {"kind": "Service", "metadata": {"name": "s"}}]
+        done = self.rounds([node("n", labels=labels(1))], objects, "--count", 1)
+        self.assertEqual(done.stderr, """\
+left out: Service s (it makes no pods that are known here)
+left out: Pod bound (spec.nodeName is set: its kubelet takes it without any scheduler)
+not considered: nodeSelector and required node affinity (Deployment default/a and 1 more)
+not considered: priority: nothing is preempted (Deployment default/b)
+""")
+
+    def test_as_many_fit_as_of_the_same_pods_from_a_list(self):
+        draw = random.Random(SEED)
+        for case in range(6):
+            nodes = Judged.cluster(Judged(), draw)
+            items = []
+            for row in nodes.split()[1:]:
+                name, cpu, memory, gpus, model = row.split(",")
+                items.append(node(name, f"{cpu}m", f"{memory}Mi", labels=labels(gpus, model)))
+            objects, lines = [], ""
+            for i in range(draw.randint(1, 4)):
+                count, milli = draw.choice([(1, 1000), (1, 350), (2, 500), (4, 1000), (1, 130)])
+                cpu, memory, replicas = draw.randrange(0, 8000, 250), draw.randrange(0, 20000), draw.randint(1, 3)
+                objects.append(deployment(f"d{i}", replicas, {"nvidia.com/vgpu": count * milli, "cpu": f"{cpu}m",
+                                                              "memory": f"{memory}Mi"},
+                                          {"milligpu.io/gpu-count": str(count)}))
+                lines += f"d{i},{cpu},{memory},{count},{milli},\n" * replicas
+            for policy in POLICIES:
+                with self.subTest(seed=SEED, case=case, policy=policy):
+                    item = self.items(items, objects, "--policy", policy, "--count", 60)[0]
+                    self.simulate(nodes, PODS + lines * 60, "--policy", policy, "--placements", "p.csv")
+                    placed = [line.split(",")[1] != "" for line in (self.home / "p.csv").read_text().split()]
+                    self.assertEqual(item["fitted"], sum(placed))
+                    self.assertEqual(item["fittedBeforeRefusal"], (placed + [False]).index(False))
+
+
 class Judge(Folder):
     """The judge itself finds what it is there to find."""
 
@@ -505,10 +622,18 @@ class Wrong(Folder):
 
     def test_options(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods
-        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE"
+        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE"
+        fits = "--nodes", self.nodes, "--pods", self.pods
         for says, *words in (
                 (wants,), (wants, "--nodes", self.nodes), (wants, "--cluster", self.nodes),
                 (wants, "--arrivals", self.pods),
+                (wants, "--pods", self.pods),
+                ("--arrivals and --pods exclude each other: either says which pods arrive", *given, "--pods", "p"),
+                ("--count is for --pods: it says how often the pods of the manifest arrive", *given, "--count", 5),
+                ("--count is 0: write a whole number from 1 to 10000000", *fits, "--count", 0),
+                ("--count is 10000001: write a whole number from 1 to 10000000", *fits, "--count", 10000001),
+                *((f"{option} is for --arrivals: --pods only asks how many more of them fit", *fits, option, 5)
+                  for option in ("--churn", "--events", "--placements", "--csv", "--plot")),
                 ("--nodes and --cluster exclude each other: either says which nodes there are", *given, "--cluster",
                  "c"),
                 ('--policy: there is no policy "best"; there are binpack, firstfit, spread, fgd, rollout',
@@ -597,6 +722,27 @@ class Wrong(Folder):
         self.pods.write_text(PODS + "a,0,0,1,1,\n")
         self.refuse(1, f"{path} is the file of --cluster: write another one", "--cluster", path, "--arrivals", self.pods,
                     "--plot", path)
+
+    def test_manifests(self):
+        path = self.file("p.yaml", "")
+        pods = "Pods, or objects that make some, such as Deployments with replicas"
+        whole = dump(pod("w", None, {"nvidia.com/gpu": 1}))
+        for says, content in (
+                (f"{path}: no pod arrives: write {pods}", ""),
+                (f"{path}: no pod arrives: write {pods}", dump(deployment("web", 0, {"nvidia.com/vgpu": 1}))),
+                (f"{path}: Pod default/w: asks for nvidia.com/gpu: simulate hands out nvidia.com/vgpu only", whole),
+                (f"{path}: Pod default/p: spec.containers[0].resources.limits.nvidia.com/vgpu: \"x\" is not a quantity: "
+                 "write one such as 500m, 2 or 4Gi", dump(pod("p", None, {"nvidia.com/vgpu": "x"}))),
+                (f"{path}: Pod default/p: nvidia.com/vgpu: 1000 cannot be split evenly over 3 GPUs (gpu-count); ask for "
+                 "999 or 1002", dump(pod("p", None, {"nvidia.com/vgpu": 1000}, {"milligpu.io/gpu-count": "3"}))),
+                (f"{path}: Deployment default/web: spec.template.spec.containers[0].resources.limits.cpu: \"x\" is not "
+                 "a quantity: write one such as 500m, 2 or 4Gi", dump(deployment("web", 1, {"cpu": "x"})))):
+            path.write_text(content)
+            self.refuse(1, says, "--nodes", self.nodes, "--pods", path)
+        path.write_text(dump(deployment("web", 5001, {"nvidia.com/vgpu": 1})))
+        self.refuse(1, f"--count is 2000: with the 5001 pods of {path}, write at most 1999", "--nodes", self.nodes,
+                    "--pods", path, "--count", 2000)
+        self.refuse(1, "/nonexistent/p: No such file or directory", "--nodes", self.nodes, "--pods", "/nonexistent/p")
 
     def test_files(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods, "--policy", "binpack"

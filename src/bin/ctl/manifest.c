@@ -15,7 +15,7 @@ enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 static int take_workload(struct manifest *manifest, const struct doc *object,
                          enum workload_kind kind, const char *file, struct err *err)
 {
-    struct workload *workload = arena_alloc(manifest->arena, sizeof *workload);
+    struct pod_maker *workload = arena_alloc(manifest->arena, sizeof *workload);
     const char *name = doc_shown(object, "metadata.name");
     const char *word = workload_kind_name(kind);
 
@@ -102,8 +102,8 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
     if (item[0] != '\0')
         return take_items(manifest, object, item, file, err);
     manifest->skip(manifest->user, kind, doc_shown(object, "metadata.name"),
-                   strcmp(kind, "DaemonSet") == 0 ? "play does not make one pod for each node"
-                                                  : "play knows no pods of it");
+                   strcmp(kind, "DaemonSet") == 0 ? "it would make one pod for each node"
+                                                  : "it makes no pods that are known here");
     return 0;
 }
 
@@ -117,7 +117,7 @@ static const char *workload_key(struct arena *arena, const char *kind, const cha
 }
 
 static bool is_made_by_another(const struct manifest *manifest, const struct map *all,
-                               const struct workload *workload)
+                               const struct pod_maker *workload)
 {
     must(manifest->arena != NULL);
     if (workload->owner_kind[0] == '\0')
@@ -129,18 +129,18 @@ static bool is_made_by_another(const struct manifest *manifest, const struct map
 
 void manifest_finish(struct manifest *manifest)
 {
-    struct workload **at = &manifest->first;
+    struct pod_maker **at = &manifest->first;
     struct map all;
 
     map_init(&all);
-    for (struct workload *each = manifest->first; each != NULL; each = each->next)
+    for (struct pod_maker *each = manifest->first; each != NULL; each = each->next)
         (void)map_put(&all,
                       text_of(workload_key(manifest->arena, workload_kind_name(each->kind),
                                            each->namespace, each->name)),
                       each); /* of two with one name, either makes its pods */
     manifest->last = NULL;
     while (*at != NULL) {
-        struct workload *workload = *at;
+        struct pod_maker *workload = *at;
         if (!is_made_by_another(manifest, &all, workload)) {
             manifest->last = workload;
             at = &workload->next;

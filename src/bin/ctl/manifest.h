@@ -12,8 +12,8 @@
 struct manifest {
     struct arena *arena;
     const char *namespace; /* for objects without a namespace */
-    struct workload *first;
-    struct workload *last;
+    struct pod_maker *first;
+    struct pod_maker *last;
     uint32_t workloads;
     uint32_t pods; /* that all of them make */
     void *user;

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "ctl.h"
+#include "left_out.h"
 #include "manifest.h"
 #include "play_nodes.h"
 #include "unconsidered.h"
@@ -421,7 +422,7 @@ static enum outcome play_pod(struct play *play, const struct doc *pod)
  * A StatefulSet makes a pod when the one before it runs, unless its pods may come in parallel: the
  * pods behind one that was not placed are not made.
  */
-static void play_workload(struct play *play, const struct workload *workload)
+static void play_workload(struct play *play, const struct pod_maker *workload)
 {
     const char *stuck = NULL; /* the pod that the next one waits for */
 
@@ -449,49 +450,6 @@ static void play_workload(struct play *play, const struct workload *workload)
 
 /* --- what scheduling needs --- */
 
-/* Objects of one kind that are left out for one reason; a dump has thousands of them. */
-struct left_out {
-    const char *kind;
-    const char *name; /* of the first */
-    const char *why;
-    size_t count;
-    struct left_out *next;
-};
-
-struct left_out_list {
-    struct arena *arena;
-    struct left_out *first;
-};
-
-static void skip_object(void *user, const char *kind, const char *name, const char *why)
-{
-    struct left_out_list *list = user;
-    struct left_out **at = &list->first;
-
-    must(kind[0] != '\0');
-    while (*at != NULL && (strcmp((*at)->kind, kind) != 0 || strcmp((*at)->why, why) != 0))
-        at = &(*at)->next;
-    if (*at == NULL) {
-        *at = arena_alloc(list->arena, sizeof **at);
-        **at = (struct left_out){.kind = arena_copy(list->arena, text_of(kind)),
-                                 .name = arena_copy(list->arena, text_of(name)),
-                                 .why = arena_copy(list->arena, text_of(why))};
-    }
-    (*at)->count++;
-}
-
-/* Named, so that nobody waits for what is not played. */
-static void say_left_out(const struct ctl *ctl, const struct left_out_list *list)
-{
-    for (const struct left_out *at = list->first; at != NULL; at = at->next) {
-        must(at->count > 0);
-        (void)fprintf(ctl->err, "left out: %s %s", at->kind, at->name);
-        if (at->count > 1)
-            (void)fprintf(ctl->err, " and %zu more", at->count - 1);
-        (void)fprintf(ctl->err, " (%s)\n", at->why);
-    }
-}
-
 /* All files before the first pod: a mistake in the last one must leave nothing behind. */
 static int read_manifests(struct play *play, struct manifest *out, struct err *err)
 {
@@ -505,13 +463,13 @@ static int read_manifests(struct play *play, struct manifest *out, struct err *e
         .arena = &ctl->arena,
         .namespace = namespace != NULL ? namespace : "default",
         .user = &left_out,
-        .skip = skip_object,
+        .skip = left_out_add,
     };
     for (size_t i = 0; i < ctl->options.arguments && status == 0; i++)
         status = manifest_read(out, ctl->options.argument[i], err);
     if (status == 0)
         manifest_finish(out);
-    say_left_out(ctl, &left_out);
+    left_out_say(&left_out, ctl->err);
     out->user = NULL; /* it ends here, and nothing more is skipped */
     if (status < 0)
         return err_same(err);
@@ -534,7 +492,7 @@ static void play_widen(struct play *play, const struct doc *pod)
 static int play_check(struct play *play, const struct manifest *manifest, struct err *err)
 {
     must(manifest->workloads > 0);
-    for (const struct workload *at = manifest->first; at != NULL; at = at->next) {
+    for (const struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
         struct fit_pod ignored;
         struct err inner;
         arena_reset(&play->arena);
@@ -603,27 +561,6 @@ static int play_finish(struct play *play)
     return play->count[FAILED] > 0 ? CTL_NO : CTL_FINE;
 }
 
-/* Who uses a rule that play does not look at. */
-struct rule_users {
-    const struct workload *first;
-    uint32_t count;
-};
-
-static void tell_of(const struct play *play, enum unconsidered what, const struct rule_users *users)
-{
-    FILE *err = play->ctl->err;
-
-    if (users->count == 0)
-        return;
-    must(users->first != NULL);
-    (void)fprintf(err, "not considered: %s (%s %s/%s", unconsidered_text(what),
-                  workload_kind_name(users->first->kind), users->first->namespace,
-                  users->first->name);
-    if (users->count > 1)
-        (void)fprintf(err, " and %u more", (unsigned)users->count - 1);
-    (void)fprintf(err, ")\n");
-}
-
 /*
  * What is left out of an object, and which rules are not looked at: once for each rule, and only of
  * pods that are really played.
@@ -634,7 +571,7 @@ static void play_tell(struct play *play, const struct manifest *manifest)
     struct err ignored;
 
     must(play->resource != NULL);
-    for (const struct workload *at = manifest->first; at != NULL; at = at->next) {
+    for (const struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
         struct fit_pod fit;
         if (at->note != NULL)
             (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", workload_kind_name(at->kind),
@@ -650,11 +587,11 @@ static void play_tell(struct play *play, const struct manifest *manifest)
         if (play_nodes_avoided(&play->nodes, &fit))
             bits |= 1U << UNCONSIDERED_PREFER_NO_SCHEDULE;
         for (unsigned i = 0; i < UNCONSIDEREDS; i++)
-            if ((bits >> i & 1) != 0 && users[i].count++ == 0)
-                users[i].first = at;
+            if ((bits >> i & 1) != 0)
+                rule_users_add(&users[i], at);
     }
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
-        tell_of(play, (enum unconsidered)i, &users[i]);
+        rule_users_say(&users[i], unconsidered_text((enum unconsidered)i), play->ctl->err);
 }
 
 static int play_all(struct play *play, struct err *err)
@@ -668,7 +605,7 @@ static int play_all(struct play *play, struct err *err)
         play_read_resource(play, err) < 0)
         return err_same(err);
     play_tell(play, &manifest);
-    for (const struct workload *at = manifest.first; at != NULL; at = at->next)
+    for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
         play_workload(play, at);
     return 0;
 }

@@ -20,8 +20,9 @@ struct simulate_call {
     struct simulate_options options;
     size_t policies;
     enum policy_kind policy[POLICIES];
-    FILE *csv;  /* NULL: not wanted */
-    FILE *plot; /* NULL: not wanted */
+    uint32_t rounds; /* 0: not given */
+    FILE *csv;       /* NULL: not wanted */
+    FILE *plot;      /* NULL: not wanted */
 };
 
 /* --- options --- */
@@ -88,25 +89,60 @@ static int simulate_read_policies(struct simulate_call *call, struct err *err)
     return 0;
 }
 
+static int simulate_check_files(const struct ctl *ctl, struct err *err)
+{
+    const char *const *given = ctl->options.given;
+
+    must(ctl->options.arguments == 0);
+    if (given[OPTION_nodes] != NULL && given[OPTION_cluster] != NULL)
+        return err_set(err, ERR_INVALID,
+                       "--nodes and --cluster exclude each other: either says which nodes there "
+                       "are");
+    if (given[OPTION_arrivals] != NULL && given[OPTION_pods] != NULL)
+        return err_set(err, ERR_INVALID,
+                       "--arrivals and --pods exclude each other: either says which pods arrive");
+    if ((given[OPTION_nodes] == NULL && given[OPTION_cluster] == NULL) ||
+        (given[OPTION_arrivals] == NULL && given[OPTION_pods] == NULL))
+        return err_set(err, ERR_INVALID,
+                       "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or "
+                       "--pods FILE");
+    return 0;
+}
+
+/* What is about arrivals in their order. */
+static int simulate_check_pods(const struct ctl *ctl, struct err *err)
+{
+    static const size_t others[] = {OPTION_churn, OPTION_events, OPTION_placements, OPTION_csv,
+                                    OPTION_plot};
+    const char *const *given = ctl->options.given;
+
+    must(given[OPTION_arrivals] == NULL || given[OPTION_pods] == NULL);
+    if (given[OPTION_pods] == NULL && given[OPTION_count] != NULL)
+        return err_set(err, ERR_INVALID,
+                       "--count is for --pods: it says how often the pods of the manifest arrive");
+    for (size_t i = 0; given[OPTION_pods] != NULL && i < ARRAY_LEN(others); i++)
+        if (given[others[i]] != NULL)
+            return err_set(err, ERR_INVALID,
+                           "--%s is for --arrivals: --pods only asks how many more of them fit",
+                           option_info(others[i])->name);
+    return 0;
+}
+
 static int simulate_read_options(struct simulate_call *call, struct err *err)
 {
     static const struct simulate_range seed = {OPTION_seed, 0, UINT32_MAX};
     static const struct simulate_range churn = {OPTION_churn, 1, 100};
     static const struct simulate_range events = {OPTION_events, 1, SIMULATE_EVENTS_MAX};
+    static const struct simulate_range count = {OPTION_count, 1, SIMULATE_ARRIVALS_MAX};
     const char *const *given = call->ctl->options.given;
     struct simulate_options *options = &call->options;
 
     must(options->churn_percent == 0);
     options->events = SIMULATE_EVENTS;
     options->learn = given[OPTION_learn] != NULL;
-    if (given[OPTION_nodes] != NULL && given[OPTION_cluster] != NULL)
-        return err_set(err, ERR_INVALID,
-                       "--nodes and --cluster exclude each other: either says which nodes there "
-                       "are");
-    if ((given[OPTION_nodes] == NULL && given[OPTION_cluster] == NULL) ||
-        given[OPTION_arrivals] == NULL)
-        return err_set(err, ERR_INVALID,
-                       "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE");
+    if (simulate_check_files(call->ctl, err) < 0 || simulate_check_pods(call->ctl, err) < 0 ||
+        simulate_read_number(call->ctl, &count, &call->rounds, err) < 0)
+        return err_same(err);
     if (simulate_read_number(call->ctl, &seed, &options->seed, err) < 0 ||
         simulate_read_number(call->ctl, &churn, &options->churn_percent, err) < 0 ||
         simulate_read_number(call->ctl, &events, &options->events, err) < 0 ||
@@ -132,7 +168,7 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
 /* Is it one of the files that are read, by whatever name? */
 static const char *simulate_input(const struct ctl *ctl, const char *file)
 {
-    static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals};
+    static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods};
     struct stat out;
     struct stat in;
 
@@ -184,11 +220,13 @@ static int simulate_all(struct simulate_call *call, const struct world *world)
     };
 
     must(call->policies > 0 && call->policies <= POLICIES);
-    struct workload *workload = world_workload(world, &report.dropped);
+    struct workload *workload = world->rounds > 0 ? world_manifest_workload(world, &report.dropped)
+                                                  : world_workload(world, &report.dropped);
     report.workload = workload;
     for (size_t i = 0; i < call->policies; i++)
         simulate_run(world, call->policy[i], workload, &call->options, &result[i]);
-    const int status = simulate_show(call->ctl, &report);
+    const int status = world->rounds > 0 ? simulate_show_rounds(call->ctl, &report)
+                                         : simulate_show(call->ctl, &report);
     if (call->csv != NULL)
         simulate_write_curve(call->csv, &report);
     if (call->plot != NULL)
@@ -218,16 +256,21 @@ static int simulate_write_all(struct simulate_call *call, const struct world *wo
     return err.text[0] != '\0' ? ctl_fail(call->ctl, &err) : status;
 }
 
-static int simulate_read_world(const struct ctl *ctl, struct world *world, struct err *err)
+static int simulate_read_world(const struct simulate_call *call, struct world *world,
+                               struct err *err)
 {
+    const struct ctl *ctl = call->ctl;
     const char *const *given = ctl->options.given;
 
     must(given[OPTION_nodes] == NULL || given[OPTION_cluster] == NULL);
     const int status = given[OPTION_cluster] != NULL
                            ? world_read_cluster(world, given[OPTION_cluster], ctl->err, err)
                            : world_read_nodes(world, given[OPTION_nodes], err);
-    return status < 0 ? err_same(err)
-                      : world_read_arrivals(world, given[OPTION_arrivals], ctl->err, err);
+    if (status < 0)
+        return err_same(err);
+    return given[OPTION_pods] != NULL
+               ? world_read_manifest(world, given[OPTION_pods], call->rounds, ctl->err, err)
+               : world_read_arrivals(world, given[OPTION_arrivals], ctl->err, err);
 }
 
 int command_simulate(struct ctl *ctl)
@@ -243,7 +286,7 @@ int command_simulate(struct ctl *ctl)
     if (fd >= 0 && isatty(fd) == 1)
         call.options.progress = ctl->err;
     world_init(&world);
-    const int status = simulate_read_world(ctl, &world, &err) < 0
+    const int status = simulate_read_world(&call, &world, &err) < 0
                            ? ctl_fail(ctl, &err)
                            : simulate_write_all(&call, &world);
     world_done(&world);

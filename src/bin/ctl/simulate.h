@@ -3,8 +3,8 @@
  *
  *   nodes, or a cluster --\                           /-- placements, curve, plot
  *                          >-- world --> one run ---<
- *   arrivals --------------/  (read once)  for each  \-- result --> tables, JSON
- *                                           policy
+ *   arrivals, or a         /  (read once)  for each  \-- result --> tables, JSON
+ *   manifest -------------/                 policy
  *
  * A pod goes through the code that answers kube-scheduler: filter_ask() on a snapshot chooses the
  * node, and a RESERVE of the ledger chooses the GPUs. kube-scheduler's own filter for CPU and
@@ -24,8 +24,12 @@
 #include "milligpu/map.h"
 #include "milligpu/policy.h"
 
+#include "reasons.h"
+
 struct ctl;
 struct doc;
+struct filter_answer;
+struct filter_question;
 struct ledger;
 struct node;
 struct snapshot;
@@ -33,6 +37,7 @@ struct snapshot;
 enum {
     SIMULATE_AMOUNT_MAX = 1000000000, /* CPU in milli, memory in MiB */
     SIMULATE_ARRIVALS_MAX = 10000000,
+    SIMULATE_ROUNDS = 1000, /* of a manifest's pods, if nothing else is said */
     SIMULATE_EVENTS_MAX = 100000000,
     SIMULATE_LATENCY_STEPS = 16, /* of each doubling */
     SIMULATE_LATENCIES = 64 * SIMULATE_LATENCY_STEPS,
@@ -85,6 +90,7 @@ struct world {
     struct pod **held; /* pods that are bound already, in the order in which they are counted */
     struct map node_by_name;
     struct map shape_by_key;
+    uint32_t rounds; /* how often the pods of a manifest come; 0: arrivals, which come once */
     struct map seen_models; /* model lists of the arrivals */
     uint32_t impossible;    /* model lists that no node has */
 };
@@ -99,6 +105,12 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings,
  */
 int world_read_cluster(struct world *world, const char *file, FILE *warnings,
                        struct err *err) MUST_USE;
+/*
+ * The pods of a manifest, which arrive again and again: a shape for each of its workloads. rounds:
+ * at most; 0: as many as are usual.
+ */
+int world_read_manifest(struct world *world, const char *file, uint32_t rounds, FILE *warnings,
+                        struct err *err) MUST_USE;
 /* One more node, whose name is new. Copies what it needs. */
 struct world_node *world_take_node(struct world *world, const struct node_facts *facts);
 void world_init(struct world *world);
@@ -109,6 +121,8 @@ static inline uint64_t shape_milli(const struct world_shape *shape)
     return (uint64_t)shape->want.parts * shape->want.milli;
 }
 
+/* The same for the pods of a manifest, where workloads that ask for the same are one class. */
+struct workload *world_manifest_workload(const struct world *world, uint32_t *dropped) MUST_USE;
 /* Shapes of all arrivals as a workload; dropped: how many shapes are left out, as too rare. */
 struct workload *world_workload(const struct world *world, uint32_t *dropped) MUST_USE;
 
@@ -151,7 +165,13 @@ struct simulate_result {
     uint64_t decision_ns;            /* of all decisions */
     uint32_t *latency;               /* how many decisions took how long */
     uint32_t last_ns[SIMULATE_LAST]; /* of the last decisions, in a ring */
-    size_t levels;                   /* 0 if no curve is wanted */
+    /* the first refusal, with the pods of a manifest; lives in arena */
+    uint32_t fitted_before;
+    uint32_t first_shape;
+    struct arena arena;
+    struct node_reasons reasons;
+    const char *never; /* why no node could serve it even if it were empty, or "" */
+    size_t levels;     /* 0 if no curve is wanted */
     size_t levels_room;
     struct simulate_level *level; /* ascending */
 };
@@ -168,6 +188,16 @@ void simulate_result_done(struct simulate_result *result);
 /* The idle milli on GPUs on which no class of the workload fits. */
 uint64_t simulate_stranded(const struct snapshot *snapshot,
                            const struct workload *workload) MUST_USE;
+
+struct simulate_refusal {
+    const struct world *world;
+    const struct host *left; /* of each node */
+    const struct world_shape *shape;
+    const struct filter_question *question;
+    const struct filter_answer *answer;
+};
+/* Why no node took the pod: each node is counted once. */
+void simulate_explain(const struct simulate_refusal *refusal, struct simulate_result *out);
 
 /* How long one decision took. */
 void simulate_count_ns(struct simulate_result *result, int64_t ns);
@@ -191,7 +221,7 @@ struct simulate_report {
     const struct workload *workload;
     uint32_t dropped;
     size_t results;
-    const struct simulate_result *result;
+    struct simulate_result *result;
 };
 /* One line for each level of each policy. Write errors are kept by stdio, as in the next one. */
 void simulate_write_curve(FILE *out, const struct simulate_report *report);
@@ -199,6 +229,7 @@ void simulate_write_curve(FILE *out, const struct simulate_report *report);
 void simulate_write_plot(FILE *out, const struct simulate_report *report);
 /* Shapes that were refused most often. */
 enum { SIMULATE_WORST = 10 };
+int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report) MUST_USE;
 int simulate_show(struct ctl *ctl, const struct simulate_report *report) MUST_USE;
 
 #endif

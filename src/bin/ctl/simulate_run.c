@@ -54,6 +54,7 @@ struct simulation {
 struct simulate_place {
     bool placed;
     uint32_t node;
+    uint64_t milli;
     uint32_t gpus;
     uint16_t gpu[GPUS_PER_NODE_MAX]; /* ascending */
 };
@@ -164,16 +165,17 @@ static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host
     return names;
 }
 
-static void simulate_take(struct simulation *sim, uint32_t node, const struct world_shape *shape)
+static void simulate_take(struct simulation *sim, const struct simulate_place *place,
+                          const struct world_shape *shape)
 {
-    struct host *left = &sim->left[node];
+    struct host *left = &sim->left[place->node];
     const struct host *host = &shape->request.host;
 
     must(host->cpu_milli <= left->cpu_milli && host->memory_mib <= left->memory_mib);
     left->cpu_milli -= host->cpu_milli;
     left->memory_mib -= host->memory_mib;
-    sim->allocated_milli += shape_milli(shape);
-    must(ledger_set_host(sim->ledger, text_of(sim->world->node[node].name), left));
+    sim->allocated_milli += place->milli;
+    must(ledger_set_host(sim->ledger, text_of(sim->world->node[place->node].name), left));
 }
 
 static void simulate_give_back(struct simulation *sim, uint32_t node,
@@ -244,8 +246,15 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
             must(ledger_decide(sim->ledger, &reserve, change) == VERDICT_OK);
     }
     simulate_count_ns(sim->result, clock_thread_ns() - start_ns);
-    if (out->placed && shape->request.wants > 0)
-        simulate_read_gpus(change, &answer.candidate[0], out);
+    if (out->placed && shape->request.wants > 0) {
+        out->milli = allocation_milli(change->after);
+        if (sim->options->placements != NULL)
+            simulate_read_gpus(change, &answer.candidate[0], out);
+    }
+    if (!out->placed && sim->world->rounds > 0 && sim->result->refused == 0) {
+        const struct simulate_refusal refusal = {sim->world, sim->left, shape, &question, &answer};
+        simulate_explain(&refusal, sim->result);
+    }
     arena_reset(&sim->arena);
 }
 
@@ -284,7 +293,7 @@ static void simulate_place(struct simulation *sim, uint32_t serial, const struct
         };
         simulate_do(sim, &confirm);
     }
-    simulate_take(sim, out->node, shape);
+    simulate_take(sim, out, shape);
     simulate_publish(sim);
 }
 
@@ -406,6 +415,35 @@ static void simulate_arrivals(struct simulation *sim)
     }
 }
 
+/* --- the pods of a manifest --- */
+
+/* Nothing ends, so when nothing fitted once, nothing ever will. */
+static void simulate_rounds(struct simulation *sim)
+{
+    const struct world *world = sim->world;
+    struct simulate_result *result = sim->result;
+    struct simulate_place place;
+    uint32_t fitted = 1;
+
+    must((uint64_t)world->rounds * world->pods <= SIMULATE_ARRIVALS_MAX);
+    for (uint32_t round = 0; round < world->rounds && fitted > 0; round++) {
+        fitted = 0;
+        for (uint32_t i = 0; i < world->pods; i++) {
+            const uint32_t shape = world->pod[i].shape;
+            simulate_place(sim, round * world->pods + i, &world->shape[shape], &place);
+            if (!place.placed && result->refused == 0) {
+                result->fitted_before = result->arrived;
+                result->first_shape = shape;
+            }
+            simulate_count(sim, shape, place.placed);
+            fitted += place.placed;
+            simulate_tell(sim, round * world->pods + i + 1, world->rounds * world->pods);
+        }
+    }
+    if (result->refused == 0)
+        result->fitted_before = result->arrived;
+}
+
 /* --- churn --- */
 
 /* SplitMix64 (Steele, Lea, Flood 2014): the same draws on every machine. */
@@ -473,8 +511,13 @@ void simulate_run(const struct world *world, enum policy_kind policy,
         .shape_refused = xcalloc(world->shapes, sizeof *out->shape_refused),
         .latency = xcalloc(SIMULATE_LATENCIES, sizeof *out->latency),
     };
+    arena_init(&out->arena);
+    out->reasons.arena = &out->arena;
+    out->never = "";
     simulate_start(&sim, workload);
-    if (options->churn_percent > 0)
+    if (world->rounds > 0)
+        simulate_rounds(&sim);
+    else if (options->churn_percent > 0)
         simulate_churn(&sim);
     else
         simulate_arrivals(&sim);
@@ -489,6 +532,7 @@ void simulate_result_done(struct simulate_result *result)
 {
     xfree(result->shape_arrived);
     xfree(result->shape_refused);
+    arena_done(&result->arena);
     xfree(result->latency);
     xfree(result->level);
     *result = (struct simulate_result){0};

@@ -122,24 +122,41 @@ static struct doc *simulate_item(struct arena *arena, const struct simulate_repo
     return item;
 }
 
+static void simulate_set_target(struct arena *arena, struct doc *answer,
+                                const struct simulate_report *report, const char *source)
+{
+    struct doc *target = doc_object(arena, answer, "targetWorkload");
+
+    must(report->workload != NULL);
+    doc_set_str(arena, target, "source", source);
+    simulate_set_int(arena, target, "shapes", report->workload->classes);
+    simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
+}
+
+static void simulate_set_world(struct arena *arena, struct doc *answer,
+                               const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+
+    must(world->nodes > 0);
+    simulate_set_int(arena, answer, "nodes", world->nodes);
+    simulate_set_int(arena, answer, "gpus", world->gpus);
+    if (!world->is_cluster)
+        return;
+    simulate_set_int(arena, answer, "heldPods", world->helds);
+    simulate_set_percent(arena, answer, "heldPercent", report->result[0].held_milli,
+                         world->gpu_milli);
+}
+
 static struct doc *simulate_document(struct arena *arena, const struct simulate_report *report)
 {
     const struct world *world = report->world;
     struct doc *answer = doc_new(arena, DOC_OBJECT);
-    struct doc *target = doc_object(arena, answer, "targetWorkload");
     struct doc *items = doc_new(arena, DOC_ARRAY);
 
     must(report->results > 0);
-    doc_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
-    simulate_set_int(arena, target, "shapes", report->workload->classes);
-    simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
-    simulate_set_int(arena, answer, "nodes", world->nodes);
-    simulate_set_int(arena, answer, "gpus", world->gpus);
-    if (world->is_cluster) {
-        simulate_set_int(arena, answer, "heldPods", world->helds);
-        simulate_set_percent(arena, answer, "heldPercent", report->result[0].held_milli,
-                             world->gpu_milli);
-    }
+    simulate_set_target(arena, answer, report, report->options->learn ? "learned" : "arrivals");
+    simulate_set_world(arena, answer, report);
     simulate_set_int(arena, answer, "arrivals", world->pods);
     simulate_set_int(arena, answer, "seed", report->options->seed);
     if (report->options->churn_percent > 0) {
@@ -321,4 +338,119 @@ int simulate_show(struct ctl *ctl, const struct simulate_report *report)
         simulate_put_head(ctl, report);
     const int status = ctl_show_list(ctl, answer, &view);
     return status == CTL_FINE && table ? simulate_show_shapes(ctl, answer) : status;
+}
+
+/* --- how many more fit --- */
+
+static struct doc *rounds_refused(struct arena *arena, const struct simulate_report *report,
+                                  struct simulate_result *result)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct doc *refused = doc_new(arena, DOC_OBJECT);
+
+    must(result->refused > 0);
+    strbuf_init(&text);
+    reasons_write(&result->reasons, &text);
+    /* The reasons say already that no node has the model. */
+    const char *nearest = strstr(result->never, "; the nearest ");
+    if (result->never[0] != '\0')
+        strbuf_printf(&text, "%s%s", nearest != NULL ? "" : "; ",
+                      nearest != NULL ? nearest : result->never);
+    doc_set_str(arena, refused, "pod", report->world->shape[result->first_shape].text);
+    doc_set_str(arena, refused, "text", arena_copy(arena, (struct text){text.data, text.len}));
+    doc_set(arena, refused, TEXT("reasons"), reasons_doc(&result->reasons, arena));
+    if (result->never[0] != '\0')
+        doc_set_str(arena, refused, "never", result->never);
+    return refused;
+}
+
+static struct doc *rounds_document(struct arena *arena, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    struct doc *answer = doc_new(arena, DOC_OBJECT);
+    struct doc *items = doc_new(arena, DOC_ARRAY);
+
+    must(world->rounds > 0);
+    simulate_set_target(arena, answer, report, "pods");
+    simulate_set_world(arena, answer, report);
+    simulate_set_int(arena, answer, "podsOfOneRound", world->pods);
+    simulate_set_int(arena, answer, "rounds", world->rounds);
+    simulate_set_int(arena, answer, "seed", report->options->seed);
+    for (size_t i = 0; i < report->results; i++) {
+        struct simulate_result *result = &report->result[i];
+        struct doc *item = doc_new(arena, DOC_OBJECT);
+        doc_set_str(arena, item, "policy", policy_name(result->policy));
+        simulate_set_int(arena, item, "fittedBeforeRefusal", result->fitted_before);
+        simulate_set_int(arena, item, "fitted", result->arrived - result->refused);
+        simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli,
+                             world->gpu_milli);
+        if (result->refused > 0)
+            doc_set(arena, item, TEXT("firstRefused"), rounds_refused(arena, report, result));
+        doc_append(items, item);
+    }
+    doc_set(arena, answer, TEXT("items"), items);
+    return answer;
+}
+
+static const struct table_column rounds_columns[] = {
+    {"POLICY", 0},
+    {"BEFORE", COLUMN_RIGHT},
+    {"IN-ALL", COLUMN_RIGHT},
+    {"ALLOCATED-%", COLUMN_RIGHT},
+};
+
+static void rounds_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == ARRAY_LEN(rounds_columns));
+    table_text(table, doc_shown(item, "policy"));
+    table_number(table, doc_int(item, "fittedBeforeRefusal"));
+    table_number(table, doc_int(item, "fitted"));
+    simulate_add_percent(table, item, "allocatedPercent");
+}
+
+static void rounds_put_head(const struct ctl *ctl, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    FILE *out = ctl->screen.out;
+
+    must(world->rounds > 0);
+    simulate_put_cluster(out, report);
+    (void)fprintf(out,
+                  "the %" PRIu32 " pods of the manifest arrive again and again, at most %" PRIu32
+                  " times\ntarget workload: the pods of the manifest\n\n",
+                  world->pods, world->rounds); /* judged at the end, as all output is */
+}
+
+/* Sentences, because a reason is longer than a column. */
+static void rounds_put_refused(const struct ctl *ctl, const struct doc *answer)
+{
+    FILE *out = ctl->screen.out;
+
+    must(answer->kind == DOC_OBJECT);
+    (void)fputs(ctl->screen.headers ? "\nrefused first:\n" : "\n", out);
+    doc_each (item, doc_get(answer, "items")) {
+        const struct doc *refused = doc_get(item, "firstRefused");
+        (void)fprintf(out, "%-8s  ", doc_shown(item, "policy"));
+        if (refused != NULL)
+            (void)fprintf(out, "%s: %s\n", doc_shown(refused, "pod"), doc_shown(refused, "text"));
+        else
+            (void)fputs("nothing: all of them fit\n", out);
+    }
+}
+
+int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report)
+{
+    static const struct list_view view = {
+        rounds_columns, ARRAY_LEN(rounds_columns), rounds_row, simulate_name, "",
+    };
+    const struct doc *answer = rounds_document(&ctl->arena, report);
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+
+    must(answer->kind == DOC_OBJECT);
+    if (table && ctl->screen.headers)
+        rounds_put_head(ctl, report);
+    const int status = ctl_show_list(ctl, answer, &view);
+    if (status == CTL_FINE && table)
+        rounds_put_refused(ctl, answer);
+    return status;
 }

@@ -125,7 +125,7 @@ static int workload_strings(const struct doc *map, const char *path, struct err 
 
 /* --- counts --- */
 
-static int count_checked(struct workload *out, int64_t pods, const char *path, struct err *err)
+static int count_checked(struct pod_maker *out, int64_t pods, const char *path, struct err *err)
 {
     must(pods >= 0);
     if (pods > WORKLOAD_PODS_MAX)
@@ -135,7 +135,7 @@ static int count_checked(struct workload *out, int64_t pods, const char *path, s
     return 0;
 }
 
-static int replicas_count(const struct doc *object, struct workload *out, struct err *err)
+static int replicas_count(const struct doc *object, struct pod_maker *out, struct err *err)
 {
     int64_t replicas = 1;
 
@@ -145,7 +145,7 @@ static int replicas_count(const struct doc *object, struct workload *out, struct
     return count_checked(out, replicas, "spec.replicas", err);
 }
 
-static int stateful_count(const struct doc *object, struct workload *out, struct err *err)
+static int stateful_count(const struct doc *object, struct pod_maker *out, struct err *err)
 {
     const char *policy = "";
     int64_t start = 0;
@@ -174,7 +174,7 @@ static int stateful_count(const struct doc *object, struct workload *out, struct
  * completions.
  */
 static int job_count(struct arena *arena, const struct doc *job, const char *prefix,
-                     struct workload *out, struct err *err)
+                     struct pod_maker *out, struct err *err)
 {
     const char *mode = "";
     int64_t parallelism = 1;
@@ -208,7 +208,7 @@ static int job_count(struct arena *arena, const struct doc *job, const char *pre
 }
 
 /* Both a CronJob and the Job that it would make may be suspended. */
-static int suspend_read(const struct doc *object, const char *path, struct workload *out,
+static int suspend_read(const struct doc *object, const char *path, struct pod_maker *out,
                         struct err *err)
 {
     must(path[0] != '\0');
@@ -221,7 +221,7 @@ static int suspend_read(const struct doc *object, const char *path, struct workl
     return 0;
 }
 
-static int cron_count(struct arena *arena, const struct doc *object, struct workload *out,
+static int cron_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
                       struct err *err)
 {
     must(out->kind == WORKLOAD_CRON_JOB);
@@ -234,7 +234,7 @@ static int cron_count(struct arena *arena, const struct doc *object, struct work
     return suspend_read(object, "spec.suspend", out, err);
 }
 
-static int workload_count(struct arena *arena, const struct doc *object, struct workload *out,
+static int workload_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
                           struct err *err)
 {
     switch (out->kind) {
@@ -279,7 +279,7 @@ static const char *workload_hash(struct arena *arena, const struct doc *template
     return text;
 }
 
-static void read_owner(const struct doc *object, struct workload *out)
+static void read_owner(const struct doc *object, struct pod_maker *out)
 {
     must(out->owner_kind[0] == '\0');
     doc_each (owner, doc_at(object, "metadata.ownerReferences")) {
@@ -310,7 +310,7 @@ static int name_check(const char *name, const char *path, struct err *err)
  * objects become parts of the pods' names.
  */
 static int names_read(struct arena *arena, const struct doc *object,
-                      const struct workload_names *names, struct workload *out, struct err *err)
+                      const struct workload_names *names, struct pod_maker *out, struct err *err)
 {
     const char *prefix = "";
 
@@ -330,7 +330,7 @@ static int names_read(struct arena *arena, const struct doc *object,
     return name_check(out->name, "metadata.name", err);
 }
 
-static int read_template(struct arena *arena, const struct doc *object, struct workload *out,
+static int read_template(struct arena *arena, const struct doc *object, struct pod_maker *out,
                          struct err *err)
 {
     const char *path = kinds[out->kind].path;
@@ -357,10 +357,10 @@ static int read_template(struct arena *arena, const struct doc *object, struct w
 }
 
 int workload_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
-                  const struct workload_names *names, struct workload *out, struct err *err)
+                  const struct workload_names *names, struct pod_maker *out, struct err *err)
 {
     must(kind < WORKLOAD_KINDS);
-    *out = (struct workload){
+    *out = (struct pod_maker){
         .kind = kind, .namespace = "", .name = "", .owner_kind = "", .owner_name = ""};
     if (names_read(arena, object, names, out, err) < 0 ||
         read_template(arena, object, out, err) < 0 || workload_count(arena, object, out, err) < 0)
@@ -372,7 +372,7 @@ int workload_read(struct arena *arena, const struct doc *object, enum workload_k
 /* --- making --- */
 
 /* The same for the same object, in the form of a version 4 UUID: there is no real owner. */
-static const char *owner_uid(struct arena *arena, const struct workload *workload,
+static const char *owner_uid(struct arena *arena, const struct pod_maker *workload,
                              const char *owner)
 {
     const char *text =
@@ -389,7 +389,7 @@ static const char *owner_uid(struct arena *arena, const struct workload *workloa
 }
 
 /* The object that the pods belong to: a Deployment's and a CronJob's is in between. */
-static const char *owner_name(struct arena *arena, const struct workload *workload)
+static const char *owner_name(struct arena *arena, const struct pod_maker *workload)
 {
     must(workload->kind != WORKLOAD_POD);
     if (workload->kind == WORKLOAD_DEPLOYMENT)
@@ -399,7 +399,7 @@ static const char *owner_name(struct arena *arena, const struct workload *worklo
     return workload->name;
 }
 
-static void make_owner(struct arena *arena, const struct workload *workload, const char *owner,
+static void make_owner(struct arena *arena, const struct pod_maker *workload, const char *owner,
                        struct doc *meta)
 {
     struct doc *list = doc_new(arena, DOC_ARRAY);
@@ -420,7 +420,7 @@ static void make_owner(struct arena *arena, const struct workload *workload, con
 }
 
 /* What a controller adds to the labels of its template. */
-static void make_labels(struct arena *arena, const struct workload *workload, const char *owner,
+static void make_labels(struct arena *arena, const struct pod_maker *workload, const char *owner,
                         const char *name, const char *ordinal, struct doc *meta)
 {
     struct doc *labels = doc_object(arena, meta, "labels");
@@ -448,7 +448,7 @@ static void make_labels(struct arena *arena, const struct workload *workload, co
 }
 
 /* A copy of the template's metadata, but for what names the template itself. */
-static struct doc *make_meta(struct arena *arena, const struct workload *workload)
+static struct doc *make_meta(struct arena *arena, const struct pod_maker *workload)
 {
     struct doc *meta = doc_new(arena, DOC_OBJECT);
     static const char *const kept[] = {"labels", "annotations"};
@@ -463,7 +463,7 @@ static struct doc *make_meta(struct arena *arena, const struct workload *workloa
 }
 
 /* A StatefulSet's pods and those of an indexed Job have a name in DNS. */
-static void make_host(struct arena *arena, const struct workload *workload, const char *name,
+static void make_host(struct arena *arena, const struct pod_maker *workload, const char *name,
                       struct doc *spec)
 {
     must(spec->kind == DOC_OBJECT);
@@ -471,7 +471,7 @@ static void make_host(struct arena *arena, const struct workload *workload, cons
         doc_set_str(arena, spec, "hostname", name);
 }
 
-static struct doc *make_bare(struct arena *arena, const struct workload *workload)
+static struct doc *make_bare(struct arena *arena, const struct pod_maker *workload)
 {
     struct doc *pod = doc_new(arena, DOC_OBJECT);
     struct doc *meta = doc_copy(arena, workload->meta);
@@ -484,7 +484,7 @@ static struct doc *make_bare(struct arena *arena, const struct workload *workloa
 }
 
 /* What is before the last part of a name; a name is at most 63 letters, of which 5 come last. */
-static const char *make_stem(struct arena *arena, const struct workload *workload,
+static const char *make_stem(struct arena *arena, const struct pod_maker *workload,
                              const char *owner, const char *ordinal)
 {
     enum { STEM_BYTES = 58 };
@@ -495,7 +495,7 @@ static const char *make_stem(struct arena *arena, const struct workload *workloa
     return arena_printf(arena, "%.*s-%s-", STEM_BYTES - 2 - (int)strlen(ordinal), owner, ordinal);
 }
 
-struct doc *workload_pod(struct arena *arena, const struct workload *workload, uint32_t at)
+struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
 {
     struct doc *pod = NULL;
     struct doc *spec = doc_copy(arena, workload->spec);

@@ -30,7 +30,7 @@ enum workload_kind {
     WORKLOAD_KINDS, /* nothing that is played */
 };
 
-struct workload {
+struct pod_maker {
     enum workload_kind kind;
     const char *namespace;
     const char *name;
@@ -46,7 +46,7 @@ struct workload {
     /* The controller of the object itself; "" if none: in a dump, that may be in it as well. */
     const char *owner_kind;
     const char *owner_name;
-    struct workload *next;
+    struct pod_maker *next;
 };
 
 /* By the words kind and apiVersion; apiVersion may be empty. */
@@ -63,11 +63,11 @@ struct workload_names {
 
 /* Borrows from object. */
 int workload_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
-                  const struct workload_names *names, struct workload *out,
+                  const struct workload_names *names, struct pod_maker *out,
                   struct err *err) MUST_USE;
 
 /* The pod with this number, from 0, as the API server would be asked to create it. */
-struct doc *workload_pod(struct arena *arena, const struct workload *workload,
+struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload,
                          uint32_t at) MUST_USE;
 
 #endif

@@ -39,7 +39,7 @@ static int read_pods(const char *text, struct doc **out)
     if (manifest_parse(&manifest, text_of(text), "pods.yaml", &err) < 0)
         return -1;
     manifest_finish(&manifest);
-    for (const struct workload *at = manifest.first; at != NULL; at = at->next)
+    for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
         for (uint32_t i = 0; i < at->pods; i++)
             doc_append(*out, workload_pod(&arena, at, i));
     assert_int_equal((*out)->count, manifest.pods);

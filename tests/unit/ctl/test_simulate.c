@@ -345,6 +345,64 @@ static void a_cluster_is_filled_as_the_same_nodes_are(void **state)
     xfree(expected);
 }
 
+#define WEB(name, replicas, milli)                                                                 \
+    "kind: Deployment\n"                                                                           \
+    "apiVersion: apps/v1\n"                                                                        \
+    "metadata: {name: " name "}\n"                                                                 \
+    "spec:\n"                                                                                      \
+    "  replicas: " replicas "\n"                                                                   \
+    "  selector: {matchLabels: {a: b}}\n"                                                          \
+    "  template:\n"                                                                                \
+    "    metadata: {labels: {a: b}}\n"                                                             \
+    "    spec:\n"                                                                                  \
+    "      containers:\n"                                                                          \
+    "      - {name: c, resources: {limits: {nvidia.com/vgpu: " milli ", memory: 1500Ki}}}\n"
+
+static void a_manifest_is_one_round_and_what_is_alike_one_class(void **state)
+{
+    struct world world;
+    struct err err;
+    uint32_t dropped;
+
+    (void)state;
+    write_file(pods_file, WEB("web", "2", "300") "---\n" WEB("api", "3", "500") "---\n" WEB(
+                              "old", "0", "700") "---\n" WEB("more", "4", "300"));
+    world_init(&world);
+    assert_int_equal(world_read_manifest(&world, pods_file, 0, stderr, &err), 0);
+    assert_int_equal(world.pods, 9);
+    assert_int_equal(world.shapes, 3);
+    assert_int_equal(world.rounds, SIMULATE_ROUNDS);
+    assert_string_equal(world.shape[world.pod[2].shape].text, "Deployment default/api");
+    assert_int_equal(world.shape[0].request.host.memory_mib, 2); /* rounded up */
+    struct workload *workload = world_manifest_workload(&world, &dropped);
+    assert_int_equal(dropped, 0);
+    assert_int_equal(workload->classes, 2);
+    assert_int_equal(workload->class[0].milli, 300);
+    assert_int_equal(workload->class[0].count, 6);
+    assert_int_equal(workload->class[1].milli, 500);
+    assert_int_equal(workload->class[1].count, 3);
+    workload_unref(workload);
+    world_done(&world);
+}
+
+/* Of many pods, fewer rounds than usual, so that nobody waits for hours. */
+static void the_rounds_of_a_large_manifest_are_bounded(void **state)
+{
+    struct world world;
+    struct err err;
+
+    (void)state;
+    write_file(pods_file, WEB("web", "100000", "300"));
+    world_init(&world);
+    assert_int_equal(world_read_manifest(&world, pods_file, 0, stderr, &err), 0);
+    assert_int_equal(world.rounds, SIMULATE_ARRIVALS_MAX / 100000);
+    world_done(&world);
+    world_init(&world);
+    assert_int_equal(world_read_manifest(&world, pods_file, 101, stderr, &err), -1);
+    assert_non_null(strstr(err.text, "write at most 100"));
+    world_done(&world);
+}
+
 static void every_policy_is_named_in_the_help(void **state)
 {
     (void)state;
@@ -476,6 +534,8 @@ int main(void)
         cmocka_unit_test(what_no_pod_of_the_arrivals_can_use_is_stranded),
         cmocka_unit_test(a_cluster_begins_with_what_its_pods_hold),
         cmocka_unit_test(a_cluster_is_filled_as_the_same_nodes_are),
+        cmocka_unit_test(a_manifest_is_one_round_and_what_is_alike_one_class),
+        cmocka_unit_test(the_rounds_of_a_large_manifest_are_bounded),
         cmocka_unit_test(every_policy_is_named_in_the_help),
         cmocka_unit_test(with_churn_pods_end_so_that_the_next_ones_fit),
         cmocka_unit_test(churn_counts_a_cap_that_nothing_reaches_as_refusals),

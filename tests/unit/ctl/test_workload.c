@@ -19,7 +19,7 @@ static struct doc *yaml(const char *text)
     return documents->first;
 }
 
-static int read_one(const char *text, struct workload *out)
+static int read_one(const char *text, struct pod_maker *out)
 {
     const struct doc *object = yaml(text);
     const enum workload_kind kind =
@@ -29,15 +29,15 @@ static int read_one(const char *text, struct workload *out)
     return workload_read(&arena, object, kind, &names, out, &err);
 }
 
-static struct workload good(const char *text)
+static struct pod_maker good(const char *text)
 {
-    struct workload workload;
+    struct pod_maker workload;
     if (read_one(text, &workload) < 0)
         fail_msg("%s: %s", text, err.text);
     return workload;
 }
 
-static const char *name_of(const struct workload *workload, uint32_t at)
+static const char *name_of(const struct pod_maker *workload, uint32_t at)
 {
     const struct doc *pod = workload_pod(&arena, workload, at);
     assert_string_equal(doc_str(pod, "kind"), "Pod");
@@ -61,7 +61,7 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
     static const char text[] =
         "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
         "namespace: shop, labels: {not: copied}}, spec: {replicas: 3, " TEMPLATE "}}";
-    struct workload workload = good(text);
+    struct pod_maker workload = good(text);
     const struct doc *pod = workload_pod(&arena, &workload, 2);
     const struct doc *owner = doc_at(pod, "metadata.ownerReferences")->first;
     (void)state;
@@ -83,9 +83,9 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
     assert_true(doc_true(owner, "controller"));
     assert_string_equal(doc_str(doc_at(pod, "spec.containers")->first, "name"), "c");
     /* The same again, and another template has another hash. */
-    const struct workload again = good(text);
+    const struct pod_maker again = good(text);
     assert_string_equal(again.hash, workload.hash);
-    const struct workload other =
+    const struct pod_maker other =
         good("{kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: [{"
              "name: d}]}}}}");
     assert_int_equal(other.pods, 1);
@@ -95,7 +95,7 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
 
 static void pods_of_one_template_share_nothing(void **state)
 {
-    const struct workload workload =
+    const struct pod_maker workload =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
     struct doc *first = workload_pod(&arena, &workload, 0);
     const struct doc *second = workload_pod(&arena, &workload, 1);
@@ -109,7 +109,7 @@ static void pods_of_one_template_share_nothing(void **state)
 
 static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
 {
-    struct workload set =
+    struct pod_maker set =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
              "serviceName: db, " TEMPLATE "}}");
     const struct doc *pod = workload_pod(&arena, &set, 1);
@@ -151,7 +151,7 @@ static void replica_sets_and_controllers_number_their_pods(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
-        const struct workload set = good(each[i].text);
+        const struct pod_maker set = good(each[i].text);
         const struct doc *owner =
             doc_at(workload_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
         assert_int_equal(set.pods, 2);
@@ -181,7 +181,7 @@ static void a_job_starts_its_first_pods(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
-        const struct workload job = good(arena_printf(
+        const struct pod_maker job = good(arena_printf(
             &arena, "{kind: Job, apiVersion: batch/v1, metadata: {name: train}, spec: {%s%s}}",
             each[i].spec, TEMPLATE));
         if (job.pods != each[i].pods)
@@ -197,8 +197,8 @@ static void a_job_starts_its_first_pods(void **state)
 
 static void an_indexed_job_names_the_index(void **state)
 {
-    const struct workload job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
-                                     "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
+    const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
+                                      "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
     const struct doc *pod = workload_pod(&arena, &job, 1);
     (void)state;
     assert_string_equal(doc_str(pod, "metadata.name"), "train-1-0");
@@ -212,7 +212,7 @@ static void an_indexed_job_names_the_index(void **state)
 
 static void a_cron_job_makes_one_job(void **state)
 {
-    struct workload cron =
+    struct pod_maker cron =
         good("{kind: CronJob, apiVersion: batch/v1, metadata: {name: night}, spec: {schedule: "
              "\"0 3 * * *\", jobTemplate: {spec: {parallelism: 2, " TEMPLATE "}}}}");
     (void)state;
@@ -232,7 +232,7 @@ static void a_cron_job_makes_one_job(void **state)
 
 static void a_pod_stands_for_itself(void **state)
 {
-    struct workload pod =
+    struct pod_maker pod =
         good("{kind: Pod, metadata: {name: one, labels: {a: b}, ownerReferences: ["
              "{kind: ReplicaSet, name: r, controller: true}]}, spec: {x: 1}, "
              "status: {phase: Running}}");
@@ -254,11 +254,11 @@ static void names_are_never_longer_than_a_label(void **state)
     (void)state;
     (void)memset(name, 'a', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    const struct workload web = good(arena_printf(
+    const struct pod_maker web = good(arena_printf(
         &arena, "{kind: Deployment, metadata: {name: %s}, spec: {replicas: 100000, " TEMPLATE "}}",
         name));
     assert_int_equal(strlen(name_of(&web, 99999)), 63);
-    const struct workload job =
+    const struct pod_maker job =
         good(arena_printf(&arena,
                           "{kind: Job, metadata: {name: %s}, spec: {parallelism: 100000, "
                           "completions: 100000, completionMode: Indexed, " TEMPLATE "}}",
@@ -358,7 +358,7 @@ static void wrong_fields_are_named(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct workload workload;
+        struct pod_maker workload;
         if (read_one(bad[i].text, &workload) == 0)
             fail_msg("%s was read", bad[i].text);
         if (strncmp(err.text, bad[i].says, strlen(bad[i].says)) != 0)
