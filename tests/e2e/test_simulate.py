@@ -634,6 +634,7 @@ class Wrong(Folder):
                 ("--count is 10000001: write a whole number from 1 to 10000000", *fits, "--count", 10000001),
                 *((f"{option} is for --arrivals: --pods only asks how many more of them fit", *fits, option, 5)
                   for option in ("--churn", "--events", "--placements", "--csv", "--plot")),
+                ("--learn is for --arrivals: --pods only asks how many more of them fit", *fits, "--learn"),
                 ("--nodes and --cluster exclude each other: either says which nodes there are", *given, "--cluster",
                  "c"),
                 ('--policy: there is no policy "best"; there are binpack, firstfit, spread, fgd, rollout',

@@ -112,8 +112,8 @@ static int simulate_check_files(const struct ctl *ctl, struct err *err)
 /* What is about arrivals in their order. */
 static int simulate_check_pods(const struct ctl *ctl, struct err *err)
 {
-    static const size_t others[] = {OPTION_churn, OPTION_events, OPTION_placements, OPTION_csv,
-                                    OPTION_plot};
+    static const size_t others[] = {OPTION_churn,      OPTION_events, OPTION_learn,
+                                    OPTION_placements, OPTION_csv,    OPTION_plot};
     const char *const *given = ctl->options.given;
 
     must(given[OPTION_arrivals] == NULL || given[OPTION_pods] == NULL);
