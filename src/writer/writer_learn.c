@@ -93,7 +93,7 @@ void writer_use_what_was_learned(struct writer *writer)
     batch_publish(writer->app, writer->ledger);
 }
 
-/* In the middle of the first list, the newest pod that was counted says nothing about the others. */
+/* In the middle of the first list, the newest pod that was counted says nothing of the others. */
 void writer_store_learned(struct writer *writer)
 {
     const struct store_ops *ops = &writer->app->store_ops;

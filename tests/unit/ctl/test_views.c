@@ -70,13 +70,14 @@ static void top_has_a_line_for_each_gpu(void **state)
 {
     (void)state;
     show_top_of("top");
-    assert_string_equal(shown.out,
-                        "NODE  GPU  MODEL        USED  RESERVED  FREE  PODS  STATE\n"
-                        "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
-                        "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
-                        "n2      0  -               0         0     0     0  cordoned\n"
-                        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 fragment), 1000 held whole, "
-                        "500 closed of 3500 milli; 1 pod waits\n");
+    assert_string_equal(
+        shown.out,
+        "NODE  GPU  MODEL        USED  RESERVED  FREE  PODS  STATE\n"
+        "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
+        "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
+        "n2      0  -               0         0     0     0  cordoned\n"
+        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 fragment), 1000 held whole, "
+        "500 closed of 3500 milli; 1 pod waits\n");
 }
 
 static void top_draws_bars_when_asked(void **state)
@@ -166,17 +167,17 @@ static void a_node_shows_for_each_gpu_what_top_shows(void **state)
              "23034,\"milli\":1000,\"state\":\"ok\"},{\"id\":\"g1\",\"index\":1,\"model\":"
              "\"NVIDIA-L4\",\"mib\":23034,\"milli\":1000,\"state\":\"unhealthy\"}]}"),
         CTL_FINE);
-    assert_string_equal(shown.out,
-                        "Node:         n2\n"
-                        "Model:        NVIDIA-L4\n"
-                        "Inventory:    label\n"
-                        "State:        mixed: a pod with whole GPUs lives there\n"
-                        "Milli:        0 used, 0 reserved, 0 free of 2000; largest free piece 0\n"
-                        "Held:         1 whole GPU by pods of another resource\n\n"
-                        "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  STATE\n"
-                        "  0  g0  NVIDIA-L4  23034  1000     0         0     0         0  mixed\n"
-                        "  1  g1  NVIDIA-L4  23034  1000     0         0     0         0  unhealthy\n\n"
-                        "no pod holds a share of them\n");
+    assert_string_equal(
+        shown.out, "Node:         n2\n"
+                   "Model:        NVIDIA-L4\n"
+                   "Inventory:    label\n"
+                   "State:        mixed: a pod with whole GPUs lives there\n"
+                   "Milli:        0 used, 0 reserved, 0 free of 2000; largest free piece 0\n"
+                   "Held:         1 whole GPU by pods of another resource\n\n"
+                   "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  STATE\n"
+                   "  0  g0  NVIDIA-L4  23034  1000     0         0     0         0  mixed\n"
+                   "  1  g1  NVIDIA-L4  23034  1000     0         0     0         0  unhealthy\n\n"
+                   "no pod holds a share of them\n");
 }
 
 /* Pods may live there all the same, on no GPU that is known. */
