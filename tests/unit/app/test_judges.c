@@ -131,6 +131,7 @@ static void a_judge_that_is_long_unused_is_freed(void **state)
         assert_ptr_equal(take(pool), busy);
         judges_give(pool->judges, busy);
     }
+    assert_int_equal(judges_bytes(pool->judges), 2 * bytes);
     assert_ptr_equal(take(pool), busy);
     judges_give(pool->judges, busy);
     assert_int_equal(judges_bytes(pool->judges), bytes);
