@@ -165,7 +165,7 @@ def check_scheduler_configurations():
             "prioritizeVerb": "prioritize",
             "bindVerb": "bind",
             "preemptVerb": "preempt",
-            "weight": 10,
+            "weight": 130,
             "httpTimeout": "5s",
             "nodeCacheCapable": True,
             "ignorable": False,

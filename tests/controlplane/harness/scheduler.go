@@ -25,7 +25,7 @@ extenders:
   prioritizeVerb: prioritize
   bindVerb: bind
   preemptVerb: preempt
-  weight: 10
+  weight: 130
   nodeCacheCapable: true
   ignorable: false
   httpTimeout: 10s

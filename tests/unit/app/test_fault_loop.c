@@ -363,6 +363,12 @@ static void every_housekeeping_fails(void **state)
     every((struct fixture_fault){.point = POINT_MAINTAIN}, 16, 32, 100);
 }
 
+static void every_store_of_what_was_learned_fails(void **state)
+{
+    (void)state;
+    every((struct fixture_fault){.point = POINT_LEARN}, 1, 1, 1); /* it is stored once a minute */
+}
+
 static void every_request_is_refused_by_the_transport(void **state)
 {
     (void)state;
@@ -451,6 +457,7 @@ int main(void)
         cmocka_unit_test(every_write_fails),
         cmocka_unit_test(every_commit_fails),
         cmocka_unit_test(every_housekeeping_fails),
+        cmocka_unit_test(every_store_of_what_was_learned_fails),
         cmocka_unit_test(every_request_is_refused_by_the_transport),
         cmocka_unit_test(every_request_finds_nobody),
         cmocka_unit_test(every_request_is_lost),
