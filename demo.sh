@@ -167,6 +167,9 @@ show() {
         say "why a pod waits: milligpuctl pod $refused"
         ctl pod "$refused"
     fi
+    say "what if these came again and again: milligpuctl simulate --cluster ... --pods demo/what-if.yaml"
+    "$BIN/milligpuctl" simulate --cluster "${cluster:-$HERE/demo/cluster.json}" \
+        --pods "$HERE/demo/what-if.yaml" --policy binpack,rollout | tee "$RUN/what-if"
 }
 
 # --- is it right? ---
@@ -241,6 +244,8 @@ check() {
         [ "$refused" = pod/batch/wants-h100 ] || wrong "batch/wants-h100 alone should wait, not: $refused"
         ctl pod batch/wants-h100 | grep -qF 'no GPU of model H100*' || wrong "the refusal does not say why"
         [ -z "$(ctl drift -o name)" ] || wrong "there is drift"
+        grep -q '^rollout *14 ' "$RUN/what-if" || wrong "14 pods should fit with rollout"
+        ctl summary | grep -q '^Fragment: *[1-9]' || wrong "the summary shows no fragment"
     fi
     ctl doctor >"$RUN/doctor" || wrong "doctor: $(cat "$RUN/doctor")"
     [ "$faults" = 0 ] || die "$faults faults"
