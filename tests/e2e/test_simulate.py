@@ -390,7 +390,7 @@ left out: Pod default/astray (bound to a node that is not in the file)
     def test_the_head_says_what_is_held(self):
         done = self.cluster([node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 500})], "p,0,0,1,1,\n")
         self.assertEqual(done.stdout.split("\n")[0],
-                         "1 nodes with 2 GPUs, of which 1 pods hold 25.00 %; 1 arrivals ask for 0.05 % of the GPU "
+                         "1 nodes with 2 GPUs, of which 1 pod holds 25.00 %; 1 arrivals ask for 0.05 % of the GPU "
                          "capacity")
 
     def test_pods_that_were_there_never_end(self):
@@ -480,7 +480,7 @@ class Rounds(Folder):
                             pod("there", "a", {"nvidia.com/vgpu": 100})], [web, large], "--policy", "binpack,spread")
         self.assertEqual(done.stderr, "")
         self.assertEqual(done.stdout, """\
-2 nodes with 2 GPUs, of which 1 pods hold 5.00 %; the 3 pods of the manifest arrive again and again, at most 1000 times
+2 nodes with 2 GPUs, of which 1 pod holds 5.00 %; the pods of the manifest (3) arrive again and again, at most 1000 times
 target workload: the pods of the manifest
 
 POLICY   BEFORE  IN-ALL  ALLOCATED-%

@@ -294,7 +294,8 @@ static void simulate_put_cluster(FILE *out, const struct simulate_report *report
     (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->nodes, world->gpus);
     simulate_load(report->result[0].held_milli, world->gpu_milli, held);
     if (world->is_cluster)
-        (void)fprintf(out, ", of which %" PRIu32 " pods hold %s %%", world->helds, held);
+        (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->helds,
+                      world->helds == 1 ? "pod holds" : "pods hold", held);
     (void)fputs("; ", out); /* judged at the end, as all output is */
 }
 
@@ -416,7 +417,7 @@ static void rounds_put_head(const struct ctl *ctl, const struct simulate_report 
     must(world->rounds > 0);
     simulate_put_cluster(out, report);
     (void)fprintf(out,
-                  "the %" PRIu32 " pods of the manifest arrive again and again, at most %" PRIu32
+                  "the pods of the manifest (%" PRIu32 ") arrive again and again, at most %" PRIu32
                   " times\ntarget workload: the pods of the manifest\n\n",
                   world->pods, world->rounds); /* judged at the end, as all output is */
 }
