@@ -16,9 +16,13 @@
  * The order of nodes
  */
 
-static int policy_compare(int64_t a, int64_t b)
+/* Rules 1 to 3. */
+static int keys_cmp(const struct rank *a, const struct rank *b)
 {
-    return (a > b) - (a < b);
+    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++)
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i] ? -1 : 1;
+    return 0;
 }
 
 int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
@@ -29,11 +33,11 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
 
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
-    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++) /* rules 1 to 3 */
-        if (a->key[i] != b->key[i])
-            return policy_compare(a->key[i], b->key[i]);
+    const int by_keys = keys_cmp(a, b);
+    if (by_keys != 0)
+        return by_keys;
     if (a->order != b->order) /* rule 4 */
-        return policy_compare(a->order, b->order);
+        return a->order < b->order ? -1 : 1;
     return atom_cmp(node_a, node_b);
 }
 
@@ -70,15 +74,6 @@ static void set_keys(enum policy_kind kind, struct rank *out)
     must(out->key[0] >= 0);
 }
 
-/* Rules 1 to 3 only, because both are on the same node. */
-static bool has_better_keys(const struct rank *a, const struct rank *b)
-{
-    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++)
-        if (a->key[i] != b->key[i])
-            return a->key[i] < b->key[i];
-    return false;
-}
-
 /*
  * Placements of several wants, one by one: firstfit and spread
  */
@@ -102,7 +97,8 @@ static bool browse(void *user, const struct placement *placement)
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->parts > 0);
     set_keys(browsing->kind, &rank);
-    if (browsing->seen == 0 || has_better_keys(&rank, &browsing->best)) {
+    /* By rules 1 to 3 only, because both are on the same node. */
+    if (browsing->seen == 0 || keys_cmp(&rank, &browsing->best) < 0) {
         browsing->best = rank;
         if (browsing->placement != NULL)
             *browsing->placement = *placement;
