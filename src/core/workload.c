@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/random.h"
 
 enum { TYPICAL_PERCENT = 95 };
 
@@ -97,12 +98,8 @@ static void copy_classes(const struct workload_class *class, struct workload *wo
         struct workload_class *copy = &workload->class[i];
         *copy = class[i];
         copy->model = model;
-        for (uint32_t m = 0; m < copy->models; m++) {
-            const size_t bytes = strlen(class[i].model[m]) + 1;
-            memcpy(at, class[i].model[m], bytes);
-            *model++ = at;
-            at += bytes;
-        }
+        for (uint32_t m = 0; m < copy->models; m++)
+            *model++ = text_lay(&at, class[i].model[m]);
         must_debug(workload_alike(copy, &class[i]));
         must(copy->count == class[i].count);
     }
@@ -205,17 +202,6 @@ static void choose_typicals(struct workload *workload)
  * Sequences
  */
 
-/* splitmix64: each state gives a number, and all 2^64 states are visited. */
-static uint64_t next_random(uint64_t *state)
-{
-    must(state != NULL);
-    *state += 0x9E3779B97F4A7C15U;
-    uint64_t x = *state;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBU;
-    return x ^ x >> 31;
-}
-
 /* The class of the pod at this place, if the pods that request GPUs stand class by class. */
 static uint32_t class_at(const struct workload *workload, uint64_t place)
 {
@@ -256,7 +242,7 @@ static void draw_sequences(struct workload *workload)
     for (uint32_t s = 0; s < WORKLOAD_SEQUENCES; s++)
         for (uint32_t i = 0; i < WORKLOAD_LENGTH; i++) {
             /* At most 2^20 pods, so that the remainder prefers none of them noticeably. */
-            workload->sequence[s][i] = (uint16_t)class_at(workload, next_random(&state) % pods);
+            workload->sequence[s][i] = (uint16_t)class_at(workload, random_next(&state) % pods);
             mark_sizes(workload, s, i);
         }
     must(workload->gpu_milli > 0);

@@ -12,6 +12,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/limits.h"
+#include "milligpu/random.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
 
@@ -77,19 +78,10 @@ struct reflector {
 
 /* ---- small things ---- */
 
-static uint64_t random_next(struct reflector *r)
-{
-    /* splitmix64: any seed will do, also 0 */
-    uint64_t z = r->random += 0x9E3779B97F4A7C15U;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
-    return z ^ z >> 31;
-}
-
 static int64_t random_below(struct reflector *r, int64_t bound)
 {
     must(bound >= 0);
-    return bound == 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)bound);
+    return bound == 0 ? 0 : (int64_t)(random_next(&r->random) % (uint64_t)bound);
 }
 
 static void reflector_trouble(struct reflector *r, const struct err *err, const char *then)

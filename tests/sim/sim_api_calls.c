@@ -2,6 +2,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/kube.h"
+#include "milligpu/random.h"
 
 #include "sim_api_internal.h"
 
@@ -14,19 +15,10 @@ enum {
 
 /* ---- chance ---- */
 
-/* splitmix64: any seed works, even 0. */
-static uint64_t random_next(struct sim_api *api)
-{
-    uint64_t z = api->random += 0x9E3779B97F4A7C15U;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
-    return z ^ z >> 31;
-}
-
 int64_t sim_below(struct sim_api *api, int64_t bound)
 {
     must(bound > 0);
-    return (int64_t)(random_next(api) % (uint64_t)bound);
+    return (int64_t)(random_next(&api->random) % (uint64_t)bound);
 }
 
 bool sim_chance(struct sim_api *api, uint32_t per_mille)

@@ -54,7 +54,7 @@ GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 # A public header belongs to the layer that has a source file of its name. Headers without
 # one are listed here.
 HEADER_LAYER = {
-    **dict.fromkeys("alloc arena base err limits map names strbuf text".split(), "base"),
+    **dict.fromkeys("alloc arena base err limits map names random strbuf text".split(), "base"),
     **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
     **dict.fromkeys("quantity reason reconcile request snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),

@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 #include "milligpu/filter.h"
+#include "milligpu/random.h"
 #include "milligpu/tally.h"
 
 #include "simulate.h"
@@ -446,16 +447,10 @@ static void simulate_rounds(struct simulation *sim)
 
 /* --- churn --- */
 
-/* SplitMix64 (Steele, Lea, Flood 2014): the same draws on every machine. */
 static uint32_t simulate_draw(uint64_t *random, uint32_t below)
 {
     must(below > 0);
-    *random += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t mixed = *random;
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    mixed ^= mixed >> 31;
-    return (uint32_t)((mixed >> 32) * below >> 32);
+    return (uint32_t)((random_next(random) >> 32) * below >> 32);
 }
 
 /*
