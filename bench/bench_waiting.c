@@ -53,7 +53,7 @@ static void measure(const struct node *node, uint32_t pods, uint32_t kinds, uint
     series_init(&series);
     for (uint32_t i = 0; i < rounds; i++) {
         const int64_t begun = cpu_ns();
-        must(!hints_would_fit(hints, 1, &node, 1));
+        must(!hints_would_fit(hints, NULL, 1, &node, 1));
         series_add(&series, cpu_ns() - begun);
     }
     (void)snprintf(name, sizeof name, "waiting.%u_pods.%u_kinds.freed_gpu", pods, kinds);

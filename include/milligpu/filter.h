@@ -53,7 +53,7 @@ struct candidate {
 
 enum filter_verdict {
     FILTER_FITS,
-    FILTER_NONE,     /* reason[] says why, for each name */
+    FILTER_NONE,     /* cause[] says why, for each name */
     FILTER_RESERVED, /* this uid has a reservation: only its node is a candidate */
     /* the node of its reservation is not among the names: answer with an Error */
     FILTER_HELD_ELSEWHERE,
@@ -65,7 +65,7 @@ struct filter_answer {
     uint32_t candidates; /* best first */
     struct candidate *candidate;
     uint64_t steps;                /* search steps of all nodes */
-    enum reason *reason;           /* for each name */
+    struct cause *cause;           /* for each name; REASON_NONE: it fits */
     const struct allocation *held; /* RESERVED, HELD_ELSEWHERE; borrowed from the snapshot */
 };
 
@@ -86,16 +86,16 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
  * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
  * NULL if it has none; a pod with a reservation fits only there.
  */
-enum reason preempt_ask(const struct node *node, const struct request *request,
-                        const struct allocation *held, const struct text *victims,
-                        uint32_t count) MUST_USE;
+enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+                        const struct request *request, const struct allocation *held,
+                        const struct text *victims, uint32_t count) MUST_USE;
 
 /*
  * The reason for people, with current numbers: "room: not enough milli or MiB left in one piece;
  * largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned".
  */
-void filter_explain(const struct node *node, const struct request *request, char *out,
-                    size_t bytes);
+void filter_explain(const struct outlook *outlook, const struct node *node,
+                    const struct request *request, char *out, size_t bytes);
 
 /*
  * Emits the refusals for the answer if the verdict is FILTER_NONE, else nothing: one entry per node

@@ -110,9 +110,9 @@ struct refusal_key {
     uint64_t capacity_generation;
 };
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
-                       enum reason *out_reason);
+                       struct cause *out_cause);
 void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
-                       enum reason reason);
+                       struct cause cause);
 
 /* --- which pods to wake --- */
 
@@ -121,11 +121,11 @@ size_t hints_waiting(struct hints *hints);
 /* More pods wait than can be remembered, now or recently, or a request could not be stored. */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
- * Does any waiting pod fit on one of these nodes? True when in doubt: too many or too expensive
+ * Does any waiting pod fit on one of these nodes, by the rules of this outlook? True when in doubt: too many or too expensive
  * distinct requests, or more askers than can be remembered. The searches run without the lock.
  */
-bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
-                     size_t nodes);
+bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t now_ms,
+                     const struct node *const *node, size_t nodes);
 /*
  * Offers that have become late: true if kube-scheduler should be woken for one of them, because its
  * list did not contain all fitting nodes, or capacity came free after it. *out_node is then the

@@ -14,6 +14,7 @@
 
 #include "milligpu/arena.h"
 #include "milligpu/host.h"
+#include "milligpu/labels.h"
 #include "milligpu/limits.h"
 
 /* What wire decodes from a Node. Strings are terminated; NULL: absent. */
@@ -32,6 +33,8 @@ struct node_facts {
     const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
     /* nvidia.com/gpu.sharing-strategy or .replicas: set if time-slicing or MPS */
     const char *label_sharing;
+    uint32_t labels; /* all of them, for the rules of a policy; borrowed like all else */
+    const struct label *label;
     /*
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
      */
@@ -114,6 +117,8 @@ struct inventory {
     bool silent;
     uint32_t gpus;
     struct gpu_facts *gpu; /* ascending index, distinct ids */
+    uint32_t labels;
+    const struct label *label;
     /* with rules.advertise: the correct value of status.capacity; else 0 */
     uint32_t advertise_milli;
 };

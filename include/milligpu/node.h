@@ -27,6 +27,10 @@
 #include "milligpu/allocation.h"
 #include "milligpu/err.h"
 #include "milligpu/inventory.h"
+#include "milligpu/labels.h"
+#include "milligpu/rule_set.h"
+
+struct rulebook; /* rulebook.h */
 
 enum gpu_flag {
     GPU_ABSENT = 1 << 0, /* charged, but not in the inventory */
@@ -74,6 +78,8 @@ struct node {
     uint32_t free_milli;     /* of GPUs that take new shares */
     bool host_known;         /* else nothing is known of host */
     struct host host;        /* what its pods leave of CPU and memory (ledger_set_host()) */
+    const struct labels *labels; /* a reference; NULL: none, or not shown yet */
+    rule_set rules;              /* of the policy that match the labels (rulebook.h) */
     int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
@@ -97,6 +103,8 @@ struct node_build {
     bool gone;
     bool host_known;
     struct host host;
+    const struct labels *labels; /* the node takes a reference of its own */
+    rule_set rules;
     int64_t since_ms;
     uint32_t gpus;
     /* all fields but the sums of charges; any flag except OVER and UNSURE */
@@ -116,6 +124,9 @@ struct node *node_with(const struct node *node, const struct allocation *before,
 
 /* The same node, of which its pods leave this much CPU and memory. */
 struct node *node_with_host(const struct node *node, const struct host *host) MUST_USE;
+
+/* The same node, whose labels match these rules. */
+struct node *node_with_rules(const struct node *node, rule_set rules) MUST_USE;
 
 const struct node *node_ref(const struct node *node);
 void node_unref(const struct node *node); /* NULL is fine */
@@ -151,9 +162,13 @@ int atom_cmp(const struct atom *a, const struct atom *b);
 
 /*
  * An empty node, from a Node object that the ledger does not know (an autoscaler's template). Its
- * atoms belong to the given table.
+ * atoms belong to the given table. book: whose rules may match it; NULL: none.
  */
-struct node *node_from_inventory(const struct inventory *inventory, struct names *names) MUST_USE;
+struct node *node_from_inventory(const struct inventory *inventory, const struct rulebook *book,
+                                 struct names *names) MUST_USE;
+
+/* Could a pod of several GPUs have the node for itself? */
+bool node_is_idle(const struct node *node);
 
 /* Does any pod hold a share here, placed or not? */
 bool node_has_shares(const struct node *node);

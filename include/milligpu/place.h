@@ -35,6 +35,9 @@
 #define MILLIGPU_PLACE_H
 
 #include "milligpu/node.h"
+#include "milligpu/rulebook.h"
+
+struct outlook; /* policy.h */
 
 /*
  * What is left on one GPU for this evaluation: preempt adds capacity, tentative placements take
@@ -54,6 +57,9 @@ struct room {
     bool shared;         /* a pod has shares here: whole GPUs do not fit */
     bool host_known;     /* else nothing is known of host */
     struct host host;    /* what the pods here leave of CPU and memory */
+    rule_set rules;      /* of the policy that match the node */
+    bool idle;           /* nobody is here, and a pod of several GPUs could be */
+    bool leaves;         /* idle now, and the node is not: victims leave */
     uint32_t free_milli; /* rule 3 */
     uint32_t gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
@@ -115,14 +121,30 @@ struct plan {
     uint32_t running_milli;   /* of all parts that run at once */
     bool mixed_lives;         /* sidecars run beside init containers: their order matters */
     struct shapes *shapes;    /* NULL: each room is searched again */
+    const struct outlook *outlook; /* whose rules apply; NULL: none */
+    rule_set rules;                /* that hold, and match the pod */
+    const struct rule *rule;       /* the winner in the room that was judged last; NULL: none */
     struct plan_rows rows;
     struct {
         const struct atom *model;
         bool takes;
+        rule_set asked; /* rules that were asked about this model */
+        rule_set taken; /* those of them that take it */
     } model[PLAN_MODELS];
 };
 
-void plan_init(struct plan *out, const struct request *request);
+/*
+ * outlook: the rules of its policy decide, too, with request->rules (rulebook.h); NULL: none do, as
+ * for what runs already. It is borrowed.
+ */
+void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook);
+
+/* The reason that place_judge() gave last, or policy_judge(), with its rule. */
+struct cause plan_cause(const struct plan *plan, enum reason why);
+/* The rule that wins on a node which these rules match (node.rules); NULL: there is none. */
+const struct rule *plan_rule(const struct plan *plan, rule_set of_node);
+/* Does it depend on other nodes whether the rule lets this pod in (struct rule, reserve)? */
+bool plan_reserve_matters(const struct plan *plan, const struct rule *rule);
 
 /* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
@@ -136,6 +158,7 @@ struct rank {
     uint32_t free_milli;   /* rule 3 */
     uint32_t steps;        /* that the search took; 0: an equal room was searched before */
     uint32_t judged; /* placements that a policy judged, whether they were remembered or not */
+    uint32_t pool;   /* policy.h, rule c */
     uint32_t order;  /* policy.h, rule 4: of nodes; equals go by name */
     int64_t key[3];  /* policy.h, rules 1 to 3 */
 };

@@ -40,29 +40,10 @@
 #define MILLIGPU_POLICY_H
 
 #include "milligpu/place.h"
+#include "milligpu/policy_kind.h"
+#include "milligpu/rulebook.h"
 #include "milligpu/snapshot.h"
 #include "milligpu/workload.h"
-
-#define POLICY_TABLE(X)                                                                            \
-    X(POLICY_BINPACK, "binpack", "tightest hole, fullest node")                                    \
-    X(POLICY_FIRSTFIT, "firstfit", "first node and first GPUs that fit, in a fixed order")         \
-    X(POLICY_SPREAD, "spread", "emptiest GPUs, emptiest node")                                     \
-    X(POLICY_FGD, "fgd", "least fragmentation for the workload (published scores)")                \
-    X(POLICY_ROLLOUT, "rollout", "least idle GPU once the workload has filled the node")
-
-enum policy_kind {
-#define X(code, word, help) code,
-    POLICY_TABLE(X)
-#undef X
-        POLICIES
-};
-
-const char *policy_name(enum policy_kind kind);
-const char *policy_help(enum policy_kind kind);
-/* False: there is no such policy. */
-bool policy_of_name(struct text name, enum policy_kind *out);
-/* fgd and rollout need a workload. */
-bool policy_needs_workload(enum policy_kind kind);
 
 enum {
     LAYOUTS_MAX = 64,     /* placements of one node that are judged */
@@ -79,16 +60,29 @@ enum {
  */
 struct outlook {
     atomic_uint refs;
-    enum policy_kind kind;
+    enum policy_kind kind;           /* where no rule says otherwise */
     uint32_t seed;                   /* of the node order */
+    const struct rulebook *rulebook; /* NULL: no rules and no prices of models */
+    rule_set holding;                /* rules that hold at the moment */
+    /* idle hosts that each rule with a reserve matches; 0 for the others */
+    uint32_t idle[RULES_MAX];
     const struct workload *workload; /* may be NULL where the policy needs none */
     int64_t price[WORKLOAD_SCARCE_MAX];
 };
 
 struct outlook *outlook_new(enum policy_kind kind, uint32_t seed,
                             const struct workload *workload) MUST_USE;
+/* What a policy document says, and which of its rules hold. workload: where it needs one. */
+struct outlook *outlook_of_rulebook(const struct rulebook *book, rule_set holding,
+                           const struct workload *workload) MUST_USE;
+/* The same with the same prices and idle hosts, to be changed before it is shared. */
+struct outlook *outlook_copy(const struct outlook *outlook) MUST_USE;
 const struct outlook *outlook_ref(const struct outlook *outlook);
 void outlook_unref(const struct outlook *outlook); /* NULL is fine */
+
+/* Does it order nodes by this policy, all of them or those of a rule? */
+bool outlook_uses(const struct outlook *outlook, enum policy_kind kind);
+bool outlook_needs_workload(const struct outlook *outlook); /* NULL: no */
 
 /*
  * What was judged before, for one caller at a time: it belongs to the thread that uses it. It keeps
@@ -136,6 +130,12 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
 enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct rank *out,
                               struct placement *out_placement) MUST_USE;
+
+/* request_refuse(), but REASON_RULE names the rule. outlook: of the snapshot that refused. */
+void policy_refuse(const struct outlook *outlook, struct cause cause,
+                   const struct request *request, struct refusal *out);
+/* The rules that match a namespace, for request.rules; outlook NULL: none. */
+rule_set outlook_rules(const struct outlook *outlook, struct text namespace);
 
 /* Rules 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
 int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,

@@ -33,6 +33,7 @@
     X(REASON_MODEL, "model", KIND, "no GPU of the node is of a model that was asked for")          \
     X(REASON_SMALL, "small", KIND, "every GPU of the node is smaller than one part")               \
     X(REASON_MEMORY, "memory", KIND, "on no GPU of the node the part comes with enough memory")    \
+    X(REASON_RULE, "rule", KIND, "a rule of the policy does not allow it there")                   \
     X(REASON_FEW, "few", KIND, "the node has fewer suitable GPUs than one container asks for")     \
     X(REASON_MIXED, "mixed", MOMENT, "a pod with whole GPUs of another resource lives there")      \
     X(REASON_UNPLACED, "unplaced", MOMENT, "a pod lives there whose GPUs are not known")           \
@@ -40,6 +41,7 @@
     X(REASON_UNHEALTHY, "unhealthy", MOMENT, "the GPU is reported unhealthy")                      \
     X(REASON_CORDONED, "cordoned", MOMENT, "the GPU is cordoned")                                  \
     X(REASON_CROWDED, "crowded", MOMENT, "CHARGES_PER_GPU_MAX pods share the GPU already")         \
+    X(REASON_RESERVE, "reserve", MOMENT, "the node is kept idle for pods of several GPUs")         \
     X(REASON_ROOM, "room", MOMENT, "not enough milli or MiB left in one piece")                    \
     X(REASON_UNSEARCHED, "unsearched", MOMENT, "no place was found, not searched to the end")      \
     X(REASON_ELSEWHERE, "elsewhere", STATE, "the pod holds a reservation on another node")         \

@@ -23,6 +23,7 @@
 #include "milligpu/limits.h"
 #include "milligpu/pod.h"
 #include "milligpu/reason.h"
+#include "milligpu/rule_set.h"
 #include "milligpu/strbuf.h"
 
 /* Settings that decide which requests are allowed. */
@@ -37,6 +38,13 @@ struct request_rules {
  * are written, but somebody should say so (advice.h).
  */
 enum { MEANT_GPUS_MAX = 16 };
+
+/* How the GPUs of one container must lie: what annotation milligpu.io/topology demands. */
+enum together {
+    TOGETHER_UNSAID,
+    TOGETHER_NUMA,   /* on one NUMA node, or linked */
+    TOGETHER_NVLINK, /* each linked to each */
+};
 
 struct want {
     const char *container;
@@ -54,6 +62,8 @@ struct request {
     /* what kube-scheduler counts, rounded up; only judged, never granted; 0: none */
     struct host host;
     uint32_t whole; /* whole GPUs, of the other resource, which a device plugin hands out */
+    /* rules of the policy that match the pod's namespace (rulebook.h); request_parse() sets none */
+    rule_set rules;
 };
 
 enum request_verdict {

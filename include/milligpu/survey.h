@@ -34,6 +34,7 @@ enum { SURVEY_TEXT_MAX = 512 };
 
 struct survey {
     uint32_t nodes[REASONS]; /* REASON_NONE: it fits there; the sum is the number of nodes */
+    uint32_t rule_nodes[RULES_MAX]; /* those of REASON_RULE, by position in the rulebook */
     struct moment moment[REASONS];
     /* It would fit on no node of the cluster, even if that were empty and open. */
     bool never;
@@ -54,6 +55,7 @@ void survey_missing_model(const struct snapshot *snapshot, const struct request 
 /* Do numbers of the moment explain it? Where the kind of the node is in the way, they do not. */
 bool survey_has_moment(enum reason why);
 /* The sentence for one reason: the refusal's where that names what lacks, else what is closed. */
-void survey_reason_text(const struct request *request, enum reason why, char out[REASON_BYTES_MAX]);
+void survey_reason_text(const struct outlook *outlook, const struct request *request,
+                        struct cause cause, char out[REASON_BYTES_MAX]);
 
 #endif

@@ -336,8 +336,8 @@ static void api_pods_put(struct json_writer *json, const char *key, const char *
  * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
  * (docs/why/005).
  */
-static void put_verdict(struct json_writer *json, const struct node *node,
-                        const struct request *request)
+static void put_verdict(struct json_writer *json, const struct outlook *outlook,
+                        const struct node *node, const struct request *request)
 {
     struct refusal refusal = {.text = ""};
     UNSET struct room room;
@@ -346,12 +346,12 @@ static void put_verdict(struct json_writer *json, const struct node *node,
     char detail[512];
 
     room_of(node, &room);
-    plan_init(&plan, request);
+    plan_init(&plan, request, outlook);
     const enum reason why = place_judge(&plan, &room, &rank);
     if (why != REASON_NONE)
-        request_refuse(request, why, &refusal);
+        policy_refuse(outlook, plan_cause(&plan, why), request, &refusal);
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
-    filter_explain(node, request, detail, sizeof detail);
+    filter_explain(outlook, node, request, detail, sizeof detail);
     json_write_object(json);
     api_pods_put(json, "name", node->name->text);
     json_write_key(json, "fits");
@@ -390,19 +390,38 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_key(json, "nodes");
     json_write_array(json);
     for (size_t i = 0; i < count; i++)
-        put_verdict(json, all[i], request);
+        put_verdict(json, snapshot->outlook, all[i], request);
     json_write_array_end(json);
 }
 
+/* Of no node: nothing. */
+static void put_reason(struct json_writer *json, const struct outlook *outlook,
+                       const struct request *request, struct cause cause, uint32_t nodes,
+                       const char *detail)
+{
+    char text[REASON_BYTES_MAX];
+
+    must(cause.why < REASONS);
+    if (nodes == 0)
+        return;
+    survey_reason_text(outlook, request, cause, text);
+    json_write_object(json);
+    api_pods_put(json, "reason", reason_name(cause.why));
+    json_write_key(json, "nodes");
+    json_write_u64(json, nodes);
+    api_pods_put(json, "text", text);
+    api_pods_put(json, "detail", detail);
+    json_write_object_end(json);
+}
+
 /*
- * Once for each reason, nearest to fitting first; the counts add up to the nodes of the cluster.
+ * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the cluster.
  */
 static void put_reasons(struct json_writer *json, struct api_call *call,
                         const struct snapshot *snapshot, const struct request *request)
 {
     CLEANUP(strbuf_done) struct strbuf detail;
     struct survey *survey = arena_alloc(&call->arena, sizeof *survey);
-    char text[REASON_BYTES_MAX];
 
     strbuf_init(&detail);
     survey_cluster(snapshot, request, &call->arena, survey);
@@ -413,19 +432,15 @@ static void put_reasons(struct json_writer *json, struct api_call *call,
     json_write_array(json);
     for (uint32_t at = 0; at < REASONS; at++) {
         const enum reason why = at == 0 ? REASON_NONE : (enum reason)(REASONS - at);
-        if (survey->nodes[why] == 0)
-            continue;
         strbuf_reset(&detail);
         if (survey_has_moment(why))
             moment_format(&detail, &survey->moment[why]);
-        survey_reason_text(request, why, text);
-        json_write_object(json);
-        api_pods_put(json, "reason", reason_name(why));
-        json_write_key(json, "nodes");
-        json_write_u64(json, survey->nodes[why]);
-        api_pods_put(json, "text", text);
-        api_pods_put(json, "detail", detail.data);
-        json_write_object_end(json);
+        for (uint32_t rule = 0; why == REASON_RULE && rule < RULES_MAX; rule++)
+            put_reason(json, snapshot->outlook, request, (struct cause){why, rule},
+                       survey->rule_nodes[rule], "");
+        if (why != REASON_RULE)
+            put_reason(json, snapshot->outlook, request, (struct cause){.why = why},
+                       survey->nodes[why], detail.data);
     }
     json_write_array_end(json);
 }
@@ -478,8 +493,10 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
         must(record != NULL);
         api_pods_put_waiting(&json, call, record->uid);
         if (record->request != NULL) {
-            put_reasons(&json, call, snapshot, record->request);
-            put_verdicts(&json, call, snapshot, record->request);
+            struct request asked = *record->request;
+            asked.rules = outlook_rules(snapshot->outlook, text_of(record->namespace));
+            put_reasons(&json, call, snapshot, &asked);
+            put_verdicts(&json, call, snapshot, &asked);
         }
     }
     json_write_object_end(&json);

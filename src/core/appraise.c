@@ -13,6 +13,7 @@
 
 struct appraising {
     const struct outlook *outlook;
+    enum policy_kind kind;
     struct judge *judge;
     const struct request *request;
     const struct rest *before;
@@ -30,7 +31,7 @@ static uint64_t appraise_value(const struct appraising *appraising, const struct
     const struct workload *workload = appraising->outlook->workload;
 
     must(workload != NULL);
-    return appraising->outlook->kind == POLICY_FGD ? fgd_fragment(workload, rest)
+    return appraising->kind == POLICY_FGD ? fgd_fragment(workload, rest)
                                                    : judge_idle(appraising->judge, workload, rest);
 }
 
@@ -38,11 +39,11 @@ static uint64_t appraise_value(const struct appraising *appraising, const struct
 static int64_t appraise_base(const struct appraising *appraising, const struct rest *after)
 {
     const struct workload *workload = appraising->outlook->workload;
-    const bool fgd = appraising->outlook->kind == POLICY_FGD;
+    const bool fgd = appraising->kind == POLICY_FGD;
     const uint64_t of = fgd ? workload->typical_count : workload->sequences;
     const int64_t by = (int64_t)(appraising->value - appraise_value(appraising, after));
 
-    must(fgd || appraising->outlook->kind == POLICY_ROLLOUT);
+    must(fgd || appraising->kind == POLICY_ROLLOUT);
     must(after->free_milli <= after->total_milli);
     const int64_t score = of == 0 ? 0 : 1000 * (int64_t)sigmoid_score(by, of);
     if (fgd || after->total_milli == 0)
@@ -58,7 +59,7 @@ static void appraise_loss(const struct appraising *appraising, const struct rest
     struct slots slots;
 
     must(workload->scarces <= WORKLOAD_SCARCE_MAX);
-    if (appraising->outlook->kind != POLICY_ROLLOUT)
+    if (appraising->kind != POLICY_ROLLOUT)
         return;
     slots_of(workload, after, &slots);
     for (uint32_t i = 0; i < workload->scarces; i++) {
@@ -144,7 +145,7 @@ static void appraise_start(struct appraising *appraising, const struct rest *bef
     must(before->gpus <= GPUS_PER_NODE_MAX);
     appraising->before = before;
     appraising->value = appraise_value(appraising, before);
-    if (appraising->outlook->kind != POLICY_ROLLOUT)
+    if (appraising->kind != POLICY_ROLLOUT)
         return;
     slots_of(workload, before, &appraising->slots);
     appraising->own = find_own(workload, appraising->request);
@@ -167,14 +168,15 @@ static void set_merit(struct rank *out, const struct appraising *appraising)
     out->key[0] = -appraising->merit;
 }
 
-enum reason appraise_room(const struct policy_question *question, struct plan *plan,
-                          const struct room *room, struct appraisals *out, struct rank *out_rank,
-                          struct placement *out_placement)
+enum reason appraise_room(const struct policy_question *question, enum policy_kind kind,
+                          struct plan *plan, const struct room *room, struct appraisals *out,
+                          struct rank *out_rank, struct placement *out_placement)
 {
     /* A node that only the question knows has names that end with it: no judge keeps them. */
     struct judge *judge = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->judge;
     struct appraising appraising = {
         .outlook = question->outlook,
+        .kind = kind,
         .judge = judge,
         .request = plan->request,
         .out = out,

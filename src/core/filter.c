@@ -254,9 +254,10 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
             found += find_nodes(question, i, node, slot);
         struct candidate candidate = {
             .name = i, .slot = slot[i % AT_ONCE], .node = node[i % AT_ONCE]};
-        out->reason[i] =
+        const enum reason why =
             candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
-        if (out->reason[i] != REASON_NONE)
+        out->cause[i] = plan_cause(&asking->plan, why);
+        if (why != REASON_NONE)
             continue;
         out->fitting++;
         filter_consider(out, most, &candidate);
@@ -273,11 +274,11 @@ static void ask_held(const struct filter_question *question, struct placement *p
     must(out->held->is.state == STATE_RESERVED);
     out->verdict = FILTER_HELD_ELSEWHERE;
     for (uint32_t i = 0; i < question->names; i++) {
-        out->reason[i] = REASON_ELSEWHERE;
+        out->cause[i].why = REASON_ELSEWHERE;
         if (out->candidates > 0 || !text_eq(question->name[i], atom_text(out->held->is.node)))
             continue;
         out->verdict = FILTER_RESERVED;
-        out->reason[i] = REASON_NONE;
+        out->cause[i].why = REASON_NONE;
         out->fitting = 1;
         out->candidates = 1;
         out->candidate[0] = (struct candidate){
@@ -303,7 +304,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     must(question->snapshot != NULL);
     must(question->names == 0 || question->name != NULL);
     *out = (struct filter_answer){
-        .reason = arena_array(arena, question->names, sizeof *out->reason),
+        .cause = arena_array(arena, question->names, sizeof *out->cause),
         .candidate = arena_array(arena, bounded ? question->shortlist : question->names,
                                  sizeof *out->candidate),
         .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
@@ -319,7 +320,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.steps = 0;
     asking.judged = 0;
     policy_begin(question->judge, question->snapshot, question->request);
-    plan_init(&asking.plan, question->request);
+    plan_init(&asking.plan, question->request, question->snapshot->outlook);
     plan_remember(&asking.plan, arena);
     index_tentatives(question, arena, &asking.index);
     ask_all(&asking, out);
@@ -349,8 +350,9 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     }
 }
 
-enum reason preempt_ask(const struct node *node, const struct request *request,
-                        const struct allocation *held, const struct text *victims, uint32_t count)
+enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+                        const struct request *request, const struct allocation *held,
+                        const struct text *victims, uint32_t count)
 {
     UNSET struct room room;
     UNSET struct plan plan;
@@ -361,30 +363,36 @@ enum reason preempt_ask(const struct node *node, const struct request *request,
         return held->is.node == node->name ? REASON_NONE : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
     must(room.gpus <= GPUS_PER_NODE_MAX);
-    plan_init(&plan, request);
+    plan_init(&plan, request, outlook);
     return place_judge(&plan, &room, &rank);
 }
 
-void filter_explain(const struct node *node, const struct request *request, char *out, size_t bytes)
+void filter_explain(const struct outlook *outlook, const struct node *node,
+                    const struct request *request, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     UNSET struct room room;
     UNSET struct plan plan;
     struct rank rank;
     struct moment moment = {0};
+    struct refusal refusal;
 
     must(out != NULL);
     must(bytes > 0);
     room_of(node, &room);
-    plan_init(&plan, request);
+    plan_init(&plan, request, outlook);
     const enum reason why = place_judge(&plan, &room, &rank);
     moment_add(&moment, &room, request);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
-    if (why != REASON_NONE)
+    if (why == REASON_RULE) {
+        policy_refuse(outlook, plan_cause(&plan, why), request, &refusal);
+        strbuf_printf(&text, ": %s", refusal.text);
+    } else if (why != REASON_NONE) {
         strbuf_printf(&text, ": %s", reason_help(why));
-    else if (!rank.exact)
+    } else if (!rank.exact) {
         strbuf_str(&text, ", not searched to the end: there may be a tighter place");
+    }
     /* Current numbers are allowed here, because no pod's condition contains this text. */
     if (survey_has_moment(why)) {
         strbuf_str(&text, "; ");
@@ -394,36 +402,56 @@ void filter_explain(const struct node *node, const struct request *request, char
     text_clip((struct text){text.data, text.len}, out, bytes);
 }
 
-/* The texts of one answer: one look-up per reason, however many names there are. */
+/*
+ * The texts of one answer: one look-up per reason, however many names there are. REASON_RULE has
+ * one for each rule, behind those of the reasons.
+ */
+enum { TEXTS_MAX = REASONS + RULES_MAX };
 struct texts {
-    bool made[REASONS];
-    bool spoken[REASONS];
-    struct refusal refusal[REASONS];
+    const struct filter_question *question;
+    bool made[TEXTS_MAX];
+    bool spoken[TEXTS_MAX];
+    struct refusal refusal[TEXTS_MAX];
 };
 
-static const char *text_for(struct texts *texts, const struct request *request, enum reason why)
+/* The place of the text for this name. */
+static uint32_t text_at(const struct filter_answer *answer, uint32_t name)
 {
-    must(why > REASON_NONE);
-    must(why < REASONS);
-    if (!texts->made[why]) {
-        request_refuse(request, why, &texts->refusal[why]);
-        texts->made[why] = true;
+    const struct cause cause = answer->cause[name];
+
+    must(cause.why > REASON_NONE);
+    must(cause.why < REASONS);
+    must(cause.rule < RULES_MAX);
+    return cause.why == REASON_RULE ? REASONS + cause.rule : (uint32_t)cause.why;
+}
+
+static const char *text_for(struct texts *texts, uint32_t at)
+{
+    const struct cause cause = at < REASONS
+                                   ? (struct cause){.why = (enum reason)at}
+                                   : (struct cause){REASON_RULE, at - REASONS};
+
+    must(at < TEXTS_MAX);
+    if (!texts->made[at]) {
+        policy_refuse(texts->question->snapshot->outlook, cause, texts->question->request,
+                      &texts->refusal[at]);
+        texts->made[at] = true;
     }
-    must(texts->refusal[why].text[0] != '\0');
-    return texts->refusal[why].text;
+    must(texts->refusal[at].text[0] != '\0');
+    return texts->refusal[at].text;
 }
 
 /* True the first time that this text appears, for whatever reason. */
-static bool first_to_say(struct texts *texts, const struct request *request, enum reason why)
+static bool first_to_say(struct texts *texts, uint32_t at)
 {
-    must(why > REASON_NONE);
-    must(why < REASONS);
-    if (texts->spoken[why])
+    must(at > REASON_NONE);
+    must(at < TEXTS_MAX);
+    if (texts->spoken[at])
         return false;
-    const char *text = text_for(texts, request, why);
-    texts->spoken[why] = true;
-    for (enum reason other = REASON_NONE + 1; other < REASONS; other++)
-        if (other != why && texts->spoken[other] && strcmp(texts->refusal[other].text, text) == 0)
+    const char *text = text_for(texts, at);
+    texts->spoken[at] = true;
+    for (uint32_t other = REASON_NONE + 1; other < TEXTS_MAX; other++)
+        if (other != at && texts->spoken[other] && strcmp(texts->refusal[other].text, text) == 0)
             return false;
     return true;
 }
@@ -432,24 +460,25 @@ void filter_refusals(const struct filter_question *question, const struct filter
                      uint32_t names_max, void *user,
                      void (*emit)(void *user, struct text name, const char *text))
 {
-    struct texts texts;
+    UNSET struct texts texts;
     char spoken[REASON_BYTES_MAX + sizeof FILTER_SPEAKS_FOR_ALL];
 
     must(emit != NULL);
     if (answer->verdict != FILTER_NONE)
         return;
     must(answer->fitting == 0);
-    must(question->names == 0 || answer->reason != NULL);
+    must(question->names == 0 || answer->cause != NULL);
+    texts.question = question;
     memset(texts.made, 0, sizeof texts.made);
     memset(texts.spoken, 0, sizeof texts.spoken);
     /* In a large cluster, an entry per node would be megabytes of the same sentence. */
     const bool each = question->names <= names_max;
     for (uint32_t i = 0; i < question->names; i++) {
-        const enum reason why = answer->reason[i];
+        const uint32_t at = text_at(answer, i);
         if (each) {
-            emit(user, question->name[i], text_for(&texts, question->request, why));
-        } else if (first_to_say(&texts, question->request, why)) {
-            const char *text = text_for(&texts, question->request, why);
+            emit(user, question->name[i], text_for(&texts, at));
+        } else if (first_to_say(&texts, at)) {
+            const char *text = text_for(&texts, at);
             const size_t len = strlen(text);
             must(len + sizeof FILTER_SPEAKS_FOR_ALL <= sizeof spoken);
             memcpy(spoken, text, len);

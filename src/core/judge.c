@@ -238,7 +238,8 @@ static void set_outlook(struct judge *judge, const struct outlook *outlook)
         return;
     judge->outlook = outlook_ref(outlook);
     if (former == NULL || former->workload != outlook->workload || former->kind != outlook->kind ||
-        former->seed != outlook->seed) {
+        former->seed != outlook->seed || former->rulebook != outlook->rulebook ||
+        former->holding != outlook->holding) {
         forget_nodes(judge); /* and thereby, in policy_begin(), the requests */
         forget_kinds(judge);
     }
@@ -256,7 +257,7 @@ void policy_begin(struct judge *judge, const struct snapshot *snapshot,
 
     must(request->wants <= CONTAINERS_MAX);
     judge->now = NULL;
-    if (snapshot->outlook == NULL || !policy_needs_workload(snapshot->outlook->kind))
+    if (!outlook_needs_workload(snapshot->outlook))
         return;
     set_outlook(judge, snapshot->outlook);
     if (snapshot->slots > judge->slots)
@@ -348,7 +349,8 @@ static uint64_t see_node(struct judge *judge, uint32_t slot, const struct node *
         node_unref(seen->node);
         seen->node = node_ref(node);
         seen->serial = ++judge->serial;
-        seen->order = outlook_order(judge->outlook, node->name);
+        /* fgd and rollout have the same one. */
+        seen->order = outlook_order(judge->outlook, POLICY_ROLLOUT, node->name);
     }
     must(seen->serial > 0);
     return seen->serial;

@@ -37,12 +37,13 @@ struct appraisals {
 };
 
 /* policy_judge_room() for fgd and rollout. */
-enum reason appraise_room(const struct policy_question *question, struct plan *plan,
-                          const struct room *room, struct appraisals *out, struct rank *out_rank,
-                          struct placement *out_placement) MUST_USE;
+enum reason appraise_room(const struct policy_question *question, enum policy_kind kind,
+                          struct plan *plan, const struct room *room, struct appraisals *out,
+                          struct rank *out_rank, struct placement *out_placement) MUST_USE;
 
-/* outlook.c: rule 4 of this policy; 0: by name alone. */
-uint32_t outlook_order(const struct outlook *outlook, const struct atom *name);
+/* outlook.c: rule 4 of the policy; 0: by name alone. */
+uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
+                       const struct atom *name);
 /* What its prices make of a loss. */
 int64_t loss_price(const struct outlook *outlook, const struct loss *loss);
 

@@ -509,11 +509,40 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
         ledger->room_came = true;
 }
 
+/* Which rules match is part of the node, so that no question has to look at labels. */
+static void set_rules(struct ledger *ledger, const struct rulebook *book)
+{
+    must(ledger->reserving == 0);
+    for (uint32_t slot = 0; slot < ledger->places; slot++) {
+        const struct node *node = ledger_at(ledger, slot);
+        const rule_set rules = node == NULL ? 0 : rulebook_of_node(book, node->labels);
+        if (node == NULL || node->rules == rules)
+            continue;
+        struct node *with = node_with_rules(node, rules);
+        ledger_swap_node(ledger, slot, node, with);
+        node_unref(with);
+    }
+}
+
+static const struct rulebook *rulebook_of(const struct outlook *outlook)
+{
+    return outlook == NULL ? NULL : outlook->rulebook;
+}
+
 void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook)
 {
+    const struct rulebook *former = rulebook_of(ledger->outlook);
+    const rule_set held = former == NULL ? 0 : ledger->outlook->holding;
     const struct node *node;
 
     must(ledger != NULL);
+    if (rulebook_of(outlook) != former) {
+        ledger->reserving = 0; /* idle hosts are counted below */
+        set_rules(ledger, rulebook_of(outlook));
+    }
+    /* What no rule forbids any more may fit. */
+    if (rulebook_of(outlook) != former || (former != NULL && outlook->holding != held))
+        ledger->room_came = true;
     ledger_start_prices(ledger, outlook);
     for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;)
         ledger_swap_supply(ledger, NULL, node);
@@ -580,6 +609,8 @@ static bool gives_room(const struct node *from, const struct node *to)
     if (node_closed(to) != REASON_NONE)
         return false;
     if (from != NULL && (from->gone || node_closed(from) != REASON_NONE))
+        return true;
+    if (from != NULL && from->rules != to->rules)
         return true;
     for (uint32_t i = 0; i < to->gpus; i++) {
         const struct gpu *gpu = &to->gpu[i];

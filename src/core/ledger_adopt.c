@@ -408,7 +408,8 @@ static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *
     places->presumed = true;
     if (node != NULL && !node->gone) {
         struct placement *placement = xcalloc(1, sizeof *placement);
-        if (ledger_place(ledger, node, request, placement) == REASON_NONE) {
+        must(request->rules == 0); /* no rule decides about what runs */
+        if (ledger_place(ledger, node, request, placement).why == REASON_NONE) {
             must(placement->parts <= PARTS_MAX);
             place_shares(placement, request, node, places->share);
             places->shares = placement->parts;

@@ -210,18 +210,23 @@ static void must_fit(const struct node *node, const struct allocation *granted)
  * A node that is gone keeps the GPUs that pods hold. It is refused as a node without GPUs, because
  * unlike an absent GPU it is not expected back.
  */
-static enum reason ledger_decide_search(const struct ledger *ledger, const struct node *node,
-                                        const struct request *request, struct placement *placement)
+static struct cause ledger_decide_search(const struct ledger *ledger, const struct node *node,
+                                         const struct command *command,
+                                         struct placement *placement)
 {
-    if (node == NULL)
-        return REASON_UNKNOWN_NODE;
-    if (node->gone)
-        return REASON_NO_GPU;
+    struct request request = *command->request;
 
-    const enum reason reason = ledger_place(ledger, node, request, placement);
-    must(reason < REASONS);
-    must(reason != REASON_UNKNOWN_NODE);
-    return reason;
+    if (node == NULL)
+        return (struct cause){.why = REASON_UNKNOWN_NODE};
+    if (node->gone)
+        return (struct cause){.why = REASON_NO_GPU};
+
+    /* By the rules of today, whatever the request was judged by before. */
+    request.rules = outlook_rules(ledger->outlook, text_of(command->namespace));
+    const struct cause cause = ledger_place(ledger, node, &request, placement);
+    must(cause.why < REASONS);
+    must(cause.why != REASON_UNKNOWN_NODE);
+    return cause;
 }
 
 /*
@@ -293,8 +298,8 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
     const uint32_t slot = ledger_slot(ledger, text_of(command->node));
     const struct node *node = slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);
     struct placement *placement = xcalloc(1, sizeof *placement);
-    const enum reason reason = ledger_decide_search(ledger, node, command->request, placement);
-    if (reason == REASON_NONE) {
+    const struct cause cause = ledger_decide_search(ledger, node, command, placement);
+    if (cause.why == REASON_NONE) {
         struct draft draft;
         draft_init(&draft, node, slot, 0);
         ledger_decide_replace(&draft, out, NULL, ledger_decide_grant(node, command, placement),
@@ -303,7 +308,8 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
         must_fit(out->node_after, out->after);
     }
     xfree(placement);
-    return reason == REASON_NONE ? VERDICT_OK : ledger_decide_refuse(out, reason);
+    out->rule = cause.rule;
+    return cause.why == REASON_NONE ? VERDICT_OK : ledger_decide_refuse(out, cause.why);
 }
 
 /*
@@ -350,10 +356,12 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
 {
     const struct node *old = draft->old;
     struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
-    if (old != NULL && node != NULL && node_alike(old, node)) {
+    const bool alike = old != NULL && node != NULL && node_alike(old, node);
+    if (alike && old->rules == node->rules && labels_eq(old->labels, node->labels)) {
         node_unref(node);
         return VERDICT_SAME;
     }
+    out->unwritten = alike;
     out->slot = draft->slot;
     out->node_before = old != NULL ? node_ref(old) : NULL;
     out->node_after = node;

@@ -39,6 +39,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .gone = old->gone,
         .host_known = old->host_known,
         .host = old->host,
+        .labels = old->labels,
+        .rules = old->rules,
         .since_ms = old->since_ms,
     };
     must(draft->gpus <= draft->capacity);
@@ -50,6 +52,8 @@ void draft_done(struct draft *draft)
     must(draft->build.allocation == NULL);
     xfree(draft->gpu);
     draft->gpu = NULL;
+    labels_unref(draft->labels);
+    draft->labels = NULL;
 }
 
 static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
@@ -350,6 +354,25 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
     }
 }
 
+/* A Node without GPUs has its labels for others. */
+static void show_labels(struct draft *draft, struct ledger *ledger,
+                        const struct inventory *inventory)
+{
+    const struct rulebook *book = ledger->outlook != NULL ? ledger->outlook->rulebook : NULL;
+    const bool counts = inventory->gpus > 0 || inventory->silent;
+
+    must(draft->labels == NULL);
+    draft->labels =
+        counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
+    /* The version before, if it says the same, so that both have it in common. */
+    if (draft->old != NULL && labels_eq(draft->labels, draft->old->labels)) {
+        labels_unref(draft->labels);
+        draft->labels = labels_ref(draft->old->labels);
+    }
+    draft->build.labels = draft->labels;
+    draft->build.rules = rulebook_of_node(book, draft->labels);
+}
+
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
 {
     const struct node *old = draft->old;
@@ -366,6 +389,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->problem = inventory->problem;
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
     build->gone = false;
+    show_labels(draft, ledger, inventory);
     draft->gpus = 0;
     /* Before any GPU is added: it decides what an index means. */
     draft->moved = indexes_moved(old, inventory);

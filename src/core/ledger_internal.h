@@ -69,6 +69,7 @@ struct ledger {
     uint32_t kepts;
     size_t kept_capacity;
     const struct outlook *outlook; /* NULL: binpack */
+    rule_set reserving;            /* rules of the outlook that keep idle hosts */
     struct supply supply;          /* only where the outlook has prices */
     struct kinds *kinds;           /* of the outlook's workload; NULL: no prices */
     uint32_t grants;               /* since the prices were calculated */
@@ -101,9 +102,9 @@ void ledger_swap_supply(struct ledger *ledger, const struct node *from, const st
 void ledger_set_prices(struct ledger *ledger);
 /* A pod was granted what it asked for. */
 void ledger_count_grant(struct ledger *ledger);
-/* place_find() by the ledger's policy. */
-enum reason ledger_place(const struct ledger *ledger, const struct node *node,
-                         const struct request *request, struct placement *out) MUST_USE;
+/* place_find() by the ledger's policy, and by the rules in request->rules. */
+struct cause ledger_place(const struct ledger *ledger, const struct node *node,
+                          const struct request *request, struct placement *out) MUST_USE;
 
 /*
  * The next version of a node, under construction. gpu[] holds the GPUs that the node shows and,
@@ -117,6 +118,7 @@ struct draft {
     struct gpu *gpu;        /* room for every GPU that may be added */
     uint32_t gpus;
     uint32_t capacity;
+    const struct labels *labels; /* a reference of its own */
     bool moved;   /* indexes are unreliable: an index that a pod holds means another GPU */
     bool another; /* the Node object was replaced: what the former one owned lapses */
     const struct inventory *elder; /* or NULL: what it shows and nobody holds here is given up */
@@ -140,7 +142,10 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
 struct node *draft_node(struct draft *draft, const struct allocation *before,
                         const struct allocation *after, int64_t at_ms) MUST_USE;
 
-/* Equal in all that a Node object decides; since_ms and the charges are ignored. */
+/*
+ * Equal in all that a Node object decides and the store keeps; since_ms and the charges are
+ * ignored, and so are labels and host.
+ */
 bool node_alike(const struct node *a, const struct node *b);
 
 /* Where an observed pod goes. NULL if there is nothing to count. Fills *draft's absent GPUs. */

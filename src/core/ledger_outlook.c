@@ -4,6 +4,8 @@
  * change of a node; prices follow from the sums after every PRICE_EVERY grants, in a new outlook,
  * since filters may still read the former one.
  */
+#include <string.h>
+
 #include "milligpu/alloc.h"
 
 #include "core/ledger_internal.h"
@@ -12,8 +14,9 @@ static bool has_prices(const struct ledger *ledger)
 {
     const struct outlook *outlook = ledger->outlook;
 
-    must(outlook == NULL || outlook->workload != NULL || !policy_needs_workload(outlook->kind));
-    return outlook != NULL && outlook->kind == POLICY_ROLLOUT && outlook->workload->scarces > 0;
+    must(outlook == NULL || outlook->workload != NULL || !outlook_needs_workload(outlook));
+    return outlook != NULL && outlook_uses(outlook, POLICY_ROLLOUT) &&
+           outlook->workload->scarces > 0;
 }
 
 static void add_node(struct ledger *ledger, const struct node *node, int64_t sign)
@@ -34,8 +37,41 @@ static void add_node(struct ledger *ledger, const struct node *node, int64_t sig
     must(ledger->supply.nodes <= NODES_MAX);
 }
 
+/* Rules that keep idle hosts. */
+static rule_set reserving_rules(const struct outlook *outlook)
+{
+    rule_set rules = 0;
+
+    if (outlook == NULL || outlook->rulebook == NULL)
+        return 0;
+    for (uint32_t i = 0; i < outlook->rulebook->rules; i++)
+        rules |= outlook->rulebook->rule[i].reserve > 0 ? one_rule(i) : 0;
+    must(outlook->rulebook->rules <= RULES_MAX);
+    return rules;
+}
+
+/* Filters may still read the former outlook, so another number is another outlook. */
+static void count_idle(struct ledger *ledger, const struct node *from, const struct node *to)
+{
+    const rule_set less = from != NULL && node_is_idle(from) ? from->rules & ledger->reserving : 0;
+    const rule_set more = to != NULL && node_is_idle(to) ? to->rules & ledger->reserving : 0;
+
+    if (less == more)
+        return;
+    struct outlook *outlook = outlook_copy(ledger->outlook);
+    for (uint32_t i = 0; i < outlook->rulebook->rules; i++) {
+        must((less & one_rule(i)) == 0 || outlook->idle[i] > 0);
+        outlook->idle[i] += (more & one_rule(i)) != 0;
+        outlook->idle[i] -= (less & one_rule(i)) != 0;
+    }
+    outlook_unref(ledger->outlook);
+    ledger->outlook = outlook;
+}
+
 void ledger_swap_supply(struct ledger *ledger, const struct node *from, const struct node *to)
 {
+    if (ledger->reserving != 0)
+        count_idle(ledger, from, to);
     if (ledger->kinds == NULL)
         return;
 
@@ -54,7 +90,7 @@ void ledger_set_prices(struct ledger *ledger)
     if (ledger->kinds == NULL)
         return;
     must(has_prices(ledger));
-    struct outlook *outlook = outlook_new(former->kind, former->seed, former->workload);
+    struct outlook *outlook = outlook_copy(former);
     scarcity_prices(former->workload, &ledger->supply, outlook->price);
     ledger->outlook = outlook;
     ledger->grants = 0;
@@ -75,6 +111,14 @@ void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook)
     must(ledger != NULL);
     outlook_unref(ledger->outlook);
     ledger->outlook = outlook != NULL ? outlook_ref(outlook) : NULL;
+    ledger->reserving = reserving_rules(outlook);
+    /* The nodes are counted anew. */
+    if (ledger->reserving != 0) {
+        struct outlook *empty = outlook_copy(outlook);
+        memset(empty->idle, 0, sizeof empty->idle);
+        outlook_unref(ledger->outlook);
+        ledger->outlook = empty;
+    }
     ledger->supply = (struct supply){0};
     xfree(ledger->kinds);
     ledger->kinds = NULL;
@@ -92,8 +136,8 @@ const struct outlook *ledger_outlook(const struct ledger *ledger)
     return ledger->outlook;
 }
 
-enum reason ledger_place(const struct ledger *ledger, const struct node *node,
-                         const struct request *request, struct placement *out)
+struct cause ledger_place(const struct ledger *ledger, const struct node *node,
+                          const struct request *request, struct placement *out)
 {
     const struct policy_question question = {
         .outlook = ledger->outlook,
@@ -107,6 +151,6 @@ enum reason ledger_place(const struct ledger *ledger, const struct node *node,
     must(!node->gone);
     must(request_asks(request));
     room_of(node, room);
-    plan_init(&plan, request);
-    return policy_judge_room(&question, &plan, room, &rank, out);
+    plan_init(&plan, request, ledger->outlook);
+    return plan_cause(&plan, policy_judge_room(&question, &plan, room, &rank, out));
 }

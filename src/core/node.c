@@ -122,6 +122,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .gone = build->gone,
         .host_known = build->host_known,
         .host = build->host,
+        .labels = labels_ref(build->labels),
+        .rules = build->rules,
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
@@ -382,6 +384,8 @@ static struct node_build build_of(const struct node *node)
         .gone = node->gone,
         .host_known = node->host_known,
         .host = node->host,
+        .labels = node->labels,
+        .rules = node->rules,
         .since_ms = node->since_ms,
         .gpus = node->gpus,
         .gpu = node->gpu,
@@ -413,6 +417,15 @@ struct node *node_with_host(const struct node *node, const struct host *host)
     return node_assemble(&build, NULL, NULL);
 }
 
+struct node *node_with_rules(const struct node *node, rule_set rules)
+{
+    struct node_build build = build_of(node);
+
+    must(build.gpus == node->gpus);
+    build.rules = rules;
+    return node_assemble(&build, NULL, NULL);
+}
+
 /* The reference count is the only part of a node that changes. */
 static atomic_uint *node_refs_of(const struct node *node)
 {
@@ -437,7 +450,21 @@ void node_unref(const struct node *node)
         return;
     for (uint32_t i = 0; i < node->allocations; i++)
         allocation_unref(node->allocation[i]);
+    labels_unref(node->labels);
     xfree((void *)(uintptr_t)node);
+}
+
+bool node_is_idle(const struct node *node)
+{
+    uint32_t open = 0;
+
+    if (node->gone || node->held_gpus > 0 || node_closed(node) != REASON_NONE ||
+        node_has_shares(node))
+        return false;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        open += gpu_closed(&node->gpu[i]) == REASON_NONE;
+    must(open <= node->gpus);
+    return open > 1;
 }
 
 /* By text, for names from outside; inside the ledger atoms are compared by address. */

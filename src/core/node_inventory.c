@@ -1,6 +1,7 @@
 /* Nodes that the ledger does not know, made from a Node object in a webhook's question alone. */
 #include "milligpu/alloc.h"
 #include "milligpu/node.h"
+#include "milligpu/rulebook.h"
 
 /*
  * Unlike shown_gpu() of the ledger, without a past: nobody holds anything here, so ids stay as
@@ -27,7 +28,8 @@ static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
     return gpu;
 }
 
-struct node *node_from_inventory(const struct inventory *inventory, struct names *names)
+struct node *node_from_inventory(const struct inventory *inventory, const struct rulebook *book,
+                                 struct names *names)
 {
     struct gpu gpu[GPUS_PER_NODE_MAX];
 
@@ -35,16 +37,21 @@ struct node *node_from_inventory(const struct inventory *inventory, struct names
     must(inventory->node[0] != '\0');
     for (uint32_t i = 0; i < inventory->gpus; i++)
         gpu[i] = gpu_from(&inventory->gpu[i], names);
+    const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
     const struct node_build build = {
         .name = names_intern(names, text_of(inventory->node)),
         .uid = names_intern(names, text_of(inventory->uid)),
         .source = inventory->source,
         .problem = inventory->problem,
         .problem_text = names_intern(names, text_of(inventory->problem_text)),
+        .labels = labels,
+        .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,
         .gpu = gpu,
     };
-    return node_new(&build);
+    struct node *node = node_new(&build);
+    labels_unref(labels);
+    return node;
 }
 
 bool node_has_shares(const struct node *node)

@@ -2,6 +2,8 @@
  * What a policy is called, and what it knows beyond the node: the outlook of a snapshot. Called by
  * any thread; an outlook never changes after it was published.
  */
+#include <string.h>
+
 #include "milligpu/alloc.h"
 
 #include "core/judge.h"
@@ -70,6 +72,50 @@ struct outlook *outlook_new(enum policy_kind kind, uint32_t seed, const struct w
     return outlook;
 }
 
+struct outlook *outlook_of_rulebook(const struct rulebook *book, rule_set holding,
+                           const struct workload *workload)
+{
+    must(workload != NULL || !rulebook_needs_workload(book));
+
+    struct outlook *outlook = outlook_new(book->policy, book->seed, workload);
+    outlook->rulebook = rulebook_ref(book);
+    outlook->holding = holding;
+    return outlook;
+}
+
+struct outlook *outlook_copy(const struct outlook *outlook)
+{
+    struct outlook *copy = outlook_new(outlook->kind, outlook->seed, outlook->workload);
+
+    if (outlook->rulebook != NULL)
+        copy->rulebook = rulebook_ref(outlook->rulebook);
+    copy->holding = outlook->holding;
+    memcpy(copy->idle, outlook->idle, sizeof copy->idle);
+    memcpy(copy->price, outlook->price, sizeof copy->price);
+    must(copy->workload == outlook->workload);
+    return copy;
+}
+
+bool outlook_uses(const struct outlook *outlook, enum policy_kind kind)
+{
+    const struct rulebook *book = outlook->rulebook;
+    bool uses = outlook->kind == kind;
+
+    must(kind < POLICIES);
+    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+        uses = uses || (book->rule[i].orders && book->rule[i].policy == kind);
+    return uses;
+}
+
+bool outlook_needs_workload(const struct outlook *outlook)
+{
+    if (outlook == NULL)
+        return false;
+    const bool needs = outlook_uses(outlook, POLICY_FGD) || outlook_uses(outlook, POLICY_ROLLOUT);
+    must(!needs || outlook->workload != NULL);
+    return needs;
+}
+
 /* The reference count is the only part of an outlook that changes. */
 static atomic_uint *outlook_refs_of(const struct outlook *outlook)
 {
@@ -95,7 +141,14 @@ void outlook_unref(const struct outlook *outlook)
     if (before > 1)
         return;
     workload_unref(outlook->workload);
+    rulebook_unref(outlook->rulebook);
     xfree((void *)(uintptr_t)outlook);
+}
+
+rule_set outlook_rules(const struct outlook *outlook, struct text namespace)
+{
+    must(namespace.at != NULL || namespace.len == 0);
+    return outlook == NULL ? 0 : rulebook_of_namespace(outlook->rulebook, namespace);
 }
 
 /*
@@ -103,13 +156,13 @@ void outlook_unref(const struct outlook *outlook)
  */
 
 /* Not by the atom's own hash, which is another one in each process. */
-uint32_t outlook_order(const struct outlook *outlook, const struct atom *name)
+uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
+                       const struct atom *name)
 {
     static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
 
     must(name->len > 0);
-    must(outlook->kind != POLICY_BINPACK);
-    if (outlook->kind == POLICY_SPREAD)
+    if (kind == POLICY_BINPACK || kind == POLICY_SPREAD)
         return 0;
     return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
 }

@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 
 #include "core/place_internal.h"
+#include "milligpu/rulebook.h"
 
 /*
  * Written out, because the compiler's builtin becomes a call into its library, which core may not
@@ -42,6 +43,9 @@ void room_of(const struct node *node, struct room *out)
     out->shared = node_has_shares(node);
     out->host_known = node->host_known;
     out->host = node->host;
+    out->rules = node->rules;
+    out->idle = node->rules != 0 && node_is_idle(node);
+    out->leaves = false;
     out->free_milli = node->free_milli;
     out->gpus = gpus;
     for (uint32_t i = 0; i < gpus; i++) {
@@ -78,6 +82,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .gone = node->gone,
         .host_known = node->host_known,
         .host = node->host,
+        .rules = node->rules,
         .gpus = node->gpus,
         .gpu = node->gpu,
         .allocation = staying,
@@ -92,6 +97,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
     /* Rebuilt, not subtracted: what closes a GPU or the node may leave with the victims. */
     struct node *without = node_new(&build);
     room_of(without, out);
+    out->leaves = out->idle && !node_is_idle(node);
     must(out->gpus <= GPUS_PER_NODE_MAX);
     node_unref(without);
 }
@@ -140,11 +146,12 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 }
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
-                  REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_FEW &&
+                  REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
+                  REASON_RULE < REASON_FEW &&
                   REASON_FEW < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
                   REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
                   REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
-                  REASON_CROWDED < REASON_ROOM,
+                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
@@ -162,7 +169,7 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
     gpu_set set = 0;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
-    if (plan->request->models == 0)
+    if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
         return ~set;
     for (uint32_t i = 0; i < room->gpus; i++)
         set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
@@ -406,6 +413,9 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct rank){.exact = true, .free_milli = room->free_milli};
+    const enum reason refused = plan_admit(plan, room);
+    if (refused != REASON_NONE)
+        return refused;
     if (plan->request->wants == 0)
         return weigh_whole(room, plan->request, 0);
     if (plan->request->wants == 1)
@@ -504,9 +514,14 @@ enum reason place_find(struct plan *plan, const struct room *room, struct placem
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(out != NULL);
+    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
+    const enum reason refused = plan_admit(plan, room);
+    if (refused != REASON_NONE) {
+        start_placement(out, &rank);
+        return refused;
+    }
     if (plan->request->wants > 1)
         return find_many(plan, room, out);
-    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
                                                       : judge_one(plan, room, &rank, &chosen);
     start_placement(out, &rank);
@@ -522,7 +537,7 @@ enum reason place_search(const struct room *room, const struct request *request,
 
     must(out != NULL);
     must(request_asks(request));
-    plan_init(&plan, request);
+    plan_init(&plan, request, NULL);
     return place_find(&plan, room, out);
 }
 

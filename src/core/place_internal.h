@@ -3,6 +3,7 @@
  *
  *   place.c         rooms, reasons, one container, the order
  *   place_plan.c    a request as rows; which models match
+ *   place_rule.c    the rules of the policy: whom they let in
  *   place_shape.c   a room as slots; what was found in equal shapes
  *   place_walk.c    every distinct way to lay rows on slots, one after another
  *   place_best.c    the greedy way, the bounds, the cheapest way
@@ -59,9 +60,17 @@ struct shape {
 };
 
 /* place_plan.c */
+/* Does the request, and does the rule of the room, take a GPU of this model? */
 bool plan_takes(struct plan *plan, const struct atom *model);
+/* The request alone. */
+bool plan_asks_for(struct plan *plan, const struct atom *model);
 /* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
+
+/* place_rule.c */
+/* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
+enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
+bool plan_rule_takes(struct plan *plan, const struct atom *model);
 
 /* place_shape.c */
 /* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/place_internal.h"
+#include "milligpu/policy.h"
 
 static uint32_t count_kind(const struct request *request, enum container_kind kind)
 {
@@ -109,7 +110,7 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     }
 }
 
-void plan_init(struct plan *out, const struct request *request)
+void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook)
 {
     must(request->wants <= CONTAINERS_MAX);
 
@@ -121,6 +122,9 @@ void plan_init(struct plan *out, const struct request *request)
     out->mixed_lives =
         count_kind(request, CONTAINER_INIT) > 0 && count_kind(request, CONTAINER_SIDECAR) > 0;
     out->shapes = NULL;
+    out->outlook = outlook;
+    out->rules = outlook != NULL ? outlook->holding & request->rules : 0;
+    out->rule = NULL;
     out->rows.count = 0;
     memset(out->model, 0, sizeof out->model);
     if (request->wants == 0)
@@ -138,7 +142,7 @@ void plan_init(struct plan *out, const struct request *request)
 }
 
 /* Globs are expensive and models few: each model is matched once. */
-bool plan_takes(struct plan *plan, const struct atom *model)
+bool plan_asks_for(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
     if (plan->request->models == 0)
@@ -155,4 +159,10 @@ bool plan_takes(struct plan *plan, const struct atom *model)
     }
     must(plan->model[0].model != NULL); /* more models than are cached */
     return request_takes_model(plan->request, atom_text(model));
+}
+
+bool plan_takes(struct plan *plan, const struct atom *model)
+{
+    must(model != NULL);
+    return plan_asks_for(plan, model) && plan_rule_takes(plan, model);
 }

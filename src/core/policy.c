@@ -33,6 +33,8 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
 
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
+    if (a->pool != b->pool) /* rule c */
+        return a->pool < b->pool ? -1 : 1;
     const int by_keys = keys_cmp(a, b);
     if (by_keys != 0)
         return by_keys;
@@ -45,11 +47,30 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
  * Keys of a placement by its own numbers
  */
 
-static enum policy_kind kind_asked(const struct policy_question *question)
+/* A rule that says nothing about the order leaves the policy of the whole document in force. */
+static enum policy_kind kind_asked(const struct policy_question *question, const struct rule *rule)
 {
     must(question->outlook == NULL || question->outlook->kind < POLICIES);
-    return question->outlook == NULL || question->unjudged ? POLICY_BINPACK
-                                                           : question->outlook->kind;
+    must(rule == NULL || question->outlook != NULL);
+    if (question->outlook == NULL || question->unjudged)
+        return POLICY_BINPACK;
+    return rule != NULL && rule->orders ? rule->policy : question->outlook->kind;
+}
+
+/*
+ * Rule c: nodes under different policies cannot be compared by these. Those under the document's
+ * own policy come first, then those of the first rule that names another one, and so on.
+ */
+static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
+{
+    uint32_t at = 0;
+
+    if (rule == NULL || !rule->orders || rule->policy == book->policy)
+        return 0;
+    while (!book->rule[at].orders || book->rule[at].policy != rule->policy)
+        at++;
+    must(at < book->rules);
+    return at + 1;
 }
 
 static enum place_choice choice_of(enum policy_kind kind)
@@ -126,17 +147,32 @@ static void browse_all(enum policy_kind kind, struct plan *plan, const struct ro
         out_placement->exact = out->exact;
 }
 
+void policy_refuse(const struct outlook *outlook, struct cause cause,
+                   const struct request *request, struct refusal *out)
+{
+    must(cause.why > REASON_NONE);
+    if (cause.why != REASON_RULE) {
+        request_refuse(request, cause.why, out);
+        return;
+    }
+    must(cause.rule < outlook->rulebook->rules);
+    rulebook_refuse(outlook->rulebook, &outlook->rulebook->rule[cause.rule], request, out);
+}
+
 /*
  * The question
  */
 
-static void set_order(const struct policy_question *question, enum policy_kind kind,
+static void set_order(const struct policy_question *question, const struct rule *rule,
                       struct rank *out)
 {
+    const enum policy_kind kind = kind_asked(question, rule);
+
     must(question->outlook != NULL || kind == POLICY_BINPACK);
     out->unjudged = question->unjudged;
     out->order =
-        kind == POLICY_BINPACK ? 0 : outlook_order(question->outlook, question->node->name);
+        kind == POLICY_BINPACK ? 0 : outlook_order(question->outlook, kind, question->node->name);
+    out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
     must(!out->unjudged || out->order == 0);
 }
 
@@ -164,39 +200,46 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
                               const struct room *room, struct rank *out,
                               struct placement *out_placement)
 {
-    const enum policy_kind kind = kind_asked(question);
+    const struct rule *rule = plan_rule(plan, question->node->rules);
+    const enum policy_kind kind = kind_asked(question, rule);
     struct appraisals appraisals;
     enum reason why;
 
     must(question->node != NULL);
     must(out != NULL);
     if (policy_needs_workload(kind))
-        why = appraise_room(question, plan, room, &appraisals, out, out_placement);
+        why = appraise_room(question, kind, plan, room, &appraisals, out, out_placement);
     else
         why = judge_plainly(kind, plan, room, out, out_placement);
-    set_order(question, kind, out);
+    set_order(question, rule, out);
     return why;
 }
 
 enum reason policy_judge(const struct policy_question *question, struct plan *plan,
                          struct rank *out)
 {
-    const enum policy_kind kind = kind_asked(question);
+    const struct rule *rule = plan_rule(plan, question->node->rules);
+    const enum policy_kind kind = kind_asked(question, rule);
+    /* How many hosts are idle is no property of the node, so the answer is not remembered. */
+    const bool remembered = policy_needs_workload(kind) && !plan_reserve_matters(plan, rule);
     struct appraisals appraisals;
     UNSET struct room room;
     enum reason why;
 
     must(question->node != NULL);
     must(out != NULL);
-    if (policy_needs_workload(kind) && judge_find(question, &why, out))
+    plan->rule = rule;
+    if (remembered && judge_find(question, &why, out)) {
+        out->pool = pool_of(question->outlook->rulebook, rule);
         return why;
-    room_of(question->node, &room);
-    if (policy_needs_workload(kind)) {
-        why = appraise_room(question, plan, &room, &appraisals, out, NULL);
-        judge_keep(question, &appraisals);
-    } else {
-        why = judge_plainly(kind, plan, &room, out, NULL);
     }
-    set_order(question, kind, out);
+    room_of(question->node, &room);
+    if (policy_needs_workload(kind))
+        why = appraise_room(question, kind, plan, &room, &appraisals, out, NULL);
+    else
+        why = judge_plainly(kind, plan, &room, out, NULL);
+    if (remembered)
+        judge_keep(question, &appraisals);
+    set_order(question, rule, out);
     return why;
 }

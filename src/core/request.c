@@ -708,7 +708,7 @@ bool request_eq(const struct request *a, const struct request *b)
     must(b != NULL);
 
     if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib ||
-        a->whole != b->whole)
+        a->whole != b->whole || a->rules != b->rules)
         return false;
     for (uint32_t i = 0; i < a->wants; i++) {
         const struct want *x = &a->want[i];
@@ -738,6 +738,7 @@ uint32_t request_hash(const struct request *request)
     must(request->wants == 0 || request->want != NULL);
 
     uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
+    hash = request_mix(request_mix(hash, (uint32_t)request->rules), (uint32_t)(request->rules >> 32));
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
         hash = request_mix(hash, (uint32_t)want->kind);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "milligpu/policy.h"
+
 /* --- the moment --- */
 
 void moment_add(struct moment *moment, const struct room *room, const struct request *request)
@@ -59,6 +61,7 @@ bool survey_has_moment(enum reason why)
 /* What the nodes could offer at best, as far as a sentence names it. */
 struct offer {
     enum reason nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
+    struct cause cause;  /* the same with its rule */
     bool fits;           /* some node would do, or may: it was not searched to the end */
     uint32_t milli;      /* of the largest GPU of a model that was asked for */
     uint32_t mib;        /* the most memory that the smallest part could come with */
@@ -74,6 +77,7 @@ static void empty_room(struct room *room)
     must(room->gpus <= GPUS_PER_NODE_MAX);
     room->closed = room->gpus == 0 ? REASON_NO_GPU : REASON_NONE;
     room->shared = false;
+    room->idle = false; /* a host in reserve does not stay so */
     for (uint32_t i = 0; i < room->gpus; i++) {
         struct gpu_room *gpu = &room->gpu[i];
         gpu->free_milli = gpu->milli;
@@ -129,8 +133,12 @@ static void offer_add(struct offer *offer, struct plan *plan, const struct node 
     empty_room(&room);
     const enum reason why = place_judge(plan, &room, &rank);
     offer_add_gpus(offer, &room, plan->request);
+    if (why > offer->nearest)
+        offer->cause = plan_cause(plan, why);
     offer->nearest = why > offer->nearest ? why : offer->nearest;
-    offer->fits = why == REASON_NONE || why == REASON_UNSEARCHED;
+    /* A rule that holds by the clock may let it in later. */
+    offer->fits = why == REASON_NONE || why == REASON_UNSEARCHED ||
+                  (why == REASON_RULE && rulebook_has_windows(plan->outlook->rulebook));
     must(offer->fits || reason_class(why) == REASON_CLASS_KIND || why == REASON_ROOM);
 }
 
@@ -165,7 +173,7 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
         return;
     }
     strbuf_str(out, "no node of this cluster, as it is, can ever serve it: ");
-    request_refuse(request, offer->nearest, &refusal);
+    policy_refuse(snapshot->outlook, offer->cause, request, &refusal);
     strbuf_str(out, refusal.text);
     if (offer->nearest == REASON_SMALL) {
         strbuf_printf(out, "; the largest has %u milli", offer->milli);
@@ -175,7 +183,7 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
     } else if (offer->nearest == REASON_FEW) {
         strbuf_printf(out, "; one container asks for %u, and no node has more than %u that suit it",
                       most_parts(request), offer->gpus);
-    } else {
+    } else if (offer->nearest != REASON_RULE) {
         strbuf_str(out, ", even if a node were empty");
     }
 }
@@ -195,13 +203,15 @@ void survey_cluster(const struct snapshot *snapshot, const struct request *reque
     must(request_asks(request));
     strbuf_init(&text);
     *out = (struct survey){0};
-    plan_init(&plan, request);
+    plan_init(&plan, request, snapshot->outlook);
     plan_remember(&plan, arena);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         room_of(node, &room);
         const enum reason why = place_judge(&plan, &room, &rank);
         must(why < REASONS);
         out->nodes[why]++;
+        if (why == REASON_RULE)
+            out->rule_nodes[plan_cause(&plan, why).rule]++;
         moment_add(&out->moment[why], &room, request);
         offer.fits = offer.fits || why == REASON_NONE;
         offer_add(&offer, &plan, node);
@@ -214,8 +224,10 @@ void survey_cluster(const struct snapshot *snapshot, const struct request *reque
     text_clip((struct text){text.data, text.len}, out->never_text, sizeof out->never_text);
 }
 
-void survey_reason_text(const struct request *request, enum reason why, char out[REASON_BYTES_MAX])
+void survey_reason_text(const struct outlook *outlook, const struct request *request,
+                        struct cause cause, char out[REASON_BYTES_MAX])
 {
+    const enum reason why = cause.why;
     struct refusal refusal = {.text = ""};
 
     must(why < REASONS);
@@ -224,7 +236,7 @@ void survey_reason_text(const struct request *request, enum reason why, char out
         return;
     const bool lacks = reason_class(why) != REASON_CLASS_MOMENT || why == REASON_ROOM;
     if (lacks)
-        request_refuse(request, why, &refusal);
+        policy_refuse(outlook, cause, request, &refusal);
     text_clip(text_of(lacks ? refusal.text : reason_help(why)), out, REASON_BYTES_MAX);
     must(out[0] != '\0');
 }

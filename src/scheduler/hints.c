@@ -601,15 +601,15 @@ bool hints_overflow(struct hints *hints, int64_t now_ms)
 /*
  * The same evaluation as in filter, step by step; otherwise pods would be woken in vain, or never.
  */
-static bool fits_any(const struct request *request, const struct node *const *node, size_t nodes,
-                     uint64_t *steps)
+static bool fits_any(const struct outlook *outlook, const struct request *request,
+                     const struct node *const *node, size_t nodes, uint64_t *steps)
 {
     UNSET struct plan plan;
     struct rank rank;
     bool fits = false;
 
     must(request_asks(request));
-    plan_init(&plan, request);
+    plan_init(&plan, request, outlook);
     for (size_t i = 0; i < nodes && !fits && *steps < WAKE_STEPS_MAX; i++) {
         UNSET struct room room;
         room_of(node[i], &room);
@@ -619,8 +619,8 @@ static bool fits_any(const struct request *request, const struct node *const *no
     return fits;
 }
 
-bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *const *node,
-                     size_t nodes)
+bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t now_ms,
+                     const struct node *const *node, size_t nodes)
 {
     struct wish *wish[WISHES_TRIED_MAX + 1];
 
@@ -638,7 +638,7 @@ bool hints_would_fit(struct hints *hints, int64_t now_ms, const struct node *con
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
         /* Out of steps counts as a fit: a wake-up in vain is cheaper than one that is missing. */
-        fits = fits_any(wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
+        fits = fits_any(outlook, wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
     hints_lock(hints);
     for (size_t i = 0; i < count; i++)
         wishes_let_go(&hints->wishes, wish[i]);

@@ -43,7 +43,7 @@ static bool answers_to(const struct answer *answer, const struct refusal_key *ke
 }
 
 bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
-                       enum reason *out_reason)
+                       struct cause *out_cause)
 {
     struct answers *answers = &hints->answers;
     const uint32_t hash = request_hash(key->request);
@@ -60,7 +60,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
              * answer.
              */
             strbuf_text(out, (struct text){answer->bytes, answer->len});
-            *out_reason = answer->reason;
+            *out_cause = answer->cause;
         }
     }
     must(pthread_mutex_unlock(&answers->lock) == 0);
@@ -68,9 +68,9 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
 }
 
 void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
-                       enum reason reason)
+                       struct cause cause)
 {
-    must(bytes.len > 0 && reason != REASON_NONE);
+    must(bytes.len > 0 && cause.why != REASON_NONE);
 
     struct answers *answers = &hints->answers;
     const uint32_t hash = request_hash(key->request);
@@ -90,7 +90,7 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
                               .hash = hash,
                               .names = key->names,
                               .capacity_generation = key->capacity_generation,
-                              .reason = reason,
+                              .cause = cause,
                               .bytes = xmalloc(bytes.len),
                               .len = bytes.len};
     memcpy(answer->bytes, bytes.at, bytes.len);

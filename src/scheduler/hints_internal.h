@@ -17,7 +17,7 @@
 struct answer {
     struct request *request; /* NULL: free */
     uint32_t hash;
-    enum reason reason;
+    struct cause cause;
     /* digest_names() of the question */
     uint64_t names;
     uint64_t capacity_generation;

@@ -90,7 +90,7 @@ static struct judge *fill_place(struct judges *judges, struct place *place)
 
 struct judge *judges_take(struct judges *judges, const struct snapshot *snapshot)
 {
-    const bool needed = snapshot->outlook != NULL && policy_needs_workload(snapshot->outlook->kind);
+    const bool needed = outlook_needs_workload(snapshot->outlook);
     struct judge *unused[JUDGES_MAX] = {NULL};
     struct judge *judge = NULL;
 

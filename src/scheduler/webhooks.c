@@ -281,12 +281,12 @@ static void webhooks_remember(struct question *question, enum reason reason, con
  * came later.)
  */
 static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
-                           enum reason reason)
+                           struct cause cause)
 {
     struct refusal refusal;
 
-    request_refuse(&question->request, reason, &refusal);
-    webhooks_remember(question, reason, refusal.text);
+    policy_refuse(snapshot->outlook, cause, &question->request, &refusal);
+    webhooks_remember(question, cause.why, refusal.text);
     app_between(question->app, BETWEEN_RECORD_AND_READING);
     const bool stands = question->last || view_capacity_generation(question->app->view) ==
                                               snapshot->capacity_generation;
@@ -296,7 +296,7 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
 
 /* key NULL: the answer also depends on something else than the key, and is not kept. */
 static void send_refusals(struct question *question, const struct refusals *refusals,
-                          const struct refusal_key *key, enum reason reason)
+                          const struct refusal_key *key, struct cause cause)
 {
     must(refusals->count <= question->args.names);
 
@@ -308,7 +308,7 @@ static void send_refusals(struct question *question, const struct refusals *refu
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     if (key != NULL)
-        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, reason);
+        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, cause);
     answer_json(question->call, &body);
     strbuf_done(&body);
 }
@@ -329,7 +329,7 @@ static void refuse_all(struct question *question, const char *text)
     refusals.refusal = arena_array(refusals.arena, named + 1, sizeof *refusals.refusal);
     for (uint32_t i = 0; i < named && i < names; i++)
         add_refusal(&refusals, question->args.name[i], text);
-    send_refusals(question, &refusals, NULL, REASON_NONE);
+    send_refusals(question, &refusals, NULL, (struct cause){.why = REASON_NONE});
 }
 
 /*
@@ -348,15 +348,15 @@ static uint64_t digest_names(const struct extender_args *args)
 }
 
 /* The reason that comes nearest to fitting is the pod's reason. */
-static enum reason webhooks_nearest(const struct filter_answer *answer, uint32_t names)
+static struct cause webhooks_nearest(const struct filter_answer *answer, uint32_t names)
 {
     must(answer->verdict == FILTER_NONE || names == 0);
 
-    enum reason last = REASON_NO_GPU;
+    struct cause last = {.why = REASON_NO_GPU};
 
     for (uint32_t i = 0; i < names; i++)
-        if (answer->reason[i] > last)
-            last = answer->reason[i];
+        if (answer->cause[i].why > last.why)
+            last = answer->cause[i];
     return last;
 }
 
@@ -369,7 +369,7 @@ static void webhooks_refuse(struct question *question, const struct filter_quest
 {
     must(answer->verdict == FILTER_NONE);
 
-    const enum reason reason = webhooks_nearest(answer, asked->names);
+    const struct cause cause = webhooks_nearest(answer, asked->names);
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
                                     .capacity_generation = asked->snapshot->capacity_generation};
@@ -377,7 +377,7 @@ static void webhooks_refuse(struct question *question, const struct filter_quest
 
     refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
     filter_refusals(asked, answer, question->app->settings->refusal_names, &refusals, add_refusal);
-    send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, reason);
+    send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, cause);
 }
 
 /* A hint outlives the question; a node built only for the question does not. */
@@ -438,6 +438,7 @@ static const struct node *const *nodes_of(struct question *question,
     must(question->args.full_nodes);
 
     const struct extender_args *args = &question->args;
+    const struct rulebook *book = snapshot->outlook == NULL ? NULL : snapshot->outlook->rulebook;
     const struct node **node =
         arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
 
@@ -447,7 +448,7 @@ static const struct node *const *nodes_of(struct question *question,
             continue;
         inventory_parse(&args->node[i], &question->app->inventory_rules, &question->scratch->arena,
                         &inventory);
-        node[i] = node_from_inventory(&inventory, names);
+        node[i] = node_from_inventory(&inventory, book, names);
     }
     return node;
 }
@@ -456,6 +457,14 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         node_unref(node[i]);
+}
+
+/* Those of this snapshot: another one may have others. */
+static void set_rules(struct question *question, const struct snapshot *snapshot)
+{
+    must(snapshot != NULL);
+    question->request.rules =
+        outlook_rules(snapshot->outlook, text_of(question->args.pod.namespace));
 }
 
 enum { JUDGE_TRIES = 4 };
@@ -476,12 +485,12 @@ static enum ending answer_again(struct question *question, const struct snapshot
                                     .names = digest_names(&question->args),
                                     .capacity_generation = snapshot->capacity_generation};
     enum ending ending = ENDING_NONE;
-    enum reason reason;
+    struct cause cause;
     struct strbuf body;
 
     strbuf_init(&body);
-    if (hints_answer_find(question->app->hints, &key, &body, &reason))
-        ending = refusal_stands(question, snapshot, reason) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
+    if (hints_answer_find(question->app->hints, &key, &body, &cause))
+        ending = refusal_stands(question, snapshot, cause) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
     if (ending == ENDING_ANSWERED) {
         webhooks_count(question->call, "filter", "refused");
         answer_json(question->call, &body);
@@ -574,6 +583,7 @@ static enum ending filter_once(struct question *question, const struct snapshot 
     enum ending ending = ENDING_NONE;
 
     must(snapshot != NULL); /* only while milligpud is ready */
+    set_rules(question, snapshot);
     if (!question->args.full_nodes &&
         snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
         ending = answer_again(question, snapshot);
@@ -638,6 +648,7 @@ static void webhooks_prioritize(struct question *question)
 
     if (question->verdict == REQUEST_OK && snapshot != NULL) {
         const struct text uid = text_of(question->args.pod.uid);
+        set_rules(question, snapshot);
         const struct filter_question asked = {
             .snapshot = snapshot,
             .judge = judges_take(app->judges, snapshot),
@@ -767,12 +778,15 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
 
+    if (webhooks_judged(question))
+        set_rules(question, snapshot);
     for (uint32_t i = 0; i < args->nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
         if (webhooks_judged(question))
-            keep[i] = node != NULL && preempt_ask(node, &question->request, held, victims->uid,
-                                                  victims->uids) == REASON_NONE;
+            keep[i] = node != NULL &&
+                      preempt_ask(snapshot->outlook, node, &question->request, held, victims->uid,
+                                  victims->uids) == REASON_NONE;
         else
             keep[i] = question->verdict != REQUEST_REFUSED;
     }

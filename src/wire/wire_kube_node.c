@@ -23,7 +23,44 @@ struct node_reading {
     const char *mig_profile; /* a label nvidia.com/mig-<profile>.count other than 0 */
     const char *sharing;
     const char *replicas;
+    struct label *label; /* node->label */
+    uint32_t label_room; /* how many have space there */
 };
+
+/* For the rules of a policy, which may ask for any label. Always true. */
+static bool keep_label(struct json_reader *in, struct node_reading *reading, struct text key,
+                       const char *value)
+{
+    struct node_facts *node = reading->node;
+
+    must(value != NULL);
+    /* No API server has such keys; a cluster file may. */
+    if (key.len == 0 || memchr(key.at, '=', key.len) != NULL || memchr(key.at, 0, key.len) != NULL)
+        return true;
+    if (node->labels == reading->label_room) {
+        const uint32_t room = reading->label_room > 0 ? 2 * reading->label_room : 64;
+        struct label *label = arena_array(in->arena, room, sizeof *label);
+        if (node->labels > 0)
+            memcpy(label, reading->label, node->labels * sizeof *label);
+        reading->label = label;
+        reading->label_room = room;
+        node->label = label;
+    }
+    reading->label[node->labels++] = (struct label){arena_copy(in->arena, key), value};
+    return true;
+}
+
+/* No rule can ask for a label that is no string; no API server has one. */
+static bool read_other_label(struct json_reader *in, struct node_reading *reading, struct text key)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *value;
+
+    must(reading->node != NULL);
+    if (!json_read_cstring(in, &value))
+        return json_reader_retreat(in, mark);
+    return keep_label(in, reading, key, value);
+}
 
 /*
  * With mig.strategy "mixed" there is one such label for each profile. The key is kept for the text
@@ -38,7 +75,7 @@ static bool read_mig_count(struct json_reader *in, struct node_reading *reading,
         return false;
     if (strcmp(count, "0") != 0)
         reading->mig_profile = arena_copy(in->arena, key);
-    return true;
+    return keep_label(in, reading, key, count);
 }
 
 static bool ends_with(struct text text, const char *end)
@@ -69,13 +106,13 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
     };
     /* Nodes have dozens of labels, and few begin like this. */
     if (!text_starts(key, "nvidia.com/"))
-        return json_read_skip(in);
+        return read_other_label(in, reading, key);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (text_is(key, known[i].key))
-            return read_once(in, known[i].slot);
+            return read_once(in, known[i].slot) && keep_label(in, reading, key, *known[i].slot);
     if (text_starts(key, "nvidia.com/mig-") && ends_with(key, ".count"))
         return read_mig_count(in, reading, key);
-    return json_read_skip(in);
+    return read_other_label(in, reading, key);
 }
 
 /* Whatever it was meant to name: it takes GPUs away, so if it cannot be read it takes them all. */

@@ -96,6 +96,16 @@ static void batch_keep(struct batch *batch, struct change *take_change)
     batch->change[batch->changes++] = take_change;
 }
 
+/* What the store does not keep has no row, and no entry in the journal. */
+static enum store_outcome write_decided(struct batch *batch, const struct command *command,
+                                       const struct change *decided, struct err *err)
+{
+    must(decided->verdict == VERDICT_OK);
+    if (decided->unwritten)
+        return STORE_OK;
+    return batch->app->store_ops.write(batch->app->store_ops.ctx, command, decided, err);
+}
+
 /*
  * Decide, write, apply, in this order: ledger_apply() cannot fail, so a change that the database
  * refuses never reaches memory. out_answer is a copy without references: only its reason and its
@@ -117,7 +127,7 @@ static enum batch_result batch_decide(struct batch *batch, const struct command 
         change_done(&decided);
         return BATCH_LOST;
     }
-    switch (batch->app->store_ops.write(batch->app->store_ops.ctx, command, &decided, &err)) {
+    switch (write_decided(batch, command, &decided, &err)) {
     case STORE_OK:
         break;
     case STORE_REFUSED:

@@ -192,7 +192,8 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
         return true;
     case VERDICT_REFUSED:
         app_count_refusal(answer.reason);
-        request_refuse(request, answer.reason, &refusal);
+        policy_refuse(ledger_outlook(writer->ledger), (struct cause){answer.reason, answer.rule},
+                      request, &refusal);
         writer_refuse_bind(bind, "%s: %s", reason_name(answer.reason), refusal.text);
         return true;
     case VERDICT_UNKNOWN:

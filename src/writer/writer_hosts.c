@@ -26,7 +26,7 @@ static bool hosts_matter(const struct writer *writer)
 {
     const struct outlook *outlook = ledger_outlook(writer->ledger);
 
-    return outlook != NULL && policy_needs_workload(outlook->kind) &&
+    return outlook_needs_workload(outlook) &&
            atomic_load(&writer->app->nodes_synced) && atomic_load(&writer->app->pods_synced);
 }
 

@@ -46,7 +46,8 @@ void writer_wake_if_it_helps(struct writer *writer)
      */
     if (count > 0)
         app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
-    if (hints_would_fit(writer->app->hints, writer_now_ms(writer), node, count))
+    if (hints_would_fit(writer->app->hints, ledger_outlook(writer->ledger), writer_now_ms(writer),
+                        node, count))
         writer_wake(writer, node[0]->name);
     xfree(node);
 }

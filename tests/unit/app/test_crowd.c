@@ -212,7 +212,7 @@ static bool asked_in_vain(struct app_fixture *fixture)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
 
-    return hints_would_fit(fixture->app.hints, fixture->now_ms, &node, 1);
+    return hints_would_fit(fixture->app.hints, NULL, fixture->now_ms, &node, 1);
 }
 
 static int64_t shown_overflow(struct app_fixture *fixture)

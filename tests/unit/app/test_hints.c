@@ -100,7 +100,7 @@ static bool would_fit(struct scene *scene, int64_t now_ms)
 {
     const struct node *node = scene->node;
 
-    return hints_would_fit(scene->hints, now_ms, &node, 1);
+    return hints_would_fit(scene->hints, NULL, now_ms, &node, 1);
 }
 
 static bool late(struct scene *scene, int64_t now_ms, uint64_t room)
@@ -138,13 +138,13 @@ static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
     const struct request asked = {.wants = 1, .want = &want, .host = {1000, 64}};
     const struct request other = {.wants = 1, .want = &want, .host = {2000, 0}};
     struct refusal_key key = {.request = &asked, .names = 7, .capacity_generation = 3};
-    enum reason reason = REASON_NONE;
+    struct cause cause = {.why = REASON_NONE};
     struct strbuf out;
 
     strbuf_init(&out);
-    hints_answer_keep(scene->hints, &key, TEXT("no"), REASON_ROOM);
+    hints_answer_keep(scene->hints, &key, TEXT("no"), (struct cause){.why = REASON_ROOM});
     key.request = &other;
-    assert_true(hints_answer_find(scene->hints, &key, &out, &reason));
+    assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
     assert_string_equal(out.data, "no");
     strbuf_done(&out);
 }
@@ -378,7 +378,7 @@ static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **
     assert_int_equal(hints_waiting(scene->hints), WAITING_MAX);
     assert_true(hints_overflow(scene->hints, 2000));
     assert_true(would_fit(scene, 2000));
-    assert_false(hints_would_fit(scene->hints, 2000, NULL, 0));
+    assert_false(hints_would_fit(scene->hints, NULL, 2000, NULL, 0));
     assert_true(would_fit(scene, 1000 + UNHEARD_MAX_MS - 1));
     assert_false(would_fit(scene, 1000 + UNHEARD_MAX_MS));
 }
@@ -603,8 +603,8 @@ static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
     for (uint32_t i = 0; i < NODES; i++)
         node[i] = scene->node;
     hints_refused(scene->hints, &asker, REASON_ROOM, "no");
-    assert_false(hints_would_fit(scene->hints, 0, node, FEW));
-    assert_true(hints_would_fit(scene->hints, 0, node, NODES));
+    assert_false(hints_would_fit(scene->hints, NULL, 0, node, FEW));
+    assert_true(hints_would_fit(scene->hints, NULL, 0, node, NODES));
     xfree(node);
 }
 
@@ -627,7 +627,7 @@ static void who_wakes_a_pod_judges_as_filter_did(void **state)
         const struct asker again = who("several", &request, 0);
         hints_refused(scene->hints, &again, REASON_ROOM, "no");
         room_of(scene->node, &room);
-        plan_init(&plan, &request);
+        plan_init(&plan, &request, NULL);
         assert_int_equal(place_judge(&plan, &room, &rank) == REASON_NONE, fits);
         assert_int_equal(would_fit(scene, 0), fits);
     }
@@ -690,18 +690,18 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 3};
     struct refusal_key moved = key;
     struct refusal_key different = key;
-    enum reason reason = REASON_NONE;
+    struct cause cause = {.why = REASON_NONE};
     struct strbuf out;
 
     moved.capacity_generation = 4;
     different.request = &another;
-    hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_ROOM);
+    hints_answer_keep(scene->hints, &key, TEXT("bytes"), (struct cause){.why = REASON_ROOM});
     strbuf_init(&out);
-    assert_false(hints_answer_find(scene->hints, &moved, &out, &reason));
-    assert_false(hints_answer_find(scene->hints, &different, &out, &reason));
-    assert_true(hints_answer_find(scene->hints, &key, &out, &reason));
+    assert_false(hints_answer_find(scene->hints, &moved, &out, &cause));
+    assert_false(hints_answer_find(scene->hints, &different, &out, &cause));
+    assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
     assert_string_equal(out.data, "bytes");
-    assert_int_equal(reason, REASON_ROOM);
+    assert_int_equal(cause.why, REASON_ROOM);
     strbuf_done(&out);
 }
 
@@ -715,16 +715,16 @@ static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **stat
     const struct request another = {.wants = 1, .want = &renamed};
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 3};
     struct refusal_key again = key;
-    enum reason reason = REASON_NONE;
+    struct cause cause = {.why = REASON_NONE};
     struct strbuf out;
 
     renamed.container = "of-another-name";
     again.request = &another;
-    hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_UNSEARCHED);
+    hints_answer_keep(scene->hints, &key, TEXT("bytes"), (struct cause){.why = REASON_UNSEARCHED});
     strbuf_init(&out);
-    assert_true(hints_answer_find(scene->hints, &again, &out, &reason));
+    assert_true(hints_answer_find(scene->hints, &again, &out, &cause));
     assert_string_equal(out.data, "bytes");
-    assert_int_equal(reason, REASON_UNSEARCHED);
+    assert_int_equal(cause.why, REASON_UNSEARCHED);
     strbuf_done(&out);
 }
 
@@ -735,13 +735,13 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 0};
-    enum reason reason = REASON_NONE;
+    struct cause cause = {.why = REASON_NONE};
     struct strbuf out;
 
     strbuf_init(&out);
-    assert_false(hints_answer_find(scene->hints, &key, &out, &reason));
-    hints_answer_keep(scene->hints, &key, TEXT("bytes"), REASON_ROOM);
-    assert_true(hints_answer_find(scene->hints, &key, &out, &reason));
+    assert_false(hints_answer_find(scene->hints, &key, &out, &cause));
+    hints_answer_keep(scene->hints, &key, TEXT("bytes"), (struct cause){.why = REASON_ROOM});
+    assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
     strbuf_done(&out);
 }
 

@@ -124,16 +124,16 @@ static void whoever_does_not_fit_says_why(void **state)
     assert_int_equal(asked.answer.verdict, FILTER_NONE);
     assert_int_equal(asked.answer.candidates, 0);
     assert_int_equal(asked.answer.fitting, 0);
-    assert_int_equal(asked.answer.reason[0], REASON_ROOM);
-    assert_int_equal(asked.answer.reason[1], REASON_SMALL);
-    assert_int_equal(asked.answer.reason[2], REASON_UNKNOWN_NODE);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ROOM);
+    assert_int_equal(asked.answer.cause[1].why, REASON_SMALL);
+    assert_int_equal(asked.answer.cause[2].why, REASON_UNKNOWN_NODE);
     assert_null(asked.answer.held);
 
     ask_about(&asked, "n2");
     ask(&asked);
     assert_int_equal(asked.answer.verdict, FILTER_FITS);
-    assert_int_equal(asked.answer.reason[3], REASON_NONE);
-    assert_int_equal(asked.answer.reason[0], REASON_ROOM); /* known although others fit */
+    assert_int_equal(asked.answer.cause[3].why, REASON_NONE);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ROOM); /* known although others fit */
     ask_done(&asked);
 }
 
@@ -185,7 +185,7 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     assert_string_equal(asked.answer.held->is.uid, "asking");
     assert_int_equal(asked.answer.candidate[0].placement->charge_milli, 700);
     assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
-    assert_int_equal(asked.answer.reason[0], REASON_ELSEWHERE);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ELSEWHERE);
     uint8_t score[2];
     filter_score(&asked.question, &asked.arena, score);
     assert_int_equal(score[0], 0);
@@ -223,7 +223,7 @@ static void a_reservation_is_offered_once_though_its_name_comes_twice(void **sta
     assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
     assert_int_equal(asked.answer.candidates, 1);
     assert_int_equal(asked.answer.candidate[0].name, 1);
-    assert_int_equal(asked.answer.reason[1], REASON_NONE);
+    assert_int_equal(asked.answer.cause[1].why, REASON_NONE);
     ask_done(&asked);
 }
 
@@ -277,8 +277,8 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     asked.question.node = given;
     ask(&asked);
     assert_candidates(&asked, order, 2);
-    assert_int_equal(asked.answer.reason[1], REASON_SMALL); /* the ledger's own node is judged */
-    assert_int_equal(asked.answer.reason[3], REASON_UNKNOWN_NODE);
+    assert_int_equal(asked.answer.cause[1].why, REASON_SMALL); /* the ledger's own node is judged */
+    assert_int_equal(asked.answer.cause[3].why, REASON_UNKNOWN_NODE);
     ask_done(&asked);
     node_unref(known);
     node_unref(unknown);
@@ -362,14 +362,14 @@ static void preemption_asks_for_the_room_without_the_victims(void **state)
     const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     const struct request *request = core_request(core, "500");
     const struct text victims[] = {TEXT("a"), TEXT("b"), TEXT("not here")};
-    assert_int_equal(preempt_ask(node, request, NULL, NULL, 0), REASON_ROOM);
-    assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, NULL, 0), REASON_ROOM);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 1), REASON_NONE);
     request = core_request(core, "600");
-    assert_int_equal(preempt_ask(node, request, NULL, victims, 1), REASON_ROOM);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 1), REASON_ROOM);
     request = core_request(core, "1000");
-    assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_NONE);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 3), REASON_NONE);
     request = core_request(core, "2000");
-    assert_int_equal(preempt_ask(node, request, NULL, victims, 3), REASON_FEW);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 3), REASON_FEW);
 }
 
 /* Bind would refuse it anywhere else, so the victims would be evicted for nothing. */
@@ -385,9 +385,9 @@ static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **
     const struct allocation *held = node_allocation(n1, TEXT("a"));
     const struct request *request = core_request(core, "800");
     const struct text b = TEXT("b");
-    assert_int_equal(preempt_ask(n2, request, NULL, &b, 1), REASON_NONE);
-    assert_int_equal(preempt_ask(n2, request, held, &b, 1), REASON_ELSEWHERE);
-    assert_int_equal(preempt_ask(n1, request, held, &b, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(NULL, n2, request, NULL, &b, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(NULL, n2, request, held, &b, 1), REASON_ELSEWHERE);
+    assert_int_equal(preempt_ask(NULL, n1, request, held, &b, 1), REASON_NONE);
 }
 
 static void an_explanation_has_the_numbers_of_the_moment(void **state)
@@ -402,14 +402,14 @@ static void an_explanation_has_the_numbers_of_the_moment(void **state)
     assert_int_equal(core_reserve(core, "a", "n1", "780"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "b", "n1", "580"), VERDICT_OK);
     const struct node *node = ledger_node(core->ledger, TEXT("n1"));
-    filter_explain(node, core_request(core, "500"), text, sizeof text);
+    filter_explain(NULL, node, core_request(core, "500"), text, sizeof text);
     assert_string_equal(text, "room: not enough milli or MiB left in one piece; largest free piece "
                               "420 milli, 640 milli free on 2 of 4 GPUs, at most 3360 MiB on one, "
                               "1 unhealthy, 1 cordoned");
-    filter_explain(node, core_request(core, "100"), text, sizeof text);
+    filter_explain(NULL, node, core_request(core, "100"), text, sizeof text);
     assert_memory_equal(text, "fits; largest free piece 420", 28);
     char small[12];
-    filter_explain(node, core_request(core, "500"), small, sizeof small);
+    filter_explain(NULL, node, core_request(core, "500"), small, sizeof small);
     assert_int_equal(strlen(small), sizeof small - 1);
     assert_memory_equal(small, "room: no", 8);
 }
@@ -418,7 +418,7 @@ static void assert_explained(struct core_fixture *core, const char *node,
                              const struct request *request, const char *numbers)
 {
     char text[256];
-    filter_explain(ledger_node(core->ledger, text_of(node)), request, text, sizeof text);
+    filter_explain(NULL, ledger_node(core->ledger, text_of(node)), request, text, sizeof text);
     assert_string_equal(strchr(text, ';'), numbers);
 }
 
@@ -658,13 +658,13 @@ static void answers_are_those_of_a_plain_ranking(void **state)
         const struct filter_answer first = asked.answer;
         ask(&asked); /* I5: the same question, the same answer */
         assert_as_judged(&asked, judged, fitting);
-        assert_memory_equal(first.reason, asked.answer.reason,
-                            asked.question.names * sizeof first.reason[0]);
+        assert_memory_equal(first.cause, asked.answer.cause,
+                            asked.question.names * sizeof first.cause[0]);
         asked.question.tentatives = 0; /* tentative placements change only the order */
         ask(&asked);
         assert_int_equal(asked.answer.fitting, fitting);
-        assert_memory_equal(first.reason, asked.answer.reason,
-                            asked.question.names * sizeof first.reason[0]);
+        assert_memory_equal(first.cause, asked.answer.cause,
+                            asked.question.names * sizeof first.cause[0]);
         seen[fitting > 0]++;
         behind += fitting > 0 && judged[fitting - 1].behind;
         reordered += fitting > 0 && asked.answer.candidate[0].name != first.candidate[0].name;
@@ -877,7 +877,7 @@ static void what_filter_takes_bind_finds(void **state)
         struct placement placement;
         room_of(unlike->node[i], &room);
         const enum reason why = place_search(&room, &request, &placement);
-        assert_int_equal(why, answer.reason[i]);
+        assert_int_equal(why, answer.cause[i].why);
         inexact += why == REASON_NONE && !placement.exact;
         unsearched += why == REASON_UNSEARCHED;
     }
@@ -941,7 +941,7 @@ static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
         want[w] = (struct want){.container = "c", .parts = 1 + w % 3, .milli = 160 + 17 * w};
     for (uint32_t i = 0; i < 1000; i++) {
         char text[256];
-        filter_explain(unlike->node[i], &request, text, sizeof text);
+        filter_explain(NULL, unlike->node[i], &request, text, sizeof text);
         fits = fits || strstr(text, "fits, not searched to the end: there may be a tighter "
                                     "place; largest free piece ") == text;
         refused = refused || strstr(text, "unsearched: no place was found, not searched to the "

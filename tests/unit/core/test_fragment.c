@@ -55,7 +55,7 @@ static struct node *four_gpus(void)
     const struct inventory inventory = {
         .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .gpus = 4, .gpu = gpu};
 
-    return node_from_inventory(&inventory, atoms);
+    return node_from_inventory(&inventory, NULL, atoms);
 }
 
 static void assert_fragments(const struct node *node, const struct workload_class *class,

@@ -623,7 +623,7 @@ static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
                                         .problem_text = "MIG is on",
                                         .gpus = 3,
                                         .gpu = facts};
-    struct node *node = node_from_inventory(&inventory, atoms);
+    struct node *node = node_from_inventory(&inventory, NULL, atoms);
     assert_string_equal(node->name->text, "n1");
     assert_string_equal(node->uid->text, "uid-1");
     assert_int_equal(node->source, SOURCE_LABEL);

@@ -177,6 +177,13 @@ static bool fold_placement(void *user, const struct placement *placement)
     return true;
 }
 
+/* By the numbers of the day when the sum was taken: two reasons came later, which no room gives. */
+static void fold_reason(uint64_t *sum, enum reason why)
+{
+    assert_true(why != REASON_RULE && why != REASON_RESERVE);
+    fold(sum, (uint64_t)why - (why > REASON_RULE) - (why > REASON_RESERVE));
+}
+
 static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t steps,
                           uint32_t each_steps)
 {
@@ -184,16 +191,16 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     struct rank rank;
     struct placement placement;
 
-    plan_init(&plan, &setting->request);
+    plan_init(&plan, &setting->request, NULL);
     plan.steps = steps;
     fold_rows(sum, &plan);
     if (setting->request.wants > 1)
         fold_way(sum, &plan, &setting->room);
-    fold(sum, place_judge(&plan, &setting->room, &rank));
+    fold_reason(sum, place_judge(&plan, &setting->room, &rank));
     fold(sum, rank.exact);
     fold(sum, rank.steps);
     const enum reason why = place_find(&plan, &setting->room, &placement);
-    fold(sum, why);
+    fold_reason(sum, why);
     if (why == REASON_NONE)
         (void)fold_placement(sum, &placement);
     if (setting->request.wants > 0)
@@ -239,7 +246,7 @@ static void each_model_has_its_place_in_a_plan(void **state)
     names = names_new();
     const struct atom *model = atom("A100");
     memset(&plan, 0xa5, sizeof plan);
-    plan_init(&plan, &request);
+    plan_init(&plan, &request, NULL);
     for (int i = 0; i < 2; i++) {
         assert_true(plan_takes(&plan, model));
         assert_ptr_equal(plan.model[model->hash % PLAN_MODELS].model, model);

@@ -135,7 +135,7 @@ static void assert_same_answers(const struct filter_answer *a, const struct filt
 {
     assert_int_equal(a->verdict, b->verdict);
     assert_int_equal(a->candidates, b->candidates);
-    assert_memory_equal(a->reason, b->reason, NODES * sizeof *a->reason);
+    assert_memory_equal(a->cause, b->cause, NODES * sizeof *a->cause);
     for (uint32_t i = 0; i < a->candidates; i++) {
         struct rank one = a->candidate[i].rank;
         struct rank other = b->candidate[i].rank;
@@ -387,7 +387,7 @@ static void assert_best_merit(struct merits *merits, const struct node *node)
     room_of(node, &room);
     merits->room = &room;
     try_everything(merits);
-    plan_init(&plan, merits->request);
+    plan_init(&plan, merits->request, NULL);
     const enum reason why = policy_judge_room(&question, &plan, &room, &rank, &placement);
     assert_int_equal(why == REASON_NONE, merits->any);
     if (!merits->any) {
@@ -813,7 +813,7 @@ static void an_unknown_node_is_judged_each_time(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
-    struct node *node = node_from_inventory(core_inventory(core, "new", "uid", &gpu, 1),
+    struct node *node = node_from_inventory(core_inventory(core, "new", "uid", &gpu, 1), NULL,
                                             ledger_names(core->ledger));
     const struct node *nodes[NODES + 1] = {[NODES] = node};
     struct asked asked;
@@ -826,7 +826,7 @@ static void an_unknown_node_is_judged_each_time(void **state)
     asked.question.judge = judge;
     for (uint32_t turn = 0; turn < 2; turn++) {
         filter_ask(&asked.question, &asked.arena, &asked.answer);
-        assert_int_equal(asked.answer.reason[NODES], REASON_NONE);
+        assert_int_equal(asked.answer.cause[NODES].why, REASON_NONE);
         assert_int_equal(judge_counts(judge).made, NODES + 1 + turn);
     }
     node_unref(node);
@@ -856,7 +856,7 @@ static void an_unknown_node_leaves_nothing_behind(void **state)
     struct outlook *outlook = outlook_new(POLICY_ROLLOUT, SEED, workload);
     ledger_set_outlook(core->ledger, outlook);
     inventory->gpu[0].model = "T4";
-    struct node *node = node_from_inventory(inventory, names);
+    struct node *node = node_from_inventory(inventory, NULL, names);
     const struct node *nodes[2] = {node, NULL};
     ask(&asked, core, shape(core, 0), NULL);
     asked.name[0] = TEXT("new");

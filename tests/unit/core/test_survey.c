@@ -114,13 +114,13 @@ static void a_reason_is_told_by_what_lacks_or_by_what_closes(void **state)
     char text[REASON_BYTES_MAX];
 
     memset(text, 'x', sizeof text);
-    survey_reason_text(request, REASON_NONE, text);
+    survey_reason_text(NULL, request, (struct cause){.why = REASON_NONE}, text);
     assert_string_equal(text, "");
-    survey_reason_text(request, REASON_ROOM, text);
+    survey_reason_text(NULL, request, (struct cause){.why = REASON_ROOM}, text);
     assert_string_equal(text, "no GPU with 600 milli free");
-    survey_reason_text(request, REASON_CORDONED, text);
+    survey_reason_text(NULL, request, (struct cause){.why = REASON_CORDONED}, text);
     assert_string_equal(text, "the GPU is cordoned");
-    survey_reason_text(request, REASON_SMALL, text);
+    survey_reason_text(NULL, request, (struct cause){.why = REASON_SMALL}, text);
     assert_string_equal(text, "no GPU of 600 milli");
 }
 

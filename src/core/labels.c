@@ -1,0 +1,96 @@
+/*
+ * The labels of a Node as atoms, "key=value" each: nodes of one pool have nearly all in common.
+ * Made by the owner of the ledger's names; read by any thread.
+ */
+#include "milligpu/labels.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+static const struct atom *intern_label(const struct label *label, struct names *names)
+{
+    const size_t key = strlen(label->key);
+    const size_t value = strlen(label->value);
+    CLEANUP(xfreep) char *text = xmalloc(key + value + 2);
+
+    must(key > 0);
+    memcpy(text, label->key, key);
+    text[key] = '=';
+    memcpy(text + key + 1, label->value, value);
+    must(memchr(text, '=', key) == NULL);
+    return names_intern(names, (struct text){text, key + 1 + value});
+}
+
+const struct labels *labels_new(const struct label *label, uint32_t count, struct names *names)
+{
+    must(count == 0 || label != NULL);
+    if (count == 0)
+        return NULL;
+
+    struct labels *labels = xcalloc(1, sizeof *labels + count * sizeof(struct atom *));
+    atomic_init(&labels->refs, 1);
+    for (uint32_t i = 0; i < count; i++)
+        labels->text[i] = intern_label(&label[i], names);
+    labels->count = count;
+    return labels;
+}
+
+/* The reference count is the only part that changes. */
+static atomic_uint *labels_refs_of(const struct labels *labels)
+{
+    must(labels != NULL);
+    return (atomic_uint *)(uintptr_t)&labels->refs;
+}
+
+const struct labels *labels_ref(const struct labels *labels)
+{
+    if (labels == NULL)
+        return NULL;
+    const unsigned before =
+        atomic_fetch_add_explicit(labels_refs_of(labels), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return labels;
+}
+
+void labels_unref(const struct labels *labels)
+{
+    if (labels == NULL)
+        return;
+    const unsigned before =
+        atomic_fetch_sub_explicit(labels_refs_of(labels), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before == 1)
+        xfree((void *)(uintptr_t)labels);
+}
+
+bool labels_eq(const struct labels *a, const struct labels *b)
+{
+    const uint32_t count = a == NULL ? 0 : a->count;
+
+    if (a == b)
+        return true;
+    if (count != (b == NULL ? 0 : b->count))
+        return false;
+    must(count > 0);
+    for (uint32_t i = 0; i < count; i++)
+        if (a->text[i] != b->text[i])
+            return false;
+    return true;
+}
+
+bool labels_match(const struct labels *labels, const struct label *demand)
+{
+    const size_t key = strlen(demand->key);
+
+    must(key > 0);
+    must(demand->value != NULL);
+    for (uint32_t i = 0; labels != NULL && i < labels->count; i++) {
+        const struct text text = atom_text(labels->text[i]);
+        if (text.len <= key || text.at[key] != '=' || memcmp(text.at, demand->key, key) != 0)
+            continue;
+        return text_glob(text_of(demand->value),
+                         (struct text){text.at + key + 1, text.len - key - 1});
+    }
+    return false;
+}

@@ -1,0 +1,94 @@
+/*
+ * Whether the rules of a policy let a request into a room, before anything is searched: the winner
+ * among the rules that match both, what it demands, and the idle hosts that it keeps. Called by
+ * place.c for every room, so that whoever asks gets the same answer.
+ */
+#include "core/place_internal.h"
+#include "milligpu/policy.h"
+
+/* The winner on a node that these rules match; NULL: there is none. */
+const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
+{
+    const rule_set rules = plan->rules & of_node;
+
+    must(rules == 0 || plan->outlook != NULL);
+    return rules == 0 ? NULL : rulebook_first(plan->outlook->rulebook, rules);
+}
+
+bool plan_rule_takes(struct plan *plan, const struct atom *model)
+{
+    const struct rule *rule = plan->rule;
+
+    if (rule == NULL || rule->models == 0)
+        return true;
+    const rule_set bit = one_rule(rulebook_number(plan->outlook->rulebook, rule) - 1);
+    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
+        const uint32_t at = (model->hash + i) % PLAN_MODELS;
+        if (plan->model[at].model != model)
+            continue;
+        if ((plan->model[at].asked & bit) == 0) {
+            plan->model[at].asked |= bit;
+            plan->model[at].taken |= rule_takes_model(rule, atom_text(model)) ? bit : 0;
+        }
+        return (plan->model[at].taken & bit) != 0;
+    }
+    return rule_takes_model(rule, atom_text(model));
+}
+
+/* False: each GPU of a model that the pod asks for is of one that the rule does not allow. */
+static bool allows_a_model(struct plan *plan, const struct room *room)
+{
+    bool asked = false;
+
+    must(plan->rule != NULL);
+    if (plan->rule->models == 0)
+        return true;
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        if (!plan_asks_for(plan, room->gpu[i].model))
+            continue;
+        asked = true;
+        if (plan_rule_takes(plan, room->gpu[i].model))
+            return true;
+    }
+    return !asked;
+}
+
+bool plan_reserve_matters(const struct plan *plan, const struct rule *rule)
+{
+    return rule != NULL && rule->reserve > 0 && plan->most_parts < 2 && plan->request->whole < 2;
+}
+
+/* Is the room one of the idle hosts that the rule keeps? If victims leave it, there is one more. */
+static bool is_reserved(const struct plan *plan, const struct room *room)
+{
+    const struct rule *rule = plan->rule;
+
+    if (!plan_reserve_matters(plan, rule) || !room->idle)
+        return false;
+    const uint32_t at = rulebook_number(plan->outlook->rulebook, rule) - 1;
+    must(at < RULES_MAX);
+    return plan->outlook->idle[at] + room->leaves <= rule->reserve;
+}
+
+struct cause plan_cause(const struct plan *plan, enum reason why)
+{
+    struct cause cause = {.why = why};
+
+    must(why < REASONS);
+    if (why != REASON_RULE)
+        return cause;
+    must(plan->rule != NULL);
+    cause.rule = rulebook_number(plan->outlook->rulebook, plan->rule) - 1;
+    return cause;
+}
+
+enum reason plan_admit(struct plan *plan, const struct room *room)
+{
+    plan->rule = plan_rule(plan, room->rules);
+    if (plan->rule == NULL || room->gpus == 0)
+        return REASON_NONE;
+    must(plan->outlook != NULL && plan->outlook->rulebook != NULL);
+    if (!rule_takes(plan->rule, plan->request) || !allows_a_model(plan, room))
+        return REASON_RULE;
+    return is_reserved(plan, room) ? REASON_RESERVE : REASON_NONE;
+}
