@@ -25,6 +25,7 @@ static const struct atom *intern_label(const struct label *label, struct names *
 const struct labels *labels_new(const struct label *label, uint32_t count, struct names *names)
 {
     must(count == 0 || label != NULL);
+    must(names != NULL);
     if (count == 0)
         return NULL;
 
@@ -33,6 +34,7 @@ const struct labels *labels_new(const struct label *label, uint32_t count, struc
     for (uint32_t i = 0; i < count; i++)
         labels->text[i] = intern_label(&label[i], names);
     labels->count = count;
+    must(labels->text[count - 1] != NULL);
     return labels;
 }
 
@@ -60,6 +62,7 @@ void labels_unref(const struct labels *labels)
     const unsigned before =
         atomic_fetch_sub_explicit(labels_refs_of(labels), 1, memory_order_acq_rel);
     must(before > 0);
+    must(labels->count > 0);
     if (before == 1)
         xfree((void *)(uintptr_t)labels);
 }
@@ -73,6 +76,7 @@ bool labels_eq(const struct labels *a, const struct labels *b)
     if (count != (b == NULL ? 0 : b->count))
         return false;
     must(count > 0);
+    must(a != NULL && b != NULL);
     for (uint32_t i = 0; i < count; i++)
         if (a->text[i] != b->text[i])
             return false;
@@ -85,6 +89,7 @@ bool labels_match(const struct labels *labels, const struct label *demand)
 
     must(key > 0);
     must(demand->value != NULL);
+    must(labels == NULL || labels->count > 0);
     for (uint32_t i = 0; labels != NULL && i < labels->count; i++) {
         const struct text text = atom_text(labels->text[i]);
         if (text.len <= key || text.at[key] != '=' || memcmp(text.at, demand->key, key) != 0)

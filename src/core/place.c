@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/rulebook.h"
 
 #include "core/place_internal.h"
-#include "milligpu/rulebook.h"
 
 /*
  * Written out, because the compiler's builtin becomes a call into its library, which core may not
@@ -147,11 +147,11 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
-                  REASON_RULE < REASON_FEW &&
-                  REASON_FEW < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
-                  REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
-                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
-                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
+                  REASON_RULE < REASON_FEW && REASON_FEW < REASON_MIXED &&
+                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_ABSENT &&
+                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
+                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
+                  REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*

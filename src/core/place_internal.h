@@ -60,9 +60,7 @@ struct shape {
 };
 
 /* place_plan.c */
-/* Does the request, and does the rule of the room, take a GPU of this model? */
-bool plan_takes(struct plan *plan, const struct atom *model);
-/* The request alone. */
+/* Does the request take a GPU of this model? */
 bool plan_asks_for(struct plan *plan, const struct atom *model);
 /* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
@@ -70,7 +68,8 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out);
 /* place_rule.c */
 /* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
 enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
-bool plan_rule_takes(struct plan *plan, const struct atom *model);
+/* Do the request and that rule take a GPU of this model? */
+bool plan_takes(struct plan *plan, const struct atom *model);
 
 /* place_shape.c */
 /* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */

@@ -4,8 +4,9 @@
  */
 #include <string.h>
 
-#include "core/place_internal.h"
 #include "milligpu/policy.h"
+
+#include "core/place_internal.h"
 
 static uint32_t count_kind(const struct request *request, enum container_kind kind)
 {
@@ -159,10 +160,4 @@ bool plan_asks_for(struct plan *plan, const struct atom *model)
     }
     must(plan->model[0].model != NULL); /* more models than are cached */
     return request_takes_model(plan->request, atom_text(model));
-}
-
-bool plan_takes(struct plan *plan, const struct atom *model)
-{
-    must(model != NULL);
-    return plan_asks_for(plan, model) && plan_rule_takes(plan, model);
 }
