@@ -62,8 +62,8 @@ static bool means_days(struct text word)
     must(word.len > 0);
     if (same_word(word, "daily") || memchr(word.at, ',', word.len) != NULL)
         return true;
-    if (!text_cut(&rest, '-', &first))
-        return false;
+    const bool cut = text_cut(&rest, '-', &first);
+    must(cut);
     must(first.len <= word.len);
     for (int day = 0; day < WEEK_DAYS; day++) {
         const char begin[] = {day_names[day][0], day_names[day][1], '\0'};
@@ -120,7 +120,7 @@ static int add_days(struct text piece, uint8_t *days, struct err *err)
 static int take_days(struct text word, struct window *window, struct err *err)
 {
     must(word.len > 0);
-    window->days = ALL_DAYS;
+    must(window->days == ALL_DAYS);
     if (same_word(word, "daily"))
         return 0;
     window->days = 0;
@@ -234,9 +234,9 @@ static int run_from(const struct window *window, int day)
 {
     int count = 0;
     must(day >= 0);
-    while (day + count < WEEK_DAYS && (window->days >> (day + count) & 1) != 0)
+    while ((window->days >> (day + count) & 1) != 0)
         count++;
-    must(count <= WEEK_DAYS);
+    must(day + count <= WEEK_DAYS);
     return count;
 }
 
@@ -290,12 +290,12 @@ static int64_t floor_by(int64_t number, int64_t by)
 /* Does it hold when wall clocks show this time? Seconds since 1970 on the wall clock. */
 static bool holds_locally(const struct window *window, int64_t local_s)
 {
-    const int64_t minute = floor_by(local_s, MINUTE_S) + EPOCH_DAY * DAY_MIN;
+    const int64_t minute = floor_by(local_s, MINUTE_S) + (int64_t)EPOCH_DAY * DAY_MIN;
     const int64_t of_week = minute - floor_by(minute, WEEK_MIN) * WEEK_MIN;
     must(of_week >= 0 && of_week < WEEK_MIN);
     must(window->days <= ALL_DAYS);
     for (int day = 0; day < WEEK_DAYS; day++) {
-        const int64_t begin = day * DAY_MIN + window->from_min;
+        const int64_t begin = (int64_t)day * DAY_MIN + window->from_min;
         const int64_t since = (of_week - begin + WEEK_MIN) % WEEK_MIN;
         if ((window->days >> day & 1) != 0 && since < window->minutes)
             return true;

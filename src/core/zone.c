@@ -229,7 +229,7 @@ static struct zone *zone_alloc(struct text name, uint32_t transitions)
 static int zone_read(struct text name, struct text bytes, struct zone **out, struct err *err)
 {
     struct text rest = bytes;
-    struct header header;
+    struct header header = {0};
     must(zone_name_ok(name));
 
     if (bytes.len > ZONE_BYTES_MAX)

@@ -241,7 +241,7 @@ static int64_t year_of(int64_t moment)
     return year;
 }
 
-/* In the summer time that begins in that year? It may end in the next one (south of the equator). */
+/* In the summer time that begins in that year? South of the equator, it ends in the next one. */
 static bool in_summer_of(const struct zone_rule *rule, int64_t year, int64_t moment)
 {
     must(rule->has_summer);

@@ -20,7 +20,7 @@ static struct window parsed(const char *text)
 {
     struct window window;
     struct err err;
-    if (window_parse(text_of(text), &window, &err) < 0)
+    if (window_parse(text_of(text), &window, &err) != 0)
         fail_msg("%s: %s", text, err.text);
     return window;
 }
@@ -96,6 +96,8 @@ static void no_zone_is_taken_for_days(void **state)
     is_written("W-SU", "daily 00:00-24:00 W-SU");
     is_written("Turkey", "daily 00:00-24:00 Turkey");
     is_written("WET", "daily 00:00-24:00 WET");
+    is_written("GB", "daily 00:00-24:00 GB");
+    is_written("Mon Z", "Mon 00:00-24:00 Z");
     is_written("EST5EDT", "daily 00:00-24:00 EST5EDT");
     is_written("Etc/GMT-5", "daily 00:00-24:00 Etc/GMT-5");
 }
@@ -157,6 +159,7 @@ static void the_word_that_is_wrong_is_named(void **state)
     no_day("Mon-", "");
     no_day("Mon-Fri-Sun", "Fri-Sun");
     no_day("Europe/Berlin,UTC", "Europe/Berlin");
+    no_day("Xon,Mon", "Xon");
     no_day("weekday,Mon", "weekday");
     no_day("Mon,daily", "daily");
     refused("Mon-Mon", "\"Mon-Mon\" from a day to itself: write Mon, or daily");
@@ -179,6 +182,8 @@ static void the_word_that_is_wrong_is_named(void **state)
     no_time("08:00-a0:00");
     no_time("08:00-2:000");
     no_time("0/:00-20:00");
+    no_time("08:/9-20:00");
+    no_time("08:00-/9:59");
     no_time("0::00-20:00");
     refused("08:00-08:00", "\"08:00-08:00\" would never hold: write 00:00-24:00");
     refused("24:00-24:00", "\"24:00-24:00\" would never hold: write 00:00-24:00");
@@ -344,6 +349,22 @@ static void the_end_of_time_is_never(void **state)
     zone_free(zone);
 }
 
+/* The last second that has milliseconds; five seconds ahead of UTC, a minute begins there. */
+static void the_last_second_can_be_a_change(void **state)
+{
+    (void)state;
+    const int64_t last_s = INT64_MAX / 1000;
+    const int minute = (int)((last_s + 5) / MINUTE_S % 1440);
+    char text[64];
+    assert_int_equal((last_s + 5) % MINUTE_S, 0);
+    (void)snprintf(text, sizeof text, "%02d:%02d-24:00 Made/Rule", minute / 60, minute % 60);
+    const struct window window = parsed(text);
+    struct zone *zone = zones_of_rule("Made/Rule", "AAA-0:00:05");
+    assert_true(window_next_ms(&window, zone, INT64_MAX - HOUR_S) == last_s * 1000);
+    assert_true(window_next_ms(&window, zone, last_s * 1000) == INT64_MAX);
+    zone_free(zone);
+}
+
 /* A second reading of the same promise: the calendar of the C library, and words of the test. */
 struct plain {
     const char *text;
@@ -425,6 +446,7 @@ int main(void)
         cmocka_unit_test(where_clocks_are_changed_the_wall_clock_decides),
         cmocka_unit_test(a_window_may_be_skipped),
         cmocka_unit_test(the_end_of_time_is_never),
+        cmocka_unit_test(the_last_second_can_be_a_change),
         cmocka_unit_test(every_minute_is_as_the_calendar_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

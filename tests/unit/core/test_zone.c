@@ -216,7 +216,7 @@ static void names_do_not_lead_out_of_the_folder(void **state)
 }
 
 static const int64_t at_s[] = {-100, 0, 1000};
-static const uint8_t type[] = {1, 2, 0};
+static const uint8_t type[] = {1, 2, 1};
 static const int32_t offset_s[] = {10, -20, 30};
 static const struct tzif good = {.version = '2',
                                  .transitions = 3,
@@ -233,7 +233,7 @@ static struct zone *made(const struct tzif *file)
     struct err err;
     strbuf_init(&bytes);
     tzif_write(file, &bytes);
-    if (zone_new(TEXT("Made/Zone"), (struct text){bytes.data, bytes.len}, &zone, &err) < 0)
+    if (zone_new(TEXT("Made/Zone"), (struct text){bytes.data, bytes.len}, &zone, &err) != 0)
         fail_msg("%s", err.text);
     strbuf_done(&bytes);
     return zone;
@@ -254,8 +254,8 @@ static void a_transition_holds_from_its_second_on(void **state)
         assert_int_equal(zone_offset_s(zone, -1), -20);
         assert_int_equal(zone_offset_s(zone, 0), 30);
         assert_int_equal(zone_offset_s(zone, 999), 30);
-        assert_int_equal(zone_offset_s(zone, 1000), 10);
-        assert_int_equal(zone_offset_s(zone, INT64_MAX), 10);
+        assert_int_equal(zone_offset_s(zone, 1000), -20);
+        assert_int_equal(zone_offset_s(zone, INT64_MAX), -20);
         assert_int_equal(zone_next_s(zone, INT64_MIN), -100);
         assert_int_equal(zone_next_s(zone, -101), -100);
         assert_int_equal(zone_next_s(zone, -100), 0);
@@ -369,6 +369,8 @@ static void what_is_wrong_with_a_file_is_said(void **state)
     static const int64_t wrong_s[] = {5, 0, 10};
     file.at_s = wrong_s;
     refused_file(&file, ERR_INVALID, "transition 1 is not later than the one before");
+    static const char empty[44] = "TZif";
+    refused((struct text){empty, sizeof empty}, ERR_INVALID, "0 types of local time, not 1 to 256");
     refused(TEXT("XZif"), ERR_INVALID, "not a time zone file (TZif)");
     refused(TEXT("#!/bin/sh\n"), ERR_INVALID, "not a time zone file (TZif)");
     refused(TEXT(""), ERR_INVALID, "the file ends early");
@@ -507,6 +509,8 @@ static void rules_without_summer_have_one_offset(void **state)
     assert_int_equal(under("<+1245>-12:45", 0), 12 * HOUR_S + 2700);
     assert_int_equal(under("<-03>3", 0), -3 * HOUR_S);
     assert_int_equal(under("LMT-0:53:28", 0), 3208);
+    assert_int_equal(under("AAA-1:00", 0), HOUR_S);
+    assert_int_equal(under("AAA-1:00:00", 0), HOUR_S);
     assert_int_equal(under("abcdefz24:59:59", 0), -25 * HOUR_S + 1);
     assert_int_equal(under("AZa-24", 0), 24 * HOUR_S);
     assert_int_equal(under("<A0z9+->-024", 0), 24 * HOUR_S);
@@ -530,6 +534,39 @@ static void a_rule_names_the_weekday_of_a_month(void **state)
     changes("AAA0BBB,M2.5.0,M3.4.6", at(2026, 2, 22, 2, 0), 0, HOUR_S); /* four Sundays */
     changes("AAA0BBB,M2.5.6,M3.4.6", at(2020, 2, 29, 2, 0), 0, HOUR_S);
     changes("AAA0BBB,M1.5.6,M12.5.4", at(2026, 12, 31, 1, 0), HOUR_S, 0);
+}
+
+static int weekday(int64_t utc_s)
+{
+    struct tm tm;
+    const time_t when = utc_s;
+    assert_non_null(gmtime_r(&when, &tm));
+    return tm.tm_wday;
+}
+
+static void the_first_and_the_last_day_of_each_month_are_found(void **state)
+{
+    (void)state;
+    for (int year = 2023; year <= 2024; year++)
+        for (int month = 1; month <= 12; month++) {
+            const int64_t first_s = at(year, month, 1, 0, 0);
+            const int64_t last_s = at(year, month + 1, 0, 0, 0);
+            const int other = (month + 5) % 12 + 1;
+            char rule[64];
+            (void)snprintf(rule, sizeof rule, "AAA0BBB,M%d.1.%d/0,M%d.2.0", month, weekday(first_s),
+                           other);
+            changes(rule, first_s, 0, HOUR_S);
+            (void)snprintf(rule, sizeof rule, "AAA0BBB,M%d.5.%d/0,M%d.2.0", month, weekday(last_s),
+                           other);
+            changes(rule, last_s, 0, HOUR_S);
+        }
+}
+
+static void every_year_has_its_march(void **state)
+{
+    (void)state;
+    for (int year = 1600; year < 2500; year++)
+        changes("AAA0BBB,J60/0,J300", at(year, 3, 1, 0, 0), 0, HOUR_S);
 }
 
 static void a_rule_names_the_day_of_a_year(void **state)
@@ -576,6 +613,18 @@ static void a_change_may_fall_into_the_next_year_or_the_last(void **state)
     assert_int_equal(under("AAA0BBB,J100,J365/48", at(2026, 1, 1, 12, 0)), HOUR_S);
 }
 
+/* On December 31, both changes of the next year are past: what comes is of the year after. */
+static void both_changes_may_fall_into_the_year_before(void **state)
+{
+    (void)state;
+    static const char rule[] = "AAA0BBB,J1/-48,J1/-24";
+    changes(rule, at(2025, 12, 30, 0, 0), 0, HOUR_S);
+    changes(rule, at(2025, 12, 30, 23, 0), HOUR_S, 0);
+    struct zone *zone = zones_of_rule("Made/Rule", rule);
+    assert_int_equal(zone_next_s(zone, at(2025, 12, 31, 12, 0)), at(2026, 12, 30, 0, 0));
+    zone_free(zone);
+}
+
 static void summer_may_last_all_year_or_never_begin(void **state)
 {
     (void)state;
@@ -596,6 +645,7 @@ static void rules_hold_at_any_distance(void **state)
     changes(berlin, change_s + period_s * 700000000, HOUR_S, 2 * HOUR_S);
     changes(berlin, change_s - period_s * 700000000, HOUR_S, 2 * HOUR_S);
     struct zone *zone = zones_of_rule("Made/Rule", berlin);
+    assert_int_equal(zone_offset_s(zone, 0), HOUR_S);
     (void)zone_offset_s(zone, INT64_MIN);
     (void)zone_offset_s(zone, INT64_MAX);
     assert_true(zone_next_s(zone, INT64_MAX) == INT64_MAX);
@@ -604,79 +654,78 @@ static void rules_hold_at_any_distance(void **state)
     zone_free(zone);
 }
 
+static const char *const not_rules[] = {"A",
+                                        "AB0",
+                                        "ABC",
+                                        "ABC+",
+                                        "ABC25",
+                                        "ABC1:",
+                                        "ABC1:60",
+                                        "ABC1:00:60",
+                                        "ABC1:00:",
+                                        "ABC--1",
+                                        "<AB>0",
+                                        "<ABC0",
+                                        "<ABC",
+                                        "<A_C>0",
+                                        "AB10",
+                                        "<+01>",
+                                        "ABC0 ",
+                                        " ABC0",
+                                        ":ABC0",
+                                        "ABC0000",
+                                        "ABC0D",
+                                        "ABC0DEF",
+                                        "ABC0DEF1",
+                                        "ABC0DEF25,1,2",
+                                        "ABC0DEF,",
+                                        "ABC0DEF,1",
+                                        "ABC0DEF,1,",
+                                        "ABC0DEF,1,2,",
+                                        "ABC0DEF,1,366",
+                                        "ABC0DEF,J0,2",
+                                        "ABC0DEF,J366,2",
+                                        "ABC0DEF,J,2",
+                                        "ABC0DEF,M0.1.0,2",
+                                        "ABC0DEF,M13.1.0,2",
+                                        "ABC0DEF,M1.0.0,2",
+                                        "ABC0DEF,M1.6.0,2",
+                                        "ABC0DEF,M1.1.7,2",
+                                        "ABC0DEF,M1.1,2",
+                                        "ABC0DEF,M1,2",
+                                        "ABC0DEF,M1.1.,2",
+                                        "ABC0DEF,M1-1.1,2",
+                                        "ABC0DEF,M.1.1,2",
+                                        "ABC0DEF,M1..1,2",
+                                        "ABC0DEF,1/168,2",
+                                        "ABC0DEF,1/-168,2",
+                                        "ABC0DEF,1/,2",
+                                        "ABC0DEF,1/1:,2",
+                                        "ABC0DEF;1,2",
+                                        "ABC0DEF,1;2",
+                                        "ABC0,1,2",
+                                        "ABC0DEF,1234,2",
+                                        "ABC0DEF,1,2/1x",
+                                        "@BC0",
+                                        "[BC0",
+                                        "`BC0",
+                                        "{BC0",
+                                        "<A:C>0",
+                                        "<A/C>0",
+                                        "<A,C>0",
+                                        "<A.C>0",
+                                        "<A*C>0",
+                                        "ABC/1",
+                                        "ABC:1"};
+
 static void what_is_not_a_rule_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "A",
-        "AB0",
-        "ABC",
-        "ABC+",
-        "ABC25",
-        "ABC1:",
-        "ABC1:60",
-        "ABC1:00:60",
-        "ABC1:00:",
-        "ABC--1",
-        "<AB>0",
-        "<ABC0",
-        "<ABC",
-        "<A_C>0",
-        "AB10",
-        "<+01>",
-        "ABC0 ",
-        " ABC0",
-        ":ABC0",
-        "ABC0000",
-        "ABC0D",
-        "ABC0DEF",
-        "ABC0DEF1",
-        "ABC0DEF25,1,2",
-        "ABC0DEF,",
-        "ABC0DEF,1",
-        "ABC0DEF,1,",
-        "ABC0DEF,1,2,",
-        "ABC0DEF,1,366",
-        "ABC0DEF,J0,2",
-        "ABC0DEF,J366,2",
-        "ABC0DEF,J,2",
-        "ABC0DEF,M0.1.0,2",
-        "ABC0DEF,M13.1.0,2",
-        "ABC0DEF,M1.0.0,2",
-        "ABC0DEF,M1.6.0,2",
-        "ABC0DEF,M1.1.7,2",
-        "ABC0DEF,M1.1,2",
-        "ABC0DEF,M1,2",
-        "ABC0DEF,M1.1.,2",
-        "ABC0DEF,M1-1.1,2",
-        "ABC0DEF,M.1.1,2",
-        "ABC0DEF,M1..1,2",
-        "ABC0DEF,1/168,2",
-        "ABC0DEF,1/-168,2",
-        "ABC0DEF,1/,2",
-        "ABC0DEF,1/1:,2",
-        "ABC0DEF;1,2",
-        "ABC0DEF,1;2",
-        "ABC0,1,2",
-        "ABC0DEF,1234,2",
-        "ABC0DEF,1,2/1x",
-        "@BC0",
-        "[BC0",
-        "`BC0",
-        "{BC0",
-        "<A:C>0",
-        "<A/C>0",
-        "<A,C>0",
-        "<A.C>0",
-        "<A*C>0",
-        "ABC/1",
-        "ABC:1",
-    };
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(not_rules); i++) {
         char why[128];
         struct tzif file = good;
-        file.footer = bad[i];
-        (void)snprintf(why, sizeof why, "its rule \"%s\" cannot be read", bad[i]);
+        file.footer = not_rules[i];
+        (void)snprintf(why, sizeof why, "its rule \"%s\" cannot be read", not_rules[i]);
         refused_file(&file, ERR_INVALID, why);
     }
 }
@@ -700,9 +749,12 @@ int main(void)
         cmocka_unit_test(zones_with_leap_seconds_are_refused),
         cmocka_unit_test(rules_without_summer_have_one_offset),
         cmocka_unit_test(a_rule_names_the_weekday_of_a_month),
+        cmocka_unit_test(the_first_and_the_last_day_of_each_month_are_found),
+        cmocka_unit_test(every_year_has_its_march),
         cmocka_unit_test(a_rule_names_the_day_of_a_year),
         cmocka_unit_test(summer_has_its_own_offset_and_times),
         cmocka_unit_test(a_change_may_fall_into_the_next_year_or_the_last),
+        cmocka_unit_test(both_changes_may_fall_into_the_year_before),
         cmocka_unit_test(summer_may_last_all_year_or_never_begin),
         cmocka_unit_test(rules_hold_at_any_distance),
         cmocka_unit_test(what_is_not_a_rule_is_refused),
