@@ -186,7 +186,7 @@ static int64_t month_day(int64_t year, int32_t month)
 static int64_t weekday_of(int64_t day)
 {
     must(day >= -400);
-    const int64_t weekday = (day + 4 + 7 * 100) % 7;
+    const int64_t weekday = ((day + 4) % 7 + 7) % 7;
     must(weekday >= 0 && weekday < 7);
     return weekday;
 }

@@ -559,6 +559,10 @@ static void the_first_and_the_last_day_of_each_month_are_found(void **state)
             (void)snprintf(rule, sizeof rule, "AAA0BBB,M%d.5.%d/0,M%d.2.0", month, weekday(last_s),
                            other);
             changes(rule, last_s, 0, HOUR_S);
+            /* the weekday of the first of the next month: a week before that */
+            (void)snprintf(rule, sizeof rule, "AAA0BBB,M%d.5.%d/0,M%d.2.0", month,
+                           (weekday(last_s) + 1) % 7, other);
+            changes(rule, last_s - 6 * DAY_S, 0, HOUR_S);
         }
 }
 
