@@ -128,9 +128,12 @@ struct plan {
     struct {
         const struct atom *model;
         bool takes;
-        rule_set asked; /* rules that were asked about this model */
-        rule_set taken; /* those of them that take it */
     } model[PLAN_MODELS];
+    struct {
+        const struct rule *rule; /* the one that was asked last, and about what */
+        const struct atom *model;
+        bool takes;
+    } allowed;
 };
 
 /*

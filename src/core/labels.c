@@ -7,19 +7,17 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
 
 static const struct atom *intern_label(const struct label *label, struct names *names)
 {
-    const size_t key = strlen(label->key);
-    const size_t value = strlen(label->value);
-    CLEANUP(xfreep) char *text = xmalloc(key + value + 2);
+    CLEANUP(strbuf_done) struct strbuf text;
 
-    must(key > 0);
-    memcpy(text, label->key, key);
-    text[key] = '=';
-    memcpy(text + key + 1, label->value, value);
-    must(memchr(text, '=', key) == NULL);
-    return names_intern(names, (struct text){text, key + 1 + value});
+    must(label->key[0] != '\0');
+    must(strchr(label->key, '=') == NULL);
+    strbuf_init(&text);
+    strbuf_printf(&text, "%s=%s", label->key, label->value);
+    return names_intern(names, (struct text){text.data, text.len});
 }
 
 const struct labels *labels_new(const struct label *label, uint32_t count, struct names *names)
@@ -69,15 +67,12 @@ void labels_unref(const struct labels *labels)
 
 bool labels_eq(const struct labels *a, const struct labels *b)
 {
-    const uint32_t count = a == NULL ? 0 : a->count;
-
     if (a == b)
         return true;
-    if (count != (b == NULL ? 0 : b->count))
+    if (a == NULL || b == NULL || a->count != b->count)
         return false;
-    must(count > 0);
-    must(a != NULL && b != NULL);
-    for (uint32_t i = 0; i < count; i++)
+    must(a->count > 0);
+    for (uint32_t i = 0; i < a->count; i++)
         if (a->text[i] != b->text[i])
             return false;
     return true;

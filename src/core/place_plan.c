@@ -126,6 +126,7 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->outlook = outlook;
     out->rules = outlook != NULL ? outlook->holding & request->rules : 0;
     out->rule = NULL;
+    out->allowed.rule = NULL;
     out->rows.count = 0;
     memset(out->model, 0, sizeof out->model);
     if (request->wants == 0)

@@ -17,31 +17,26 @@ const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
     return rules == 0 ? NULL : rulebook_first(plan->outlook->rulebook, rules);
 }
 
-static bool plan_rule_takes(struct plan *plan, const struct atom *model)
+/* The GPUs of a node are mostly of one model, so the last answer is mostly the next. */
+static bool is_allowed(struct plan *plan, const struct atom *model)
 {
     const struct rule *rule = plan->rule;
 
-    must(rule == NULL || plan->outlook != NULL);
+    must(model != NULL);
     if (rule == NULL || rule->models == 0)
         return true;
-    const rule_set bit = one_rule(rulebook_number(plan->outlook->rulebook, rule) - 1);
-    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
-        const uint32_t at = (model->hash + i) % PLAN_MODELS;
-        if (plan->model[at].model != model)
-            continue;
-        if ((plan->model[at].asked & bit) == 0) {
-            plan->model[at].asked |= bit;
-            plan->model[at].taken |= rule_takes_model(rule, atom_text(model)) ? bit : 0;
-        }
-        return (plan->model[at].taken & bit) != 0;
+    if (plan->allowed.rule != rule || plan->allowed.model != model) {
+        plan->allowed.takes = rule_takes_model(rule, atom_text(model));
+        plan->allowed.rule = rule;
+        plan->allowed.model = model;
     }
-    return rule_takes_model(rule, atom_text(model));
+    return plan->allowed.takes;
 }
 
 bool plan_takes(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
-    return plan_asks_for(plan, model) && plan_rule_takes(plan, model);
+    return plan_asks_for(plan, model) && is_allowed(plan, model);
 }
 
 /* False: each GPU of a model that the pod asks for is of one that the rule does not allow. */
@@ -57,7 +52,7 @@ static bool allows_a_model(struct plan *plan, const struct room *room)
         if (!plan_asks_for(plan, room->gpu[i].model))
             continue;
         asked = true;
-        if (plan_rule_takes(plan, room->gpu[i].model))
+        if (is_allowed(plan, room->gpu[i].model))
             return true;
     }
     return !asked;

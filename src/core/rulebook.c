@@ -16,8 +16,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     struct rulebook *book = xcalloc(1, sizeof *book);
 
     must(policy < POLICIES);
-    atomic_init(&book->refs, 1);
-    arena_init(&book->arena);
+    atomic_init(&book->refs, 1); /* the arena is empty as it is */
     book->policy = policy;
     book->name = arena_copy(&book->arena, text_of(name));
     book->digest = "";

@@ -62,15 +62,18 @@ static void they_are_equal_if_they_say_the_same_in_the_same_order(void **state)
 {
     const struct label other[] = {{"pool", "training"}, {"zone", "a"}};
     const struct label turned[] = {{"zone", "a"}, {"pool", "training"}};
+    const struct label moved[] = {{"pool", "training"}, {"zone", "b"}};
     const struct labels *a = labels_new(other, 2, atoms);
     const struct labels *b = labels_new(other, 2, atoms);
     const struct labels *c = labels_new(turned, 2, atoms);
     const struct labels *d = labels_new(other, 1, atoms);
+    const struct labels *e = labels_new(moved, 2, atoms);
     (void)state;
     assert_true(labels_eq(a, a));
     assert_true(labels_eq(a, b));
     assert_false(labels_eq(a, c));
     assert_false(labels_eq(a, d));
+    assert_false(labels_eq(a, e));
     assert_false(labels_eq(d, a));
     assert_false(labels_eq(a, NULL));
     assert_false(labels_eq(NULL, a));
@@ -79,6 +82,7 @@ static void they_are_equal_if_they_say_the_same_in_the_same_order(void **state)
     labels_unref(b);
     labels_unref(c);
     labels_unref(d);
+    labels_unref(e);
 }
 
 static void they_live_as_long_as_somebody_holds_them(void **state)

@@ -14,6 +14,7 @@
 #include "milligpu/filter.h"
 #include "milligpu/rulebook.h"
 #include "milligpu/survey.h"
+#include "milligpu/window.h"
 
 #include "support/core_fixture.h"
 
@@ -176,6 +177,7 @@ static enum verdict bind_in(struct scene *scene, const char *uid, const char *na
 }
 
 static const struct label training[] = {{"pool", "train*"}};
+static const struct label training_now[] = {{"pool", "train*"}, {"pool", "inference"}};
 static const struct label any_pool[] = {{"pool", "*"}};
 static const char *const teams[] = {"team-*", "ops"};
 static const char *const a100[] = {"A100*"};
@@ -388,6 +390,118 @@ static void what_runs_is_judged_by_no_rule(void **state)
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->used_milli, 300);
 }
 
+static void two_rules_may_allow_different_models(void **state)
+{
+    static const char *const t4[] = {"T4"};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = training, .models = 1, .model = a100});
+    say(scene, (struct rule){.models = 1, .model = t4});
+    enforce(scene, RULES_ALL);
+    show_of(scene, "a", "training", "A100", VERDICT_OK);
+    show_of(scene, "b", "", "A100", VERDICT_OK);
+    show_of(scene, "c", "training", "A100", VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "ac");
+    assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
+}
+
+/* Its T4 may not be used, its A100 was not asked for. */
+static void what_was_not_asked_for_does_not_help(void **state)
+{
+    static const char *t4[] = {"T4"};
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 80000}};
+    struct scene *scene = *state;
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
+    struct request *request = core_request(&scene->core, "300");
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    const struct command bind = {.kind = COMMAND_RESERVE,
+                                 .uid = "p",
+                                 .namespace = "x",
+                                 .name = "p",
+                                 .node = "a",
+                                 .request = request};
+    say(scene, (struct rule){.models = 1, .model = a100});
+    enforce(scene, RULES_ALL);
+    inventory->gpu[0].model = "T4";
+    inventory->gpu[1].model = "A100-80GB";
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    request->models = 1;
+    request->model = t4;
+    assert_int_equal(core_do(&scene->core, &bind), VERDICT_REFUSED);
+    assert_int_equal(scene->core.reason, REASON_RULE);
+}
+
+static void a_node_of_one_gpu_has_rules_too(void **state)
+{
+    static const char *const h100[] = {"H100"};
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.models = 1, .model = h100});
+    enforce(scene, RULES_ALL);
+    assert_int_equal(core_node(&scene->core, "a", gpu, 1), VERDICT_OK);
+    assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
+    scene->rule[0] = (struct rule){.name = "r", .whole = true};
+    assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
+}
+
+static void a_rule_about_two_labels_needs_both(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+}
+
+static void a_rule_without_models_takes_any(void **state)
+{
+    char name[MODEL_BYTES_MAX + 1];
+    const struct rule any = {.name = "any"};
+    const struct rule some = {.models = 1, .model = a100};
+    static const char *const two[] = {"T4", "?*"};
+    const struct rule all = {.models = 2, .model = two};
+    (void)state;
+    memset(name, 'A', sizeof name);
+    assert_true(rule_takes_model(&any, TEXT("T4")));
+    assert_true(rule_takes_model(&any, (struct text){name, sizeof name}));
+    assert_true(rule_takes_model(&some, TEXT("NVIDIA A100-SXM4-80GB")));
+    assert_false(rule_takes_model(&some, TEXT("T4")));
+    assert_true(rule_takes_model(&all, TEXT("H100")));
+    assert_true(rule_takes_model(&all, (struct text){name, MODEL_BYTES_MAX}));
+    assert_false(rule_takes_model(&all, (struct text){name, sizeof name})); /* no GPU has it */
+}
+
+static void a_book_begins_empty(void **state)
+{
+    struct rulebook *book = rulebook_new(POLICY_SPREAD, "mine");
+    const struct window window = {.days = 1};
+    struct rule rule[] = {{.name = "a"}, {.name = "b"}};
+    (void)state;
+    assert_int_equal(book->policy, POLICY_SPREAD);
+    assert_string_equal(book->name, "mine");
+    assert_string_equal(book->digest, "");
+    assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 0);
+    assert_int_equal(rulebook_of_namespace(NULL, TEXT("x")), 0);
+    assert_int_equal(rulebook_of_node(NULL, NULL), 0);
+    book->rule = rule;
+    book->rules = 2;
+    assert_false(rulebook_has_windows(book));
+    rule[0].window = &window;
+    assert_true(rulebook_has_windows(book));
+    rule[0].window = NULL;
+    rule[1].window = &window;
+    assert_true(rulebook_has_windows(book));
+    rule[1].orders = true;
+    rule[1].policy = POLICY_FGD;
+    assert_true(rulebook_needs_workload(book));
+    assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 3);
+    assert_int_equal(rulebook_number(book, &rule[1]), 2);
+    assert_ptr_equal(rulebook_ref(book), book);
+    rulebook_unref(book);
+    assert_int_equal(rulebook_of_node(book, NULL), 3);
+    rulebook_unref(book);
+    rulebook_unref(NULL);
+}
+
 /*
  * Texts
  */
@@ -582,6 +696,50 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     asked_done(&asked);
 }
 
+static enum reason why_whole(struct scene *scene, uint32_t whole)
+{
+    struct request *request = core_request(&scene->core, "300");
+    const struct command bind = {.kind = COMMAND_RESERVE,
+                                 .uid = "w",
+                                 .namespace = "x",
+                                 .name = "w",
+                                 .node = "a",
+                                 .request = request};
+    request->wants = 0;
+    request->whole = whole;
+    const enum verdict verdict = core_do(&scene->core, &bind);
+    if (verdict == VERDICT_OK)
+        core_undo(&scene->core);
+    return verdict == VERDICT_OK ? REASON_NONE : scene->core.reason;
+}
+
+static void whole_gpus_of_the_other_resource_count_as_several(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    assert_int_equal(why_whole(scene, 1), REASON_RESERVE);
+    assert_int_equal(why_whole(scene, 2), REASON_NONE);
+    assert_int_equal(why_whole(scene, 3), REASON_NONE);
+}
+
+static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **state)
+{
+    struct scene *scene = *state;
+    struct pod *pod = core_pod(&scene->core, "p", "a");
+    pod->whole_gpus = 1;
+    const struct command adopt = {
+        .kind = COMMAND_ADOPT, .uid = "p", .namespace = "x", .name = "p", .node = "a", .pod = pod};
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(core_do(&scene->core, &adopt), VERDICT_OK);
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->held_gpus, 1);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+}
+
 static void what_nobody_could_have_for_itself_is_not_idle(void **state)
 {
     static const struct core_gpu one[] = {{.index = 0, .mib = 16000}};
@@ -744,6 +902,12 @@ int main(void)
         WITH_SCENE(each_container_has_to_meet_the_demand),
         WITH_SCENE(only_some_models_may_be_used),
         WITH_SCENE(a_node_of_two_models_gives_the_one_that_the_rule_allows),
+        WITH_SCENE(two_rules_may_allow_different_models),
+        WITH_SCENE(what_was_not_asked_for_does_not_help),
+        WITH_SCENE(a_node_of_one_gpu_has_rules_too),
+        WITH_SCENE(a_rule_about_two_labels_needs_both),
+        WITH_SCENE(a_rule_without_models_takes_any),
+        WITH_SCENE(a_book_begins_empty),
         WITH_SCENE(whole_gpus_of_the_other_resource_are_no_shares),
         WITH_SCENE(what_runs_is_judged_by_no_rule),
         WITH_SCENE(a_refusal_names_the_rule_and_what_it_wants),
@@ -753,6 +917,8 @@ int main(void)
         WITH_SCENE(a_reserve_counts_the_hosts_of_its_rule),
         WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
         WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
+        WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
+        WITH_SCENE(a_host_with_whole_gpus_of_the_other_resource_is_not_idle),
         WITH_SCENE(what_nobody_could_have_for_itself_is_not_idle),
         WITH_SCENE(a_pool_can_be_ordered_by_another_policy),
         WITH_SCENE(nodes_under_the_policy_of_the_document_come_before_those_of_rules),
