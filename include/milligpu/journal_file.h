@@ -1,9 +1,9 @@
 /*
  * journal_file - the journal of a ledger file: what its daemon did, oldest first.
  *
- * For whoever plays a past again (milligpuctl simulate --ledger). The file may be in any state: used
- * by a running daemon, left behind by one, or a copy; of this version of the schema or of an older
- * one. Nothing is written and no file is created. Any thread.
+ * For whoever plays a past again (milligpuctl simulate --ledger). The file may be in any state:
+ * used by a running daemon, left behind by one, or a copy; of this version of the schema or of an
+ * older one. Nothing is written and no file is created. Any thread.
  */
 #ifndef MILLIGPU_JOURNAL_FILE_H
 #define MILLIGPU_JOURNAL_FILE_H

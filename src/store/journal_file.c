@@ -34,8 +34,8 @@ static int journal_file_span(sqlite3 *db, const char *path, struct journal_span 
     out->folded = (uint64_t)row_number(&row, 0, INT64_MAX);
     more = row_check(&row, "journal", err);
     if (more == 0 && entries == 0)
-        more = err_set(err, ERR_INVALID, "%s: its journal is empty: nothing has happened yet",
-                       path);
+        more =
+            err_set(err, ERR_INVALID, "%s: its journal is empty: nothing has happened yet", path);
     return more;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Opens a ledger file that is not ours to change: it may be used by a running daemon, left behind by
- * one, or a copy. Called by verify_file.c and journal_file.c, in milligpuctl. Nothing is written and
- * no file is created. quiet_close() says whether all that was read belongs to one moment.
+ * Opens a ledger file that is not ours to change: it may be used by a running daemon, left behind
+ * by one, or a copy. Called by verify_file.c and journal_file.c, in milligpuctl. Nothing is written
+ * and no file is created. quiet_close() says whether all that was read belongs to one moment.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -47,8 +47,8 @@ struct past_pod {
     uint32_t milli;     /* whole GPUs of the other resource, too */
     int64_t arrived_ms; /* times are on one clock, see below; not before the beginning */
     int64_t began_ms;
-    int64_t ended_ms;   /* INT64_MAX: it still ran when the ledger was read */
-    uint64_t seq;       /* of the journal entry with which it began */
+    int64_t ended_ms;                     /* INT64_MAX: it still ran when the ledger was read */
+    uint64_t seq;                         /* of the journal entry with which it began */
     const struct allocation_facts *facts; /* where it was */
 };
 
@@ -140,9 +140,9 @@ struct backtest_result {
     uint64_t wait_ms; /* of those that waited, and of those that never got a place, to the end */
     backtest_area granted;
     backtest_area capacity;
-    uint64_t peak; /* ten-thousandths of a percent */
-    uint32_t displaced; /* pods on nodes that went away under them */
-    int64_t *wait; /* of each pod of the past, in ms; < 0: never placed */
+    uint64_t peak;                        /* ten-thousandths of a percent */
+    uint32_t displaced;                   /* pods on nodes that went away under them */
+    int64_t *wait;                        /* of each pod of the past, in ms; < 0: never placed */
     struct backtest_placement *placement; /* of each pod; NULL: not wanted */
     struct arena arena;
 };
@@ -160,7 +160,7 @@ int backtest_run(const struct past *past, enum policy_kind policy, const struct 
 void backtest_record(const struct past *past, struct backtest_result *out);
 void backtest_result_done(struct backtest_result *result);
 
-/* So much was granted and could have been, from the time *now_ms to at_ms, which becomes *now_ms. */
+/* What is granted now, and what could be. Measuring adds both to the result, up to a time. */
 struct backtest_meter {
     int64_t now_ms;
     uint64_t granted_milli;

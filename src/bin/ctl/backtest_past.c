@@ -19,8 +19,8 @@ struct past_reader {
     const char *file;
     struct past_span asked;
     struct journal_span span;
-    int64_t set_ms;  /* by how much the clock was set up to here */
-    int64_t now_ms;  /* time never goes back */
+    int64_t set_ms; /* by how much the clock was set up to here */
+    int64_t now_ms; /* time never goes back */
     bool begun;
     struct map standing[2]; /* before it has begun: JSON of allocations and of nodes, by name */
     struct map pod_by_uid;  /* those that have not ended: their number, plus 1 */
@@ -215,8 +215,7 @@ static int past_stand_all(struct past_reader *reader, bool is_node, struct err *
     must(count == map->count);
     qsort(standing, count, sizeof *standing, past_by_key);
     for (size_t i = 0; status == 0 && i < count; i++)
-        status =
-            past_stand(reader, is_node, standing[i]->text + standing[i]->key_bytes, err);
+        status = past_stand(reader, is_node, standing[i]->text + standing[i]->key_bytes, err);
     xfree(standing);
     return status;
 }
@@ -227,8 +226,7 @@ static int past_begin(struct past_reader *reader, struct err *err)
     struct past *past = reader->past;
 
     must(!reader->begun);
-    past->node =
-        arena_array(&past->arena, reader->standing[true].count, sizeof *past->node);
+    past->node = arena_array(&past->arena, reader->standing[true].count, sizeof *past->node);
     int status = past_stand_all(reader, true, err);
     if (status == 0)
         status = past_stand_all(reader, false, err);
@@ -265,8 +263,8 @@ static uint32_t past_new_shape(struct world *world, const struct request *reques
 
     world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
     request_format(request, text, sizeof text);
-    world->shape[world->shapes] = (struct world_shape){
-        .request = *request, .text = arena_copy(&world->arena, text_of(text))};
+    world->shape[world->shapes] =
+        (struct world_shape){.request = *request, .text = arena_copy(&world->arena, text_of(text))};
     must(world->shapes < UINT32_MAX);
     return world->shapes++;
 }
@@ -305,8 +303,7 @@ static void past_guess_request(struct past *past, const struct allocation_facts 
             last->milli == share->milli && last->parts < GPUS_PER_NODE_MAX)
             last->parts++;
         else
-            out->want[out->wants++] =
-                (struct want){share->container, share->kind, 1, share->milli};
+            out->want[out->wants++] = (struct want){share->container, share->kind, 1, share->milli};
     }
     must(out->wants <= facts->shares);
 }
@@ -401,8 +398,7 @@ static bool past_waits_at_end(const struct past_reader *reader, const struct doc
 }
 
 static int past_take_allocation(struct past_reader *reader, const struct journal_row *row,
-                                const struct doc *command, const struct doc *state,
-                                struct err *err)
+                                const struct doc *command, const struct doc *state, struct err *err)
 {
     const struct text uid = text_of(doc_str(state, "uid"));
     const uintptr_t at = (uintptr_t)map_find(&reader->pod_by_uid, uid);
@@ -599,9 +595,10 @@ static int past_finish(struct past_reader *reader, struct err *err)
         return 0;
     time_format(past->from_ms, from);
     time_format(past->to_ms, to);
-    return err_set(err, ERR_INVALID,
-                   "%.200s: milligpud placed no pod from %s to %s, so there is nothing to play again",
-                   reader->file, from, to);
+    return err_set(
+        err, ERR_INVALID,
+        "%.200s: milligpud placed no pod from %s to %s, so there is nothing to play again",
+        reader->file, from, to);
 }
 
 static void past_free_standing(struct map *map)

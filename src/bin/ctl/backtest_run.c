@@ -45,16 +45,15 @@ struct backtest_sim {
     size_t ends;
     size_t ends_room;
     struct backtest_end *end; /* a heap: the next one first */
-    size_t events; /* that are behind us */
+    size_t events;            /* that are behind us */
 };
 
 /* --- setting up --- */
 
 static void backtest_set_outlook(struct backtest_sim *sim, const struct workload *workload)
 {
-    struct outlook *outlook =
-        outlook_new(sim->policy, sim->options->seed,
-                    policy_needs_workload(sim->policy) ? workload : NULL);
+    struct outlook *outlook = outlook_new(sim->policy, sim->options->seed,
+                                          policy_needs_workload(sim->policy) ? workload : NULL);
 
     must(outlook != NULL);
     ledger_set_outlook(sim->ledger, outlook);
@@ -276,9 +275,8 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
         return false;
     backtest_count(sim->past, pod, sim->meter.now_ms, sim->result);
     backtest_push_end(sim,
-                      of->ended_ms == INT64_MAX
-                          ? INT64_MAX
-                          : sim->meter.now_ms + (of->ended_ms - of->began_ms),
+                      of->ended_ms == INT64_MAX ? INT64_MAX
+                                                : sim->meter.now_ms + (of->ended_ms - of->began_ms),
                       pod);
     return true;
 }
@@ -527,8 +525,7 @@ int backtest_run(const struct past *past, enum policy_kind policy, const struct 
                  const struct backtest_options *options, struct backtest_result *out,
                  struct err *err)
 {
-    struct backtest_sim sim = {
-        .past = past, .options = options, .policy = policy, .result = out};
+    struct backtest_sim sim = {.past = past, .options = options, .policy = policy, .result = out};
 
     backtest_result_init(past, out);
     out->policy = policy;
@@ -587,8 +584,7 @@ void backtest_record(const struct past *past, struct backtest_result *out)
 {
     struct backtest_step *step = xcalloc(2 * (size_t)past->pods + 1, sizeof *step);
     const size_t steps = backtest_add_steps(past, step);
-    struct backtest_meter meter = {.now_ms = past->from_ms,
-                                   .capacity_milli = past->capacity_milli};
+    struct backtest_meter meter = {.now_ms = past->from_ms, .capacity_milli = past->capacity_milli};
     uint32_t events = 0;
 
     backtest_result_init(past, out);

@@ -58,8 +58,8 @@ static void backtest_set_more(struct arena *arena, struct doc *object,
                               const struct backtest_result *recorded)
 {
     const bool more = result->granted >= recorded->granted;
-    const backtest_area by = more ? result->granted - recorded->granted
-                                  : recorded->granted - result->granted;
+    const backtest_area by =
+        more ? result->granted - recorded->granted : recorded->granted - result->granted;
 
     if (recorded->granted == 0)
         return;
@@ -80,8 +80,7 @@ static int64_t backtest_waited(const struct past *past, const struct backtest_re
                                uint32_t pod)
 {
     must(past->pod[pod].role == PAST_ARRIVED);
-    return result->wait[pod] >= 0 ? result->wait[pod]
-                                  : past->to_ms - past->pod[pod].arrived_ms;
+    return result->wait[pod] >= 0 ? result->wait[pod] : past->to_ms - past->pod[pod].arrived_ms;
 }
 
 /* 0: it waits as it did. */
@@ -89,8 +88,8 @@ static int64_t backtest_differs(const struct backtest_report *report,
                                 const struct backtest_result *result, uint32_t pod)
 {
     const struct backtest_result *recorded = &report->result[0];
-    const int64_t by = backtest_waited(report->past, result, pod) -
-                       backtest_waited(report->past, recorded, pod);
+    const int64_t by =
+        backtest_waited(report->past, result, pod) - backtest_waited(report->past, recorded, pod);
 
     must(recorded->recorded && !result->recorded);
     /* Shortly before the end who never gets a place has not waited longer yet, but will have. */
@@ -338,12 +337,12 @@ static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
     if (rows->count == 0)
         return CTL_FINE;
     for (size_t r = 0; r < report->results; r++)
-        columns[2 + r] = (struct table_column){backtest_heading(&ctl->arena, &report->result[r]),
-                                               COLUMN_RIGHT};
+        columns[2 + r] =
+            (struct table_column){backtest_heading(&ctl->arena, &report->result[r]), COLUMN_RIGHT};
     (void)fputs("\n", ctl->screen.out);
     if (ctl->screen.headers)
-        (void)fprintf(ctl->screen.out, "waits that differ most, %u of %" PRId64 "%s:\n", rows->count,
-                      doc_int(answer, "podsThatDiffer"),
+        (void)fprintf(ctl->screen.out, "waits that differ most, %u of %" PRId64 "%s:\n",
+                      rows->count, doc_int(answer, "podsThatDiffer"),
                       rows->count < doc_int(answer, "podsThatDiffer") ? " (--csv writes all)" : "");
     const char *sort_by = ctl->screen.sort_by;
     ctl->screen.sort_by = NULL;
@@ -410,7 +409,8 @@ static void backtest_put_item(FILE *out, const struct doc *item)
     if (less == 0 && longer == 0)
         (void)fputs("every pod waits as it did", out);
     else
-        (void)fprintf(out, "%" PRId64 " wait less (%" PRId64 " not at all), %" PRId64 " wait longer",
+        (void)fprintf(out,
+                      "%" PRId64 " wait less (%" PRId64 " not at all), %" PRId64 " wait longer",
                       less, doc_int(item, "waitNoMore"), longer);
     backtest_put_hours(out, item);
     if (displaced > 0)
@@ -443,7 +443,8 @@ static void backtest_put_unknown(const struct ctl *ctl, const struct past *past)
                       " pods had waited: they arrive when they got their place\n",
                       past->unknown_arrivals, past->arrived);
     if (past->unknown_ends > 0)
-        (void)fprintf(out, "- when %" PRIu32 " %s still ran: here, to the end\n", past->unknown_ends,
+        (void)fprintf(out, "- when %" PRIu32 " %s still ran: here, to the end\n",
+                      past->unknown_ends,
                       past->unknown_ends == 1 ? "pod ends that" : "pods end that");
 }
 

@@ -1,7 +1,7 @@
 /*
  * States of the journal (src/store/state.c) back into facts. Called by backtest_past.c for each
- * entry, and by backtest_run.c to fill a ledger. A file is input from outside: what no daemon writes
- * is ERR_CORRUPT, never a failed must(). Absent keys are defaults.
+ * entry, and by backtest_run.c to fill a ledger. A file is input from outside: what no daemon
+ * writes is ERR_CORRUPT, never a failed must(). Absent keys are defaults.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -118,8 +118,8 @@ int past_read_node(struct past *past, const struct doc *state, struct node_build
                                .owned_id = id};
     out->source = (enum inventory_source)past_word(&fields, "source", past_source_name,
                                                    SOURCE_ALLOCATABLE + 1);
-    out->problem = (enum inventory_problem)past_word(&fields, "problem", past_problem_name,
-                                                     PROBLEM_LIMIT + 1);
+    out->problem =
+        (enum inventory_problem)past_word(&fields, "problem", past_problem_name, PROBLEM_LIMIT + 1);
     out->since_ms = past_number(&fields, "since_ms", INT64_MIN, INT64_MAX);
     doc_each (item, gpus)
         past_read_gpu(&fields, item, &gpu[out->gpus++]);
@@ -161,8 +161,8 @@ static void past_show_gpu(struct past *past, const struct node_build *node, cons
 }
 
 /*
- * Where a problem hides the GPUs the ledger keeps those that it knew, closed: they are in the state,
- * and no Node object showed them.
+ * Where a problem hides the GPUs the ledger keeps those that it knew, closed: they are in the
+ * state, and no Node object showed them.
  */
 const struct inventory *past_inventory(struct past *past, const struct node_build *node)
 {
@@ -209,8 +209,8 @@ static void past_read_share(struct past_fields *allocation, const struct doc *st
 
     *out = (struct share){.container = past_text(&fields, "container", NAME_BYTES_MAX),
                           .gpu = past_atom(&fields, "gpu")};
-    out->kind = (enum container_kind)past_word(&fields, "kind", past_kind_name,
-                                               CONTAINER_SIDECAR + 1);
+    out->kind =
+        (enum container_kind)past_word(&fields, "kind", past_kind_name, CONTAINER_SIDECAR + 1);
     out->order = (uint16_t)past_number(&fields, "order", 0, UINT16_MAX);
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     out->mib = (uint32_t)past_number(&fields, "mib", 0, UINT32_MAX);
@@ -258,8 +258,8 @@ static bool past_read_want(struct past_fields *command, const struct doc *state,
     struct past_fields fields = {.past = command->past, .object = state};
 
     *out = (struct want){.container = past_text(&fields, "container", NAME_BYTES_MAX)};
-    out->kind = (enum container_kind)past_word(&fields, "kind", past_kind_name,
-                                               CONTAINER_SIDECAR + 1);
+    out->kind =
+        (enum container_kind)past_word(&fields, "kind", past_kind_name, CONTAINER_SIDECAR + 1);
     out->parts = (uint32_t)past_number(&fields, "parts", 0, GPUS_PER_NODE_MAX);
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     return fields.wrong == NULL && out->parts > 0 && out->milli > 0;
@@ -278,8 +278,7 @@ bool past_read_request(struct past *past, const struct doc *command,
         (models != NULL && models->count > MODELS_MAX))
         return false;
     out->want = arena_array(&past->arena, wants->count, sizeof *out->want);
-    out->model =
-        arena_array(&past->arena, models != NULL ? models->count : 0, sizeof *out->model);
+    out->model = arena_array(&past->arena, models != NULL ? models->count : 0, sizeof *out->model);
     doc_each (item, wants) {
         if (!past_read_want(&fields, item, &out->want[out->wants]))
             return false;

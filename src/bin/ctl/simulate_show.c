@@ -12,8 +12,7 @@
 
 /* --- the document --- */
 
-void simulate_set_int(struct arena *arena, struct doc *object, const char *key,
-                      uint64_t number)
+void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number)
 {
     must(number <= INT64_MAX);
     doc_set(arena, object, text_of(key), doc_new_int(arena, (int64_t)number));
@@ -31,8 +30,8 @@ void simulate_set_digits(struct arena *arena, struct doc *object, const char *ke
     doc_set(arena, object, text_of(key), number);
 }
 
-void simulate_set_percent(struct arena *arena, struct doc *object, const char *key,
-                          uint64_t part, uint64_t whole)
+void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
+                          uint64_t whole)
 {
     char percent[SIMULATE_PERCENT_BYTES];
 

@@ -16,10 +16,10 @@
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 #include "milligpu/store.h"
-#include "support/core_fixture.h"
 
 #include "bin/ctl/backtest.h"
 #include "support.h"
+#include "support/core_fixture.h"
 
 /* 2026-01-01T00:00:00Z; the program says what time it is (support.h), and here it is earlier. */
 static const int64_t first_ms = 1767225600000;
@@ -134,8 +134,8 @@ static void reserves(struct diary *diary, int64_t minutes, const char *pod, cons
 static void steps(struct diary *diary, int64_t minutes, enum command_kind kind, const char *pod)
 {
     tell(diary, minutes,
-         (struct command){.kind = kind, .uid = pod, .namespace = "team", .name = pod,
-                          .why = "test"});
+         (struct command){
+             .kind = kind, .uid = pod, .namespace = "team", .name = pod, .why = "test"});
 }
 
 static void binds(struct diary *diary, int64_t minutes, const char *pod, const char *node,
@@ -172,8 +172,8 @@ static int run_on(struct diary *diary, const char *file, const char *words)
 {
     char line[512];
 
-    (void)snprintf(line, sizeof line, "simulate --ledger %s%s%s", file,
-                   words[0] != '\0' ? " " : "", words);
+    (void)snprintf(line, sizeof line, "simulate --ledger %s%s%s", file, words[0] != '\0' ? " " : "",
+                   words);
     return run_program(&diary->shown, line);
 }
 
@@ -259,8 +259,9 @@ static void the_table_compares_with_what_was_recorded(void **state)
 
     small_pods_lie_apart(diary);
     diary_close(diary);
-    assert_int_equal(run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
-                     CTL_FINE);
+    assert_int_equal(
+        run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
+        CTL_FINE);
     assert_memory_equal(diary->shown.out, diary->ledger, strlen(diary->ledger));
     assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, expected);
     shown_free(&diary->shown);
