@@ -108,9 +108,11 @@ int past_read_node(struct past *past, const struct doc *state, struct node_build
                    struct err *err) MUST_USE;
 int past_read_allocation(struct past *past, const struct doc *state, struct allocation_facts *out,
                          struct err *err) MUST_USE;
-/* What a command asked for. False: it does not say. */
+/* What a command asked for. False: it does not say, or nothing that any pod can ask for. */
 bool past_read_request(struct past *past, const struct doc *command,
                        const struct allocation_facts *granted, struct request *out);
+/* What a pod holds, in whole GPUs of the other resource (as many as a node has), too. */
+uint32_t past_milli(const struct allocation *allocation);
 /* The same node as a Node object shows it. */
 const struct inventory *past_inventory(struct past *past, const struct node_build *node) MUST_USE;
 /* What is there to be granted. */

@@ -38,6 +38,15 @@ struct past_known {
 
 /* --- the clock --- */
 
+/* To the year 9999, so that no sum overflows. */
+static bool past_is_time(int64_t ms)
+{
+    static const int64_t most = INT64_C(253402300799999);
+
+    must(most > 0);
+    return ms >= -most && ms <= most;
+}
+
 static int past_outside(const struct past_reader *reader, const char *option, int64_t at_ms,
                         const char *what, int64_t limit_ms, struct err *err)
 {
@@ -57,10 +66,13 @@ static int past_outside(const struct past_reader *reader, const char *option, in
 static int past_take_span(void *user, const struct journal_span *span, struct err *err)
 {
     struct past_reader *reader = user;
-    const int64_t oldest = span->oldest_ms + span->set_ms;
     struct past *past = reader->past;
 
     must(!reader->begun);
+    if (!past_is_time(span->oldest_ms) || !past_is_time(span->newest_ms) ||
+        !past_is_time(span->set_ms))
+        return err_set(err, ERR_CORRUPT, "%.200s: the times of its journal are none", reader->file);
+    const int64_t oldest = span->oldest_ms + span->set_ms;
     reader->span = *span;
     reader->now_ms = INT64_MIN;
     past->from_ms = reader->asked.from_ms == INT64_MIN ? oldest : reader->asked.from_ms;
@@ -84,14 +96,21 @@ static int64_t past_moved(const struct past_reader *reader, int64_t at_ms)
     return at_ms + reader->span.set_ms - reader->set_ms;
 }
 
-static void past_tick(struct past_reader *reader, const struct journal_row *row,
-                      const struct doc *command)
+static int past_tick(struct past_reader *reader, const struct journal_row *row,
+                     const struct doc *command, struct err *err)
 {
-    must(command != NULL);
-    if (strcmp(row->kind, "clock") == 0)
-        reader->set_ms += row->at_ms - doc_int(command, "clock_from_ms");
+    const bool is_clock = strcmp(row->kind, "clock") == 0;
+    const int64_t from = is_clock ? doc_int(command, "clock_from_ms") : row->at_ms;
+
+    must(past_is_time(reader->set_ms) && past_is_time(reader->span.set_ms));
+    if (!past_is_time(row->at_ms) || !past_is_time(from) ||
+        !past_is_time(reader->set_ms + row->at_ms - from))
+        return err_set(err, ERR_CORRUPT, "%.200s: journal entry %" PRIu64 ": its time is none",
+                       reader->file, row->seq);
+    reader->set_ms += row->at_ms - from;
     const int64_t at = row->at_ms + reader->span.set_ms - reader->set_ms;
     reader->now_ms = at > reader->now_ms ? at : reader->now_ms;
+    return 0;
 }
 
 /* --- what stood --- */
@@ -156,12 +175,11 @@ static struct past_pod *past_add_pod(struct past_reader *reader,
                                      const struct allocation_facts *facts, enum past_role role)
 {
     struct past *past = reader->past;
-    uint64_t milli = (uint64_t)facts->held_gpus * GPU_MILLI;
 
     past->pod = xgrow(past->pod, past->pods, &past->pods_room, sizeof *past->pod);
     struct past_pod *pod = &past->pod[past->pods++];
     struct allocation *allocation = allocation_new(facts);
-    milli += allocation_milli(allocation);
+    const uint32_t milli = past_milli(allocation);
     allocation_unref(allocation);
     struct allocation_facts *kept = arena_alloc(&past->arena, sizeof *kept);
     *kept = *facts;
@@ -170,7 +188,7 @@ static struct past_pod *past_add_pod(struct past_reader *reader,
         .role = role,
         .bound = facts->state == STATE_BOUND,
         .shape = UINT32_MAX,
-        .milli = milli < UINT32_MAX ? (uint32_t)milli : UINT32_MAX,
+        .milli = milli,
         .arrived_ms = past->from_ms,
         .began_ms = past->from_ms,
         .ended_ms = INT64_MAX,
@@ -290,36 +308,21 @@ static uint32_t past_shape(struct past_reader *reader, const struct request *req
     return known->shape;
 }
 
-/* What it holds says nearly as much: not which models, and how much memory, it asked for. */
-static void past_guess_request(struct past *past, const struct allocation_facts *facts,
-                               struct request *out)
-{
-    *out = (struct request){.whole = facts->held_gpus};
-    out->want = arena_array(&past->arena, facts->shares, sizeof *out->want);
-    for (uint32_t i = 0; i < facts->shares; i++) {
-        const struct share *share = &facts->share[i];
-        struct want *last = out->wants > 0 ? &out->want[out->wants - 1] : NULL;
-        if (last != NULL && strcmp(last->container, share->container) == 0 &&
-            last->milli == share->milli && last->parts < GPUS_PER_NODE_MAX)
-            last->parts++;
-        else
-            out->want[out->wants++] = (struct want){share->container, share->kind, 1, share->milli};
-    }
-    must(out->wants <= facts->shares);
-}
-
-static void past_set_request(struct past_reader *reader, struct past_pod *pod,
-                             const struct doc *command)
+/* What milligpud did not place may have asked for what it cannot place. */
+static int past_set_request(struct past_reader *reader, const struct journal_row *row,
+                            struct past_pod *pod, const struct doc *command, struct err *err)
 {
     struct request request;
 
     must(pod->role != PAST_HELD);
-    if (past_read_request(reader->past, command, pod->facts, &request)) {
+    if (past_read_request(reader->past, command, pod->facts, &request))
         pod->shape = past_shape(reader, &request);
-    } else if (pod->role == PAST_ARRIVED) {
-        past_guess_request(reader->past, pod->facts, &request);
-        pod->shape = past_shape(reader, &request);
-    }
+    else if (pod->role == PAST_ARRIVED)
+        return err_set(err, ERR_CORRUPT,
+                       "%.200s: journal entry %" PRIu64 ": what pod %.200s asks for is not what a "
+                       "daemon writes",
+                       reader->file, row->seq, pod->name);
+    return 0;
 }
 
 /* It waited since it was created, or, if that is not recorded, not at all. */
@@ -327,12 +330,11 @@ static void past_set_arrival(struct past_reader *reader, struct past_pod *pod,
                              const struct doc *command)
 {
     const int64_t created = doc_int(command, "created_ms");
-    const int64_t arrived = past_moved(reader, created);
 
-    pod->created_known = created > 0;
+    pod->created_known = created > 0 && past_is_time(created);
     pod->arrived_ms = pod->began_ms;
-    if (created > 0 && arrived < pod->began_ms)
-        pod->arrived_ms = arrived;
+    if (pod->created_known && past_moved(reader, created) < pod->began_ms)
+        pod->arrived_ms = past_moved(reader, created);
     if (pod->arrived_ms < reader->past->from_ms)
         pod->arrived_ms = reader->past->from_ms;
 }
@@ -352,15 +354,15 @@ static int past_take_new(struct past_reader *reader, const struct journal_row *r
     pod->began_ms = reader->now_ms;
     pod->arrived_ms = reader->now_ms;
     pod->seq = row->seq;
-    past_set_request(reader, pod, command);
     if (role == PAST_ARRIVED)
         past_set_arrival(reader, pod, command);
-    return 0;
+    return past_set_request(reader, row, pod, command, err);
 }
 
 /* Its first Binding failed, and this is its next one: it has waited all the time. */
-static void past_take_again(struct past_reader *reader, struct past_pod *pod,
-                            const struct doc *command, const struct allocation_facts *facts)
+static int past_take_again(struct past_reader *reader, const struct journal_row *row,
+                           struct past_pod *pod, const struct doc *command,
+                           const struct allocation_facts *facts, struct err *err)
 {
     struct allocation_facts *kept = arena_alloc(&reader->past->arena, sizeof *kept);
 
@@ -371,21 +373,24 @@ static void past_take_again(struct past_reader *reader, struct past_pod *pod,
     pod->bound = facts->state == STATE_BOUND;
     pod->began_ms = reader->now_ms;
     pod->ended_ms = INT64_MAX;
-    past_set_request(reader, pod, command);
+    return past_set_request(reader, row, pod, command, err);
 }
 
-static void past_take_step(struct past_reader *reader, struct past_pod *pod,
-                           const struct doc *command, const struct allocation_facts *facts)
+static int past_take_step(struct past_reader *reader, const struct journal_row *row,
+                          struct past_pod *pod, const struct doc *command,
+                          const struct allocation_facts *facts, struct err *err)
 {
     if (facts->state == STATE_BOUND)
         pod->bound = true;
     if (facts->state == STATE_RELEASED) {
         pod->ended_ms = reader->now_ms;
         pod->dropped = pod->role == PAST_ARRIVED && !pod->bound;
-    } else if (pod->role == PAST_ARRIVED && doc_get(command, "wants") != NULL) {
-        past_set_request(reader, pod, command); /* it was evaluated again, in a later version */
     }
     must(!pod->dropped || !pod->bound);
+    /* It was evaluated again, in a later version. */
+    if (pod->role == PAST_ARRIVED && strcmp(row->kind, "version") == 0)
+        return past_set_request(reader, row, pod, command, err);
+    return 0;
 }
 
 /* It got its place behind the end, and was there before: it waits at the end. */
@@ -394,7 +399,8 @@ static bool past_waits_at_end(const struct past_reader *reader, const struct doc
     const int64_t created = doc_int(command, "created_ms");
 
     must(reader->now_ms > reader->past->to_ms);
-    return created > 0 && past_moved(reader, created) <= reader->past->to_ms;
+    return created > 0 && past_is_time(created) &&
+           past_moved(reader, created) <= reader->past->to_ms;
 }
 
 static int past_take_allocation(struct past_reader *reader, const struct journal_row *row,
@@ -417,10 +423,11 @@ static int past_take_allocation(struct past_reader *reader, const struct journal
         return past_take_new(reader, row, command, &facts, err);
     if (pod->dropped && over)
         return 0;
-    if (pod->dropped && facts.state != STATE_RELEASED)
-        past_take_again(reader, pod, command, &facts);
-    else
-        past_take_step(reader, pod, command, &facts);
+    const int status = pod->dropped && facts.state != STATE_RELEASED
+                           ? past_take_again(reader, row, pod, command, &facts, err)
+                           : past_take_step(reader, row, pod, command, &facts, err);
+    if (status < 0)
+        return status;
     /* A uid that comes again after its pod ran is another pod; one that never ran is not. */
     if (facts.state == STATE_RELEASED && !pod->dropped)
         (void)map_take(&reader->pod_by_uid, uid);
@@ -492,7 +499,8 @@ static int past_take_entry(void *user, const struct journal_row *row, struct err
     if (doc_parse_json(text_of(row->command), "command", &reader->arena, &command, err) < 0 ||
         doc_parse_json(text_of(row->result), "result", &reader->arena, &result, err) < 0)
         return err_wrap(err, "%.200s: journal entry %" PRIu64, reader->file, row->seq);
-    past_tick(reader, row, command);
+    if (past_tick(reader, row, command, err) < 0)
+        return err_same(err);
     return past_take_result(reader, row, command, result, err);
 }
 

@@ -119,7 +119,7 @@ static uint64_t backtest_milli(const struct allocation *allocation)
 {
     if (allocation == NULL || allocation->is.state == STATE_RELEASED)
         return 0;
-    return (uint64_t)allocation->is.held_gpus * GPU_MILLI + allocation_milli(allocation);
+    return past_milli(allocation);
 }
 
 static void backtest_apply(struct backtest_sim *sim, struct change *change)

@@ -93,7 +93,8 @@ static void past_read_gpu(struct past_fields *node, const struct doc *state, str
     out->numa = (int16_t)past_number(&fields, "numa", INT16_MIN, INT16_MAX);
     out->flags = (uint16_t)past_number(&fields, "flags", 0, kept);
     if (out->milli == 0 || out->id->len == 0 || out->id->len > GPU_ID_BYTES_MAX ||
-        out->model->len > MODEL_BYTES_MAX || out->alias == out->id)
+        out->model->len > MODEL_BYTES_MAX || out->alias == out->id ||
+        (out->alias != NULL && out->alias->len == 0))
         fields.wrong = "gpus";
     if (fields.wrong != NULL)
         node->wrong = fields.wrong;
@@ -123,8 +124,12 @@ int past_read_node(struct past *past, const struct doc *state, struct node_build
     out->since_ms = past_number(&fields, "since_ms", INT64_MIN, INT64_MAX);
     doc_each (item, gpus)
         past_read_gpu(&fields, item, &gpu[out->gpus++]);
-    doc_each (item, owned)
-        id[out->owned_ids++] = names_intern(past->names, item->text);
+    doc_each (item, owned) {
+        if (item->kind != DOC_STRING || doc_has_nul(item))
+            fields.wrong = "claims";
+        else
+            id[out->owned_ids++] = names_intern(past->names, item->text);
+    }
     if (out->name->len == 0 || out->name->len > NAME_BYTES_MAX)
         fields.wrong = "name";
     return fields.wrong != NULL ? past_wrong(&fields, "node", err) : 0;
@@ -141,11 +146,15 @@ uint64_t past_capacity(const struct node_build *node)
     return milli;
 }
 
-/* As inventory_parse() makes it: a UUID has the index as its second name. */
+/* As inventory_parse() makes it: a UUID has the index as its second name, if no other has it. */
 static void past_show_gpu(struct past *past, const struct node_build *node, const struct gpu *gpu,
-                          struct gpu_facts *out)
+                          const struct inventory *before, struct gpu_facts *out)
 {
+    bool taken = false;
+
     must(gpu->milli > 0);
+    for (uint32_t i = 0; i < before->gpus; i++)
+        taken |= before->gpu[i].index == gpu->index;
     *out = (struct gpu_facts){
         .id = gpu->id->text,
         .model = gpu->model->text,
@@ -156,8 +165,19 @@ static void past_show_gpu(struct past *past, const struct node_build *node, cons
         .healthy = (gpu->flags & GPU_UNHEALTHY) == 0,
         .cordoned = (gpu->flags & GPU_CORDONED) != 0,
     };
-    if (gpu_id_is_real(gpu->id, atom_text(node->name)))
+    if (!taken && gpu_id_is_real(gpu->id, atom_text(node->name)))
         out->alias = arena_printf(&past->arena, "%s/gpu-%u", node->name->text, gpu->index);
+}
+
+static bool past_shows(const struct inventory *inventory, const struct gpu *gpu)
+{
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        if (text_is(atom_text(gpu->id), inventory->gpu[i].id) ||
+            (inventory->gpu[i].alias != NULL &&
+             text_is(atom_text(gpu->id), inventory->gpu[i].alias)))
+            return true;
+    must(inventory->gpus < GPUS_PER_NODE_MAX);
+    return false;
 }
 
 /*
@@ -174,12 +194,15 @@ const struct inventory *past_inventory(struct past *past, const struct node_buil
                               .problem = node->problem,
                               .gpu = arena_array(&past->arena, node->gpus, sizeof *out->gpu)};
     for (uint32_t i = 0; i < node->gpus && out->gpus < GPUS_PER_NODE_MAX; i++) {
-        if ((node->gpu[i].flags & GPU_ABSENT) != 0)
+        const struct gpu *gpu = &node->gpu[i];
+        if ((gpu->flags & GPU_ABSENT) != 0 || past_shows(out, gpu))
             continue;
-        if (node->problem != PROBLEM_NONE)
+        if (node->problem != PROBLEM_NONE) {
             out->silent = true;
-        else
-            past_show_gpu(past, node, &node->gpu[i], &out->gpu[out->gpus++]);
+        } else {
+            past_show_gpu(past, node, gpu, out, &out->gpu[out->gpus]);
+            out->gpus++;
+        }
     }
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
     return out;
@@ -214,6 +237,8 @@ static void past_read_share(struct past_fields *allocation, const struct doc *st
     out->order = (uint16_t)past_number(&fields, "order", 0, UINT16_MAX);
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     out->mib = (uint32_t)past_number(&fields, "mib", 0, UINT32_MAX);
+    if (out->gpu->len == 0)
+        fields.wrong = "gpu";
     if (fields.wrong != NULL)
         allocation->wrong = fields.wrong;
 }
@@ -243,6 +268,8 @@ int past_read_allocation(struct past *past, const struct doc *state, struct allo
     out->bound_ms = past_number(&fields, "bound_ms", INT64_MIN, INT64_MAX);
     if (count > PARTS_MAX)
         fields.wrong = "shares";
+    if (out->node->len == 0 || out->node->len > NAME_BYTES_MAX)
+        fields.wrong = "node";
     for (const struct doc *item = count > PARTS_MAX || shares == NULL ? NULL : shares->first;
          item != NULL; item = item->next)
         past_read_share(&fields, item, &share[out->shares++]);
@@ -265,6 +292,19 @@ static bool past_read_want(struct past_fields *command, const struct doc *state,
     return fields.wrong == NULL && out->parts > 0 && out->milli > 0;
 }
 
+/* Can the want behind the last one be its next? Containers of an app come last, and each once. */
+static bool past_follows(const struct request *request)
+{
+    const struct want *next = &request->want[request->wants];
+
+    must(next->parts > 0);
+    for (uint32_t i = 0; i < request->wants; i++)
+        if (strcmp(request->want[i].container, next->container) == 0 ||
+            (request->want[i].kind == CONTAINER_APP && next->kind != CONTAINER_APP))
+            return false;
+    return true;
+}
+
 bool past_read_request(struct past *past, const struct doc *command,
                        const struct allocation_facts *granted, struct request *out)
 {
@@ -280,14 +320,26 @@ bool past_read_request(struct past *past, const struct doc *command,
     out->want = arena_array(&past->arena, wants->count, sizeof *out->want);
     out->model = arena_array(&past->arena, models != NULL ? models->count : 0, sizeof *out->model);
     doc_each (item, wants) {
-        if (!past_read_want(&fields, item, &out->want[out->wants]))
+        if (!past_read_want(&fields, item, &out->want[out->wants]) || !past_follows(out))
             return false;
         parts += out->want[out->wants++].parts;
     }
-    doc_each (item, models)
+    doc_each (item, models) {
+        if (item->kind != DOC_STRING || doc_has_nul(item))
+            return false;
         out->model[out->models++] = arena_copy(&past->arena, item->text);
+    }
     out->memory_mib = (uint32_t)past_number(&fields, "memory_mib", 0, UINT32_MAX);
     return fields.wrong == NULL && parts <= PARTS_MAX && request_asks(out);
+}
+
+uint32_t past_milli(const struct allocation *allocation)
+{
+    const uint32_t whole =
+        allocation->is.held_gpus < GPUS_PER_NODE_MAX ? allocation->is.held_gpus : GPUS_PER_NODE_MAX;
+
+    must(allocation->charges <= PARTS_MAX);
+    return whole * GPU_MILLI + allocation_milli(allocation);
 }
 
 /* --- into a ledger --- */
