@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
@@ -624,6 +625,58 @@ static void a_file_that_is_no_ledger_is_refused(void **state)
     expect_refused(diary, CTL_NO, diary->ledger, "", "its journal is empty");
 }
 
+/* Past the store, and past what it forbids. */
+static void spoil(struct diary *diary, const char *sql)
+{
+    sqlite3 *db = NULL;
+
+    assert_int_equal(sqlite3_open(diary->ledger, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "DROP TRIGGER IF EXISTS journal_stays", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* Entry 3 reserves for the first pod, entry 1 tells of its node. */
+static void what_no_daemon_writes_is_refused_with_the_number_of_its_entry(void **state)
+{
+    static const struct {
+        const char *set;
+        const char *said;
+    } spoilt[] = {
+        {"command = json_remove(command, '$.wants') WHERE seq = 3", "journal entry 3: what pod "},
+        {"command = json_set(command, '$.wants[0].milli', 0) WHERE seq = 3", "team/first asks for"},
+        {"command = json_set(command, '$.wants[0].kind', 'x') WHERE seq = 3",
+         "team/first asks for"},
+        {"command = json_set(command, '$.models', json('[1]')) WHERE seq = 3", "asks for"},
+        {"result = json_set(result, '$.allocation.node', '') WHERE seq = 3", "first: node is not"},
+        {"result = json_set(result, '$.allocation.state', 'x') WHERE seq = 3", "state is not what"},
+        {"result = json_set(result, '$.allocation.shares[0].gpu', '') WHERE seq = 3", "gpu is not"},
+        {"result = json_set(result, '$.allocation.shares[0].milli', 1001) WHERE seq = 3",
+         "milli is not what a daemon writes"},
+        {"result = json_set(result, '$.node.gpus[0].milli', 0) WHERE seq = 1", "node n1: gpus is"},
+        {"result = json_set(result, '$.node.gpus[0].alias', '') WHERE seq = 1", "node n1: gpus is"},
+        {"result = json_set(result, '$.node.source', 'x') WHERE seq = 1", "node n1: source is not"},
+        {"result = json_set(result, '$.node.claims', json('[1]')) WHERE seq = 1", "claims is not"},
+        {"at = 9223372036854775807 WHERE seq = 4", "journal entry 4: its time is none"},
+        {"at = -9223372036854775808 WHERE seq = 1", "the times of its journal are none"},
+    };
+    struct diary *diary = *state;
+    char sql[256];
+
+    small_pods_lie_apart(diary);
+    diary_close(diary);
+    spoil(diary, "CREATE TABLE kept AS SELECT * FROM journal");
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        (void)snprintf(sql, sizeof sql, "UPDATE journal SET %s", spoilt[i].set);
+        spoil(diary, sql);
+        expect_refused(diary, CTL_NO, diary->ledger, "", spoilt[i].said);
+        spoil(diary, "UPDATE journal SET at = k.at, command = k.command, result = k.result"
+                     " FROM kept AS k WHERE k.seq = journal.seq");
+    }
+    expect_said(diary, "--policy binpack", "3 pods arrive\n");
+}
+
 #define TOLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -649,6 +702,7 @@ int main(void)
         TOLD(every_number_of_the_table_is_in_the_document),
         TOLD(what_cannot_be_played_again_is_refused_with_a_sentence),
         TOLD(a_file_that_is_no_ledger_is_refused),
+        TOLD(what_no_daemon_writes_is_refused_with_the_number_of_its_entry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
