@@ -623,7 +623,7 @@ class Wrong(Folder):
 
     def test_options(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods
-        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE"
+        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE; or --ledger FILE"
         fits = "--nodes", self.nodes, "--pods", self.pods
         for says, *words in (
                 (wants,), (wants, "--nodes", self.nodes), (wants, "--cluster", self.nodes),
