@@ -89,6 +89,7 @@ struct past {
     uint32_t observed;
     uint32_t dropped;
     uint32_t unknown_arrivals; /* of arrived: when they were created is not recorded */
+    int64_t set_ms;            /* by how much the journal says that the clock was set */
     uint32_t unknown_ends;     /* of arrived: they still ran when the ledger was read */
 };
 

@@ -74,6 +74,7 @@ static int past_take_span(void *user, const struct journal_span *span, struct er
         return err_set(err, ERR_CORRUPT, "%.200s: the times of its journal are none", reader->file);
     const int64_t oldest = span->oldest_ms + span->set_ms;
     reader->span = *span;
+    past->set_ms = span->set_ms;
     reader->now_ms = INT64_MIN;
     past->from_ms = reader->asked.from_ms == INT64_MIN ? oldest : reader->asked.from_ms;
     past->to_ms = reader->asked.to_ms < span->newest_ms ? reader->asked.to_ms : span->newest_ms;

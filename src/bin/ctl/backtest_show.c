@@ -431,12 +431,19 @@ static void backtest_put_differences(const struct ctl *ctl, const struct doc *an
 static void backtest_put_unknown(const struct ctl *ctl, const struct past *past)
 {
     FILE *out = ctl->screen.out;
+    char set[AGE_BYTES];
 
     must(past->arrived > 0);
     (void)fputs("\na ledger does not tell:\n"
                 "- CPU, memory, labels, taints and affinity: every node is asked about every pod\n"
                 "- pods that never got a place, or that nobody created because there was none\n",
                 out);
+    if (past->set_ms != 0) {
+        age_format(past->set_ms > 0 ? past->set_ms : -past->set_ms, set);
+        (void)fprintf(out,
+                      "- the true time: its clock was set %s by %s, and times before are moved\n",
+                      past->set_ms > 0 ? "forward" : "back", set);
+    }
     if (past->unknown_arrivals > 0)
         (void)fprintf(out,
                       "- how long %" PRIu32 " of the %" PRIu32

@@ -469,6 +469,7 @@ static void a_clock_that_was_set_back_does_not_turn_the_past_around(void **state
                  "team/first,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/second,2026-01-01T00:05:00.000Z,900000,900000\n");
     expect_said(diary, "", "from 2026-01-01T00:00:00Z to 2026-01-01T00:30:00Z (30m): 2 pods");
+    expect_said(diary, "", "- the true time: its clock was set back by 100m, and times before are");
 }
 
 static void what_is_folded_away_stands_at_the_beginning(void **state)
