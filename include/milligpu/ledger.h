@@ -78,6 +78,7 @@ struct command {
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
+    int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
 };
