@@ -110,6 +110,7 @@ struct app {
     atomic_bool list_again;
     atomic_bool history_checked; /* a verification has completed */
     atomic_bool history_broken;
+    atomic_bool planning; /* an admin thread makes a plan of moves: one at a time */
     /* monotonic end of a new ledger's grace period; 0: none is running */
     atomic_int_fast64_t grace_ends_ms;
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */

@@ -14,6 +14,7 @@
 #define MILLIGPU_WIRE_ADMIN_H
 
 #include "milligpu/account.h"
+#include "milligpu/defrag.h"
 #include "milligpu/fragment.h"
 #include "milligpu/json.h"
 #include "milligpu/reconcile.h"
@@ -76,6 +77,9 @@ struct admin_usage {
 };
 /* The members pods ... unplacedMilli, inside an object that is open. */
 void admin_usage(struct json_writer *json, const struct admin_usage *usage);
+
+/* The members learned ... shapes, inside an object that is open. */
+void admin_defrag(struct json_writer *json, const struct defrag_plan *plan);
 
 void admin_drift(struct json_writer *json, const struct drift *drift);
 

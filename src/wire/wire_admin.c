@@ -477,6 +477,73 @@ void admin_usage(struct json_writer *json, const struct admin_usage *usage)
     put_u64(json, "unplacedMilli", usage->unplaced_milli);
 }
 
+/* --- plans of moves --- */
+
+static void put_move_place(struct json_writer *json, const char *key,
+                           const struct allocation *allocation, const struct node *node)
+{
+    must(node->name == allocation->is.node);
+    json_write_key(json, key);
+    json_write_object(json);
+    put_atom(json, "node", node->name);
+    admin_charges(json, allocation, node);
+    json_write_object_end(json);
+}
+
+static void put_move(struct json_writer *json, const struct defrag_move *move)
+{
+    must(move->gain_milli > 0);
+    json_write_object(json);
+    put_str(json, "uid", move->from->is.uid);
+    put_str(json, "namespace", move->from->is.namespace);
+    put_str(json, "name", move->from->is.name);
+    put_move_place(json, "from", move->from, move->from_node);
+    put_move_place(json, "to", move->to, move->to_node);
+    put_u64(json, "gainMilli", move->gain_milli);
+    json_write_object_end(json);
+}
+
+static void put_shape(struct json_writer *json, const struct defrag_shape *shape)
+{
+    CLEANUP(strbuf_done) struct strbuf models;
+
+    strbuf_init(&models);
+    must(shape->class->parts > 0);
+    for (uint32_t i = 0; i < shape->class->models; i++)
+        strbuf_printf(&models, "%s%s", i > 0 ? "," : "", shape->class->model[i]);
+    json_write_object(json);
+    put_u64(json, "gpus", shape->class->parts);
+    put_u64(json, "milli", shape->class->milli);
+    put_str(json, "models", models.data);
+    put_u64(json, "before", shape->before);
+    put_u64(json, "after", shape->after);
+    json_write_object_end(json);
+}
+
+void admin_defrag(struct json_writer *json, const struct defrag_plan *plan)
+{
+    must(plan->fragment_milli_after <= plan->fragment_milli);
+    put_bool(json, "learned", plan->learned);
+    put_bool(json, "cutShort", plan->cut_short);
+    put_bool(json, "leftOut", plan->left_out);
+    put_u64(json, "pods", plan->pods);
+    put_u64(json, "freeMilli", plan->free_milli);
+    put_u64(json, "fragmentMilli", plan->fragment_milli);
+    put_u64(json, "fragmentMilliAfter", plan->fragment_milli_after);
+    json_write_key(json, "moves");
+    json_write_array(json);
+    for (uint32_t i = 0; i < plan->moves; i++)
+        put_move(json, &plan->move[i]);
+    json_write_array_end(json);
+    json_write_key(json, "shapes");
+    json_write_array(json);
+    for (uint32_t i = 0; i < plan->shapes; i++)
+        put_shape(json, &plan->shape[i]);
+    json_write_array_end(json);
+}
+
+/* --- the rest --- */
+
 /* gpu and allocation are there only if the drift is about one. */
 void admin_drift(struct json_writer *json, const struct drift *drift)
 {

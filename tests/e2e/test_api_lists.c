@@ -386,6 +386,91 @@ static void a_shared_gpu_counts_once(void **state)
                      0);
 }
 
+/* --- plans of moves --- */
+
+/* The GPUs of n1 have 500 and 400 free, that of n2 has 500; a stranger is on n3. */
+static void scatter(struct api_fixture *fixture)
+{
+    api_fixture_pod(fixture, "a", "500", "");
+    api_fixture_bind(fixture, "a", "n1");
+    api_fixture_pod(fixture, "b", "600", "");
+    api_fixture_bind(fixture, "b", "n1");
+    api_fixture_pod(fixture, "c", "500", "");
+    api_fixture_bind(fixture, "c", "n2");
+    api_fixture_pod(fixture, "stray", "100", "n3");
+    api_fixture_run(fixture);
+}
+
+static void a_plan_of_moves_is_where_bind_puts_the_pods(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    scatter(fixture);
+    const struct doc *plan = api_fixture_get(fixture, "/api/v1/defrag?limit=1&minGain=1");
+    const struct doc *move = doc_get(plan, "moves")->first;
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    assert_int_equal(number_of(plan, "generation"), number_of(summary, "generation"));
+    assert_int_equal(number_of(plan, "fragmentMilli"), number_of(summary, "fragmentMilli"));
+    assert_int_equal(number_of(plan, "freeMilli"), number_of(summary, "freeMilli"));
+    assert_int_equal(doc_get(plan, "moves")->count, 1);
+    assert_int_equal(number_of(plan, "pods"), 3);
+    assert_string_equal(doc_shown(move, "name"), "a");
+    assert_string_equal(doc_shown(move, "from.node"), "n1");
+    assert_string_equal(doc_shown(move, "to.node"), "n2");
+    assert_string_equal(doc_shown(doc_at(move, "to.charges")->first, "gpu"), "GPU-5f");
+    assert_int_equal(number_of(doc_at(move, "to.charges")->first, "milli"), 500);
+    assert_int_equal(number_of(plan, "fragmentMilli") - number_of(move, "gainMilli"),
+                     number_of(plan, "fragmentMilliAfter"));
+    assert_true(doc_get(plan, "shapes")->count > 0);
+    api_fixture_end(fixture, "a");
+    api_fixture_pod(fixture, "again", "500", "");
+    api_fixture_bind(fixture, "again", "n2");
+    const struct doc *again = api_fixture_get(fixture, "/api/v1/pods/default/again");
+    assert_string_equal(doc_shown(doc_at(again, "allocation.charges")->first, "gpu"), "GPU-5f");
+}
+
+static void a_move_gains_100_milli_unless_less_is_asked_for(void **state)
+{
+    struct api_fixture *fixture = *state;
+    const struct doc *plan;
+
+    scatter(fixture);
+    plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1000000");
+    assert_int_equal(doc_get(plan, "moves")->count, 0);
+    assert_int_equal(number_of(plan, "fragmentMilli"), number_of(plan, "fragmentMilliAfter"));
+    plan = api_fixture_get(fixture, "/api/v1/defrag");
+    doc_each (move, doc_get(plan, "moves"))
+        assert_true(number_of(move, "gainMilli") >= 100);
+}
+
+static void a_pod_that_is_about_to_end_does_not_move(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    scatter(fixture);
+    api_fixture_tell(fixture, "DELETE", "/api/v1/namespaces/default/pods/c", "");
+    api_fixture_run(fixture);
+    const struct doc *plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1");
+    assert_int_equal(number_of(plan, "pods"), 2);
+    doc_each (move, doc_get(plan, "moves"))
+        assert_string_not_equal(doc_shown(move, "name"), "c");
+}
+
+static void one_plan_is_made_at_a_time(void **state)
+{
+    struct api_fixture *fixture = *state;
+    struct answer answer;
+
+    atomic_store(&fixture->app.planning, true);
+    api_fixture_ask(fixture->admin, "GET", "/api/v1/defrag", NULL, &answer);
+    assert_int_equal(answer.status, 503);
+    assert_non_null(strstr(answer.body.data, "another plan of moves is being made: try again"));
+    answer_done(&answer);
+    atomic_store(&fixture->app.planning, false);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(doc_get(api_fixture_get(fixture, "/api/v1/defrag"), "moves"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +484,10 @@ int main(void)
         api_fixture_test(a_filter_that_cannot_be_is_refused_by_its_name),
         api_fixture_test(a_waiting_pod_has_each_reason_once),
         api_fixture_test(usage_adds_up_to_the_summary),
+        api_fixture_test(a_plan_of_moves_is_where_bind_puts_the_pods),
+        api_fixture_test(a_move_gains_100_milli_unless_less_is_asked_for),
+        api_fixture_test(a_pod_that_is_about_to_end_does_not_move),
+        api_fixture_test(one_plan_is_made_at_a_time),
         api_fixture_test(a_shared_gpu_counts_once),
         cmocka_unit_test(the_description_names_every_state_of_a_node),
     };

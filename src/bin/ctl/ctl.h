@@ -113,6 +113,7 @@ int show_waiting(struct ctl *ctl, const struct doc *list);
 int show_usage(struct ctl *ctl, const struct doc *list);
 int show_history(struct ctl *ctl, const struct doc *list);
 int show_summary(struct ctl *ctl, const struct doc *summary);
+int show_defrag(struct ctl *ctl, const struct doc *plan);
 int show_drift(struct ctl *ctl, const struct doc *list);
 int show_doctor(struct ctl *ctl, const struct doc *doctor);
 

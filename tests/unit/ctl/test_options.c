@@ -108,6 +108,14 @@ static void usage_errors_have_status_two(void **state)
         "pod a/b/c",
         "pod /x",
         "pod a/b -n c",
+        "defrag",
+        "defrag --moves 3",
+        "defrag --plan --moves 0",
+        "defrag --plan --moves 101",
+        "defrag --plan --moves 3x",
+        "defrag --plan --min-gain -1",
+        "defrag --plan --min-gain 1000001",
+        "defrag --plan --min-gain 99999999999999999999",
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -149,7 +157,7 @@ static void help_and_version_need_no_server(void **state)
     static const char *const commands[] = {
         "top",          "nodes",   "node",   "allocations", "pod",    "waiting",
         "history",      "summary", "drift",  "doctor",      "backup", "play",
-        "check-config", "verify",  "cordon", "uncordon",    "usage",
+        "check-config", "verify",  "cordon", "uncordon",    "usage",  "defrag",
     };
     char words[64];
     (void)state;

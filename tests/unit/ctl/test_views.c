@@ -349,6 +349,63 @@ static void history_names_from_and_until(void **state)
         "12h\n");
 }
 
+static void a_plan_of_moves_says_where_from_and_where_to(void **state)
+{
+    static const char plan[] =
+        "{\"generation\":9,\"learned\":true,\"cutShort\":true,\"leftOut\":true,\"pods\":7,"
+        "\"freeMilli\":1500,\"fragmentMilli\":1400,\"fragmentMilliAfter\":400,\"moves\":[{"
+        "\"uid\":\"u\",\"namespace\":\"a\",\"name\":\"web\",\"from\":{\"node\":\"n1\","
+        "\"charges\":[{\"gpu\":\"G1\",\"index\":1,\"milli\":500,\"mib\":1},{\"gpu\":\"G3\","
+        "\"index\":3,\"milli\":200,\"mib\":1}]},\"to\":{\"node\":\"n2\",\"charges\":[{"
+        "\"gpu\":\"G0\",\"index\":0,\"milli\":500,\"mib\":1},{\"gpu\":\"G7\",\"index\":7,"
+        "\"milli\":200,\"mib\":1}]},\"gainMilli\":1000}],\"shapes\":[{\"gpus\":1,\"milli\":1000,"
+        "\"models\":\"\",\"before\":0,\"after\":1},{\"gpus\":2,\"milli\":300,"
+        "\"models\":\"A100*,H100\",\"before\":4,\"after\":3}]}";
+
+    (void)state;
+    assert_int_equal(show("defrag --plan", show_defrag, plan), CTL_FINE);
+    assert_string_equal(
+        shown.out,
+        "NAMESPACE  NAME  SHARE    FROM    TO      GAIN\n"
+        "a          web   500,200  n1/1,3  n2/0,7  1000\n"
+        "\nfragment: 1400 of 1500 free milli now, 400 after; moves 1, pods looked at 7\n"
+        "pods of 1000 milli: 0 more fit now, 1 after\n"
+        "pods of 2 x 300 milli (A100*,H100): 4 more fit now, 3 after\n"
+        "The search ended at its bound: there may be better or more moves.\n"
+        "There are more pods or different requests than were looked at.\n"
+        "Nothing was moved. Evict one pod after the other, in this order; TO is where each fits by "
+        "GPU,\nand kube-scheduler decides where it goes.\n");
+    shown_free(&shown);
+    assert_int_equal(show("defrag --plan --no-headers", show_defrag, plan), CTL_FINE);
+    assert_string_equal(shown.out, "a          web   500,200  n1/1,3  n2/0,7  1000\n");
+    shown_free(&shown);
+    assert_int_equal(show("defrag --plan -o name", show_defrag, plan), CTL_FINE);
+    assert_string_equal(shown.out, "pod/a/web\n");
+}
+
+static void a_plan_without_moves_says_why(void **state)
+{
+    (void)state;
+    assert_int_equal(show("defrag --plan", show_defrag,
+                          "{\"learned\":true,\"pods\":0,\"freeMilli\":1500,"
+                          "\"fragmentMilli\":30,\"fragmentMilliAfter\":30,\"moves\":[]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.out, "fragment: 30 of 1500 free milli now, 30 after; moves 0, pods "
+                                   "looked at 0\n");
+    assert_string_equal(
+        shown.err, "no moves: none gains as much as --min-gain, 100 milli unless it is given\n");
+    shown_free(&shown);
+    assert_int_equal(
+        show("defrag --plan", show_defrag, "{\"learned\":true,\"fragmentMilli\":0,\"moves\":[]}"),
+        CTL_FINE);
+    assert_string_equal(shown.err, "no moves: nothing that is free is a fragment\n");
+    shown_free(&shown);
+    assert_int_equal(show("defrag --plan", show_defrag, "{\"learned\":false,\"moves\":[]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.err,
+                        "no moves: the workload is not known yet, so nothing is a fragment\n");
+}
+
 static void usage_ends_with_a_total(void **state)
 {
     static const char usage[] =
@@ -524,7 +581,7 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
     };
     int (*const views[])(struct ctl *, const struct doc *) = {
         show_nodes,   show_node,  show_allocations, show_pod,    show_waiting,
-        show_history, show_drift, show_summary,     show_doctor,
+        show_history, show_drift, show_summary,     show_doctor, show_defrag,
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
@@ -588,6 +645,8 @@ int main(void)
         TEST(a_waiting_pod_tells_why_node_by_node),
         TEST(a_waiting_pod_tells_each_reason_once),
         TEST(history_names_from_and_until),
+        TEST(a_plan_of_moves_says_where_from_and_where_to),
+        TEST(a_plan_without_moves_says_why),
         TEST(usage_ends_with_a_total),
         TEST(drift_and_waiting_have_their_lines),
         TEST(summary_adds_up_by_name),
