@@ -196,6 +196,8 @@ static void add_request(struct strbuf *out, const struct request *request)
         strbuf_char(out, ']');
     }
     add_number(out, "memory_mib", request->memory_mib);
+    if (request->topology != TOPOLOGY_ANY)
+        add_text(out, "topology", topology_name(request->topology));
 }
 
 /* For people who read the journal; the replay reads results only. */
