@@ -5,13 +5,14 @@
  * a placement are compared in turn, smaller is better, and the first that differs decides:
  *
  *              firstfit   binpack         spread           fgd          rollout
+ *   rule 0     nearer     nearer           nearer           nearer       nearer
  *   rule 1     -          charge          charge           100 - score  merit, see below
  *   rule 2     -          milli left      most milli left  -            -
  *   rule 3     -          free on node    most free        -            -
  *   rule 4     node order name            name             node order   node order
  *   rule 5     the first GPUs (in the order of wants and parts; place.h)
  *
- * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
+ * Nearer: how far apart the GPUs of a want lie, see place.h. Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
  * left and free are those of place.h. policy/README.md contains the same rules with the same
  * numbers.
  *
@@ -137,7 +138,7 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
                               const struct room *room, struct rank *out,
                               struct placement *out_placement) MUST_USE;
 
-/* Rules 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
+/* Rules 0 to 4: negative if a is better, 0 only for the same rank on the same node. */
 int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
              const struct atom *node_b);
 

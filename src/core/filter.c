@@ -130,10 +130,11 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
     must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
     must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
+    must(out->apart == best->rank.apart);
     best->placement = out;
 }
 
-/* Rules 1 to 4 of policy.h; negative if a is better. */
+/* Rules 0 to 4 of policy.h; negative if a is better. */
 static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
     must(a->node != NULL);

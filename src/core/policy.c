@@ -33,6 +33,8 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
 
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
+    if (a->apart != b->apart) /* rule 0 */
+        return a->apart < b->apart ? -1 : 1;
     const int by_keys = keys_cmp(a, b);
     if (by_keys != 0)
         return by_keys;

@@ -1073,9 +1073,24 @@ static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
     const struct command command = {.kind = COMMAND_NODE, .inventory = other};
     (void)core_do(core, &command);
     assert_true(change_gives_room(&core->done[core->dones - 1]));
-    other->gpu[0].numa = 1; /* which no request asks for */
+    other->gpu[0].numa = 1; /* a pod may wait for two GPUs on one NUMA node */
+    (void)core_do(core, &command);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    other->gpu[0].cordoned = true;
     (void)core_do(core, &command);
     assert_false(change_gives_room(&core->done[core->dones - 1]));
+}
+
+static void a_new_link_gives_room(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {{.id = "GPU-a"}, {.id = "GPU-b", .index = 1}};
+    (void)core_node(core, "n1", gpu, 2);
+    gpu[0].peers = 2;
+    gpu[1].peers = 1;
+    (void)core_node(core, "n1", gpu, 2);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
 }
 
 static void a_release_gives_room_though_no_memory_is_known(void **state)
@@ -1807,6 +1822,7 @@ int main(void)
         WITH_CORE(room_is_given_by_what_frees_and_repairs_only),
         WITH_CORE(where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not),
         WITH_CORE(a_gpu_of_another_kind_gives_room_be_it_smaller),
+        WITH_CORE(a_new_link_gives_room),
         WITH_CORE(a_release_gives_room_though_no_memory_is_known),
         WITH_CORE(a_release_gives_room_be_it_on_the_last_gpu),
         WITH_CORE(a_release_gives_no_room_where_nothing_is_granted),

@@ -111,6 +111,12 @@ static void fold(uint64_t *sum, uint64_t number)
     *sum ^= *sum >> 29;
 }
 
+/* By its name, because other reasons may come before it. */
+static void fold_reason(uint64_t *sum, enum reason why)
+{
+    fold(sum, text_hash(text_of(reason_name(why))));
+}
+
 static void fold_rows(uint64_t *sum, const struct plan *plan)
 {
     fold(sum, plan->rows.count);
@@ -146,13 +152,13 @@ static void fold_way(uint64_t *sum, struct plan *plan, const struct room *room)
     struct result result;
 
     shape_of(plan, room, true, &shape);
-    shape_pair(&shape);
+    shape_pair(&shape, NULL);
     fold_shape(sum, &shape);
     shape_of(plan, room, false, &shape);
     if (shape.slots < plan->most_parts) /* no search asks for this */
         return;
     shape_sort(&shape);
-    shape_pair(&shape);
+    shape_pair(&shape, NULL);
     fold_shape(sum, &shape);
     best_way(plan, &shape, cell, &result);
     fold(sum, result.any);
@@ -189,11 +195,11 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     fold_rows(sum, &plan);
     if (setting->request.wants > 1)
         fold_way(sum, &plan, &setting->room);
-    fold(sum, place_judge(&plan, &setting->room, &rank));
+    fold_reason(sum, place_judge(&plan, &setting->room, &rank));
     fold(sum, rank.exact);
     fold(sum, rank.steps);
     const enum reason why = place_find(&plan, &setting->room, &placement);
-    fold(sum, why);
+    fold_reason(sum, why);
     if (why == REASON_NONE)
         (void)fold_placement(sum, &placement);
     if (setting->request.wants > 0)
@@ -224,7 +230,7 @@ static void the_search_takes_the_same_steps_to_the_same_answers(void **state)
         fold_question(&sum, &setting, PLACE_STEPS_MAX, 4 * PLACE_STEPS_MAX);
     }
     names_free(names);
-    assert_int_equal(sum, UINT64_C(0x36b045302d751192));
+    assert_int_equal(sum, UINT64_C(0xfecdb8ee25c1c980));
 }
 
 /* A plan lives on the stack, so previous contents must not matter. */
