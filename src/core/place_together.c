@@ -235,6 +235,20 @@ static void clique_take(const struct clique *clique, struct clique_at *at)
     at->depth++;
 }
 
+/* False: the last one taken was too heavy. */
+static bool clique_keep(struct clique *clique, const struct clique_at *at)
+{
+    must(at->depth == clique->parts);
+    if (at->weight[at->depth] >= clique->limit)
+        return false;
+    clique->limit = at->weight[at->depth];
+    clique->found = 0;
+    for (uint32_t i = 0; i < clique->parts; i++)
+        clique->found |= one_gpu(clique->gpu[at->taken[i]]);
+    must(set_count(clique->found) == clique->parts);
+    return true;
+}
+
 /* Each clique that is found lowers the limit to its weight; if once, the first one is the answer. */
 static enum place_end clique_search(struct clique *clique, bool once)
 {
@@ -257,12 +271,7 @@ static enum place_end clique_search(struct clique *clique, bool once)
         clique_take(clique, &at);
         if (at.depth < clique->parts)
             continue;
-        clique->found = 0;
-        for (uint32_t i = 0; i < clique->parts; i++)
-            clique->found |= one_gpu(clique->gpu[at.taken[i]]);
-        must(at.weight[at.depth] < clique->limit);
-        clique->limit = at.weight[at.depth];
-        if (once)
+        if (clique_keep(clique, &at) && once)
             return PLACE_STOPPED;
         at.depth--;
     }
