@@ -58,9 +58,9 @@ struct gpu {
     uint32_t used_mib;       /* both */
     uint16_t index;
     uint16_t charges; /* pods that hold a share of it */
-    int16_t numa;   /* -1: not known */
-    uint16_t flags; /* enum gpu_flag */
-    uint64_t peers; /* bit i: NVLink joins it with GPU i of the node; never with itself */
+    int16_t numa;     /* -1: not known */
+    uint16_t flags;   /* enum gpu_flag */
+    uint64_t peers;   /* bit i: NVLink joins it with GPU i of the node; never with itself */
 };
 
 struct node {

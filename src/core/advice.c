@@ -219,8 +219,9 @@ static void add_odd_key(struct strbuf *buf, const struct pod *pod, struct text t
     if (word != NULL)
         strbuf_printf(buf, "; did you mean milligpu.io/%s?", word);
     else
-        strbuf_str(buf, "; milligpu reads milligpu.io/gpu-count, gpu-model, gpu-memory and topology, "
-                        "and gpu-count.milligpu.io/CONTAINER");
+        strbuf_str(buf,
+                   "; milligpu reads milligpu.io/gpu-count, gpu-model, gpu-memory and topology, "
+                   "and gpu-count.milligpu.io/CONTAINER");
 }
 
 static bool advise_on_annotations(const struct pod *pod, struct strbuf *buf)

@@ -289,7 +289,9 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     gpu->model = inventory_model_of(judge->arena, given->model);
     gpu->healthy = is_healthy(given->health);
     gpu->cordoned = false; /* judge_cordon() says which are */
-    gpu->peers = 0;        /* judge_nvlink(), too */
+    gpu->peers = 0;        /* judge_nvlink(), too; it reads the names from the facts */
+    gpu->nvlinks = 0;
+    gpu->nvlink = NULL;
 }
 
 /* All entries or none: with half of them, the other GPUs would seem to be gone. */

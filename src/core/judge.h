@@ -31,8 +31,8 @@ struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
     enum apart apart; /* rule 0 */
-    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t judged; /* placements */
+    bool more;        /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t judged;  /* placements */
     uint32_t count;
     struct appraisal best[APPRAISALS_MAX];
 };

@@ -526,8 +526,8 @@ static bool gpu_alike(const struct gpu *a, const struct gpu *b)
     must(a->id != NULL);
     must(b->id != NULL);
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
-           a->mib == b->mib && a->index == b->index && a->numa == b->numa &&
-           a->peers == b->peers && a->flags == b->flags;
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
+           a->flags == b->flags;
 }
 
 bool node_alike(const struct node *a, const struct node *b)

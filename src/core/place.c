@@ -129,10 +129,10 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_FEW &&
-                  REASON_FEW < REASON_TOPOLOGY && REASON_TOPOLOGY < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
-                  REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
-                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
-                  REASON_CROWDED < REASON_ROOM,
+                  REASON_FEW < REASON_TOPOLOGY && REASON_TOPOLOGY < REASON_MIXED &&
+                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_ABSENT &&
+                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
+                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
@@ -330,8 +330,8 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
         return REASON_NO_GPU;
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
-        why = place_weigh(
-            why, find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
+        why = place_weigh(why,
+                          find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
     return why;
 }
 

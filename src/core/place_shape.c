@@ -142,9 +142,8 @@ void shape_pair(struct shape *shape, const struct bonds *bonds)
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
         uint32_t before = i;
-        while (before > 0 &&
-               (!place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]) ||
-                (bonds != NULL && !bonds_are_equal(bonds, before - 1, i))))
+        while (before > 0 && (!place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]) ||
+                              (bonds != NULL && !bonds_are_equal(bonds, before - 1, i))))
             before--;
         shape->twin[i] = (uint8_t)before;
         must(before <= i);

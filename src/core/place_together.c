@@ -106,14 +106,14 @@ void bonds_of_shape(const struct bonds *room, const struct shape *shape, struct 
 
 struct clique {
     uint32_t parts;
-    uint32_t count;                      /* of GPUs that may be in it */
-    uint8_t gpu[GPUS_PER_NODE_MAX];      /* in the order of the search; the others go by place here */
-    uint32_t weight[GPUS_PER_NODE_MAX];  /* what the least of is sought */
-    uint8_t light[GPUS_PER_NODE_MAX];    /* places, the lightest first */
-    gpu_set beside[GPUS_PER_NODE_MAX];   /* places */
-    uint32_t limit;                      /* a clique weighs less */
-    uint32_t steps;                      /* left */
-    gpu_set found;                       /* GPUs; none: no clique was found */
+    uint32_t count;                 /* of GPUs that may be in it */
+    uint8_t gpu[GPUS_PER_NODE_MAX]; /* in the order of the search; the others go by place here */
+    uint32_t weight[GPUS_PER_NODE_MAX]; /* what the least of is sought */
+    uint8_t light[GPUS_PER_NODE_MAX];   /* places, the lightest first */
+    gpu_set beside[GPUS_PER_NODE_MAX];  /* places */
+    uint32_t limit;                     /* a clique weighs less */
+    uint32_t steps;                     /* left */
+    gpu_set found;                      /* GPUs; none: no clique was found */
 };
 
 /* The least is the best for the plan's choice; where the first is wanted, all weigh the same. */

@@ -190,8 +190,8 @@ static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
     }
 }
 
-static const char *const gpu_keys[] = {"uuid", "index",  "milli",  "mib", "model",
-                                       "numa", "health", "nvlink"};
+static const char *const gpu_keys[] = {"uuid",  "index", "milli",  "mib",
+                                       "model", "numa",  "health", "nvlink"};
 enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH, GPU_NVLINK };
 
 static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)

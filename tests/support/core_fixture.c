@@ -277,8 +277,8 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
     strbuf_printf(out, "  gpu %s alias %s model %s milli %u mib %u used %u reserved %u mib %u",
                   gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
                   gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
-    strbuf_printf(out, " index %d charges %d numa %d peers %llx flags %d\n", gpu->index, gpu->charges,
-                  gpu->numa, (unsigned long long)gpu->peers,
+    strbuf_printf(out, " index %d charges %d numa %d peers %llx flags %d\n", gpu->index,
+                  gpu->charges, gpu->numa, (unsigned long long)gpu->peers,
                   gpu->flags & ~GPU_CONTESTED); /* nobody keeps it */
 }
 

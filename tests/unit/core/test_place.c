@@ -378,10 +378,9 @@ static bool is_able(const struct setting *setting, const struct want *want, uint
 {
     const struct gpu_room *gpu = &setting->room.gpu[at];
 
-    return gpu->milli == 0 ||
-           (want->milli <= gpu->milli &&
-            request_takes_model(&setting->request, atom_text(gpu->model)) &&
-            gpu->mib * want->milli / gpu->milli >= setting->request.memory_mib);
+    return gpu->milli == 0 || (want->milli <= gpu->milli &&
+                               request_takes_model(&setting->request, atom_text(gpu->model)) &&
+                               gpu->mib * want->milli / gpu->milli >= setting->request.memory_mib);
 }
 
 /* Could the want lie as it demands if the node were empty? */

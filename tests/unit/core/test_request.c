@@ -647,9 +647,8 @@ static void topology_is_a_word(void **state)
         const char *given;
         enum topology topology;
     } row[] = {
-        {NULL, TOPOLOGY_ANY},           {"nvlink", TOPOLOGY_NVLINK},
-        {"numa", TOPOLOGY_NUMA},        {"NVLink", TOPOLOGY_NVLINK},
-        {" NUMA ", TOPOLOGY_NUMA},
+        {NULL, TOPOLOGY_ANY},        {"nvlink", TOPOLOGY_NVLINK}, {"numa", TOPOLOGY_NUMA},
+        {"NVLink", TOPOLOGY_NVLINK}, {" NUMA ", TOPOLOGY_NUMA},
     };
     static const char *const bad[] = {"", "any", "nvlink,numa", "nv*", "*", "pcie", "nvlink numa"};
     start();
@@ -883,7 +882,8 @@ static void requests_differ_in_everything_they_have(void **state)
     struct request *first = request_clone(&fixture.request);
     for (int change = 0; change < 9; change++) {
         start();
-        add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "603" : "600")->count = "3";
+        add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "603" : "600")->count =
+            "3";
         add(CONTAINER_INIT, "600")->count = change == 2 ? "2" : NULL;
         fixture.pod.model = change == 3 ? "A100?" : "A100*";
         fixture.pod.memory = change == 4 ? "17Gi" : "16Gi";

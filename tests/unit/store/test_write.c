@@ -127,8 +127,9 @@ static void what_is_linked_comes_back(void **state)
     assert_int_equal(core_reserve(core, "p", "n1", "1000x3"), VERDICT_OK);
     (void)core_node(core, "n1", (const struct core_gpu[]){linked[0], {.id = "GPU-c", .index = 2}},
                     2);
-    (void)core_node(core, "n1", (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
-                                                          {.id = "GPU-c", .index = 2, .peers = 1}},
+    (void)core_node(core, "n1",
+                    (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
+                                              {.id = "GPU-c", .index = 2, .peers = 1}},
                     2);
     shelf_save(shelf);
     shelf_turn(shelf);
