@@ -2,9 +2,9 @@
  * place - which GPUs of a node a request gets, and which node is best.
  *
  * The order is total; the first rule that tells two placements apart decides:
- *   0. nearer: the GPUs of each want of several parts are all linked by NVLink (or are one GPU), then
- *      all on one NUMA node, then anywhere; of several wants the one counts that lies farthest apart.
- *      Where a node tells neither, its GPUs lie anywhere.
+ *   0. nearer: the GPUs of each want are all linked by NVLink (or are one GPU), then all on one
+ *      NUMA node, then anywhere; of several wants the one counts that lies farthest apart. Where a
+ *      node tells neither, its GPUs lie anywhere.
  *   1. smaller charge altogether (only init containers can make a difference here)
  *   2. tighter fit: fewer milli left on the GPUs that are touched
  *   3. fuller node: fewer free milli on the node
@@ -171,10 +171,11 @@ enum reason place_search(const struct room *room, const struct request *request,
 
 /*
  * Visits every distinct placement once, while steps last; by rule 0 only those that lie as near as
- * the nearest. Two placements are the same if they put the same number of parts of each row on each
- * GPU, or would after swapping GPUs that are equal in room, model and links; which one of these is visited is deterministic. visit returns false to stop; the
- * placements that it gets have exact = false. The request must have wants; one that is too large to
- * walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ * the nearest, and then each want of several parts is a row. Two placements are the same if they
+ * put the same number of parts of each row on each GPU, or would after swapping GPUs that are equal
+ * in room, model and links; which one of these is visited is deterministic. visit returns false to
+ * stop; the placements that it gets have exact = false. The request must have wants; one that is
+ * too large to walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);

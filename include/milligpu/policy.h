@@ -12,9 +12,9 @@
  *   rule 4     node order name            name             node order   node order
  *   rule 5     the first GPUs (in the order of wants and parts; place.h)
  *
- * Nearer: how far apart the GPUs of a want lie, see place.h. Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
- * left and free are those of place.h. policy/README.md contains the same rules with the same
- * numbers.
+ * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Nearer
+ * (how far apart the GPUs of a want lie), charge, left and free are those of place.h.
+ * policy/README.md contains the same rules with the same numbers.
  *
  * fgd: score = floor(100 sigmoid(d / 1000)), where d is by how many milli the placement lowers the
  * fragmentation of the node: the expectation, over the typical shapes of the workload, of the free

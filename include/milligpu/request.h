@@ -100,8 +100,9 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
  * What a bound pod holds, by the amounts of its spec. Policy (minimum, step) applies to new grants
  * only, never to what already runs. An amount is split as the allocation annotation says if its
  * parts are equal and add up to the amount, else as the gpu-count annotations say; one that cannot
- * be used is ignored, and so is a demand for a topology. If part of the pod cannot be read and the allocation does not decide, the
- * result is REQUEST_REFUSED: the pod is counted on no GPU, and so its node takes no new shares.
+ * be used is ignored, and so is a demand for a topology. If part of the pod cannot be read and the
+ * allocation does not decide, the result is REQUEST_REFUSED: the pod is counted on no GPU, and so
+ * its node takes no new shares.
  */
 enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
                                          struct arena *arena, struct request *out,

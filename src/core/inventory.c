@@ -486,6 +486,7 @@ static struct gpu_facts *find_peer(const struct judge *judge, uint32_t entry, ui
     const struct inventory *out = judge->out;
 
     must(own < out->gpus);
+    must(name != NULL);
     for (uint32_t i = 0; i < out->gpus; i++) {
         struct gpu_facts *gpu = &out->gpu[i];
         if (strcmp(gpu->id, name) != 0 && (gpu->alias == NULL || strcmp(gpu->alias, name) != 0))

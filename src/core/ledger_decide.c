@@ -139,6 +139,8 @@ static bool lies_with_all(const struct node *node, const struct allocation_facts
                           const struct request *request, const char *container,
                           const struct gpu *gpu)
 {
+    must(container != NULL);
+    must(gpu != NULL);
     for (uint32_t i = 0; i < held->shares; i++) {
         const struct share *share = &held->share[i];
         const struct gpu *other = node_gpu(node, atom_text(share->gpu));

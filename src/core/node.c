@@ -314,6 +314,7 @@ static void move_peers(struct node *node, const struct node_build *build)
     uint8_t to[GPUS_PER_NODE_MAX];
     uint64_t any = 0;
 
+    must(gpus == 0 || build->gpu != NULL);
     for (uint32_t i = 0; i < node->gpus; i++) {
         any |= node->gpu[i].peers;
         node->gpu[i].peers = 0;
@@ -603,6 +604,7 @@ static bool node_links_both(const struct node *node, uint32_t gpu)
     const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
 
     must(gpu < node->gpus);
+    must(gpus <= 64);
     if (gpu >= gpus)
         return node->gpu[gpu].peers == 0;
     for (uint64_t peers = node->gpu[gpu].peers; peers != 0; peers &= peers - 1) {

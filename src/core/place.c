@@ -136,8 +136,8 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
- * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an operator's
- * word.
+ * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an
+ * operator's word.
  */
 static bool may_change(enum reason why)
 {

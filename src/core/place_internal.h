@@ -75,8 +75,8 @@ struct shape {
 };
 
 /*
- * Rule 0: what may lie beside a GPU in one want. Every two GPUs of the want are linked, or every two
- * of them are in numa. By GPU of a room, or by slot of a shape.
+ * Rule 0: what may lie beside a GPU in one want, of which every two GPUs are in linked, or every
+ * two in numa. By GPU of a room, or by slot of a shape.
  */
 struct bonds {
     gpu_set linked[GPUS_PER_NODE_MAX];

@@ -1,10 +1,10 @@
 /*
  * Rule 0: the GPUs of one want lie together where the node tells which do. Called by place.c for
- * each room in which some want has several parts, in any thread. Which GPUs may lie in one want is a
- * graph, and a want is a clique in it: a NUMA node is one by itself, and so is what a switch joins,
- * but links may be as irregular as on boards without a switch. One want is searched here, as any
- * number of steps allows; where several wants are laid, the walk looks at the same graph (struct
- * bonds). Parts: what a room tells, bonds, cliques, the choice for one want.
+ * each room in which some want has several parts, in any thread. Which GPUs may lie in one want is
+ * a graph, and a want is a clique in it: a NUMA node is one, and so is what a switch joins, but on
+ * boards without a switch the links are irregular. One want is searched here; where several wants
+ * are laid, the walk (place_walk.c) looks at the same graph, struct bonds. Parts: what a room
+ * tells, bonds, cliques, the choice for one want.
  */
 #include "core/place_internal.h"
 
@@ -71,7 +71,7 @@ static gpu_set links_of(const struct room *room, uint32_t gpu)
     return others;
 }
 
-/* A demand for one NUMA node holds for links, too; then those within a NUMA node are the nearest. */
+/* A demand for one NUMA node holds for links, too: those within one are then the nearest. */
 void bonds_of_room(const struct plan *plan, const struct room *room, enum apart apart,
                    struct bonds *out)
 {
@@ -162,6 +162,7 @@ static void clique_lightest_first(struct clique *clique)
     uint8_t gpu[GPUS_PER_NODE_MAX];
     uint32_t weight[GPUS_PER_NODE_MAX];
 
+    must(clique->count >= clique->parts);
     must(clique->count <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < clique->count; i++) {
         gpu[i] = clique->gpu[clique->light[i]];
@@ -178,6 +179,7 @@ static void clique_lightest_first(struct clique *clique)
 static void clique_bond(struct clique *clique, const gpu_set *bonded)
 {
     must(clique->count > 0);
+    must(bonded != NULL);
     for (uint32_t i = 0; i < clique->count; i++) {
         clique->beside[i] = 0;
         for (uint32_t k = 0; k < clique->count; k++)
@@ -249,12 +251,13 @@ static bool clique_keep(struct clique *clique, const struct clique_at *at)
     return true;
 }
 
-/* Each clique that is found lowers the limit to its weight; if once, the first one is the answer. */
+/* Each clique that is found lowers the limit to its weight; if once, the first is the answer. */
 static enum place_end clique_search(struct clique *clique, bool once)
 {
     UNSET struct clique_at at;
 
     must(clique->parts > 1);
+    must(clique->parts <= clique->count);
     at.depth = 0;
     at.weight[0] = 0;
     at.among[0] = 0;
@@ -305,8 +308,8 @@ bool together_may(const struct plan *plan, const struct room *room, gpu_set amon
 }
 
 /*
- * At one distance: first how light the lightest clique is, and then the first one of that weight, as
- * rule 5 wants it. False: there is none, or *exact is false.
+ * At one distance: first how light the lightest clique is, and then the first one of that weight,
+ * as rule 5 wants it. False: there is none, or out->exact is false.
  */
 static bool choose_at(const struct plan *plan, const struct room *room, gpu_set fits,
                       enum apart apart, struct rank *out, gpu_set *chosen)

@@ -133,7 +133,7 @@ static gpu_set laid_of(const struct walk *walk, const struct place_at *at)
     return laid;
 }
 
-/* Is every two of laid bonded, and may as many as are missing join all of them, from later slots? */
+/* Are all of laid bonded with each other, and with as many later slots as are missing? */
 static bool bonds_suffice(const gpu_set *bonded, gpu_set laid, gpu_set later, uint32_t parts)
 {
     gpu_set common = ~(gpu_set)0;

@@ -587,6 +587,7 @@ static uint32_t most_parts_of(const struct request *request)
     uint32_t most = 0;
 
     must(request->wants > 0);
+    must(request->want != NULL);
     for (uint32_t i = 0; i < request->wants; i++)
         most = request->want[i].parts > most ? request->want[i].parts : most;
     must(most > 0);

@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/node.h"
+#include "milligpu/strbuf.h"
 
 #include "support/atoms.h"
 #include "support/walk.h"
@@ -649,14 +650,16 @@ static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
 static void assert_peers(const struct node *node, const char *of, const char *peers)
 {
     const struct gpu *at = node_gpu(node, text_of(of));
-    char names[64] = "";
+    struct strbuf names;
 
     assert_non_null(at);
+    strbuf_init(&names);
     for (uint32_t i = 0; i < node->gpus; i++)
         if ((at->peers >> i & 1) != 0)
-            strcat(names, node->gpu[i].id->text);
+            strbuf_str(&names, node->gpu[i].id->text);
     assert_int_equal(at->peers >> node->gpus, 0);
-    assert_string_equal(names, peers);
+    assert_string_equal(names.len > 0 ? names.data : "", peers);
+    strbuf_done(&names);
 }
 
 static void peers_stay_the_same_gpus_wherever_they_stand(void **state)
