@@ -17,7 +17,8 @@ static struct node *freed_node(struct names *names)
                               .model = names_intern(names, TEXT("A100")),
                               .milli = 1000,
                               .mib = 81920,
-                              .index = i};
+                              .index = i,
+                              .numa = -1};
     }
     const struct node_build build = {.name = names_intern(names, TEXT("n")),
                                      .uid = names_intern(names, TEXT("u")),

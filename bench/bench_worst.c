@@ -59,6 +59,7 @@ static void set_gpu(struct scene *scene, uint32_t node, uint16_t index, uint32_t
         .milli = GPU_MILLI,
         .mib = 81920,
         .index = index,
+        .numa = -1,
     };
 }
 

@@ -2,6 +2,9 @@
  * place - which GPUs of a node a request gets, and which node is best.
  *
  * The order is total; the first rule that tells two placements apart decides:
+ *   0. nearer: the GPUs of each want are all linked by NVLink (or are one GPU), then all on one
+ *      NUMA node, then anywhere; of several wants the one counts that lies farthest apart. Where a
+ *      node tells neither, its GPUs lie anywhere.
  *   1. smaller charge altogether (only init containers can make a difference here)
  *   2. tighter fit: fewer milli left on the GPUs that are touched
  *   3. fuller node: fewer free milli on the node
@@ -17,6 +20,11 @@
  * found, it is REASON_UNSEARCHED. The limit counts steps, not time, and is the same for each node,
  * for every caller and for any number of nodes, so a later evaluation finds what an earlier one
  * found. More steps never make an answer worse.
+ *
+ * Rule b is searched distance by distance, each with as many steps. For one container it is exact
+ * wherever links form islands, in which each GPU is linked with each, as NVLink switches make them;
+ * where they are irregular, the steps may end first, and exact is false. A demand (plan.topology)
+ * leaves out what lies farther apart.
  *
  * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
  * them. They do not fit on a node where a pod holds shares. If the pod itself also asks for shares,
@@ -49,7 +57,9 @@ struct gpu_room {
     uint32_t free_milli;
     uint32_t free_mib;
     enum reason closed; /* REASON_NONE: takes shares */
+    uint32_t socket;    /* its NUMA node + 1; 0: not known */
     const struct atom *model;
+    uint64_t peers; /* bit i: NVLink joins it with room.gpu[i] */
 };
 
 struct room {
@@ -70,8 +80,12 @@ struct part {
     uint16_t gpu;  /* index into node.gpu */
 };
 
+/* Rule b. */
+enum apart { APART_LINKED, APART_NUMA, APART_ANYWHERE };
+
 struct placement {
     bool exact;            /* searched to the end: none is better */
+    enum apart apart;      /* rule b */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
@@ -116,6 +130,7 @@ enum place_choice { PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST };
 struct plan {
     const struct request *request;
     enum place_choice choice; /* of one want, which GPUs; PLACE_TIGHTEST unless a policy differs */
+    enum topology topology;   /* the request's, unless a rule demands more */
     uint32_t steps;           /* of one search; PLACE_STEPS_MAX except in tests */
     uint32_t most_parts;      /* of one want */
     uint32_t running_milli;   /* of all parts that run at once */
@@ -142,6 +157,8 @@ struct plan {
  */
 void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook);
 
+/* From now on this rule (NULL: none) is the one that won, as place_judge() finds it by itself. */
+void plan_obey(struct plan *plan, const struct rule *rule);
 /* The reason that place_judge() gave last, or policy_judge(), with its rule. */
 struct cause plan_cause(const struct plan *plan, enum reason why);
 /* The rule that wins on a node which these rules match (node.rules); NULL: there is none. */
@@ -152,10 +169,11 @@ bool plan_reserve_matters(const struct plan *plan, const struct rule *rule);
 /* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
 
-/* Rules 1 to 3 for a node, without the placement itself. */
+/* Rules b to 3 for a node, without the placement itself. */
 struct rank {
     bool exact;
     bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
+    enum apart apart;      /* rule b */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
@@ -180,11 +198,12 @@ enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
 
 /*
- * Visits every distinct placement once, while steps last. Two placements are the same if they put
- * the same number of parts of each row on each GPU, or would after swapping GPUs that are equal in
- * room and model; which one of these is visited is deterministic. visit returns false to stop; the
- * placements that it gets have exact = false. The request must have wants; one that is too large to
- * walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ * Visits every distinct placement once, while steps last; by rule b only those that lie as near as
+ * the nearest, and then each want of several parts is a row. Two placements are the same if they
+ * put the same number of parts of each row on each GPU, or would after swapping GPUs that are equal
+ * in room, model and links; which one of these is visited is deterministic. visit returns false to
+ * stop; the placements that it gets have exact = false. The request must have wants; one that is
+ * too large to walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);
@@ -195,7 +214,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
 
-/* Rules 1 to 5: negative if a is better, 0 only for the same placement. */
+/* Rules b to 5: negative if a is better, 0 only for the same placement. */
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b);
 

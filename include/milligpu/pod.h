@@ -59,9 +59,10 @@ struct pod {
     uint32_t containers;
     struct pod_container *container;
 
-    const char *count;  /* annotation milligpu.io/gpu-count; NULL: not set */
-    const char *model;  /* annotation milligpu.io/gpu-model */
-    const char *memory; /* annotation milligpu.io/gpu-memory */
+    const char *count;    /* annotation milligpu.io/gpu-count; NULL: not set */
+    const char *model;    /* annotation milligpu.io/gpu-model */
+    const char *memory;   /* annotation milligpu.io/gpu-memory */
+    const char *topology; /* annotation milligpu.io/topology */
 
     /* the first annotations whose keys are nearly ours (annotation_is_odd), for advice only */
     uint32_t odd_keys;

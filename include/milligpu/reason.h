@@ -26,6 +26,7 @@
     X(REASON_COUNT, "count", REQUEST, "gpu-count annotation cannot be used")                       \
     X(REASON_MODEL_SYNTAX, "model_syntax", REQUEST, "gpu-model annotation cannot be used")         \
     X(REASON_MEMORY_SYNTAX, "memory_syntax", REQUEST, "gpu-memory annotation cannot be used")      \
+    X(REASON_TOPOLOGY_SYNTAX, "topology_syntax", REQUEST, "topology annotation cannot be used")    \
     X(REASON_LIMIT, "limit", REQUEST, "more containers or parts than one pod may ask for")         \
     X(REASON_UNREADABLE, "unreadable", REQUEST, "what the pod asks for cannot be read")            \
     X(REASON_UNKNOWN_NODE, "unknown_node", KIND, "the ledger does not know the node")              \
@@ -35,6 +36,7 @@
     X(REASON_MEMORY, "memory", KIND, "on no GPU of the node the part comes with enough memory")    \
     X(REASON_RULE, "rule", KIND, "a rule of the policy does not allow it there")                   \
     X(REASON_FEW, "few", KIND, "the node has fewer suitable GPUs than one container asks for")     \
+    X(REASON_TOPOLOGY, "topology", KIND, "no suitable GPUs of the node lie as the pod demands")    \
     X(REASON_MIXED, "mixed", MOMENT, "a pod with whole GPUs of another resource lives there")      \
     X(REASON_UNPLACED, "unplaced", MOMENT, "a pod lives there whose GPUs are not known")           \
     X(REASON_ABSENT, "absent", MOMENT, "the GPU is missing from the node's inventory")             \

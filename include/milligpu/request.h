@@ -39,13 +39,6 @@ struct request_rules {
  */
 enum { MEANT_GPUS_MAX = 16 };
 
-/* How the GPUs of one container must lie: what annotation milligpu.io/topology demands. */
-enum together {
-    TOGETHER_UNSAID,
-    TOGETHER_NUMA,   /* on one NUMA node, or linked */
-    TOGETHER_NVLINK, /* each linked to each */
-};
-
 struct want {
     const char *container;
     enum container_kind kind;
@@ -53,12 +46,33 @@ struct want {
     uint32_t milli; /* of each part */
 };
 
+/*
+ * How the GPUs of each want of several parts must lie on their node; which of the others are
+ * preferred, place.h says.
+ */
+#define TOPOLOGY_TABLE(X)                                                                          \
+    X(TOPOLOGY_ANY, "any", "")                                                                     \
+    X(TOPOLOGY_NUMA, "numa", "on one NUMA node")                                                   \
+    X(TOPOLOGY_NVLINK, "nvlink", "all linked by NVLink")
+
+enum topology {
+#define X(code, word, text) code,
+    TOPOLOGY_TABLE(X)
+#undef X
+        TOPOLOGIES
+};
+
+const char *topology_name(enum topology topology);
+const char *topology_text(enum topology topology); /* behind "2 GPUs, ": "on one NUMA node" */
+
 struct request {
     uint32_t wants;
     struct want *want;
     uint32_t models;     /* 0: any */
     const char **model;  /* globs, as model_bare() makes them */
     uint32_t memory_mib; /* least memory of each share; 0: any */
+    /* a demand; ANY where no want has several parts, for one GPU lies together by itself */
+    enum topology topology;
     /* what kube-scheduler counts, rounded up; only judged, never granted; 0: none */
     struct host host;
     uint32_t whole; /* whole GPUs, of the other resource, which a device plugin hands out */
@@ -90,8 +104,9 @@ enum request_verdict request_parse(const struct pod *pod, const struct request_r
  * What a bound pod holds, by the amounts of its spec. Policy (minimum, step) applies to new grants
  * only, never to what already runs. An amount is split as the allocation annotation says if its
  * parts are equal and add up to the amount, else as the gpu-count annotations say; one that cannot
- * be used is ignored. If part of the pod cannot be read and the allocation does not decide, the
- * result is REQUEST_REFUSED: the pod is counted on no GPU, and so its node takes no new shares.
+ * be used is ignored, and so is a demand for a topology. If part of the pod cannot be read and the
+ * allocation does not decide, the result is REQUEST_REFUSED: the pod is counted on no GPU, and so
+ * its node takes no new shares.
  */
 enum request_verdict request_parse_bound(const struct pod *pod, const struct request_rules *rules,
                                          struct arena *arena, struct request *out,

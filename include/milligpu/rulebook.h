@@ -73,7 +73,7 @@ struct rule {
     uint32_t models; /* models that may be used: globs, as model_bare() makes them; 0: any */
     const char *const *model;
     enum memory_mode memory;
-    enum together together;
+    enum topology topology; /* demanded of wants of several GPUs, or more by the pod itself */
 };
 
 /* The price of a GPU of a model; the first that matches counts. */

@@ -347,9 +347,10 @@ static void put_verdict(struct json_writer *json, const struct outlook *outlook,
 
     room_of(node, &room);
     plan_init(&plan, request, outlook);
-    const enum reason why = place_judge(&plan, &room, &rank);
+    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    const enum reason why = cause.why;
     if (why != REASON_NONE)
-        policy_refuse(outlook, plan_cause(&plan, why), request, &refusal);
+        policy_refuse(outlook, cause, request, &refusal);
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
     filter_explain(outlook, node, request, detail, sizeof detail);
     json_write_object(json);

@@ -16,8 +16,8 @@ enum { SLIPS_MAX = 2 };
 /* How many bytes of a key or a name a sentence repeats. */
 enum { KEY_SHOWN_MAX = 80, NAME_SHOWN_MAX = 72 };
 
-/* Under milligpu.io/: what pods may say. All begin with "gpu-", which people leave out. */
-static const char *const read_words[] = {"gpu-count", "gpu-model", "gpu-memory"};
+/* Under milligpu.io/: what pods may say. People leave out "gpu-", or put it before all. */
+static const char *const read_words[] = {"gpu-count", "gpu-model", "gpu-memory", "topology"};
 enum { GPU_LEN = sizeof "gpu-" - 1, BEGIN_MIN = sizeof "gpu-me" - 1 };
 
 /* Under milligpu.io/: what milligpud, the node side or an operator writes, copied along. */
@@ -56,17 +56,26 @@ static bool is_near(struct text text, const char *word, size_t most)
     return text_slips(text, text_of(word), most) != TEXT_FAR;
 }
 
+static struct text without_gpu(struct text text)
+{
+    must(text.at != NULL || text.len == 0);
+    return text_starts(text, "gpu-") ? (struct text){text.at + GPU_LEN, text.len - GPU_LEN} : text;
+}
+
 /* "gpu_model" by its letters, "gpu-mem" by its beginning, "model" without "gpu-". */
 static bool means_word(struct text text, const char *word)
 {
     const struct text begin = text_first(text_of(word), text.len);
+    const struct text bare = without_gpu(text_of(word));
 
     must(strlen(word) > BEGIN_MIN);
     must(begin.len <= text.len);
     if (text.len >= BEGIN_MIN && text_slips(text, begin, 0) == 0)
         return true;
+    if (bare.len == strlen(word))
+        return is_near(without_gpu(text), word, SLIPS_MAX);
     /* A short word has many neighbors: one slip is enough. */
-    return is_near(text, word, SLIPS_MAX) || is_near(text, word + GPU_LEN, 1);
+    return is_near(text, word, SLIPS_MAX) || is_near(text, bare.at, 1);
 }
 
 /* The word under milligpu.io/ that is meant; NULL: none. No text is near two of them. */
@@ -210,8 +219,9 @@ static void add_odd_key(struct strbuf *buf, const struct pod *pod, struct text t
     if (word != NULL)
         strbuf_printf(buf, "; did you mean milligpu.io/%s?", word);
     else
-        strbuf_str(buf, "; milligpu reads milligpu.io/gpu-count, milligpu.io/gpu-model, "
-                        "milligpu.io/gpu-memory and gpu-count.milligpu.io/CONTAINER");
+        strbuf_str(buf,
+                   "; milligpu reads milligpu.io/gpu-count, gpu-model, gpu-memory and topology, "
+                   "and gpu-count.milligpu.io/CONTAINER");
 }
 
 static bool advise_on_annotations(const struct pod *pod, struct strbuf *buf)

@@ -188,6 +188,7 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
     must(question->outlook->workload != NULL);
     plan->choice = PLACE_TIGHTEST; /* the node before may have been under another policy */
     *out = (struct appraisals){.why = place_judge(plan, room, out_rank), .exact = true};
+    out->apart = out_rank->apart;
     if (out->why != REASON_NONE)
         return out->why;
     if (judge == NULL) {

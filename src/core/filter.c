@@ -130,10 +130,11 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
     must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
     must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
+    must(out->apart == best->rank.apart);
     best->placement = out;
 }
 
-/* Rules 1 to 4 of policy.h; negative if a is better. */
+/* Rules b to 4 of policy.h; negative if a is better. */
 static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
     must(a->node != NULL);
@@ -381,12 +382,13 @@ void filter_explain(const struct outlook *outlook, const struct node *node,
     must(bytes > 0);
     room_of(node, &room);
     plan_init(&plan, request, outlook);
-    const enum reason why = place_judge(&plan, &room, &rank);
+    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    const enum reason why = cause.why;
     moment_add(&moment, &room, request);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why == REASON_RULE) {
-        policy_refuse(outlook, plan_cause(&plan, why), request, &refusal);
+        policy_refuse(outlook, cause, request, &refusal);
         strbuf_printf(&text, ": %s", refusal.text);
     } else if (why != REASON_NONE) {
         strbuf_printf(&text, ": %s", reason_help(why));

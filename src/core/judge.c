@@ -32,7 +32,7 @@ struct judge_entry {
     uint64_t serial;
     uint8_t why;
     uint8_t count;
-    uint16_t judged; /* the highest bit: not exact */
+    uint16_t judged; /* the highest bit: not exact; the two below it: rule b */
     int32_t base[APPRAISALS_MAX];
     uint16_t loss[APPRAISALS_MAX];
 };
@@ -295,8 +295,9 @@ static uint32_t index_loss(struct judge *judge, const struct loss *loss)
  * Ranks
  */
 
-enum { NOT_EXACT = 1 << 15 };
-static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
+enum { NOT_EXACT = 1 << 15, APART_SHIFT = 13, APART_MASK = 3 };
+static_assert(LAYOUTS_MAX + 1 < 1 << APART_SHIFT && (int)APART_ANYWHERE <= (int)APART_MASK,
+              "the number of judged placements fits beside the bits");
 
 /* The entry of the question's node; NULL: it is not to be remembered. */
 static struct judge_entry *entry_of_node(const struct policy_question *question)
@@ -324,7 +325,9 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
         return false;
     judge->counts.found++;
     *out_why = (enum reason)entry->why;
-    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0, .order = seen->order};
+    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
+                         .apart = (enum apart)(entry->judged >> APART_SHIFT & APART_MASK),
+                         .order = seen->order};
     if (*out_why != REASON_NONE)
         return true;
     must(entry->count > 0);
@@ -334,7 +337,7 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
         merit = other > merit ? other : merit;
     }
     out->charge_milli = judge->now->charge_milli;
-    out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
+    out->judged = entry->judged & ((1U << APART_SHIFT) - 1);
     out->key[0] = -merit;
     return true;
 }
@@ -371,7 +374,8 @@ void judge_keep(const struct policy_question *question, const struct appraisals 
         .serial = see_node(judge, question->slot, question->node),
         .why = (uint8_t)appraisals->why,
         .count = (uint8_t)appraisals->count,
-        .judged = (uint16_t)(appraisals->judged | (appraisals->exact ? 0U : NOT_EXACT)),
+        .judged = (uint16_t)(appraisals->judged | (uint32_t)appraisals->apart << APART_SHIFT |
+                             (appraisals->exact ? 0U : NOT_EXACT)),
     };
     for (uint32_t i = 0; i < appraisals->count; i++) {
         const uint32_t loss = index_loss(judge, &appraisals->best[i].loss);

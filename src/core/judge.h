@@ -30,8 +30,9 @@ enum { APPRAISALS_MAX = 2 };
 struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
-    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t judged; /* placements */
+    enum apart apart; /* rule b */
+    bool more;        /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t judged;  /* placements */
     uint32_t count;
     struct appraisal best[APPRAISALS_MAX];
 };

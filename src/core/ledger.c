@@ -593,7 +593,8 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
     const uint32_t mib_from = from->mib > from->used_mib ? from->mib - from->used_mib : 0;
     const uint32_t mib_to = to->mib > to->used_mib ? to->mib - to->used_mib : 0;
     return gpu_free(to) > gpu_free(from) || mib_to > mib_from || from->milli != to->milli ||
-           from->mib != to->mib || from->model != to->model;
+           from->mib != to->mib || from->model != to->model || from->numa != to->numa ||
+           from->peers != to->peers; /* by position: in doubt they differ */
 }
 
 /*

@@ -121,6 +121,37 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
+/* May the two hold parts of one want, as the request demands? */
+static bool lie_together(const struct node *node, const struct request *request,
+                         const struct gpu *a, const struct gpu *b)
+{
+    must(a != NULL && b != NULL);
+    must(a >= node->gpu && b >= node->gpu);
+    if (a == b || request->topology == TOPOLOGY_ANY)
+        return true;
+    if (request->topology == TOPOLOGY_NUMA)
+        return a->numa >= 0 && a->numa == b->numa;
+    const size_t at = (size_t)(b - node->gpu);
+    return at < GPUS_PER_NODE_MAX && (a->peers >> at & 1) != 0;
+}
+
+static bool lies_with_all(const struct node *node, const struct allocation_facts *held,
+                          const struct request *request, const char *container,
+                          const struct gpu *gpu)
+{
+    must(container != NULL);
+    must(gpu != NULL);
+    for (uint32_t i = 0; i < held->shares; i++) {
+        const struct share *share = &held->share[i];
+        const struct gpu *other = node_gpu(node, atom_text(share->gpu));
+        must(share->milli > 0);
+        if (strcmp(share->container, container) == 0 && other != NULL &&
+            !lie_together(node, request, gpu, other))
+            return false;
+    }
+    return true;
+}
+
 /* Does this container hold what it requests, on GPUs that would be granted now? */
 static bool want_is_met(const struct node *node, const struct allocation_facts *held,
                         const struct request *request, const struct want *want)
@@ -136,7 +167,8 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
         const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
         if (gpu == NULL || gpu_closed(gpu) != REASON_NONE || share->kind != want->kind ||
             share->milli != want->milli || share->mib < request->memory_mib ||
-            !request_takes_model(request, atom_text(gpu->model)))
+            !request_takes_model(request, atom_text(gpu->model)) ||
+            !lies_with_all(node, held, request, want->container, gpu))
             return false;
         parts++;
     }

@@ -4,7 +4,8 @@
  * The same room and request give the same answer, whoever asks, because a bind must find what
  * filter has promised. One want is solved exactly here. Several are turned into rows and slots
  * (place_plan.c, place_shape.c), laid as cheaply as the steps allow (place_best.c), and then as
- * rule 5 wants it (place_walk.c). Steps bound the search, never time.
+ * rule 5 wants it (place_walk.c). Rule b comes first: a search begins with the nearest distance at
+ * which the wants can lie (place_together.c). Steps bound the search, never time.
  */
 #include <string.h>
 
@@ -12,21 +13,6 @@
 #include "milligpu/rulebook.h"
 
 #include "core/place_internal.h"
-
-/*
- * Written out, because the compiler's builtin becomes a call into its library, which core may not
- * use. Pairs of bits are summed first, then groups of four, then bytes, which the product adds up
- * in the highest byte.
- */
-static uint32_t place_count_of(gpu_set set)
-{
-    set -= set >> 1 & 0x5555555555555555U;
-    set = (set & 0x3333333333333333U) + (set >> 2 & 0x3333333333333333U);
-    set = (set + (set >> 4)) & 0x0F0F0F0F0F0F0F0FU;
-    const uint32_t count = (uint32_t)(set * 0x0101010101010101U >> 56);
-    must(count <= 64);
-    return count;
-}
 
 /*
  * room
@@ -56,6 +42,8 @@ void room_of(const struct node *node, struct room *out)
             .free_milli = gpu_free(gpu),
             .free_mib = gpu->used_mib < gpu->mib ? gpu->mib - gpu->used_mib : 0,
             .closed = gpu_closed(gpu),
+            .socket = gpu->numa < 0 ? 0 : (uint32_t)gpu->numa + 1,
+            .peers = gpu->peers,
             .model = gpu->model,
         };
     }
@@ -147,20 +135,20 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
-                  REASON_RULE < REASON_FEW && REASON_FEW < REASON_MIXED &&
-                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_ABSENT &&
-                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
-                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
-                  REASON_RESERVE < REASON_ROOM,
+                  REASON_RULE < REASON_FEW && REASON_FEW < REASON_TOPOLOGY &&
+                  REASON_TOPOLOGY < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
+                  REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
+                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
+                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
- * By the order of the table: what comes after REASON_FEW ends with a pod, a repair or an operator's
- * word.
+ * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an
+ * operator's word.
  */
 static bool may_change(enum reason why)
 {
-    return why > REASON_FEW;
+    return why > REASON_TOPOLOGY;
 }
 
 /* Once per room, because each want asks about each GPU. */
@@ -176,12 +164,15 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
     return set;
 }
 
-/* The GPUs that could take one part of this want, and why there are too few of them. */
-static enum reason find_fits(const struct room *room, const struct request *request,
+/*
+ * The GPUs that could take one part of this want, and why there are too few of them, or none that
+ * lie as the plan demands.
+ */
+static enum reason find_fits(const struct plan *plan, const struct room *room,
                              const struct want *want, gpu_set models, gpu_set *out)
 {
     enum reason nearest = REASON_NONE;
-    uint32_t able = 0;
+    gpu_set able = 0;
 
     must(room->gpus > 0);
     must(want->parts > 0);
@@ -189,20 +180,24 @@ static enum reason find_fits(const struct room *room, const struct request *requ
     for (uint32_t i = 0; i < room->gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
         const enum reason why =
-            place_hurdle(&room->gpu[i], model, want->milli, request->memory_mib);
+            place_hurdle(&room->gpu[i], model, want->milli, plan->request->memory_mib);
         if (why == REASON_NONE)
             *out |= one_gpu(i);
-        able += why == REASON_NONE || may_change(why);
+        able |= why == REASON_NONE || may_change(why) ? one_gpu(i) : 0;
         nearest = why > nearest ? why : nearest;
     }
-    must(place_count_of(*out) <= able);
+    must((*out & ~able) == 0);
     if (able == 0)
         return nearest;
-    if (able < want->parts)
+    if (set_count(able) < want->parts)
         return REASON_FEW;
+    if (!together_may(plan, room, able, want->parts))
+        return REASON_TOPOLOGY;
     if (room->closed != REASON_NONE)
         return room->closed;
-    return place_count_of(*out) < want->parts ? nearest : REASON_NONE;
+    if (set_count(*out) < want->parts || !together_may(plan, room, *out, want->parts))
+        return nearest;
+    return REASON_NONE;
 }
 
 /* If this kind of node can never serve one want, that is the reason for the whole request. */
@@ -245,22 +240,37 @@ static uint32_t place_preferred(const struct room *room, enum place_choice choic
     return best;
 }
 
-static gpu_set choose_one(const struct room *room, const struct plan *plan, gpu_set fits,
-                          struct rank *out)
+static gpu_set choose_anywhere(const struct room *room, const struct plan *plan, gpu_set fits)
 {
     const struct want *want = &plan->request->want[0];
     gpu_set chosen = 0;
 
     must(want->parts > 0);
-    must(place_count_of(fits) >= want->parts);
-    for (uint32_t i = 0; i < want->parts; i++) {
-        const uint32_t gpu = place_preferred(room, plan->choice, fits & ~chosen);
-        must(room->gpu[gpu].free_milli >= want->milli);
-        chosen |= one_gpu(gpu);
-        out->charge_milli += want->milli;
-        out->left_milli += room->gpu[gpu].free_milli - want->milli;
-    }
+    must(set_count(fits) >= want->parts);
+    for (uint32_t i = 0; i < want->parts; i++)
+        chosen |= one_gpu(place_preferred(room, plan->choice, fits & ~chosen));
     return chosen;
+}
+
+/* False: none that lie as the plan demands were found within the steps. */
+static bool choose_one(const struct room *room, const struct plan *plan, gpu_set fits,
+                       struct rank *out, gpu_set *chosen)
+{
+    const struct want *want = &plan->request->want[0];
+
+    must(set_count(fits) >= want->parts);
+    if (!together_matters(plan, room) || !together_choose(plan, room, fits, out, chosen)) {
+        out->apart = together_untold(plan);
+        if (out->apart > together_last(plan))
+            return false;
+        *chosen = choose_anywhere(room, plan, fits);
+    }
+    for (gpu_set rest = *chosen; rest != 0; rest &= ~one_gpu(first_of(rest))) {
+        must(room->gpu[first_of(rest)].free_milli >= want->milli);
+        out->charge_milli += want->milli;
+        out->left_milli += room->gpu[first_of(rest)].free_milli - want->milli;
+    }
+    return true;
 }
 
 /* Whole GPUs: one free GPU each, apart from the GPUs that hold shares. An unhealthy one counts. */
@@ -301,11 +311,12 @@ static enum reason judge_one(struct plan *plan, const struct room *room, struct 
     must(plan->request->wants == 1);
     if (room->gpus == 0)
         return REASON_NO_GPU;
-    const enum reason why = find_fits(room, plan->request, want, find_models(plan, room), &fits);
+    const enum reason why = find_fits(plan, room, want, find_models(plan, room), &fits);
     if (why != REASON_NONE)
         return why;
-    *chosen = choose_one(room, plan, fits, out);
-    must(place_count_of(*chosen) == want->parts);
+    if (!choose_one(room, plan, fits, out, chosen))
+        return REASON_UNSEARCHED;
+    must(set_count(*chosen) == want->parts);
     return weigh_whole(room, plan->request, want->parts);
 }
 
@@ -326,8 +337,8 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
         return REASON_NO_GPU;
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
-        why = place_weigh(
-            why, find_fits(room, request, &request->want[plan->rows.want[w]], models, &fits));
+        why = place_weigh(why,
+                          find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
     return why;
 }
 
@@ -372,6 +383,71 @@ static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *
     must(out->steps > 0);
 }
 
+/*
+ * Pairs the slots for this distance. The bonds that keep wants as near, in own; NULL: they may lie
+ * anywhere.
+ */
+static const struct bonds *pair_at(const struct plan *plan, const struct room *room,
+                                   enum apart apart, struct shape *shape, struct bonds *own)
+{
+    const bool bonded = apart < together_untold(plan);
+    UNSET struct bonds by_gpu;
+
+    must(apart <= APART_ANYWHERE);
+    if (bonded) {
+        bonds_of_room(plan, room, apart, &by_gpu);
+        bonds_of_shape(&by_gpu, shape, own);
+    }
+    shape_pair(shape, bonded ? own : NULL);
+    return bonded ? own : NULL;
+}
+
+/* The cheapest layout at this distance. The shape is sorted. */
+static enum reason judge_at(struct plan *plan, const struct room *room, enum apart apart,
+                            struct shape *shape, uint8_t *cell, struct result *out)
+{
+    UNSET uint8_t own_cell[CELLS_ALL];
+    UNSET struct plan_rows rows;
+    UNSET struct bonds own;
+    const struct bonds *bonds = pair_at(plan, room, apart, shape, &own);
+
+    if (bonds == NULL) {
+        search_shape(plan, shape, cell, out);
+    } else {
+        /* Equal rooms with other links have other results: none is remembered. */
+        rows_apart(plan, &rows);
+        best_way_together(plan, &rows, shape, bonds, cell != NULL ? cell : own_cell, out);
+    }
+    out->apart = apart;
+    must(out->any || out->cost == UINT64_MAX);
+    return out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
+}
+
+/*
+ * Rule b: the nearest distance at which the pod fits. If there is none, what was searched last
+ * decides, because all that lies nearer lies within that distance, too.
+ */
+static enum reason judge_each_distance(struct plan *plan, const struct room *room,
+                                       struct shape *shape, uint8_t *cell, struct result *out)
+{
+    const enum apart untold = together_untold(plan);
+    const enum apart last = together_last(plan) < untold ? together_last(plan) : untold;
+    enum apart apart = together_matters(plan, room) ? APART_LINKED : untold;
+    enum reason why = judge_at(plan, room, apart, shape, cell, out);
+    uint32_t steps = out->steps;
+    bool exact = true;
+
+    must(apart <= last);
+    while (why != REASON_NONE && apart < last) {
+        exact = exact && out->exact;
+        why = judge_at(plan, room, ++apart, shape, cell, out);
+        steps += out->steps;
+    }
+    out->exact = out->exact && (exact || why != REASON_NONE);
+    out->steps = steps;
+    return why;
+}
+
 /* cell NULL: the caller does not ask where. */
 static enum reason judge_many(struct plan *plan, const struct room *room, struct shape *shape,
                               uint8_t *cell, struct result *out)
@@ -379,16 +455,20 @@ static enum reason judge_many(struct plan *plan, const struct room *room, struct
     must(plan->request->wants > 1);
     *out = (struct result){.exact = true};
     shape_of(plan, room, false, shape);
+    enum reason why = REASON_NONE;
     if (!fits_each(plan, room, shape)) {
-        const enum reason why = weigh_each(plan, room);
+        why = weigh_each(plan, room);
         must(why != REASON_NONE);
         return why;
     }
     shape_sort(shape);
-    shape_pair(shape);
-    search_shape(plan, shape, cell, out);
-    const enum reason why =
-        out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
+    why = judge_each_distance(plan, room, shape, cell, out);
+    /* Each want fits, but not as near as is demanded. */
+    if (why != REASON_NONE && together_last(plan) < together_untold(plan)) {
+        const enum reason each = weigh_each(plan, room);
+        if (each != REASON_NONE)
+            return each;
+    }
     /* With more steps fewer GPUs, or any at all, might have been found. */
     return why == REASON_ROOM && !out->exact ? REASON_UNSEARCHED : why;
 }
@@ -396,6 +476,7 @@ static enum reason judge_many(struct plan *plan, const struct room *room, struct
 static void rank_way(const struct result *result, struct rank *out)
 {
     out->exact = result->exact;
+    out->apart = result->apart;
     out->steps = result->steps;
     if (!result->any)
         return;
@@ -435,6 +516,7 @@ static void start_placement(struct placement *out, const struct rank *rank)
 {
     must(out != NULL && rank != NULL);
     out->exact = rank->exact;
+    out->apart = rank->apart;
     out->charge_milli = rank->charge_milli;
     out->left_milli = rank->left_milli;
     out->free_milli = rank->free_milli;
@@ -456,23 +538,25 @@ static bool place_stop(struct walk *walk)
  * Rule 5: the first of all layouts that cost no more, compared want by want and GPU by GPU with
  * parts first. False if the steps run out before it is found.
  */
-static bool find_first(struct plan *plan, const struct room *room, uint64_t cost,
+static bool find_first(struct plan *plan, const struct room *room, const struct result *found,
                        struct placement *out)
 {
     UNSET struct shape shape;
     UNSET struct plan_rows rows;
     UNSET struct walk walk;
+    UNSET struct bonds own;
 
     must(plan->request->wants > 1);
     shape_of(plan, room, false, &shape);
-    shape_pair(&shape);
+    const struct bonds *bonds = pair_at(plan, room, found->apart, &shape, &own);
     rows_of_wants(plan, &rows);
     if (rows.count * shape.slots > CELLS_MAX)
         return false;
     walk.rows = &rows;
     walk.shape = &shape;
+    walk.bonds = bonds;
     walk.touch = touch_of(plan);
-    walk.bound = cost + 1;
+    walk.bound = found->cost + 1;
     walk.steps = FIRST_STEPS_MAX;
     walk.visit = place_stop;
     const enum place_end end = walk_all(&walk);
@@ -491,6 +575,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, struct 
 {
     UNSET struct shape shape;
     UNSET uint8_t cell[CELLS_ALL];
+    UNSET struct plan_rows rows;
     struct result result;
     struct rank rank = {.free_milli = room->free_milli};
     const enum reason why = judge_many(plan, room, &shape, cell, &result);
@@ -499,11 +584,15 @@ static enum reason find_many(struct plan *plan, const struct room *room, struct 
     must(why != REASON_NONE || result.any);
     rank_way(&result, &rank);
     start_placement(out, &rank);
-    if (why != REASON_NONE || (result.exact && find_first(plan, room, result.cost, out)))
+    if (why != REASON_NONE || (result.exact && find_first(plan, room, &result, out)))
         return why;
     must(result.any);
     out->exact = false;
-    way_write(&plan->rows, &shape, cell, out);
+    if (result.apart < together_untold(plan))
+        rows_apart(plan, &rows);
+    else
+        rows = plan->rows;
+    way_write(&rows, &shape, cell, out);
     return REASON_NONE;
 }
 
@@ -550,6 +639,7 @@ struct each {
     const struct room *room;
     void *user;
     place_visit *visit;
+    enum apart apart;
     struct placement placement;
 };
 
@@ -559,6 +649,7 @@ static bool place_tell(struct walk *walk)
     struct each *each = walk->user;
     const uint64_t cost = walk_cost(walk);
     const struct rank rank = {
+        .apart = each->apart,
         .charge_milli = cost_charge(cost),
         .left_milli = cost_left(cost),
         .free_milli = each->room->free_milli,
@@ -578,28 +669,42 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 {
     UNSET struct each each;
     UNSET struct shape shape;
+    UNSET struct plan_rows rows;
+    UNSET struct bonds own;
     UNSET struct walk walk;
+    struct rank nearest = {.exact = true, .apart = together_untold(plan)};
 
     must(visit != NULL);
     must(plan->request->wants > 0);
     shape_of(plan, room, true, &shape);
     if (!fits_each(plan, room, &shape))
         return PLACE_ALL;
-    if (plan->rows.count * shape.slots > CELLS_MAX)
+    if (together_matters(plan, room)) {
+        const enum reason why = place_judge(plan, room, &nearest);
+        if (why != REASON_NONE)
+            return why == REASON_UNSEARCHED ? PLACE_OUT_OF_STEPS : PLACE_ALL;
+    }
+    const struct bonds *bonds = pair_at(plan, room, nearest.apart, &shape, &own);
+    rows_apart(plan, &rows);
+    if (bonds == NULL)
+        rows = plan->rows;
+    if (rows.count * shape.slots > CELLS_MAX)
         return PLACE_OUT_OF_STEPS;
-    shape_pair(&shape);
     each.plan = plan;
     each.room = room;
     each.user = user;
     each.visit = visit;
-    walk.rows = &plan->rows;
+    each.apart = nearest.apart;
+    walk.rows = &rows;
     walk.shape = &shape;
+    walk.bonds = bonds;
     walk.touch = touch_of(plan);
     walk.bound = UINT64_MAX;
     walk.steps = steps;
     walk.user = &each;
     walk.visit = place_tell;
-    return walk_all(&walk);
+    const enum place_end end = walk_all(&walk);
+    return end == PLACE_ALL && !nearest.exact ? PLACE_OUT_OF_STEPS : end;
 }
 
 /*
@@ -653,6 +758,8 @@ int placement_cmp(const struct placement *a, const struct atom *node_a, const st
     must(a->parts <= PARTS_MAX);
     must(b->parts <= PARTS_MAX);
 
+    if (a->apart != b->apart) /* rule b */
+        return place_compare(a->apart, b->apart);
     if (a->charge_milli != b->charge_milli) /* rule 1 */
         return place_compare(a->charge_milli, b->charge_milli);
     if (a->left_milli != b->left_milli) /* rule 2 */

@@ -223,17 +223,19 @@ static bool keep_cheapest(struct walk *walk)
     return search->cost > search->least;
 }
 
-static void look_further(const struct plan *plan, const struct shape *shape, uint8_t *cell,
+static void look_further(const struct plan *plan, const struct plan_rows *rows,
+                         const struct shape *shape, const struct bonds *bonds, uint8_t *cell,
                          struct result *out)
 {
     UNSET struct walk walk;
     struct search search = {.least = least_cost(plan, shape)};
     const uint32_t steps = plan->steps > out->steps ? plan->steps - out->steps : 0;
 
-    must(plan->rows.count * shape->slots <= CELLS_MAX);
+    must(rows->count * shape->slots <= CELLS_MAX);
     search.cell = cell;
-    walk.rows = &plan->rows;
+    walk.rows = rows;
     walk.shape = shape;
+    walk.bonds = bonds;
     walk.touch = touch_of(plan);
     /* The greedy cost, or no bound: only what is cheaper is of interest. */
     walk.bound = out->cost;
@@ -264,6 +266,22 @@ void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[C
         return;
     out->exact = false;
     if (plan->rows.count * shape->slots <= CELLS_MAX)
-        look_further(plan, shape, cell, out);
+        look_further(plan, &plan->rows, shape, NULL, cell, out);
+    must(out->any || out->cost == UINT64_MAX);
+}
+
+void best_way_together(const struct plan *plan, const struct plan_rows *rows,
+                       const struct shape *shape, const struct bonds *bonds,
+                       uint8_t cell[CELLS_ALL], struct result *out)
+{
+    must(shape->slots > 0);
+    must(bonds != NULL);
+
+    *out = (struct result){.exact = true, .cost = UINT64_MAX, .steps = 1};
+    if (plan->running_milli > shape->free_milli)
+        return;
+    out->exact = false;
+    if (rows->count * shape->slots <= CELLS_MAX)
+        look_further(plan, rows, shape, bonds, cell, out);
     must(out->any || out->cost == UINT64_MAX);
 }

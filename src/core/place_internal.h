@@ -7,6 +7,7 @@
  *   place_shape.c   a room as slots; what was found in equal shapes
  *   place_walk.c    every distinct way to lay rows on slots, one after another
  *   place_best.c    the greedy way, the bounds, the cheapest way
+ *   place_together.c  rule b: which GPUs may hold one want together
  *
  * A way is a table of counts, one line per row and one column per slot: how many parts of the row
  * are on the slot. Each count is at most row.wants, and a line adds up to row.wants x row.parts;
@@ -39,6 +40,21 @@ static inline uint32_t first_of(gpu_set set)
 }
 
 /*
+ * Written out, because the compiler's builtin becomes a call into its library, which core may not
+ * use. Pairs of bits are summed first, then groups of four, then bytes, which the product adds up
+ * in the highest byte.
+ */
+static inline uint32_t set_count(gpu_set set)
+{
+    set -= set >> 1 & 0x5555555555555555U;
+    set = (set & 0x3333333333333333U) + (set >> 2 & 0x3333333333333333U);
+    set = (set + (set >> 4)) & 0x0F0F0F0F0F0F0F0FU;
+    const uint32_t count = (uint32_t)(set * 0x0101010101010101U >> 56);
+    must(count <= 64);
+    return count;
+}
+
+/*
  * A GPU that takes shares, as a search sees it: properties that do not matter to the request are 0.
  */
 struct slot {
@@ -59,11 +75,22 @@ struct shape {
     uint8_t twin[GPUS_PER_NODE_MAX]; /* the nearest equal slot before this one, + 1; 0: none */
 };
 
+/*
+ * Rule b: what may lie beside a GPU in one want, of which every two GPUs are in linked, or every
+ * two in numa. By GPU of a room, or by slot of a shape.
+ */
+struct bonds {
+    gpu_set linked[GPUS_PER_NODE_MAX];
+    gpu_set numa[GPUS_PER_NODE_MAX];
+};
+
 /* place_plan.c */
 /* Does the request take a GPU of this model? */
 bool plan_asks_for(struct plan *plan, const struct atom *model);
 /* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
+/* The plan's own rows, with one row for each want of several parts. */
+void rows_apart(const struct plan *plan, struct plan_rows *out);
 
 /* place_rule.c */
 /* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
@@ -76,8 +103,8 @@ bool plan_takes(struct plan *plan, const struct atom *model);
 void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out);
 /* The tightest slot first: rooms with equal GPUs in any order get the same shape. */
 void shape_sort(struct shape *shape);
-/* Link equal slots to each other. */
-void shape_pair(struct shape *shape);
+/* Pair equal slots. bonds, by slot: with equal bonds only; NULL: they do not matter. */
+void shape_pair(struct shape *shape, const struct bonds *bonds);
 
 static inline bool slot_takes(const struct slot *slot, uint32_t milli)
 {
@@ -116,6 +143,7 @@ static inline uint32_t cost_left(uint64_t cost)
 struct result {
     bool any;
     bool exact; /* nothing better, or nothing at all, was left unvisited */
+    enum apart apart;
     uint64_t cost;
     uint32_t steps; /* steps taken */
 };
@@ -233,6 +261,7 @@ enum {
 struct walk {
     const struct plan_rows *rows;
     const struct shape *shape;
+    const struct bonds *bonds; /* by slot; each want of several parts has its row. NULL: none */
     uint64_t touch;
     uint64_t bound;
     uint32_t steps; /* steps left */
@@ -262,5 +291,29 @@ void way_write(const struct plan_rows *rows, const struct shape *shape, const ui
 /* The cheapest layout; cell NULL: only its cost is asked for. */
 void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[CELLS_ALL],
               struct result *out);
+/* The same where bonds keep wants together; rows by rows_apart(), without a greedy way. */
+void best_way_together(const struct plan *plan, const struct plan_rows *rows,
+                       const struct shape *shape, const struct bonds *bonds,
+                       uint8_t cell[CELLS_ALL], struct result *out);
+
+/* place_together.c */
+/* Does rule b tell placements in this room apart, or does the plan make a demand of it? */
+bool together_matters(const struct plan *plan, const struct room *room);
+/* The farthest apart that the plan allows. */
+enum apart together_last(const struct plan *plan);
+/* How far apart the wants lie where nothing is told: one part lies together by itself. */
+enum apart together_untold(const struct plan *plan);
+/* The bonds that make wants lie this near. apart: not ANYWHERE. */
+void bonds_of_room(const struct plan *plan, const struct room *room, enum apart apart,
+                   struct bonds *out);
+void bonds_of_shape(const struct bonds *room, const struct shape *shape, struct bonds *out);
+/* May a want of this many parts lie as the plan demands? False: certainly not. */
+bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts);
+/*
+ * One want: its nearest GPUs, and of those the ones that the plan's choice takes. False: there are
+ * none nearer than anywhere; out->exact says whether that is certain.
+ */
+bool together_choose(const struct plan *plan, const struct room *room, gpu_set fits,
+                     struct rank *out, gpu_set *chosen);
 
 #endif

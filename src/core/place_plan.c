@@ -111,12 +111,34 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     }
 }
 
+void rows_apart(const struct plan *plan, struct plan_rows *out)
+{
+    uint32_t wants = 0;
+
+    must(plan->rows.count > 0);
+    out->count = 0;
+    for (uint32_t r = 0; r < plan->rows.count; r++) {
+        const struct plan_row *row = &plan->rows.row[r];
+        const bool merged = row->parts == 1;
+        for (uint32_t w = 0; w < row->wants; w++) {
+            if (w == 0 || !merged) {
+                out->row[out->count] = *row;
+                out->row[out->count++].wants = merged ? row->wants : 1;
+            }
+            out->want[wants] = plan->rows.want[wants];
+            wants++;
+        }
+    }
+    must(wants == plan->request->wants);
+}
+
 void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook)
 {
     must(request->wants <= CONTAINERS_MAX);
 
     out->request = request;
     out->choice = PLACE_TIGHTEST;
+    out->topology = request->topology;
     out->steps = PLACE_STEPS_MAX;
     out->most_parts = 0;
     out->running_milli = 0;

@@ -82,7 +82,10 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     struct cause cause = {.why = why};
 
     must(why < REASONS);
-    if (why != REASON_RULE)
+    /* That the GPUs do not lie as the rule demands, and the pod does not. */
+    if (why == REASON_TOPOLOGY && plan->topology != plan->request->topology)
+        cause.why = REASON_RULE;
+    if (cause.why != REASON_RULE)
         return cause;
     must(plan->rule != NULL);
     must(plan->outlook != NULL);
@@ -90,9 +93,19 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     return cause;
 }
 
+void plan_obey(struct plan *plan, const struct rule *rule)
+{
+    must(rule == NULL || rule->topology < TOPOLOGIES);
+    plan->rule = rule;
+    plan->topology = plan->request->topology;
+    /* One GPU lies together by itself. */
+    if (rule != NULL && plan->most_parts > 1 && rule->topology > plan->topology)
+        plan->topology = rule->topology;
+}
+
 enum reason plan_admit(struct plan *plan, const struct room *room)
 {
-    plan->rule = plan_rule(plan, room->rules);
+    plan_obey(plan, plan_rule(plan, room->rules));
     if (plan->rule == NULL || room->gpus == 0)
         return REASON_NONE;
     must(plan->outlook != NULL && plan->outlook->rulebook != NULL);

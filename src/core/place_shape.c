@@ -127,12 +127,23 @@ void shape_sort(struct shape *shape)
     }
 }
 
-void shape_pair(struct shape *shape)
+/* Swapping the two leaves every want together that was together. */
+static bool bonds_are_equal(const struct bonds *bonds, uint32_t a, uint32_t b)
+{
+    const gpu_set others = ~(one_gpu(a) | one_gpu(b));
+
+    must(a != b);
+    return ((bonds->linked[a] ^ bonds->linked[b]) & others) == 0 &&
+           ((bonds->numa[a] ^ bonds->numa[b]) & others) == 0;
+}
+
+void shape_pair(struct shape *shape, const struct bonds *bonds)
 {
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
         uint32_t before = i;
-        while (before > 0 && !place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]))
+        while (before > 0 && (!place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]) ||
+                              (bonds != NULL && !bonds_are_equal(bonds, before - 1, i))))
             before--;
         shape->twin[i] = (uint8_t)before;
         must(before <= i);

@@ -122,6 +122,42 @@ static uint64_t least_end(const struct walk *walk, uint64_t cost)
     return (cost & COST_MASK) < walk->running ? cost + walk->another : cost;
 }
 
+/* What the row has on the slots up to and with this one. */
+static gpu_set laid_of(const struct walk *walk, const struct place_at *at)
+{
+    gpu_set laid = 0;
+
+    must_debug(at->cell >= at->slot);
+    for (uint32_t i = 0; i <= at->slot; i++)
+        laid |= walk->cell[at->cell - at->slot + i] > 0 ? one_gpu(i) : 0;
+    return laid;
+}
+
+/* Are all of laid bonded with each other, and with as many later slots as are missing? */
+static bool bonds_suffice(const gpu_set *bonded, gpu_set laid, gpu_set later, uint32_t parts)
+{
+    gpu_set common = ~(gpu_set)0;
+
+    must_debug(laid != 0);
+    for (gpu_set rest = laid; rest != 0; rest &= ~one_gpu(first_of(rest)))
+        common &= bonded[first_of(rest)] | one_gpu(first_of(rest));
+    return (laid & ~common) == 0 && set_count(laid) + set_count(common & later) >= parts;
+}
+
+/* Can the want of this row, laid up to here, end together? */
+static bool still_together(const struct walk *walk, const struct place_at *at)
+{
+    const struct plan_row *row = &walk->rows->row[at->row];
+
+    if (walk->bonds == NULL || row->parts == 1)
+        return true;
+    must_debug(row->wants == 1);
+    const gpu_set laid = laid_of(walk, at);
+    const gpu_set later = one_gpu(at->slot) - 1;
+    return laid == 0 || bonds_suffice(walk->bonds->linked, laid, later, row->parts) ||
+           bonds_suffice(walk->bonds->numa, laid, later, row->parts);
+}
+
 /* Try the next smaller count in the cell, if there is one that is not too expensive. */
 static bool lay_next(struct walk *walk, const struct place_at *at)
 {
@@ -137,6 +173,8 @@ static bool lay_next(struct walk *walk, const struct place_at *at)
     while (walk->cell[cell] > walk->low[cell]) {
         const uint32_t copies = --walk->cell[cell];
         uint64_t cost = walk->cost[cell];
+        if (!still_together(walk, at))
+            continue;
         *after = *before;
         if (copies > 0) {
             load_add(after, slot, row, copies);

@@ -54,6 +54,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->count = pod_copy_text(arena, pod->count);
     kept->model = pod_copy_text(arena, pod->model);
     kept->memory = pod_copy_text(arena, pod->memory);
+    kept->topology = pod_copy_text(arena, pod->topology);
     for (uint32_t i = 0; i < pod->odd_keys; i++)
         kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);
     kept->note_text = pod_copy_text(arena, pod->note_text);

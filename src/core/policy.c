@@ -33,6 +33,8 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
 
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
+    if (a->apart != b->apart) /* rule b */
+        return a->apart < b->apart ? -1 : 1;
     if (a->pool != b->pool) /* rule c */
         return a->pool < b->pool ? -1 : 1;
     const int by_keys = keys_cmp(a, b);
@@ -206,7 +208,7 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
 
     must(question->node != NULL);
     must(out != NULL);
-    plan->rule = rule;
+    plan_obey(plan, rule);
     if (policy_needs_workload(kind))
         why = appraise_room(question, plan, room, &appraisals, out, out_placement);
     else
@@ -228,7 +230,7 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
 
     must(question->node != NULL);
     must(out != NULL);
-    plan->rule = rule;
+    plan_obey(plan, rule);
     if (remembered && judge_find(question, &why, out)) {
         out->pool = pool_of(question->outlook->rulebook, rule);
         return why;

@@ -557,6 +557,66 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     return true;
 }
 
+const char *topology_name(enum topology topology)
+{
+    static const char *const name[] = {
+#define X(code, word, text) [code] = (word),
+        TOPOLOGY_TABLE(X)
+#undef X
+    };
+    must(topology < TOPOLOGIES);
+    must(name[topology] != NULL);
+    return name[topology];
+}
+
+const char *topology_text(enum topology topology)
+{
+    static const char *const texts[] = {
+#define X(code, word, text) [code] = (text),
+        TOPOLOGY_TABLE(X)
+#undef X
+    };
+    must(topology > TOPOLOGY_ANY);
+    must(topology < TOPOLOGIES);
+    return texts[topology];
+}
+
+static uint32_t most_parts_of(const struct request *request)
+{
+    uint32_t most = 0;
+
+    must(request->wants > 0);
+    must(request->want != NULL);
+    for (uint32_t i = 0; i < request->wants; i++)
+        most = request->want[i].parts > most ? request->want[i].parts : most;
+    must(most > 0);
+    return most;
+}
+
+/* Who writes NVLink means nvlink. */
+static bool parse_topology(const struct parser *parser, struct request *out)
+{
+    const char *given = parser->pod->topology;
+
+    must(out->topology == TOPOLOGY_ANY);
+    must(!parser->bound);
+    if (given == NULL)
+        return true;
+    for (enum topology topology = TOPOLOGY_NUMA; topology < TOPOLOGIES; topology++) {
+        if (!text_glob(text_of(topology_name(topology)), text_trim(text_of(given))))
+            continue;
+        out->topology = most_parts_of(out) > 1 ? topology : TOPOLOGY_ANY;
+        return true;
+    }
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "annotation milligpu.io/topology: ");
+    request_quote(&buf, given);
+    strbuf_str(&buf, " is no topology; write nvlink (GPUs that NVLink joins) or numa (GPUs of one "
+                     "NUMA node)");
+    return request_say_refusal(parser, REASON_TOPOLOGY_SYNTAX, &buf);
+}
+
 /* If they cannot be used and the pod is running anyway, treat them as absent. */
 static bool parse_wishes(const struct parser *parser, struct arena *arena, struct request *out)
 {
@@ -566,7 +626,8 @@ static bool parse_wishes(const struct parser *parser, struct arena *arena, struc
     must(out->models == 0 && out->memory_mib == 0);
     must(out->wants > 0);
     if (!parser->bound)
-        return parse_models(parser, arena, out) && parse_memory(parser, out);
+        return parse_models(parser, arena, out) && parse_memory(parser, out) &&
+               parse_topology(parser, out);
     lenient.refusal = &passed_over;
     if (!parse_models(&lenient, arena, out))
         out->models = 0;
@@ -708,7 +769,7 @@ bool request_eq(const struct request *a, const struct request *b)
     must(b != NULL);
 
     if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib ||
-        a->whole != b->whole || a->rules != b->rules)
+        a->topology != b->topology || a->whole != b->whole || a->rules != b->rules)
         return false;
     for (uint32_t i = 0; i < a->wants; i++) {
         const struct want *x = &a->want[i];
@@ -738,6 +799,7 @@ uint32_t request_hash(const struct request *request)
     must(request->wants == 0 || request->want != NULL);
 
     uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
+    hash = request_mix(hash, (uint32_t)request->topology);
     hash =
         request_mix(request_mix(hash, (uint32_t)request->rules), (uint32_t)(request->rules >> 32));
     for (uint32_t i = 0; i < request->wants; i++) {
@@ -819,6 +881,8 @@ void request_format(const struct request *request, char *out, size_t bytes)
     }
     if (request->memory_mib > 0)
         strbuf_printf(&buf, ", at least %u MiB in each share", request->memory_mib);
+    if (request->topology != TOPOLOGY_ANY)
+        strbuf_printf(&buf, ", %s", topology_text(request->topology));
     if (request->whole > 0)
         strbuf_printf(&buf, "%s%u whole GPU%s of the other resource",
                       request->wants > 0 ? ", beside " : "", request->whole,
@@ -868,6 +932,8 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
     } else {
         strbuf_printf(buf, "no GPU with %u milli free", want->milli);
     }
+    if (request->topology != TOPOLOGY_ANY)
+        strbuf_printf(buf, ", %s", topology_text(request->topology));
     if (request->models > 0) {
         strbuf_str(buf, ", model ");
         request_add_models(buf, request);
@@ -908,6 +974,9 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
                       request->memory_mib);
     } else if (why == REASON_FEW) {
         strbuf_printf(buf, "fewer than %u suitable GPUs for %u milli each", x.parts, x.parts_milli);
+    } else if (why == REASON_TOPOLOGY && request->topology != TOPOLOGY_ANY) {
+        strbuf_printf(buf, "no %u suitable GPUs for one container, %s", x.parts,
+                      topology_text(request->topology));
     } else if (why == REASON_NO_GPU) {
         strbuf_str(buf, "no GPUs");
     } else {

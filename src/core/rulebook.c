@@ -226,9 +226,12 @@ static void add_demand(struct strbuf *text, const struct rule *rule, const struc
         strbuf_str(text, " milli here");
         return;
     }
-    must(rule->models > 0);
-    strbuf_str(text, "only GPUs of model ");
-    add_rule_models(text, rule);
+    must(rule->models > 0 || rule->topology != TOPOLOGY_ANY);
+    strbuf_str(text, rule->models > 0 ? "only GPUs of model " : "GPUs of one container");
+    if (rule->models > 0)
+        add_rule_models(text, rule);
+    if (rule->topology != TOPOLOGY_ANY)
+        strbuf_printf(text, ", %s", topology_text(rule->topology));
 }
 
 void rulebook_refuse(const struct rulebook *book, const struct rule *rule,

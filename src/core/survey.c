@@ -60,12 +60,11 @@ bool survey_has_moment(enum reason why)
 
 /* What the nodes could offer at best, as far as a sentence names it. */
 struct offer {
-    enum reason nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
-    struct cause cause;  /* the same with its rule */
-    bool fits;           /* some node would do, or may: it was not searched to the end */
-    uint32_t milli;      /* of the largest GPU of a model that was asked for */
-    uint32_t mib;        /* the most memory that the smallest part could come with */
-    uint32_t gpus;       /* the most GPUs on one node that could take the smallest part */
+    struct cause nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
+    bool fits;            /* some node would do, or may: it was not searched to the end */
+    uint32_t milli;       /* of the largest GPU of a model that was asked for */
+    uint32_t mib;         /* the most memory that the smallest part could come with */
+    uint32_t gpus;        /* the most GPUs on one node that could take the smallest part */
 };
 
 /*
@@ -131,11 +130,11 @@ static void offer_add(struct offer *offer, struct plan *plan, const struct node 
         return;
     room_of(node, &room);
     empty_room(&room);
-    const enum reason why = place_judge(plan, &room, &rank);
+    const struct cause cause = plan_cause(plan, place_judge(plan, &room, &rank));
+    const enum reason why = cause.why;
     offer_add_gpus(offer, &room, plan->request);
-    if (why > offer->nearest)
-        offer->cause = plan_cause(plan, why);
-    offer->nearest = why > offer->nearest ? why : offer->nearest;
+    if (why > offer->nearest.why)
+        offer->nearest = cause;
     /* A rule that holds by the clock may let it in later. */
     offer->fits = why == REASON_NONE || why == REASON_UNSEARCHED ||
                   (why == REASON_RULE && rulebook_has_windows(plan->outlook->rulebook));
@@ -162,28 +161,28 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
 
     must(!offer->fits);
     must(out->len == 0);
-    if (offer->nearest == REASON_NONE || offer->nearest == REASON_NO_GPU) {
+    if (offer->nearest.why == REASON_NONE || offer->nearest.why == REASON_NO_GPU) {
         strbuf_str(out, "no node of this cluster has GPUs to share");
         return;
     }
-    if (offer->nearest == REASON_MODEL) {
+    if (offer->nearest.why == REASON_MODEL) {
         survey_missing_model(snapshot, request, models, sizeof models);
         must(models[0] != '\0');
         strbuf_str(out, models);
         return;
     }
     strbuf_str(out, "no node of this cluster, as it is, can ever serve it: ");
-    policy_refuse(snapshot->outlook, offer->cause, request, &refusal);
+    policy_refuse(snapshot->outlook, offer->nearest, request, &refusal);
     strbuf_str(out, refusal.text);
-    if (offer->nearest == REASON_SMALL) {
+    if (offer->nearest.why == REASON_SMALL) {
         strbuf_printf(out, "; the largest has %u milli", offer->milli);
-    } else if (offer->nearest == REASON_MEMORY) {
+    } else if (offer->nearest.why == REASON_MEMORY) {
         strbuf_printf(out, "; the most that comes with %u milli is %u MiB", smallest_part(request),
                       offer->mib);
-    } else if (offer->nearest == REASON_FEW) {
+    } else if (offer->nearest.why == REASON_FEW) {
         strbuf_printf(out, "; one container asks for %u, and no node has more than %u that suit it",
                       most_parts(request), offer->gpus);
-    } else if (offer->nearest != REASON_RULE) {
+    } else if (offer->nearest.why != REASON_RULE) {
         strbuf_str(out, ", even if a node were empty");
     }
 }
@@ -196,7 +195,7 @@ void survey_cluster(const struct snapshot *snapshot, const struct request *reque
     CLEANUP(strbuf_done) struct strbuf text;
     UNSET struct room room;
     UNSET struct plan plan;
-    struct offer offer = {.nearest = REASON_NONE};
+    struct offer offer = {.nearest = {.why = REASON_NONE}};
     struct rank rank;
     const struct node *node;
 
@@ -209,9 +208,10 @@ void survey_cluster(const struct snapshot *snapshot, const struct request *reque
         room_of(node, &room);
         const enum reason why = place_judge(&plan, &room, &rank);
         must(why < REASONS);
-        out->nodes[why]++;
-        if (why == REASON_RULE)
-            out->rule_nodes[plan_cause(&plan, why).rule]++;
+        const struct cause cause = plan_cause(&plan, why);
+        out->nodes[cause.why]++;
+        if (cause.why == REASON_RULE)
+            out->rule_nodes[cause.rule]++;
         moment_add(&out->moment[why], &room, request);
         offer.fits = offer.fits || why == REASON_NONE;
         offer_add(&offer, &plan, node);

@@ -105,6 +105,7 @@ static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
     add_number(out, "index", gpu->index);
     add_number(out, "numa", gpu->numa);
     add_number(out, "flags", gpu->flags & (unsigned)GPU_FLAGS_KEPT);
+    add_number(out, "peers", (int64_t)gpu->peers);
     strbuf_char(out, '}');
 }
 
@@ -195,6 +196,8 @@ static void add_request(struct strbuf *out, const struct request *request)
         strbuf_char(out, ']');
     }
     add_number(out, "memory_mib", request->memory_mib);
+    if (request->topology != TOPOLOGY_ANY)
+        add_text(out, "topology", topology_name(request->topology));
 }
 
 /* For people and for journal_file.h; the replay reads results only. */

@@ -292,6 +292,21 @@ static void put_holders(struct json_writer *json, const struct node *node, const
     json_write_array_end(json);
 }
 
+/* What the node told of it; nothing where it told nothing. */
+static void put_topology(struct json_writer *json, const struct node *node, const struct gpu *gpu)
+{
+    if (gpu->numa >= 0)
+        put_u64(json, "numa", (uint64_t)gpu->numa);
+    if (gpu->peers == 0)
+        return;
+    json_write_key(json, "nvlink");
+    json_write_array(json);
+    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
+        if ((gpu->peers >> i & 1) != 0)
+            json_write_text(json, atom_text(node->gpu[i].id));
+    json_write_array_end(json);
+}
+
 /* "pods" counts charges, those of reservations included. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
                           uint32_t fragment_milli, bool pods)
@@ -311,6 +326,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "pods", gpu->charges);
     put_str(json, "state", admin_gpu_state(gpu));
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
+    put_topology(json, node, gpu);
     if (pods)
         put_holders(json, node, gpu);
     json_write_object_end(json);

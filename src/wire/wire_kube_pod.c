@@ -133,6 +133,8 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
         return read_once(in, &pod->model);
     if (text_is(key, "milligpu.io/gpu-memory"))
         return read_once(in, &pod->memory);
+    if (text_is(key, "milligpu.io/topology"))
+        return read_once(in, &pod->topology);
     if (!text_starts(key, count_prefix)) {
         if (annotation_is_odd(key))
             keep_odd_key(in->arena, pod, TEXT(""), key);

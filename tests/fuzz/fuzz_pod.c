@@ -192,6 +192,7 @@ static void same_facts(const struct pod *pod, json_t *root)
     same_text(pod->count, json_object_get(notes, "milligpu.io/gpu-count"));
     same_text(pod->model, json_object_get(notes, "milligpu.io/gpu-model"));
     same_text(pod->memory, json_object_get(notes, "milligpu.io/gpu-memory"));
+    same_text(pod->topology, json_object_get(notes, "milligpu.io/topology"));
     json_t *note = json_object_get(notes, "milligpu.io/allocation");
     must((pod->annotation != NOTE_NONE) == (note != NULL && !json_is_null(note)));
     const size_t all = json_array_size(second_at(root, "spec.containers")) +

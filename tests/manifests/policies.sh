@@ -329,7 +329,8 @@ EOF
 
 test_requests() {
     local key patch
-    for key in milligpu.io/gpu-count gpu-count.milligpu.io/app milligpu.io/gpu-model milligpu.io/gpu-memory; do
+    for key in milligpu.io/gpu-count gpu-count.milligpu.io/app milligpu.io/gpu-model milligpu.io/gpu-memory \
+        milligpu.io/topology; do
         contains "nobody writes $key on a bound pod" "annotation $key was read when the pod was bound to nowhere" \
             "$(k -n default annotate pod "$pod" "$key=1" 2>&1)"
     done

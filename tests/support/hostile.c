@@ -163,7 +163,7 @@ static const char *const pod_notes[] = {
     "gpu-count.milligpu.io/ask-0",    "gpu-count.milligpu.io/plain-0",
     "milligpu.io/visible-devices",    "visible-devices.milligpu.io/ask-0",
     "example.com/whatever",           "kubectl.kubernetes.io/last-applied-configuration",
-    "milligpu.io/of-a-later-version",
+    "milligpu.io/of-a-later-version", "milligpu.io/topology",
 };
 
 static const char *const node_notes[] = {

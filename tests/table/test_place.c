@@ -256,6 +256,26 @@ static struct host read_host(struct table *table)
     return host;
 }
 
+/* "0 1 2, 4 5": the GPUs of each group are linked with each other, or are on a NUMA node. */
+static void read_groups(struct table *table, struct made *made, bool linked)
+{
+    for (int16_t group = 0; has_more(table); group++) {
+        uint64_t set = 0;
+        do
+            set |= (uint64_t)1 << number(table);
+        while (has_more(table) && !next_is(table, ","));
+        assert_true(set < (uint64_t)1 << made->gpus);
+        for (uint32_t i = 0; i < made->gpus; i++) {
+            if ((set >> i & 1) == 0)
+                continue;
+            if (linked)
+                made->gpu[i].peers |= set & ~((uint64_t)1 << i);
+            else
+                made->gpu[i].numa = group;
+        }
+    }
+}
+
 static void run_node(struct table *table)
 {
     const char *name = next(table);
@@ -268,6 +288,10 @@ static void run_node(struct table *table)
     if (next_is(table, "leaves")) {
         made->host_known = true;
         made->host = read_host(table);
+    } else if (next_is(table, "links")) {
+        read_groups(table, made, true);
+    } else if (next_is(table, "parts")) {
+        read_groups(table, made, false);
     } else if (next_is(table, "holds")) {
         if (next_is(table, "other")) {
             need(table, "GPUs");
@@ -339,6 +363,10 @@ static void read_request(struct table *table, struct request *out)
         out->memory_mib = number(table);
         need(table, "MiB");
     }
+    if (next_is(table, "by"))
+        out->topology = next_is(table, "numa") ? TOPOLOGY_NUMA : TOPOLOGY_NVLINK;
+    if (out->topology == TOPOLOGY_NVLINK)
+        need(table, "nvlink");
 }
 
 /* As in a ledger of these nodes. */

@@ -50,10 +50,29 @@ static const struct table_column gpu_columns[] = {
     {"RESERVED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
     {"FRAGMENT", COLUMN_RIGHT},
+    {"NUMA", COLUMN_RIGHT | COLUMN_WIDE},
+    {"NVLINK", COLUMN_WIDE},
     {"STATE", 0},
 };
 
-static void gpu_row(struct table *table, const struct doc *node, const struct doc *gpu)
+/* The indexes of its peers: "1,2,3". */
+static void put_peers(struct ctl *ctl, struct table *table, const struct doc *node,
+                      const struct doc *gpu)
+{
+    CLEANUP(strbuf_done) struct strbuf peers;
+
+    strbuf_init(&peers);
+    must(gpu != NULL);
+    doc_each (other, doc_get(node, "gpus"))
+        doc_each (id, doc_get(gpu, "nvlink"))
+            if (text_is(id->text, doc_str(other, "id")))
+                strbuf_printf(&peers, "%s%lld", peers.len > 0 ? "," : "",
+                              (long long)doc_int(other, "index"));
+    table_text(table, peers.len > 0 ? arena_copy(&ctl->arena, text_of(peers.data)) : "-");
+}
+
+static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node,
+                    const struct doc *gpu)
 {
     const char *state = top_state_of(node, gpu);
 
@@ -67,6 +86,10 @@ static void gpu_row(struct table *table, const struct doc *node, const struct do
     table_number(table, doc_int(gpu, "reservedMilli"));
     table_number(table, doc_int(gpu, "freeMilli"));
     table_number(table, doc_int(gpu, "fragmentMilli"));
+    table_text(table, doc_get(gpu, "numa") != NULL
+                          ? arena_printf(&ctl->arena, "%lld", (long long)doc_int(gpu, "numa"))
+                          : "-");
+    put_peers(ctl, table, node, gpu);
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
@@ -79,7 +102,7 @@ static int show_gpus(struct ctl *ctl, const struct doc *node)
 
     table_init(&table, &ctl->screen, &ctl->arena, gpu_columns, ARRAY_LEN(gpu_columns));
     doc_each (gpu, doc_get(node, "gpus"))
-        gpu_row(&table, node, gpu);
+        gpu_row(ctl, &table, node, gpu);
     must(table.cells > 0);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }

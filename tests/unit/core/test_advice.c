@@ -77,6 +77,12 @@ static void a_key_that_is_nearly_ours_gets_the_nearest_of_ours(void **state)
         {"milligpu.io/model", "milligpu.io/gpu-model"},
         {"milligpu.io/models", "milligpu.io/gpu-model"},
         {"milligpu.io/memory", "milligpu.io/gpu-memory"},
+        {"milligpu.io/topologie", "milligpu.io/topology"},
+        {"milligpu.io/Topology", "milligpu.io/topology"},
+        {"milligpu.io/topolo", "milligpu.io/topology"},
+        {"milligpu.io/gpu-topology", "milligpu.io/topology"},
+        {"milligpu.io/gpu-topologie", "milligpu.io/topology"},
+        {"topology.milligpu.io/web", "milligpu.io/topology"},
         {"milligpu.io/count", "milligpu.io/gpu-count"},
         {"milligpu.io/gpus-count", "milligpu.io/gpu-count"},
         {"MilliGPU.io/gpu-count", "milligpu.io/gpu-count"},
@@ -107,6 +113,8 @@ static void a_key_of_ours_that_is_near_none_gets_them_all(void **state)
         "milligpu.io/",
         "milligpu.io/node",
         "milligpu.io/gpu-m",
+        "milligpu.io/topol",
+        "milligpu.io/topo",
         "milligpu.io/gpu",
         "team.milligpu.io/x",
         "a.b.milligpu.io/x",
@@ -116,8 +124,7 @@ static void a_key_of_ours_that_is_near_none_gets_them_all(void **state)
         char text[300];
         (void)snprintf(text, sizeof text,
                        "annotation %s has no effect; milligpu reads milligpu.io/gpu-count, "
-                       "milligpu.io/gpu-model, milligpu.io/gpu-memory and "
-                       "gpu-count.milligpu.io/CONTAINER",
+                       "gpu-model, gpu-memory and topology, and gpu-count.milligpu.io/CONTAINER",
                        key[i]);
         odd_key(key[i], text);
     }
@@ -131,6 +138,7 @@ static void other_keys_are_left_alone(void **state)
         "milligpu.io/gpu-count",
         "milligpu.io/gpu-model",
         "milligpu.io/gpu-memory",
+        "milligpu.io/topology",
         "gpu-count.milligpu.io/web",
         /* written by milligpu, the node side and operators */
         "milligpu.io/allocation",
@@ -274,7 +282,7 @@ static void several_keys_are_told_in_one_text_that_is_safe_to_show(void **state)
     says(&scene, ADVICE_ANNOTATION, "annotation",
          "annotation milligpu.io/model has no effect; did you mean milligpu.io/gpu-model?; "
          "annotation milligpu.io/\\u001b[2J has no effect; milligpu reads milligpu.io/gpu-count, "
-         "milligpu.io/gpu-model, milligpu.io/gpu-memory and gpu-count.milligpu.io/CONTAINER");
+         "gpu-model, gpu-memory and topology, and gpu-count.milligpu.io/CONTAINER");
     memset(key + strlen(key), 'x', sizeof key - 1 - strlen(key));
     scene.pod.odd_keys = ODD_KEYS_MAX;
     for (uint32_t i = 0; i < ODD_KEYS_MAX; i++)

@@ -746,7 +746,8 @@ static const struct node *unlike_node(struct core_fixture *core, const struct at
             .model = names_intern(names, TEXT("A100")),
             .milli = GPU_MILLI,
             .mib = 81920,
-            .index = i};
+            .index = i,
+            .numa = -1};
         share[i] = (struct share){.container = "c", .gpu = gpu[i].id, .milli = 1 + draw(seed, 400)};
     }
     const struct allocation_facts facts = {.uid = "u",

@@ -673,6 +673,55 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
     assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
 }
 
+static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
+{
+    static const struct core_gpu gpu[] = {
+        {.id = "GPU-a", .index = 0, .socket = 1, .peers = 2},
+        {.id = "GPU-b", .index = 1, .socket = 2, .peers = 1},
+        {.id = "GPU-c", .index = 2, .socket = 2},
+        {.id = "GPU-d", .index = 3},
+        {.id = "GPU-e", .index = 4},
+    };
+    static const struct {
+        const char *words;
+        uint32_t gpus[2]; /* that are shown, and of these the only ones with room */
+        bool nvlink;
+        bool numa;
+    } row[] = {
+        {"700x2", {0, 1}, true, false},
+        {"700x2", {1, 2}, false, true},
+        {"700x2", {3, 4}, false, false}, /* an unknown NUMA node is none */
+        {"700", {3, 3}, true, true},
+        {"700+700", {0, 2}, true, true}, /* each container by itself */
+    };
+    struct core_fixture *core = *state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct core_gpu shown[ARRAY_LEN(gpu)];
+        memcpy(shown, gpu, sizeof gpu);
+        for (uint32_t k = 0; k < ARRAY_LEN(gpu); k++)
+            shown[k].sick = k != row[i].gpus[0] && k != row[i].gpus[1];
+        (void)core_node(core, "n1", shown, ARRAY_LEN(shown));
+        struct request *request = core_request(core, row[i].words);
+        const struct command reserve = {.kind = COMMAND_RESERVE,
+                                        .at_ms = core->now_ms,
+                                        .uid = "a",
+                                        .namespace = "default",
+                                        .name = "a",
+                                        .node = "n1",
+                                        .version = 1,
+                                        .request = request};
+        assert_int_equal(core_do(core, &reserve), VERDICT_OK);
+        request->topology = TOPOLOGY_NVLINK;
+        assert_int_equal(judge_again(core, 2, request),
+                         row[i].nvlink ? VERDICT_OK : VERDICT_REFUSED);
+        request->topology = TOPOLOGY_NUMA;
+        assert_int_equal(judge_again(core, 3, request), row[i].numa ? VERDICT_OK : VERDICT_REFUSED);
+        request->topology = TOPOLOGY_ANY;
+        assert_int_equal(judge_again(core, 4, request), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    }
+}
+
 /* Of many nodes that show an owner's UUID, only one is looked at when the owner leaves. */
 static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **state)
 {
@@ -1073,9 +1122,24 @@ static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
     const struct command command = {.kind = COMMAND_NODE, .inventory = other};
     (void)core_do(core, &command);
     assert_true(change_gives_room(&core->done[core->dones - 1]));
-    other->gpu[0].numa = 1; /* which no request asks for */
+    other->gpu[0].numa = 1; /* a pod may wait for two GPUs on one NUMA node */
+    (void)core_do(core, &command);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    other->gpu[0].cordoned = true;
     (void)core_do(core, &command);
     assert_false(change_gives_room(&core->done[core->dones - 1]));
+}
+
+static void a_new_link_gives_room(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {{.id = "GPU-a"}, {.id = "GPU-b", .index = 1}};
+    (void)core_node(core, "n1", gpu, 2);
+    gpu[0].peers = 2;
+    gpu[1].peers = 1;
+    (void)core_node(core, "n1", gpu, 2);
+    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
 }
 
 static void a_release_gives_room_though_no_memory_is_known(void **state)
@@ -1807,6 +1871,8 @@ int main(void)
         WITH_CORE(room_is_given_by_what_frees_and_repairs_only),
         WITH_CORE(where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not),
         WITH_CORE(a_gpu_of_another_kind_gives_room_be_it_smaller),
+        WITH_CORE(a_new_link_gives_room),
+        WITH_CORE(what_is_asked_for_now_lies_as_it_demands_or_not_at_all),
         WITH_CORE(a_release_gives_room_though_no_memory_is_known),
         WITH_CORE(a_release_gives_room_be_it_on_the_last_gpu),
         WITH_CORE(a_release_gives_no_room_where_nothing_is_granted),

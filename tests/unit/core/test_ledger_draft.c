@@ -248,6 +248,47 @@ static void gpus_and_charges_are_read_to_their_end(void **state)
                      VERDICT_SAME);
 }
 
+static uint64_t peers_of(const struct core_fixture *core, const char *gpu)
+{
+    return core_gpu(core, "n1", gpu)->peers;
+}
+
+static void peers_are_those_that_the_node_showed_last(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {a_then_b[0], a_then_b[1], {.id = "GPU-c", .index = 2}};
+    gpu[0].peers = 1 << 1 | 1 << 2;
+    gpu[1].peers = gpu[2].peers = 1;
+    (void)core_node(core, "n1", gpu, 3);
+    hold_gpu_a(core);
+    assert_int_equal(peers_of(core, "GPU-a"), 6);
+    assert_int_equal(peers_of(core, "GPU-b"), 1);
+    /* What cannot be read says nothing: all stay linked. */
+    struct inventory *silent = core_inventory(core, "n1", "node-uid", NULL, 0);
+    silent->silent = true;
+    silent->problem = PROBLEM_ANNOTATION;
+    assert_int_equal(core_do(core, &(struct command){.kind = COMMAND_NODE, .inventory = silent}),
+                     VERDICT_OK);
+    assert_int_equal(peers_of(core, "GPU-a"), 6);
+    assert_int_equal(peers_of(core, "GPU-c"), 1);
+    /* GPU-a leaves, and is the last one while a pod holds it. */
+    struct core_gpu left[] = {gpu[1], gpu[2]};
+    left[0].peers = 2;
+    left[1].peers = 1;
+    (void)core_node(core, "n1", left, 2);
+    assert_int_equal(peers_of(core, "GPU-a"), 0);
+    assert_int_equal(peers_of(core, "GPU-b"), 2);
+    assert_int_equal(peers_of(core, "GPU-c"), 1);
+    (void)core_node(core, "n1", gpu, 3);
+    assert_int_equal(peers_of(core, "GPU-a"), 6);
+    assert_int_equal(peers_of(core, "GPU-b"), 1);
+    gpu[0].peers = 1 << 1; /* nothing else has changed */
+    gpu[2].peers = 0;
+    assert_int_equal(core_node(core, "n1", gpu, 3), VERDICT_OK);
+    assert_int_equal(peers_of(core, "GPU-c"), 0);
+    assert_int_equal(core_node(core, "n1", gpu, 3), VERDICT_SAME);
+}
+
 static void a_missing_gpu_is_missing_and_nothing_else(void **state)
 {
     struct core_fixture *core = *state;
@@ -460,6 +501,7 @@ int main(void)
         WITH_CORE(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended),
         WITH_CORE(counts_do_not_mean_a_gpu_where_another_was_last),
         WITH_CORE(gpus_and_charges_are_read_to_their_end),
+        WITH_CORE(peers_are_those_that_the_node_showed_last),
         WITH_CORE(a_missing_gpu_is_missing_and_nothing_else),
         WITH_CORE(a_made_up_name_of_its_own_is_never_a_duplicate),
         WITH_CORE(a_node_that_cannot_be_read_keeps_its_gpus_closed),

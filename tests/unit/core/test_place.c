@@ -99,6 +99,40 @@ static bool leaves_whole(const struct oracle *oracle)
     return touched(oracle) + oracle->request->whole <= there;
 }
 
+/* The words of rule b for one want. */
+static enum apart oracle_apart(const struct oracle *oracle, uint32_t want)
+{
+    const struct gpu_room *gpu = oracle->room->gpu;
+    bool linked = true;
+    bool numa = true;
+
+    for (uint32_t a = 0; a < oracle->room->gpus; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            if ((oracle->on[want] >> a & 1) == 0 || (oracle->on[want] >> b & 1) == 0)
+                continue;
+            linked = linked && (gpu[a].peers >> b & 1) != 0;
+            numa = numa && gpu[a].socket != 0 && gpu[a].socket == gpu[b].socket;
+        }
+    return linked ? APART_LINKED : numa ? APART_NUMA : APART_ANYWHERE;
+}
+
+/* Does the want lie as the request demands? */
+static bool lies_well(const struct oracle *oracle, uint32_t want)
+{
+    const struct gpu_room *gpu = oracle->room->gpu;
+
+    if (oracle->request->topology == TOPOLOGY_NVLINK)
+        return oracle_apart(oracle, want) == APART_LINKED;
+    if (oracle->request->topology == TOPOLOGY_ANY || oracle->request->want[want].parts == 1)
+        return true;
+    for (uint32_t a = 0; a < oracle->room->gpus; a++)
+        for (uint32_t b = 0; b < oracle->room->gpus; b++)
+            if ((oracle->on[want] >> a & 1) != 0 && (oracle->on[want] >> b & 1) != 0 &&
+                (gpu[a].socket == 0 || gpu[a].socket != gpu[b].socket))
+                return false;
+    return true;
+}
+
 /* False if it does not fit. */
 static bool write_down(const struct oracle *oracle, struct placement *out)
 {
@@ -113,6 +147,12 @@ static bool write_down(const struct oracle *oracle, struct placement *out)
         out->charge_milli += milli;
         out->left_milli += oracle->room->gpu[gpu].free_milli - milli;
     }
+    for (uint32_t w = 0; w < oracle->request->wants; w++) {
+        const enum apart apart = oracle_apart(oracle, w);
+        out->apart = apart > out->apart ? apart : out->apart;
+        if (!lies_well(oracle, w))
+            return false;
+    }
     for (uint32_t w = 0; w < oracle->request->wants; w++)
         for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
             if ((oracle->on[w] >> gpu & 1) != 0)
@@ -120,11 +160,13 @@ static bool write_down(const struct oracle *oracle, struct placement *out)
     return true;
 }
 
-/* Rules 1, 2 and 5; next to whole GPUs, the fewest touched GPUs come first. */
+/* Rules b, 1, 2 and 5; next to whole GPUs, the fewest touched GPUs come before rule 1. */
 static bool is_better(const struct oracle *oracle, const struct placement *a)
 {
     const struct placement *b = &oracle->best;
 
+    if (a->apart != b->apart)
+        return a->apart < b->apart;
     if (oracle->request->whole > 0 && touched(oracle) != oracle->best_touches)
         return touched(oracle) < oracle->best_touches;
     if (a->charge_milli != b->charge_milli)
@@ -237,6 +279,7 @@ static void draw_setting(uint64_t *seed, uint32_t gpus_max, uint32_t wants_max, 
 static void assert_same_placement(const struct placement *a, const struct placement *b)
 {
     assert_int_equal(a->exact, b->exact);
+    assert_int_equal(a->apart, b->apart);
     assert_int_equal(a->charge_milli, b->charge_milli);
     assert_int_equal(a->left_milli, b->left_milli);
     assert_int_equal(a->free_milli, b->free_milli);
@@ -299,7 +342,160 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         assert_true(fitting[wants] > 500 && refused[wants] > 500);
     /* Every reason that a room can give occurred; NO_GPU has its own test, and so have rules. */
     for (enum reason why = REASON_MODEL; why <= REASON_ROOM; why++)
-        assert_true(reasons[why] > 0 || why == REASON_RULE || why == REASON_RESERVE);
+        assert_true((reasons[why] > 0) ==
+                    (why != REASON_TOPOLOGY && why != REASON_RULE && why != REASON_RESERVE));
+}
+
+/*
+ * Links and NUMA nodes
+ */
+
+static void link(struct room *room, uint32_t a, uint32_t b)
+{
+    room->gpu[a].peers |= (uint64_t)1 << b;
+    room->gpu[b].peers |= (uint64_t)1 << a;
+}
+
+/* Islands, or any links; no NUMA node is known, or some are. */
+static void draw_topology(uint64_t *seed, struct setting *setting)
+{
+    static const enum topology demand[] = {TOPOLOGY_ANY, TOPOLOGY_ANY, TOPOLOGY_NUMA,
+                                           TOPOLOGY_NVLINK};
+    struct room *room = &setting->room;
+    const uint32_t links = draw(seed, 5); /* in three of five cases at random, more or less */
+    const uint32_t island = 1 + draw(seed, 4);
+    const uint32_t sockets = draw(seed, 4);
+
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        room->gpu[i].socket = sockets > 0 ? draw(seed, sockets + 1) : 0;
+        for (uint32_t k = 0; k < i; k++)
+            if (links < 3 ? draw(seed, 4) <= links : i / island == k / island)
+                link(room, i, k);
+    }
+    setting->request.topology = demand[draw(seed, ARRAY_LEN(demand))];
+}
+
+static bool is_able(const struct setting *setting, const struct want *want, uint32_t at)
+{
+    const struct gpu_room *gpu = &setting->room.gpu[at];
+
+    return gpu->milli == 0 || (want->milli <= gpu->milli &&
+                               request_takes_model(&setting->request, atom_text(gpu->model)) &&
+                               gpu->mib * want->milli / gpu->milli >= setting->request.memory_mib);
+}
+
+/* Could the want lie as it demands if the node were empty? */
+static bool could_lie(const struct setting *setting, uint32_t want)
+{
+    struct oracle oracle = {.room = &setting->room, .request = &setting->request};
+
+    for (uint32_t set = 1; set < 1U << setting->room.gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == setting->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < setting->room.gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || is_able(setting, &setting->want[want], gpu);
+        oracle.on[want] = set;
+        if (may && lies_well(&oracle, want))
+            return true;
+    }
+    return false;
+}
+
+/* It is the reason where all wants find as many GPUs, and one finds none that lie so. */
+static bool topology_is_why(const struct setting *setting)
+{
+    bool never = false;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++) {
+        uint32_t able = 0;
+        for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++)
+            able += is_able(setting, &setting->want[w], gpu);
+        never = never || (able >= setting->want[w].parts && !could_lie(setting, w));
+    }
+    return never;
+}
+
+static void what_is_found_lies_as_near_as_any_way(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t apart[APART_ANYWHERE + 1] = {0};
+    uint32_t never = 0;
+    uint32_t moment = 0;
+    uint32_t undecided = 0;
+
+    for (int i = 0; i < walk_steps(40000, 12000); i++) {
+        struct setting setting;
+        struct placement found;
+        struct rank rank;
+        struct plan plan;
+        draw_setting(&seed, i % 5 == 0 ? GPUS : 4, i % 3 == 0 ? WANTS : 1, &setting);
+        draw_topology(&seed, &setting);
+        if (i % 2 == 0)
+            setting.want[draw(&seed, setting.request.wants)].parts = 2 + draw(&seed, 3);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const enum reason why = search_with(&setting, ALL_STEPS, &found);
+        plan_init(&plan, &setting.request, NULL);
+        plan.steps = ALL_STEPS;
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), why);
+        assert_int_equal(why == REASON_NONE, oracle.found);
+        assert_int_equal(why == REASON_TOPOLOGY, topology_is_why(&setting));
+        if (!oracle.found) {
+            never += why == REASON_TOPOLOGY;
+            moment += reason_class(why) == REASON_CLASS_MOMENT && setting.request.topology > 0;
+            continue;
+        }
+        assert_int_equal(rank.apart, oracle.best.apart);
+        assert_int_equal(rank.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(rank.left_milli, oracle.best.left_milli);
+        assert_int_equal(found.apart, oracle.best.apart);
+        assert_int_equal(found.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(found.left_milli, oracle.best.left_milli);
+        assert_true(found.exact || setting.request.wants > 1);
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        undecided += !found.exact;
+        apart[found.apart]++;
+    }
+    print_message("%u linked, %u on one NUMA node, %u anywhere; %u never, %u not now, %u not "
+                  "settled by rule 5\n",
+                  apart[0], apart[1], apart[2], never, moment, undecided);
+    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+        assert_true(apart[i] > 50);
+    assert_true(never > 100 && moment > 100 && undecided < 20);
+}
+
+/* With as many steps as usual, or fewer: what is said to be exact is, and what is found is true. */
+static void near_or_not_an_answer_that_is_not_exact_says_so(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t inexact = 0;
+    uint32_t unsearched = 0;
+
+    for (int i = 0; i < walk_steps(30000, 9000); i++) {
+        struct setting setting;
+        struct placement found;
+        draw_setting(&seed, i % 5 == 0 ? GPUS : 4, WANTS, &setting);
+        draw_topology(&seed, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const uint32_t steps = i % 2 == 0 ? PLACE_STEPS_MAX : draw(&seed, 60);
+        const enum reason why = search_with(&setting, steps, &found);
+        assert_true(why != REASON_NONE || oracle.found);
+        assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !oracle.found);
+        unsearched += why == REASON_UNSEARCHED;
+        if (why != REASON_NONE)
+            continue;
+        assert_true(found.apart >= oracle.best.apart);
+        if (steps == PLACE_STEPS_MAX && setting.request.wants == 1)
+            assert_true(found.exact);
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        inexact += !found.exact;
+    }
+    print_message("%u not exact, %u unsearched\n", inexact, unsearched);
+    assert_true(inexact > 10 && unsearched > 10);
 }
 
 /* An answer within the steps is true; an answer that the steps cut short says so. */
@@ -459,6 +655,7 @@ struct profile {
 
 struct profiles {
     const struct setting *setting;
+    enum apart nearest;       /* farther ones are not told */
     uint32_t row[EACH_WANTS]; /* of each want */
     uint32_t count;
     struct profile profile[WAYS_MAX];
@@ -501,7 +698,8 @@ static void note_all(struct oracle *oracle, struct profiles *profiles, uint32_t 
 {
     if (want == oracle->request->wants) {
         struct placement placement;
-        if (write_down(oracle, &placement) && leaves_whole(oracle))
+        if (write_down(oracle, &placement) && leaves_whole(oracle) &&
+            placement.apart <= profiles->nearest)
             note_profile(profiles, &placement);
         return;
     }
@@ -576,6 +774,7 @@ static void each_way_that_differs_is_told_once(void **state)
         struct oracle oracle = {.room = &setting.room, .request = &setting.request};
         plan_init(&plan, &setting.request, NULL);
         told.setting = all.setting = &setting;
+        told.nearest = all.nearest = APART_ANYWHERE;
         told.count = all.count = 0;
         for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
             for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
@@ -590,6 +789,42 @@ static void each_way_that_differs_is_told_once(void **state)
     }
     print_message("%llu ways told\n", (unsigned long long)ways);
     assert_true(ways > 2000);
+}
+
+/* Where wants lie together some ways are told twice, since equal wants count as different ones. */
+static void each_way_that_lies_nearest_is_told(void **state)
+{
+    (void)state;
+    static struct profiles told;
+    static struct profiles all;
+    uint64_t seed = first_seed();
+    uint64_t ways = 0;
+
+    for (int i = 0; i < walk_steps(4000, 1000); i++) {
+        struct setting setting;
+        struct plan plan;
+        draw_alike(&seed, &setting);
+        draw_topology(&seed, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        plan_init(&plan, &setting.request, NULL);
+        plan.steps = ALL_STEPS;
+        told.setting = all.setting = &setting;
+        all.nearest = oracle.best.apart;
+        told.count = all.count = 0;
+        for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
+            for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
+                told.row[plan.rows.want[w]] = all.row[plan.rows.want[w]] = r;
+        note_all(&oracle, &all, 0);
+        assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, note_told), PLACE_ALL);
+        sort_profiles(&told, setting.request.wants == 1 && oracle.best.apart == APART_ANYWHERE);
+        sort_profiles(&all, false);
+        assert_int_equal(told.count, all.count);
+        assert_memory_equal(told.profile, all.profile, all.count * sizeof all.profile[0]);
+        ways += all.count;
+    }
+    print_message("%llu ways told\n", (unsigned long long)ways);
+    assert_true(ways > 1000);
 }
 
 static bool count_to_three(void *user, const struct placement *placement)
@@ -1370,6 +1605,8 @@ int main(void)
         cmocka_unit_test(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can),
         cmocka_unit_test(whole_gpus_alone_are_placed_on_no_gpu),
         cmocka_unit_test(what_is_found_is_the_best_of_all_ways),
+        cmocka_unit_test(what_is_found_lies_as_near_as_any_way),
+        cmocka_unit_test(near_or_not_an_answer_that_is_not_exact_says_so),
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
         cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
         cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
@@ -1384,6 +1621,7 @@ int main(void)
         cmocka_unit_test(the_same_question_has_the_same_answer),
         cmocka_unit_test(equal_rooms_are_searched_once),
         cmocka_unit_test(each_way_that_differs_is_told_once),
+        cmocka_unit_test(each_way_that_lies_nearest_is_told),
         cmocka_unit_test(a_walk_is_ended_by_steps_or_by_who_is_told),
         cmocka_unit_test(wants_are_sorted_into_rows),
         cmocka_unit_test(each_model_is_looked_at_once),

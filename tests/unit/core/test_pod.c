@@ -42,6 +42,7 @@ static void fill(struct scene *scene)
                               .count = text_lay(&at, "3"),
                               .model = text_lay(&at, "A100"),
                               .memory = text_lay(&at, "40Gi"),
+                              .topology = text_lay(&at, "numa"),
                               .odd_keys = ODD_KEYS_MAX,
                               .odd_key = {text_lay(&at, "x.io/a"), text_lay(&at, "x.io/b"),
                                           text_lay(&at, "x.io/c"), text_lay(&at, "x.io/d")},
@@ -74,6 +75,7 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     assert_string_equal(kept->count, "3");
     assert_string_equal(kept->model, "A100");
     assert_string_equal(kept->memory, "40Gi");
+    assert_string_equal(kept->topology, "numa");
     assert_int_equal(kept->odd_keys, ODD_KEYS_MAX);
     assert_string_equal(kept->odd_key[0], "x.io/a");
     assert_string_equal(kept->odd_key[1], "x.io/b");
@@ -116,6 +118,7 @@ static void what_is_not_set_stays_not_set(void **state)
     assert_null(kept->count);
     assert_null(kept->model);
     assert_null(kept->memory);
+    assert_null(kept->topology);
     assert_null(kept->note_text);
     assert_null(kept->note_error);
     assert_null(kept->container[0].amount);

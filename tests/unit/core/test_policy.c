@@ -37,11 +37,19 @@ static const char *node_name(struct core_fixture *core, uint32_t node)
     return arena_printf(&core->arena, "n-%u", node);
 }
 
-static void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus)
+/* links: 0: nothing is told; else what is told follows from this number. */
+static void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t links)
 {
     struct core_gpu gpu[GPUS + 1];
-    for (uint32_t i = 0; i < gpus; i++)
+    for (uint32_t i = 0; i < gpus; i++) {
         gpu[i] = (struct core_gpu){.index = i, .mib = 16000};
+        for (uint32_t k = 0; k < i && links != 0; k++)
+            if (draw(&links, 2) == 0) {
+                gpu[i].peers |= (uint64_t)1 << k;
+                gpu[k].peers |= (uint64_t)1 << i;
+            }
+        gpu[i].socket = links != 0 ? draw(&links, 3) : 0;
+    }
     struct inventory *inventory =
         core_inventory(core, node_name(core, node), "node-uid", gpu, gpus);
     for (uint32_t i = 0; i < gpus; i++)
@@ -57,11 +65,11 @@ static struct host host_of(uint32_t cpu_milli)
     return (struct host){.cpu_milli = cpu_milli, .memory_mib = 64000};
 }
 
-static void show_cluster(struct core_fixture *core)
+static void show_cluster(struct core_fixture *core, bool linked)
 {
     for (uint32_t i = 0; i < NODES; i++) {
         const struct host host = host_of(8000 * (1 + i % 4));
-        show_node(core, i, 1 + i % GPUS);
+        show_node(core, i, 1 + i % GPUS, linked && i % 6 != 0 ? i : 0);
         if (i % 7 != 0)
             assert_true(ledger_set_host(core->ledger, text_of(node_name(core, i)), &host));
     }
@@ -144,6 +152,7 @@ static void assert_same_answers(const struct filter_answer *a, const struct filt
         assert_int_equal(a->candidate[i].name, b->candidate[i].name);
         assert_int_equal(one.exact, other.exact);
         assert_int_equal(one.unjudged, other.unjudged);
+        assert_int_equal(one.apart, other.apart);
         assert_int_equal(one.charge_milli, other.charge_milli);
         assert_int_equal(one.left_milli, other.left_milli);
         assert_int_equal(one.free_milli, other.free_milli);
@@ -205,7 +214,52 @@ struct life {
     uint32_t pods;
     uint32_t bound;
     enum policy_kind kind;
+    bool linked; /* nodes tell of links, and pods demand some */
+    uint32_t near[APART_ANYWHERE + 1];
 };
+
+/* How near a want of two parts can lie, by all pairs of GPUs. */
+static enum apart nearest_pair(const struct node *node, const struct request *request)
+{
+    const struct want *want = &request->want[0];
+    enum apart nearest = APART_ANYWHERE;
+
+    assert_int_equal(want->parts, 2);
+    for (uint32_t a = 0; a < node->gpus; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            const struct gpu *gpu[] = {&node->gpu[a], &node->gpu[b]};
+            bool fits = true;
+            for (uint32_t i = 0; i < 2; i++)
+                fits = fits && gpu_closed(gpu[i]) == REASON_NONE &&
+                       gpu_free(gpu[i]) >= want->milli &&
+                       request_takes_model(request, atom_text(gpu[i]->model));
+            const bool numa = gpu[0]->numa >= 0 && gpu[0]->numa == gpu[1]->numa;
+            if (!fits || (request->topology == TOPOLOGY_NUMA && !numa))
+                continue;
+            const enum apart apart = (gpu[0]->peers >> b & 1) != 0 ? APART_LINKED
+                                     : numa                        ? APART_NUMA
+                                                                   : APART_ANYWHERE;
+            nearest = apart < nearest ? apart : nearest;
+        }
+    return nearest;
+}
+
+/* The nodes that are judged come in the order of rule b, each with the nearest way that it has. */
+static void assert_near(struct life *life, const struct request *request,
+                        const struct filter_answer *answer)
+{
+    if (!life->linked || request->wants != 1 || request->want[0].parts != 2)
+        return;
+    for (uint32_t i = 0; i < answer->candidates; i++) {
+        const struct candidate *candidate = &answer->candidate[i];
+        assert_int_equal(candidate->rank.apart, nearest_pair(candidate->node, request));
+        assert_true(i == 0 || candidate[-1].rank.apart <= candidate->rank.apart);
+        assert_true(request->topology != TOPOLOGY_NVLINK || candidate->rank.apart == APART_LINKED);
+        life->near[candidate->rank.apart]++;
+    }
+    if (answer->candidates > 0)
+        assert_int_equal(answer->candidate[0].placement->apart, answer->candidate[0].rank.apart);
+}
 
 static void place_one(struct life *life)
 {
@@ -216,9 +270,12 @@ static void place_one(struct life *life)
 
     if (draw(&life->seed, 12) == 0)
         request->wants = 0; /* only CPU and memory: ranked, never reserved */
+    else if (life->linked && request->want[0].parts > 1)
+        request->topology = (enum topology)draw(&life->seed, TOPOLOGIES);
     ask(&with, core, request, life->judge);
     ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
+    assert_near(life, request, &with.answer);
     if (with.answer.verdict == FILTER_FITS && request->wants > 0) {
         const char *uid = arena_printf(&core->arena, "p-%u", life->pods++);
         const struct candidate *best = &with.answer.candidate[0];
@@ -250,14 +307,17 @@ static void change_one(struct life *life)
         assert_true(
             ledger_set_host(life->core->ledger, text_of(node_name(life->core, node)), &host));
     else
-        show_node(life->core, node, draw(&life->seed, GPUS + 1));
+        show_node(life->core, node, draw(&life->seed, GPUS + 1),
+                  life->linked ? draw(&life->seed, 1000) : 0);
 }
 
 static void live(struct life *life, int steps)
 {
     for (int i = 0; i < steps; i++) {
         if (i % 90 == 40) {
-            life->kind = life->kind == POLICY_FGD ? POLICY_ROLLOUT : POLICY_FGD;
+            life->kind = life->linked               ? (life->kind + 1) % POLICIES
+                         : life->kind == POLICY_FGD ? POLICY_ROLLOUT
+                                                    : POLICY_FGD;
             set_policy(life->core, life->kind, 3 + draw(&life->seed, SHAPES - 3));
         }
         const uint32_t what = draw(&life->seed, 10);
@@ -275,13 +335,30 @@ static void what_is_remembered_never_changes_an_answer(void **state)
 {
     struct core_fixture *core = *state;
     struct life life = {.core = core, .judge = judge_new(), .seed = 1, .kind = POLICY_ROLLOUT};
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(600, 200));
     const struct judge_counts counts = judge_counts(life.judge);
     assert_true(counts.found > 0);
     assert_true(counts.bytes < JUDGE_BYTES_MAX);
     judge_free(life.judge);
+}
+
+/* Under each policy, with and without memory; and bind agrees with filter. */
+static void rule_0_comes_first_under_every_policy(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {
+        .core = core, .judge = judge_new(), .seed = 4, .kind = POLICY_ROLLOUT, .linked = true};
+    show_cluster(core, true);
+    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(1000, 500));
+    assert_true(judge_counts(life.judge).found > 0);
+    judge_free(life.judge);
+    print_message("%u linked, %u on one NUMA node, %u anywhere\n", life.near[0], life.near[1],
+                  life.near[2]);
+    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+        assert_true(life.near[i] > 20);
 }
 
 /*
@@ -413,7 +490,7 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
     struct core_fixture *core = *state;
     struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
     struct merits merits = {.kinds = xmalloc(sizeof(struct kinds))};
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (int turn = 0; turn < walk_steps(30, 6); turn++) {
         live(&life, 20);
@@ -438,7 +515,7 @@ static void prices_follow_after_every_20_grants(void **state)
     struct core_fixture *core = *state;
     int64_t price[WORKLOAD_SCARCE_MAX];
     struct supply supply;
-    show_cluster(core);
+    show_cluster(core, false);
     assert_int_equal(core_node(core, "empty", NULL, 0), VERDICT_OK);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_supply(core->ledger);
@@ -473,7 +550,7 @@ static void prices_follow_after_every_20_grants(void **state)
 static void what_is_undone_counts_no_more(void **state)
 {
     struct core_fixture *core = *state;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     const struct supply before = core->ledger->supply;
     assert_int_equal(core_reserve(core, "p", "n-3", "4000"), VERDICT_OK);
@@ -486,7 +563,7 @@ static void what_is_undone_counts_no_more(void **state)
 static void a_ledger_without_prices_counts_nothing(void **state)
 {
     struct core_fixture *core = *state;
-    show_cluster(core);
+    show_cluster(core, false);
     assert_null(ledger_outlook(core->ledger));
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_non_null(core->ledger->kinds);
@@ -508,11 +585,11 @@ static void a_node_keeps_what_its_pods_leave_of_the_host(void **state)
 {
     struct core_fixture *core = *state;
     const struct host host = host_of(5000);
-    show_cluster(core);
+    show_cluster(core, false);
     assert_false(ledger_set_host(core->ledger, TEXT("nobody"), &host));
     assert_true(ledger_set_host(core->ledger, TEXT("n-0"), &host));
     assert_int_equal(core_reserve(core, "p", "n-0", "300"), VERDICT_OK);
-    show_node(core, 0, 2);
+    show_node(core, 0, 2, 0);
     const struct node *node = ledger_node(core->ledger, TEXT("n-0"));
     struct room room;
     room_of(node, &room);
@@ -579,7 +656,7 @@ static void the_order_of_nodes_is_that_of_the_seed(void **state)
     struct core_fixture *core = *state;
     struct asked one;
     struct asked other;
-    show_cluster(core);
+    show_cluster(core, false);
     for (uint32_t seed = 0; seed < 2; seed++) {
         struct outlook *outlook = outlook_new(POLICY_FIRSTFIT, seed, NULL);
         ledger_set_outlook(core->ledger, outlook);
@@ -757,7 +834,7 @@ static void another_order_of_nodes_is_another_answer(void **state)
     struct workload *workload = workload_of(core, SHAPES);
     struct asked with;
     struct asked without;
-    show_cluster(core);
+    show_cluster(core, false);
     static const struct {
         enum policy_kind kind;
         uint32_t seed;
@@ -788,7 +865,7 @@ static void a_judge_is_not_asked_by_policies_that_judge_no_nodes(void **state)
     ask(&asked, core, shape(core, 0), judge); /* before there is any node */
     assert_int_equal(asked.answer.verdict, FILTER_NONE);
     ask_done(&asked);
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_SPREAD, SHAPES);
     ask(&asked, core, shape(core, 0), judge);
     ask_done(&asked);
@@ -817,7 +894,7 @@ static void an_unknown_node_is_judged_each_time(void **state)
                                             ledger_names(core->ledger));
     const struct node *nodes[NODES + 1] = {[NODES] = node};
     struct asked asked;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     ask(&asked, core, shape(core, 0), NULL);
     asked.name[NODES] = TEXT("new");
@@ -848,7 +925,7 @@ static void an_unknown_node_leaves_nothing_behind(void **state)
     struct asked asked;
     struct filter_answer fresh;
     struct workload_class class;
-    show_cluster(core);
+    show_cluster(core, false);
     assert_int_equal(core_reserve(core, "full", node_name(core, 0), "1000"), VERDICT_OK);
     workload_class_of(shape(core, 3), &class); /* 1000 milli, not of a T4 */
     class.count = 1;
@@ -886,7 +963,7 @@ static void what_is_refused_is_remembered_too(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (uint32_t turn = 0; turn < 2; turn++) {
         ask(&asked, core, shape(core, 5), judge); /* 4 GPUs: a quarter of the nodes */
@@ -988,7 +1065,7 @@ static void equal_rests_are_rolled_out_once(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     ask(&asked, core, shape(core, 0), judge);
     const struct workload *workload = asked.snapshot->outlook->workload;
@@ -1052,7 +1129,7 @@ static void large_and_mixed_rests_are_not_remembered(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_ROLLOUT, SHAPES);
     ask(&asked, core, shape(core, 0), judge);
     const struct workload *workload = asked.snapshot->outlook->workload;
@@ -1199,7 +1276,7 @@ static void what_was_asked_longest_ago_is_forgotten(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core);
+    show_cluster(core, false);
     set_policy(core, POLICY_FGD, SHAPES);
     for (uint32_t turn = 0; turn < 2; turn++)
         for (uint32_t i = 1; i <= 257; i++) {
@@ -1214,7 +1291,7 @@ static void what_was_asked_longest_ago_is_forgotten(void **state)
     }
     const size_t bytes = judge_counts(judge).bytes;
     for (uint32_t i = NODES; i < BOOK_NODES + 1; i++)
-        show_node(core, i, 1);
+        show_node(core, i, 1, 0);
     ask(&asked, core, shape(core, 0), judge);
     ask_done(&asked);
     assert_true(judge_counts(judge).bytes < bytes); /* one request, for twice as many places */
@@ -1229,7 +1306,7 @@ static void a_pod_without_gpus_is_ranked(void **state)
     struct asked asked;
     struct request *request = shape(core, 2);
     request->wants = 0;
-    show_cluster(core);
+    show_cluster(core, false);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
         set_policy(core, kind, SHAPES);
         ask(&asked, core, request, NULL);
@@ -1247,6 +1324,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_is_remembered_never_changes_an_answer),
+        TEST(rule_0_comes_first_under_every_policy),
         TEST(prices_follow_after_every_20_grants),
         TEST(what_is_undone_counts_no_more),
         TEST(a_ledger_without_prices_counts_nothing),

@@ -640,6 +640,55 @@ static void memory_is_a_quantity_rounded_up_to_mib(void **state)
     }
 }
 
+static void topology_is_a_word(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given;
+        enum topology topology;
+    } row[] = {
+        {NULL, TOPOLOGY_ANY},        {"nvlink", TOPOLOGY_NVLINK}, {"numa", TOPOLOGY_NUMA},
+        {"NVLink", TOPOLOGY_NVLINK}, {" NUMA ", TOPOLOGY_NUMA},
+    };
+    static const char *const bad[] = {"", "any", "nvlink,numa", "nv*", "*", "pcie", "nvlink numa"};
+    start();
+    add(CONTAINER_APP, "2000");
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        fixture.pod.topology = row[i].given;
+        fixture.container[0].amount = "2000";
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_int_equal(fixture.request.topology, row[i].topology);
+        fixture.container[0].amount = "1000"; /* lies together by itself */
+        assert_int_equal(parse(), REQUEST_OK);
+        assert_int_equal(fixture.request.topology, TOPOLOGY_ANY);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char text[REASON_BYTES_MAX];
+        fixture.pod.topology = bad[i];
+        (void)snprintf(text, sizeof text,
+                       "annotation milligpu.io/topology: \"%s\" is no topology; write nvlink (GPUs "
+                       "that NVLink joins) or numa (GPUs of one NUMA node)",
+                       bad[i]);
+        assert_refused(REASON_TOPOLOGY_SYNTAX, text);
+    }
+}
+
+/* One container of several GPUs is enough, wherever it stands. */
+static void topology_is_of_the_containers_with_several_gpus(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    add(CONTAINER_APP, "600")->count = "2";
+    add(CONTAINER_APP, "100");
+    fixture.pod.topology = "numa";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(fixture.request.topology, TOPOLOGY_NUMA);
+    assert_string_equal(topology_name(TOPOLOGY_ANY), "any");
+    assert_string_equal(topology_name(TOPOLOGY_NUMA), "numa");
+    assert_string_equal(topology_name(TOPOLOGY_NVLINK), "nvlink");
+}
+
 static void reasons_are_judged_in_the_order_of_their_table(void **state)
 {
     (void)state;
@@ -655,6 +704,12 @@ static void reasons_are_judged_in_the_order_of_their_table(void **state)
     fixture.pod.model = "T4";
     assert_int_equal(parse(), REQUEST_REFUSED);
     assert_int_equal(fixture.refusal.why, REASON_MEMORY_SYNTAX);
+    fixture.pod.topology = "x";
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(fixture.refusal.why, REASON_MEMORY_SYNTAX);
+    fixture.pod.memory = NULL;
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(fixture.refusal.why, REASON_TOPOLOGY_SYNTAX);
 }
 
 static const char *refused(enum reason why)
@@ -698,6 +753,21 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_ROOM), "no 2 GPUs with 300 milli free each");
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
+    assert_string_equal(refused(REASON_TOPOLOGY), reason_help(REASON_TOPOLOGY));
+    fixture.pod.topology = "nvlink";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_TOPOLOGY),
+                        "no 2 suitable GPUs for one container, all linked by NVLink");
+    assert_string_equal(refused(REASON_ROOM),
+                        "no 2 GPUs with 300 milli free each, all linked by NVLink");
+    fixture.pod.topology = "numa";
+    fixture.pod.model = "T4";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_TOPOLOGY),
+                        "no 2 suitable GPUs for one container, on one NUMA node");
+    assert_string_equal(refused(REASON_ROOM),
+                        "no 2 GPUs with 300 milli free each, on one NUMA node, model T4");
+    fixture.pod.model = NULL;
     add(CONTAINER_APP, "800")->count = "2"; /* with equal counts, the first is named */
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_FEW), "fewer than 2 suitable GPUs for 300 milli each");
@@ -748,6 +818,12 @@ static void requests_are_told_to_people(void **state)
     request_format(&fixture.request, text, sizeof text);
     assert_string_equal(text, "2 x 300 milli and 700 milli (init), model T4, "
                               "at least 2048 MiB in each share");
+    fixture.pod.topology = "nvlink";
+    assert_int_equal(parse(), REQUEST_OK);
+    request_format(&fixture.request, text, sizeof text);
+    assert_string_equal(text, "2 x 300 milli and 700 milli (init), model T4, "
+                              "at least 2048 MiB in each share, all linked by NVLink");
+    fixture.pod.topology = NULL;
     fixture.pod.memory = "1Mi";
     assert_int_equal(parse(), REQUEST_OK);
     request_format(&fixture.request, text, sizeof text);
@@ -777,6 +853,7 @@ static void a_clone_is_equal_and_stands_alone(void **state)
     add(CONTAINER_INIT, "700");
     fixture.pod.model = "A100*,H100*";
     fixture.pod.memory = "16Gi";
+    fixture.pod.topology = "nvlink";
     assert_int_equal(parse(), REQUEST_OK);
     struct request *clone = request_clone(&fixture.request);
     const uint32_t hash = request_hash(&fixture.request);
@@ -787,6 +864,7 @@ static void a_clone_is_equal_and_stands_alone(void **state)
     assert_string_equal(clone->want[1].container, "c1");
     assert_string_equal(clone->model[1], "H100*");
     assert_int_equal(clone->memory_mib, 16384);
+    assert_int_equal(clone->topology, TOPOLOGY_NVLINK);
     assert_int_equal(request_hash(clone), hash);
     xfree(clone);
 }
@@ -795,15 +873,17 @@ static void requests_differ_in_everything_they_have(void **state)
 {
     (void)state;
     start();
-    add(CONTAINER_APP, "600");
+    add(CONTAINER_APP, "600")->count = "3";
     add(CONTAINER_INIT, "600");
     fixture.pod.model = "A100*";
     fixture.pod.memory = "16Gi";
+    fixture.pod.topology = "numa";
     assert_int_equal(parse(), REQUEST_OK);
     struct request *first = request_clone(&fixture.request);
-    for (int change = 0; change < 7; change++) {
+    for (int change = 0; change < 9; change++) {
         start();
-        add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "601" : "600");
+        add(change == 0 ? CONTAINER_SIDECAR : CONTAINER_APP, change == 1 ? "603" : "600")->count =
+            "3";
         add(CONTAINER_INIT, "600")->count = change == 2 ? "2" : NULL;
         fixture.pod.model = change == 3 ? "A100?" : "A100*";
         fixture.pod.memory = change == 4 ? "17Gi" : "16Gi";
@@ -811,6 +891,7 @@ static void requests_differ_in_everything_they_have(void **state)
             add(CONTAINER_APP, "600");
         if (change == 6)
             fixture.pod.model = "A100*,T4";
+        fixture.pod.topology = change == 7 ? "nvlink" : change == 8 ? NULL : "numa";
         assert_int_equal(parse(), REQUEST_OK);
         assert_false(request_eq(first, &fixture.request));
         assert_int_not_equal(request_hash(first), request_hash(&fixture.request));
@@ -1027,6 +1108,19 @@ static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void 
     assert_int_equal(fixture.request.memory_mib, 1024);
 }
 
+static void a_bound_pod_demands_no_topology(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "2000");
+    fixture.pod.topology = "nvlink";
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_int_equal(fixture.request.topology, TOPOLOGY_ANY);
+    fixture.pod.topology = "nonsense";
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_int_equal(fixture.request.topology, TOPOLOGY_ANY);
+}
+
 static void a_bound_pod_is_split_as_its_allocation_says(void **state)
 {
     (void)state;
@@ -1182,6 +1276,9 @@ int main(void)
         cmocka_unit_test(a_list_of_models_from_elsewhere_is_read_alike),
         cmocka_unit_test(models_that_are_none_are_refused),
         cmocka_unit_test(memory_is_a_quantity_rounded_up_to_mib),
+        cmocka_unit_test(topology_is_a_word),
+        cmocka_unit_test(topology_is_of_the_containers_with_several_gpus),
+        cmocka_unit_test(a_bound_pod_demands_no_topology),
         cmocka_unit_test(reasons_are_judged_in_the_order_of_their_table),
         cmocka_unit_test(texts_of_refusals_have_the_requests_numbers),
         cmocka_unit_test(requests_are_told_to_people),

@@ -181,6 +181,25 @@ static void a_node_shows_for_each_gpu_what_top_shows(void **state)
                    "no pod holds a share of them\n");
 }
 
+static void a_wide_node_shows_which_gpus_lie_together(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show(
+            "node n2 -o wide", show_node,
+            "{\"name\":\"n2\",\"state\":\"ok\",\"gpus\":[{\"id\":\"g0\",\"index\":0,\"numa\":1,"
+            "\"nvlink\":[\"g3\",\"g5\",\"gone\",7],\"state\":\"ok\"},{\"id\":\"g3\",\"index\":3,"
+            "\"nvlink\":[\"g0\"],\"state\":\"ok\"},{\"id\":\"g5\",\"index\":5,\"numa\":0,\"state\":"
+            "\"ok\"}]}"),
+        CTL_FINE);
+    assert_non_null(
+        strstr(shown.out,
+               "GPU  ID  MODEL  MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  NUMA  NVLINK  STATE\n"
+               "  0  g0  -        0     0     0         0     0         0     1  3,5     ok\n"
+               "  3  g3  -        0     0     0         0     0         0     -  0       ok\n"
+               "  5  g5  -        0     0     0         0     0         0     0  -       ok\n"));
+}
+
 /* Pods may live there all the same, on no GPU that is known. */
 static void a_node_without_gpus_says_where_its_pods_are_listed(void **state)
 {
@@ -637,6 +656,7 @@ int main(void)
         TEST(nodes_show_what_decides),
         TEST(json_and_yaml_are_the_answer_itself),
         TEST(a_node_shows_for_each_gpu_what_top_shows),
+        TEST(a_wide_node_shows_which_gpus_lie_together),
         TEST(a_node_without_gpus_says_where_its_pods_are_listed),
         TEST(what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it),
         TEST(allocations_tell_where_how_much_and_since_when),

@@ -60,6 +60,25 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
     assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
 }
 
+static void what_a_node_tells_of_its_topology_is_shown(void **state)
+{
+    static const struct core_gpu gpus[] = {
+        {.id = "GPU-a", .index = 0, .socket = 1, .peers = 6},
+        {.id = "GPU-b", .index = 1, .socket = 3, .peers = 1},
+        {.id = "GPU-c", .index = 2, .peers = 1},
+        {.id = "GPU-d", .index = 3},
+    };
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", gpus, 4), VERDICT_OK);
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
+    assert_non_null(
+        strstr(json, "\"cordoned\":false,\"numa\":0,\"nvlink\":[\"GPU-b\",\"GPU-c\"]}"));
+    assert_non_null(strstr(json, "\"cordoned\":false,\"numa\":2,\"nvlink\":[\"GPU-a\"]}"));
+    assert_non_null(strstr(json, "\"cordoned\":false,\"nvlink\":[\"GPU-a\"]}"));
+    assert_non_null(strstr(json, "\"cordoned\":false}]"));
+}
+
 static void a_cordon_is_shown_beside_a_stronger_reason(void **state)
 {
     static const struct core_gpu gpus[] = {
@@ -206,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_test(a_node_is_written_with_its_gpus),
         core_test(what_is_left_on_a_closed_gpu_is_not_free),
+        core_test(what_a_node_tells_of_its_topology_is_shown),
         core_test(a_cordon_is_shown_beside_a_stronger_reason),
         core_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
         core_test(a_closed_node_says_why),
