@@ -31,11 +31,12 @@ struct judged_node {
 struct judge_entry {
     uint64_t serial;
     uint8_t why;
-    uint8_t count;
-    uint16_t judged; /* the highest bit: not exact */
+    uint8_t judged; /* the highest bit: not exact */
+    uint16_t work;
     int32_t base[APPRAISALS_MAX];
-    uint16_t loss[APPRAISALS_MAX];
+    uint16_t loss[APPRAISALS_MAX]; /* LOSSES_MAX: no more */
 };
+static_assert(sizeof(struct judge_entry) == 24, "there are as many as nodes for each request");
 
 struct judged_request {
     struct request *request; /* NULL: free */
@@ -59,6 +60,7 @@ static_assert(sizeof(struct idle_key) ==
 struct idle_entry {
     struct idle_key key;
     uint32_t idle; /* + 1; 0: free */
+    uint32_t work;
 };
 
 struct judge {
@@ -294,8 +296,9 @@ static uint32_t index_loss(struct judge *judge, const struct loss *loss)
  * Ranks
  */
 
-enum { NOT_EXACT = 1 << 15 };
+enum { NOT_EXACT = 1 << 7 };
 static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
+static_assert(NODE_WORK_MAX <= UINT16_MAX, "the work of a node fits");
 
 /* The entry of the question's node; NULL: it is not to be remembered. */
 static struct judge_entry *entry_of_node(const struct policy_question *question)
@@ -326,14 +329,15 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
     *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0, .order = seen->order};
     if (*out_why != REASON_NONE)
         return true;
-    must(entry->count > 0);
+    must(entry->loss[0] < LOSSES_MAX);
     int64_t merit = entry->base[0] - judge->price[entry->loss[0]];
-    for (uint32_t i = 1; i < entry->count; i++) {
+    for (uint32_t i = 1; i < APPRAISALS_MAX && entry->loss[i] < LOSSES_MAX; i++) {
         const int64_t other = entry->base[i] - judge->price[entry->loss[i]];
         merit = other > merit ? other : merit;
     }
     out->charge_milli = judge->now->charge_milli;
     out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
+    out->work = entry->work;
     out->key[0] = -merit;
     return true;
 }
@@ -368,9 +372,11 @@ void judge_keep(const struct policy_question *question, const struct appraisals 
     kept = (struct judge_entry){
         .serial = see_node(judge, question->slot, question->node),
         .why = (uint8_t)appraisals->why,
-        .count = (uint8_t)appraisals->count,
-        .judged = (uint16_t)(appraisals->judged | (appraisals->exact ? 0U : NOT_EXACT)),
+        .judged = (uint8_t)(appraisals->judged | (appraisals->exact ? 0U : NOT_EXACT)),
+        .work = (uint16_t)work_of(appraisals->work),
+        .loss = {LOSSES_MAX, LOSSES_MAX},
     };
+    static_assert(ARRAY_LEN(kept.loss) == 2, "all are named");
     for (uint32_t i = 0; i < appraisals->count; i++) {
         const uint32_t loss = index_loss(judge, &appraisals->best[i].loss);
         if (loss == LOSSES_MAX)
@@ -406,22 +412,27 @@ static bool idle_key_of(const struct rest *rest, struct idle_key *out)
     return true;
 }
 
-uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest)
+uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest,
+                    uint64_t *work)
 {
     struct idle_key key;
+    uint64_t its_work = 0;
 
     must(judge == NULL || judge->kinds.workload == workload);
     if (judge == NULL || !idle_key_of(rest, &key))
-        return rollout_idle(workload, rest);
+        return rollout_idle(workload, rest, work);
     const struct text bytes = {(const char *)&key, sizeof key};
     struct idle_entry *entry = &judge->idle[text_hash(bytes) % IDLE_ENTRIES];
     if (entry->idle > 0 && memcmp(&entry->key, &key, sizeof key) == 0) {
         judge->counts.idle_found++;
+        *work += entry->work;
         return entry->idle - 1;
     }
-    const uint64_t idle = rollout_idle(workload, rest);
+    const uint64_t idle = rollout_idle(workload, rest, &its_work);
     must(idle <= (uint64_t)WORKLOAD_SEQUENCES * IDLE_GPUS_MAX * GPU_MILLI);
-    *entry = (struct idle_entry){key, (uint32_t)idle + 1};
+    must(its_work <= UINT32_MAX);
+    *entry = (struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work};
+    *work += its_work;
     judge->counts.idle_made++;
     return idle;
 }

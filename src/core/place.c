@@ -474,45 +474,59 @@ static bool find_first(struct plan *plan, const struct room *room, uint64_t cost
 
 /*
  * Two searches: the least cost on sorted slots, which equal rooms have in common, and then the
- * first layout of that cost on the GPUs in their own order. If the steps end in between, the layout
- * of the first search is the answer.
+ * first layout of that cost on the GPUs in their own order. If the steps end in between, or any
+ * layout is good enough, that of the first search is the answer.
  */
-static enum reason find_many(struct plan *plan, const struct room *room, struct placement *out)
+static enum reason find_many(struct plan *plan, const struct room *room, bool any,
+                             struct rank *out_rank, struct placement *out)
 {
     UNSET struct shape shape;
     UNSET uint8_t cell[CELLS_ALL];
     struct result result;
-    struct rank rank = {.free_milli = room->free_milli};
     const enum reason why = judge_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
-    rank_way(&result, &rank);
-    start_placement(out, &rank);
-    if (why != REASON_NONE || (result.exact && find_first(plan, room, result.cost, out)))
+    rank_way(&result, out_rank);
+    start_placement(out, out_rank);
+    if (why != REASON_NONE || (!any && result.exact && find_first(plan, room, result.cost, out)))
         return why;
     must(result.any);
-    out->exact = false;
+    out->exact = out->exact && any;
     way_write(&plan->rows, &shape, cell, out);
     return REASON_NONE;
+}
+
+static enum reason find_way(struct plan *plan, const struct room *room, bool any,
+                            struct rank *out_rank, struct placement *out)
+{
+    gpu_set chosen = 0;
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(out != NULL);
+    *out_rank = (struct rank){.exact = true, .free_milli = room->free_milli};
+    if (plan->request->wants > 1)
+        return find_many(plan, room, any, out_rank, out);
+    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                                      : judge_one(plan, room, out_rank, &chosen);
+    start_placement(out, out_rank);
+    for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
+        out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
+    return why;
 }
 
 enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
 {
     struct rank rank;
-    gpu_set chosen = 0;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    must(out != NULL);
-    if (plan->request->wants > 1)
-        return find_many(plan, room, out);
-    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
-    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                                      : judge_one(plan, room, &rank, &chosen);
-    start_placement(out, &rank);
-    for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
-        out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
-    return why;
+    return find_way(plan, room, false, &rank, out);
+}
+
+enum reason place_any(struct plan *plan, const struct room *room, struct rank *out_rank,
+                      struct placement *out)
+{
+    must(out_rank != NULL);
+    return find_way(plan, room, true, out_rank, out);
 }
 
 enum reason place_search(const struct room *room, const struct request *request,
@@ -567,6 +581,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 
     must(visit != NULL);
     must(plan->request->wants > 0);
+    plan->walked = 0;
     shape_of(plan, room, true, &shape);
     if (!fits_each(plan, room, &shape))
         return PLACE_ALL;
@@ -584,7 +599,10 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     walk.steps = steps;
     walk.user = &each;
     walk.visit = place_tell;
-    return walk_all(&walk);
+    const enum place_end end = walk_all(&walk);
+    must(walk.steps <= steps);
+    plan->walked = steps - walk.steps;
+    return end;
 }
 
 /*

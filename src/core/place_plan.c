@@ -116,6 +116,7 @@ void plan_init(struct plan *out, const struct request *request)
     out->request = request;
     out->choice = PLACE_TIGHTEST;
     out->steps = PLACE_STEPS_MAX;
+    out->walked = 0;
     out->most_parts = 0;
     out->running_milli = 0;
     out->mixed_lives =

@@ -80,7 +80,10 @@ static void set_keys(enum policy_kind kind, struct rank *out)
 
 struct browsing {
     enum policy_kind kind;
+    const struct request *request;
+    uint32_t gpus; /* of the room */
     uint32_t seen;
+    uint64_t work;
     struct rank best;
     struct placement *placement; /* NULL: nobody asks where */
 };
@@ -96,6 +99,7 @@ static bool browse(void *user, const struct placement *placement)
 
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->parts > 0);
+    browsing->work += layout_work(browsing->gpus, browsing->request, placement);
     set_keys(browsing->kind, &rank);
     /* By rules 1 to 3 only, because both are on the same node. */
     if (browsing->seen == 0 || keys_cmp(&rank, &browsing->best) < 0) {
@@ -111,10 +115,12 @@ static bool browse(void *user, const struct placement *placement)
 static void browse_all(enum policy_kind kind, struct plan *plan, const struct room *room,
                        struct rank *out, struct placement *out_placement)
 {
-    struct browsing browsing = {.kind = kind, .placement = out_placement};
+    struct browsing browsing = {
+        .kind = kind, .request = plan->request, .gpus = room->gpus, .placement = out_placement};
 
     must(plan->request->wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
+    out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
     out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && kind == POLICY_FIRSTFIT);
     if (browsing.seen > 0) {
         must(browsing.best.charge_milli > 0);
