@@ -146,16 +146,30 @@ static void set_order(const struct policy_question *question, enum policy_kind k
     must(!out->unjudged || out->order == 0);
 }
 
+/* One search, whether it is asked where or not. */
+static enum reason judge_by_place(struct plan *plan, const struct room *room, struct rank *out,
+                                  struct placement *out_placement)
+{
+    must(out != NULL);
+    if (out_placement == NULL)
+        return place_judge(plan, room, out);
+    const enum reason why = place_find(plan, room, out_placement);
+    *out = (struct rank){
+        .exact = out_placement->exact,
+        .charge_milli = out_placement->charge_milli,
+        .left_milli = out_placement->left_milli,
+        .free_milli = out_placement->free_milli,
+    };
+    must(out->free_milli == room->free_milli);
+    return why;
+}
+
 static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const struct room *room,
                                  struct rank *out, struct placement *out_placement)
 {
-    enum reason why;
-
     must(!policy_needs_workload(kind));
     plan->choice = choice_of(kind);
-    why = place_judge(plan, room, out);
-    if (why == REASON_NONE && out_placement != NULL)
-        why = place_find(plan, room, out_placement);
+    const enum reason why = judge_by_place(plan, room, out, out_placement);
     if (why != REASON_NONE)
         return why;
     if (kind != POLICY_BINPACK && plan->request->wants > 1)
@@ -166,43 +180,47 @@ static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const
     return REASON_NONE;
 }
 
+/* appraisals: only fgd and rollout write them. */
+static enum reason judge_anew(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct appraisals *appraisals,
+                              struct rank *out, struct placement *out_placement)
+{
+    const enum policy_kind kind = kind_asked(question);
+
+    must(question->node != NULL);
+    must(out != NULL);
+    const enum reason why =
+        policy_needs_workload(kind)
+            ? appraise_room(question, plan, room, appraisals, out, out_placement)
+            : judge_plainly(kind, plan, room, out, out_placement);
+    set_order(question, kind, out);
+    return why;
+}
+
 enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct rank *out,
                               struct placement *out_placement)
 {
-    const enum policy_kind kind = kind_asked(question);
     struct appraisals appraisals;
-    enum reason why;
 
-    must(question->node != NULL);
-    must(out != NULL);
-    if (policy_needs_workload(kind))
-        why = appraise_room(question, plan, room, &appraisals, out, out_placement);
-    else
-        why = judge_plainly(kind, plan, room, out, out_placement);
-    set_order(question, kind, out);
-    return why;
+    must(room != NULL);
+    return judge_anew(question, plan, room, &appraisals, out, out_placement);
 }
 
 enum reason policy_judge(const struct policy_question *question, struct plan *plan,
                          struct rank *out)
 {
-    const enum policy_kind kind = kind_asked(question);
+    const bool remembered = policy_needs_workload(kind_asked(question));
     struct appraisals appraisals;
     UNSET struct room room;
     enum reason why;
 
-    must(question->node != NULL);
     must(out != NULL);
-    if (policy_needs_workload(kind) && judge_find(question, &why, out))
+    if (remembered && judge_find(question, &why, out))
         return why;
     room_of(question->node, &room);
-    if (policy_needs_workload(kind)) {
-        why = appraise_room(question, plan, &room, &appraisals, out, NULL);
+    why = judge_anew(question, plan, &room, &appraisals, out, NULL);
+    if (remembered)
         judge_keep(question, &appraisals);
-    } else {
-        why = judge_plainly(kind, plan, &room, out, NULL);
-    }
-    set_order(question, kind, out);
     return why;
 }
