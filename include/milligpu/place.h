@@ -132,6 +132,7 @@ struct plan {
     enum place_choice choice; /* of one want, which GPUs; PLACE_TIGHTEST unless a policy differs */
     enum topology topology;   /* the request's, unless a rule demands more */
     uint32_t steps;           /* of one search; PLACE_STEPS_MAX except in tests */
+    uint32_t walked;          /* steps that the last place_each() took */
     uint32_t most_parts;      /* of one want */
     uint32_t running_milli;   /* of all parts that run at once */
     bool mixed_lives;         /* sidecars run beside init containers: their order matters */
@@ -178,10 +179,12 @@ struct rank {
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
     uint32_t steps;        /* that the search took; 0: an equal room was searched before */
-    uint32_t judged; /* placements that a policy judged, whether they were remembered or not */
-    uint32_t pool;   /* policy.h, rule c */
-    uint32_t order;  /* policy.h, rule 4: of nodes; equals go by name */
-    int64_t key[3];  /* policy.h, rules 1 to 3 */
+    /* what a policy judged, whether it was remembered or not: placements, and their work */
+    uint32_t judged;
+    uint32_t work;
+    uint32_t pool;  /* policy.h, rule c */
+    uint32_t order; /* policy.h, rule 4: of nodes; equals go by name */
+    int64_t key[3]; /* policy.h, rules 1 to 3 */
 };
 
 /* Does it fit, and how well? *out is always set. */
@@ -192,6 +195,16 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
  * that of place_judge(), and *out contains its numbers.
  */
 enum reason place_find(struct plan *plan, const struct room *room, struct placement *out) MUST_USE;
+/* Both: the rank of place_judge(), and where. */
+enum reason place_find_ranked(struct plan *plan, const struct room *room, struct rank *out_rank,
+                              struct placement *out) MUST_USE;
+
+/*
+ * Where as well, but not by rule 5: *out is a placement of this rank, always the same one. That
+ * takes one search where place_find() takes two.
+ */
+enum reason place_any(struct plan *plan, const struct room *room, struct rank *out_rank,
+                      struct placement *out) MUST_USE;
 
 /* The same for one room. */
 enum reason place_search(const struct room *room, const struct request *request,

@@ -30,9 +30,13 @@
  *   rho = min(1, (expected pods of c in the free room + stock) / pods of c that all nodes can take)
  * and stock = max(1, nodes / 120). A pod does not pay for its own class's first place.
  *
- * Where fgd or rollout have judged LAYOUTS_MAX placements of a node, the rest of them is not
- * judged; after JUDGED_MAX placements of one question, the other nodes rank behind, by binpack.
- * Both counts do not depend on what a cache knows.
+ * Where LAYOUTS_MAX placements of a node were judged one by one (fgd and rollout; spread, if
+ * several containers ask), the rest of them is not judged; after WORK_MAX units of work for one
+ * question, the other nodes rank behind, by binpack. A unit takes at most about a microsecond: work
+ * counts what the judgements look at (steps of the enumeration, GPUs, shapes, pods of the
+ * sequences), each with a weight that was measured, whether a cache knows the result or not. A
+ * question about several containers also pays for the search on each name, in advance. So neither
+ * limit depends on what a cache knows.
  *
  * No floating point: the thresholds of the sigmoid are whole numbers. A judge is the caller's
  * cache, and never changes an answer.
@@ -47,9 +51,11 @@
 #include "milligpu/workload.h"
 
 enum {
-    LAYOUTS_MAX = 64,     /* placements of one node that are judged */
-    JUDGED_MAX = 1 << 16, /* placements of one question that are judged */
-    PRICE_EVERY = 20,     /* grants between two calculations of the prices */
+    LAYOUTS_MAX = 64,       /* placements of one node that are judged */
+    WORK_MAX = 220000,      /* units of one question */
+    NODE_WORK_MAX = 0xFFFF, /* the most that one node counts for */
+    SEARCH_WORK = 8,        /* of each name, where several containers ask */
+    PRICE_EVERY = 20,       /* grants between two calculations of the prices */
     STOCK_NODES = 120,
     FREE_SHARE_COST = 300, /* of a merit, for a node that is all free */
     SCARCE_COST = 7500,    /* of a merit, for each GPU of a class that has become scarce */

@@ -26,13 +26,16 @@ struct appraising {
     struct placement *placement;
 };
 
+/* The value of a rest; its work is counted. */
 static uint64_t appraise_value(const struct appraising *appraising, const struct rest *rest)
 {
     const struct workload *workload = appraising->outlook->workload;
 
     must(workload != NULL);
-    return appraising->kind == POLICY_FGD ? fgd_fragment(workload, rest)
-                                          : judge_idle(appraising->judge, workload, rest);
+    if (appraising->kind == POLICY_ROLLOUT)
+        return judge_idle(appraising->judge, workload, rest, &appraising->out->work);
+    appraising->out->work += (uint64_t)rest->gpus * workload->typicals;
+    return fgd_fragment(workload, rest);
 }
 
 /* The formulas stand in policy.h. An empty workload has an opinion about nothing. */
@@ -93,6 +96,8 @@ static bool appraise(void *user, const struct placement *placement)
     struct loss loss = {0};
 
     must(appraising->out->judged <= LAYOUTS_MAX);
+    appraising->out->work += layout_work(after.gpus, appraising->request, placement) +
+                             (uint64_t)after.gpus * appraising->outlook->workload->scarces;
     rest_take(&after, appraising->request, placement);
     const int64_t base = appraise_base(appraising, &after);
     appraise_loss(appraising, &after, &loss);
@@ -125,15 +130,21 @@ static uint32_t find_own(const struct workload *workload, const struct request *
 static void appraise_all(struct appraising *appraising, struct plan *plan, const struct room *room)
 {
     CLEANUP(xfreep) struct placement *found = NULL;
+    enum place_end end = PLACE_OUT_OF_STEPS;
+    struct rank rank;
 
     must(appraising->out->judged == 0);
-    if (plan->request->wants > 0 &&
-        place_each(plan, room, plan->steps, appraising, appraise) == PLACE_ALL) {
+    if (plan->request->wants > 0) {
+        end = place_each(plan, room, plan->steps, appraising, appraise);
+        appraising->out->work += (uint64_t)STEP_WORK * plan->walked;
+    }
+    if (end == PLACE_ALL) {
         must(appraising->out->judged > 0);
         return;
     }
     found = xcalloc(1, sizeof *found);
-    must(place_find(plan, room, found) == REASON_NONE);
+    must(place_any(plan, room, &rank, found) == REASON_NONE);
+    appraising->out->work += (uint64_t)STEP_WORK * rank.steps;
     (void)appraise(appraising, found);
     appraising->out->exact = plan->request->wants == 0;
 }
@@ -161,6 +172,7 @@ static void set_merit(struct rank *out, const struct appraising *appraising)
     must(appraisals->judged > 0);
     out->exact = appraisals->exact;
     out->judged = appraisals->judged;
+    out->work = work_of(appraisals->work);
     out->charge_milli = appraising->charge_milli;
     out->left_milli = 0;
     out->free_milli = 0;

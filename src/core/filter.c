@@ -30,7 +30,7 @@ struct asking {
     struct tentative_index index;
     struct plan plan;
     uint64_t steps;
-    uint64_t judged; /* placements */
+    uint64_t work; /* of judgements */
 };
 
 /* A table, because each of the question's nodes asks for its own tentative placements. */
@@ -85,9 +85,9 @@ static bool room_beside_tentatives(const struct asking *asking, const struct nod
 
 static void count_work(struct asking *asking, const struct rank *rank)
 {
-    must(rank->judged <= LAYOUTS_MAX + 1);
+    must(rank->work <= NODE_WORK_MAX);
     asking->steps += rank->steps;
-    asking->judged += rank->judged;
+    asking->work += rank->work;
 }
 
 /* Whether a request fits is decided without the tentative placements; they only affect the rank. */
@@ -100,7 +100,7 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
     must(node != NULL);
     asking->policy.node = node;
     asking->policy.slot = candidate->slot;
-    asking->policy.unjudged = asking->judged >= JUDGED_MAX;
+    asking->policy.unjudged = asking->work >= WORK_MAX;
     const enum reason why = policy_judge(&asking->policy, &asking->plan, &candidate->rank);
     count_work(asking, &candidate->rank);
     if (why != REASON_NONE || !room_beside_tentatives(asking, node, &room))
@@ -319,7 +319,8 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.policy =
         (struct policy_question){.outlook = question->snapshot->outlook, .judge = question->judge};
     asking.steps = 0;
-    asking.judged = 0;
+    /* What the search for several containers takes on each node comes first. */
+    asking.work = question->request->wants > 1 ? (uint64_t)question->names * SEARCH_WORK : 0;
     policy_begin(question->judge, question->snapshot, question->request);
     plan_init(&asking.plan, question->request, question->snapshot->outlook);
     plan_remember(&asking.plan, arena);

@@ -15,7 +15,8 @@
 
 enum {
     SHAPES_MAX = 256,
-    LOSSES_MAX = 256,
+    LOSSES_MAX = 255,
+    LEVELS_MAX = 256,
     IDLE_ENTRIES = 1 << 16,
     IDLE_GPUS_MAX = 16, /* what larger nodes have left is not remembered */
     ENTRY_BYTES_MAX = JUDGE_BYTES_MAX - (8 << 20),
@@ -27,15 +28,23 @@ struct judged_node {
     uint32_t order;          /* rule 4 */
 };
 
+/* What is the same for all placements of a node that are judged; there are few of them. */
+struct judged_level {
+    enum apart apart; /* rule b */
+};
+
 /* One node for one request. */
 struct judge_entry {
     uint64_t serial;
     uint8_t why;
-    uint8_t count;
-    uint16_t judged; /* the highest bit: not exact; the two below it: rule b */
+    uint8_t judged; /* the highest bit: not exact */
+    uint16_t work;
+    uint8_t level;                /* index into judge.level */
+    uint8_t loss[APPRAISALS_MAX]; /* LOSSES_MAX: no more */
     int32_t base[APPRAISALS_MAX];
-    uint16_t loss[APPRAISALS_MAX];
 };
+static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes fit");
+static_assert(sizeof(struct judge_entry) == 24, "there are as many as nodes for each request");
 
 struct judged_request {
     struct request *request; /* NULL: free */
@@ -59,6 +68,7 @@ static_assert(sizeof(struct idle_key) ==
 struct idle_entry {
     struct idle_key key;
     uint32_t idle; /* + 1; 0: free */
+    uint32_t work;
 };
 
 struct judge {
@@ -71,6 +81,8 @@ struct judge {
     uint64_t turn;
     struct judged_request request[SHAPES_MAX];
     struct judged_request *now; /* that of the question; NULL: it is not remembered */
+    uint32_t levels;
+    struct judged_level level[LEVELS_MAX];
     uint32_t losses;
     struct loss loss[LOSSES_MAX];
     int64_t price[LOSSES_MAX];
@@ -91,6 +103,7 @@ static void forget_requests(struct judge *judge)
         judge->request[i] = (struct judged_request){0};
     }
     judge->losses = 0;
+    judge->levels = 0;
 }
 
 static void forget_nodes(struct judge *judge)
@@ -262,7 +275,7 @@ void policy_begin(struct judge *judge, const struct snapshot *snapshot,
     set_outlook(judge, snapshot->outlook);
     if (snapshot->slots > judge->slots)
         make_room_for(judge, snapshot->slots);
-    if (judge->losses == LOSSES_MAX)
+    if (judge->losses == LOSSES_MAX || judge->levels == LEVELS_MAX)
         forget_requests(judge);
     /* The charge of several wants is not the same in every place. */
     if (judge->node != NULL && request->wants <= 1)
@@ -291,13 +304,27 @@ static uint32_t index_loss(struct judge *judge, const struct loss *loss)
     return at;
 }
 
+/* The same of a level; LEVELS_MAX: the table is full. */
+static uint32_t index_level(struct judge *judge, const struct judged_level *level)
+{
+    uint32_t at = 0;
+
+    must(judge->levels <= LEVELS_MAX);
+    while (at < judge->levels && judge->level[at].apart != level->apart)
+        at++;
+    if (at == judge->levels && at < LEVELS_MAX)
+        judge->level[judge->levels++] = *level;
+    must(at <= LEVELS_MAX);
+    return at;
+}
+
 /*
  * Ranks
  */
 
-enum { NOT_EXACT = 1 << 15, APART_SHIFT = 13, APART_MASK = 3 };
-static_assert(LAYOUTS_MAX + 1 < 1 << APART_SHIFT && (int)APART_ANYWHERE <= (int)APART_MASK,
-              "the number of judged placements fits beside the bits");
+enum { NOT_EXACT = 1 << 7 };
+static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
+static_assert(NODE_WORK_MAX <= UINT16_MAX, "the work of a node fits");
 
 /* The entry of the question's node; NULL: it is not to be remembered. */
 static struct judge_entry *entry_of_node(const struct policy_question *question)
@@ -325,19 +352,21 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
         return false;
     judge->counts.found++;
     *out_why = (enum reason)entry->why;
-    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
-                         .apart = (enum apart)(entry->judged >> APART_SHIFT & APART_MASK),
-                         .order = seen->order};
+    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0, .order = seen->order};
     if (*out_why != REASON_NONE)
         return true;
-    must(entry->count > 0);
+    must(entry->loss[0] < LOSSES_MAX);
+    must(entry->level < judge->levels);
+    const struct judged_level *level = &judge->level[entry->level];
+    out->apart = level->apart;
     int64_t merit = entry->base[0] - judge->price[entry->loss[0]];
-    for (uint32_t i = 1; i < entry->count; i++) {
+    for (uint32_t i = 1; i < APPRAISALS_MAX && entry->loss[i] < LOSSES_MAX; i++) {
         const int64_t other = entry->base[i] - judge->price[entry->loss[i]];
         merit = other > merit ? other : merit;
     }
     out->charge_milli = judge->now->charge_milli;
-    out->judged = entry->judged & ((1U << APART_SHIFT) - 1);
+    out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
+    out->work = entry->work;
     out->key[0] = -merit;
     return true;
 }
@@ -370,19 +399,25 @@ void judge_keep(const struct policy_question *question, const struct appraisals 
     if (entry == NULL || appraisals->more)
         return;
     must(appraisals->count <= APPRAISALS_MAX);
+    const struct judged_level is = {.apart = appraisals->apart};
+    const uint32_t level = index_level(judge, &is);
+    if (level == LEVELS_MAX)
+        return;
     kept = (struct judge_entry){
         .serial = see_node(judge, question->slot, question->node),
         .why = (uint8_t)appraisals->why,
-        .count = (uint8_t)appraisals->count,
-        .judged = (uint16_t)(appraisals->judged | (uint32_t)appraisals->apart << APART_SHIFT |
-                             (appraisals->exact ? 0U : NOT_EXACT)),
+        .judged = (uint8_t)(appraisals->judged | (appraisals->exact ? 0U : NOT_EXACT)),
+        .work = (uint16_t)work_of(appraisals->work),
+        .level = (uint8_t)level,
+        .loss = {LOSSES_MAX, LOSSES_MAX},
     };
+    static_assert(ARRAY_LEN(kept.loss) == 2, "all are named");
     for (uint32_t i = 0; i < appraisals->count; i++) {
         const uint32_t loss = index_loss(judge, &appraisals->best[i].loss);
         if (loss == LOSSES_MAX)
             return;
         kept.base[i] = (int32_t)appraisals->best[i].base;
-        kept.loss[i] = (uint16_t)loss;
+        kept.loss[i] = (uint8_t)loss;
         must(kept.base[i] == appraisals->best[i].base);
     }
     *entry = kept;
@@ -412,22 +447,27 @@ static bool idle_key_of(const struct rest *rest, struct idle_key *out)
     return true;
 }
 
-uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest)
+uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest,
+                    uint64_t *work)
 {
     struct idle_key key;
+    uint64_t its_work = 0;
 
     must(judge == NULL || judge->kinds.workload == workload);
     if (judge == NULL || !idle_key_of(rest, &key))
-        return rollout_idle(workload, rest);
+        return rollout_idle(workload, rest, work);
     const struct text bytes = {(const char *)&key, sizeof key};
     struct idle_entry *entry = &judge->idle[text_hash(bytes) % IDLE_ENTRIES];
     if (entry->idle > 0 && memcmp(&entry->key, &key, sizeof key) == 0) {
         judge->counts.idle_found++;
+        *work += entry->work;
         return entry->idle - 1;
     }
-    const uint64_t idle = rollout_idle(workload, rest);
+    const uint64_t idle = rollout_idle(workload, rest, &its_work);
     must(idle <= (uint64_t)WORKLOAD_SEQUENCES * IDLE_GPUS_MAX * GPU_MILLI);
-    *entry = (struct idle_entry){key, (uint32_t)idle + 1};
+    must(its_work <= UINT32_MAX);
+    *entry = (struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work};
+    *work += its_work;
     judge->counts.idle_made++;
     return idle;
 }

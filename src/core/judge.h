@@ -14,6 +14,14 @@
 
 #include "core/policy_internal.h"
 
+/*
+ * Work is counted in ns, as they were measured where the processor can foresee nothing; WORK_UNIT
+ * of them are a unit of policy.h.
+ */
+enum { WORK_UNIT = 1000, LAYOUT_WORK = 100, STEP_WORK = 8 };
+static_assert(SEARCH_WORK * WORK_UNIT <= STEP_WORK * PLACE_STEPS_MAX,
+              "what is paid in advance is one search");
+
 /* By how many the places of each scarce class become fewer. */
 struct loss {
     uint8_t count[WORKLOAD_SCARCE_MAX];
@@ -31,11 +39,26 @@ struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
     enum apart apart; /* rule b */
-    bool more;        /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t judged;  /* placements */
+    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t judged; /* placements */
+    uint64_t work;   /* in ns or so; what is remembered counts like what is made */
     uint32_t count;
     struct appraisal best[APPRAISALS_MAX];
 };
+
+/* What was counted, in the units of policy.h, at most NODE_WORK_MAX. */
+static inline uint32_t work_of(uint64_t work)
+{
+    const uint64_t units = (work + WORK_UNIT - 1) / WORK_UNIT;
+    return units < NODE_WORK_MAX ? (uint32_t)units : NODE_WORK_MAX;
+}
+
+/* Writing a placement down, and taking it from this many GPUs. */
+static inline uint64_t layout_work(uint32_t gpus, const struct request *request,
+                                   const struct placement *placement)
+{
+    return LAYOUT_WORK + (uint64_t)gpus * (placement->parts + 5 * request->wants);
+}
 
 /* policy_judge_room() for fgd and rollout; plan->rule is that of the node. */
 enum reason appraise_room(const struct policy_question *question, struct plan *plan,
@@ -65,7 +88,8 @@ struct kinds *judge_kinds(struct judge *judge);
 bool judge_find(const struct policy_question *question, enum reason *out_why, struct rank *out);
 void judge_keep(const struct policy_question *question, const struct appraisals *appraisals);
 
-/* rollout_idle(), remembered; judge may be NULL. */
-uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest);
+/* rollout_idle(), remembered, its work as well; judge may be NULL. */
+uint64_t judge_idle(struct judge *judge, const struct workload *workload, const struct rest *rest,
+                    uint64_t *work);
 
 #endif

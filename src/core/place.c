@@ -568,26 +568,26 @@ static bool find_first(struct plan *plan, const struct room *room, const struct 
 
 /*
  * Two searches: the least cost on sorted slots, which equal rooms have in common, and then the
- * first layout of that cost on the GPUs in their own order. If the steps end in between, the layout
- * of the first search is the answer.
+ * first layout of that cost on the GPUs in their own order. If the steps end in between, or any
+ * layout is good enough, that of the first search is the answer.
  */
-static enum reason find_many(struct plan *plan, const struct room *room, struct placement *out)
+static enum reason find_many(struct plan *plan, const struct room *room, bool any,
+                             struct rank *out_rank, struct placement *out)
 {
     UNSET struct shape shape;
     UNSET uint8_t cell[CELLS_ALL];
     UNSET struct plan_rows rows;
     struct result result;
-    struct rank rank = {.free_milli = room->free_milli};
     const enum reason why = judge_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
-    rank_way(&result, &rank);
-    start_placement(out, &rank);
-    if (why != REASON_NONE || (result.exact && find_first(plan, room, &result, out)))
+    rank_way(&result, out_rank);
+    start_placement(out, out_rank);
+    if (why != REASON_NONE || (!any && result.exact && find_first(plan, room, &result, out)))
         return why;
     must(result.any);
-    out->exact = false;
+    out->exact = out->exact && any;
     if (result.apart < together_untold(plan))
         rows_apart(plan, &rows);
     else
@@ -596,27 +596,48 @@ static enum reason find_many(struct plan *plan, const struct room *room, struct 
     return REASON_NONE;
 }
 
-enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
+static enum reason find_way(struct plan *plan, const struct room *room, bool any,
+                            struct rank *out_rank, struct placement *out)
 {
-    struct rank rank;
     gpu_set chosen = 0;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(out != NULL);
-    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
+    *out_rank = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason refused = plan_admit(plan, room);
     if (refused != REASON_NONE) {
-        start_placement(out, &rank);
+        start_placement(out, out_rank);
         return refused;
     }
     if (plan->request->wants > 1)
-        return find_many(plan, room, out);
+        return find_many(plan, room, any, out_rank, out);
     const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                                      : judge_one(plan, room, &rank, &chosen);
-    start_placement(out, &rank);
+                                                      : judge_one(plan, room, out_rank, &chosen);
+    start_placement(out, out_rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
         out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
     return why;
+}
+
+enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
+{
+    struct rank rank;
+
+    return find_way(plan, room, false, &rank, out);
+}
+
+enum reason place_find_ranked(struct plan *plan, const struct room *room, struct rank *out_rank,
+                              struct placement *out)
+{
+    must(out_rank != NULL);
+    return find_way(plan, room, false, out_rank, out);
+}
+
+enum reason place_any(struct plan *plan, const struct room *room, struct rank *out_rank,
+                      struct placement *out)
+{
+    must(out_rank != NULL);
+    return find_way(plan, room, true, out_rank, out);
 }
 
 enum reason place_search(const struct room *room, const struct request *request,
@@ -676,6 +697,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 
     must(visit != NULL);
     must(plan->request->wants > 0);
+    plan->walked = 0;
     shape_of(plan, room, true, &shape);
     if (!fits_each(plan, room, &shape))
         return PLACE_ALL;
@@ -704,6 +726,8 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     walk.user = &each;
     walk.visit = place_tell;
     const enum place_end end = walk_all(&walk);
+    must(walk.steps <= steps);
+    plan->walked = steps - walk.steps;
     return end == PLACE_ALL && !nearest.exact ? PLACE_OUT_OF_STEPS : end;
 }
 

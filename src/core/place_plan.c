@@ -140,6 +140,7 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->choice = PLACE_TIGHTEST;
     out->topology = request->topology;
     out->steps = PLACE_STEPS_MAX;
+    out->walked = 0;
     out->most_parts = 0;
     out->running_milli = 0;
     out->mixed_lives =

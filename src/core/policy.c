@@ -102,7 +102,10 @@ static void set_keys(enum policy_kind kind, struct rank *out)
 
 struct browsing {
     enum policy_kind kind;
+    const struct request *request;
+    uint32_t gpus; /* of the room */
     uint32_t seen;
+    uint64_t work;
     struct rank best;
     struct placement *placement; /* NULL: nobody asks where */
 };
@@ -118,6 +121,7 @@ static bool browse(void *user, const struct placement *placement)
 
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->parts > 0);
+    browsing->work += layout_work(browsing->gpus, browsing->request, placement);
     set_keys(browsing->kind, &rank);
     /* By rules 1 to 3 only, because both are on the same node. */
     if (browsing->seen == 0 || keys_cmp(&rank, &browsing->best) < 0) {
@@ -133,10 +137,12 @@ static bool browse(void *user, const struct placement *placement)
 static void browse_all(enum policy_kind kind, struct plan *plan, const struct room *room,
                        struct rank *out, struct placement *out_placement)
 {
-    struct browsing browsing = {.kind = kind, .placement = out_placement};
+    struct browsing browsing = {
+        .kind = kind, .request = plan->request, .gpus = room->gpus, .placement = out_placement};
 
     must(plan->request->wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
+    out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
     out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && kind == POLICY_FIRSTFIT);
     if (browsing.seen > 0) {
         must(browsing.best.charge_milli > 0);
@@ -177,16 +183,25 @@ static void set_order(const struct policy_question *question, const struct rule 
     must(!out->unjudged || out->order == 0);
 }
 
+/* One search, whether it is asked where or not. */
+static enum reason judge_by_place(struct plan *plan, const struct room *room, struct rank *out,
+                                  struct placement *out_placement)
+{
+    must(out != NULL);
+    if (out_placement == NULL)
+        return place_judge(plan, room, out);
+    const enum reason why = place_find_ranked(plan, room, out, out_placement);
+    out->exact = out_placement->exact;
+    must(out->free_milli == room->free_milli);
+    return why;
+}
+
 static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const struct room *room,
                                  struct rank *out, struct placement *out_placement)
 {
-    enum reason why;
-
     must(!policy_needs_workload(kind));
     plan->choice = choice_of(kind);
-    why = place_judge(plan, room, out);
-    if (why == REASON_NONE && out_placement != NULL)
-        why = place_find(plan, room, out_placement);
+    const enum reason why = judge_by_place(plan, room, out, out_placement);
     if (why != REASON_NONE)
         return why;
     if (kind != POLICY_BINPACK && plan->request->wants > 1)
@@ -197,38 +212,45 @@ static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const
     return REASON_NONE;
 }
 
+/* appraisals: only fgd and rollout write them. */
+static enum reason judge_anew(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct appraisals *appraisals,
+                              struct rank *out, struct placement *out_placement)
+{
+    const struct rule *rule = plan_rule(plan, question->node->rules);
+    const enum policy_kind kind = kind_asked(question, rule);
+
+    must(out != NULL);
+    plan_obey(plan, rule);
+    const enum reason why =
+        policy_needs_workload(kind)
+            ? appraise_room(question, plan, room, appraisals, out, out_placement)
+            : judge_plainly(kind, plan, room, out, out_placement);
+    set_order(question, rule, out);
+    return why;
+}
+
 enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct rank *out,
                               struct placement *out_placement)
 {
-    const struct rule *rule = plan_rule(plan, question->node->rules);
-    const enum policy_kind kind = kind_asked(question, rule);
     struct appraisals appraisals;
-    enum reason why;
 
-    must(question->node != NULL);
-    must(out != NULL);
-    plan_obey(plan, rule);
-    if (policy_needs_workload(kind))
-        why = appraise_room(question, plan, room, &appraisals, out, out_placement);
-    else
-        why = judge_plainly(kind, plan, room, out, out_placement);
-    set_order(question, rule, out);
-    return why;
+    must(room != NULL);
+    return judge_anew(question, plan, room, &appraisals, out, out_placement);
 }
 
 enum reason policy_judge(const struct policy_question *question, struct plan *plan,
                          struct rank *out)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
-    const enum policy_kind kind = kind_asked(question, rule);
     /* How many hosts are idle is no property of the node, so the answer is not remembered. */
-    const bool remembered = policy_needs_workload(kind) && !plan_reserve_matters(plan, rule);
+    const bool remembered =
+        policy_needs_workload(kind_asked(question, rule)) && !plan_reserve_matters(plan, rule);
     struct appraisals appraisals;
     UNSET struct room room;
     enum reason why;
 
-    must(question->node != NULL);
     must(out != NULL);
     plan_obey(plan, rule);
     if (remembered && judge_find(question, &why, out)) {
@@ -236,12 +258,8 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
         return why;
     }
     room_of(question->node, &room);
-    if (policy_needs_workload(kind))
-        why = appraise_room(question, plan, &room, &appraisals, out, NULL);
-    else
-        why = judge_plainly(kind, plan, &room, out, NULL);
+    why = judge_anew(question, plan, &room, &appraisals, out, NULL);
     if (remembered)
         judge_keep(question, &appraisals);
-    set_order(question, rule, out);
     return why;
 }

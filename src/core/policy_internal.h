@@ -99,9 +99,9 @@ void fragments_of_rest(const struct workload *workload, const struct rest *rest,
 /*
  * policy_rollout.c: W(rest) in milli, times WORKLOAD_SEQUENCES: the free milli that are left when
  * the pods of each sequence have come, those that fit, each part on the tightest GPU. Every pod
- * also takes its CPU and memory.
+ * also takes its CPU and memory. *work grows by what it took, in ns or so, always the same.
  */
-uint64_t rollout_idle(const struct workload *workload, const struct rest *rest);
+uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, uint64_t *work);
 
 /*
  * scarcity.c: how many pods of each scarce class fit on the rest, counted as: GPUs with room for a

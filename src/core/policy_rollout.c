@@ -16,6 +16,7 @@ struct rollout {
     const struct rest *rest;
     struct host host;
     uint32_t taken; /* milli */
+    uint32_t work;  /* in ns, as measured (appraise.c) */
     uint32_t holes;
     uint16_t hole[GPUS_PER_NODE_MAX]; /* sorted if the GPUs are of one kind */
 };
@@ -161,7 +162,10 @@ static void play_sorted(struct rollout *rollout, uint32_t sequence)
             const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
             const uint32_t class = workload->sequence[sequence][step];
             steps &= steps - 1;
-            if (gpu_kind_takes(kind, class) && take_sorted(rollout, &workload->class[class]))
+            if (!gpu_kind_takes(kind, class))
+                continue;
+            rollout->work += 10 + rollout->holes / 2;
+            if (take_sorted(rollout, &workload->class[class]))
                 steps &= small_steps(workload, sequence, word, *largest);
         }
     }
@@ -177,8 +181,10 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
         uint64_t steps = small_steps(workload, sequence, word, largest);
         while (steps != 0) {
             const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
+            const uint32_t class = workload->sequence[sequence][step];
             steps &= steps - 1;
-            if (!take_mixed(rollout, workload->sequence[sequence][step]))
+            rollout->work += 8 + rollout->holes * (1 + workload->class[class].parts);
+            if (!take_mixed(rollout, class))
                 continue;
             largest = largest_hole(rollout);
             steps &= small_steps(workload, sequence, word, largest);
@@ -197,7 +203,7 @@ static bool is_one_kind(const struct rest *rest)
     return true;
 }
 
-uint64_t rollout_idle(const struct workload *workload, const struct rest *rest)
+uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, uint64_t *work)
 {
     const uint64_t all = (uint64_t)rest->free_milli * WORKLOAD_SEQUENCES;
     UNSET struct rollout start;
@@ -212,6 +218,7 @@ uint64_t rollout_idle(const struct workload *workload, const struct rest *rest)
     start.rest = rest;
     start.host = rest->host;
     start.taken = 0;
+    start.work = 0;
     start.holes = rest->gpus;
     memcpy(start.hole, rest->free, rest->gpus * sizeof *start.hole);
     const bool sorted = is_one_kind(rest);
@@ -224,6 +231,7 @@ uint64_t rollout_idle(const struct workload *workload, const struct rest *rest)
         else
             play_mixed(&rollout, s);
         taken += rollout.taken;
+        *work += rollout.work;
     }
     must(taken <= all);
     return all - taken;

@@ -92,28 +92,39 @@ func TestTheWakeUpObjectWakesAPodThatKubeSchedulerAskedAboutTooEarly(t *testing.
 	f.consistent()
 }
 
+// numbered returns n000, n001 and so on, with one GPU each.
+func numbered(count int) []harness.NodeShape {
+	var nodes []harness.NodeShape
+	for i := range count {
+		nodes = append(nodes, harness.NodeShape{Name: fmt.Sprintf("n%03d", i), Milli: 1000,
+			Product: "Tesla-T4", MiB: 15360})
+	}
+	return nodes
+}
+
 // choosy starts with 300 nodes, another extender that accepts at most one of them, and a kube-scheduler
 // that asks us first and then that extender.
 func choosy(t *testing.T, accept string, silent bool) (*fixture, *harness.Picky) {
 	t.Helper()
-	var nodes []harness.NodeShape
-	for i := range 300 {
-		nodes = append(nodes, harness.NodeShape{Name: fmt.Sprintf("n%03d", i), Milli: 1000,
-			Product: "Tesla-T4", MiB: 15360})
-	}
-	f := start(t, nodes...)
-	picky, err := harness.StartPicky(accept, silent)
+	f := start(t, numbered(300)...)
+	return f, f.beside(300, silent, accept)
+}
+
+// beside starts another extender, which accepts only these nodes, and a kube-scheduler that asks us first.
+func (f *fixture) beside(count int, silent bool, accept ...string) *harness.Picky {
+	f.Helper()
+	picky, err := harness.StartPicky(silent, accept...)
 	f.check(err)
-	t.Cleanup(picky.Stop)
+	f.Cleanup(picky.Stop)
 	scheduler, err := f.w.StartSchedulerBeside("choosy", f.w.front.URL, picky.URL)
 	f.check(err)
-	t.Cleanup(func() { scheduler.Stop() })
+	f.Cleanup(func() { scheduler.Stop() })
 	f.until(soon, func() (bool, string) {
 		nodes, err := f.d.List("/api/v1/nodes")
 		f.check(err)
-		return len(nodes) == 300, "milligpud does not know all nodes yet"
+		return len(nodes) == count, "milligpud does not know all nodes yet"
 	})
-	return f, picky
+	return picky
 }
 
 func (f *fixture) createChoosy(name string, milli int) {

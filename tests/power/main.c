@@ -12,6 +12,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/random.h"
 
 #include "check.h"
 #include "content.h"
@@ -55,10 +56,7 @@ struct power {
 
 static uint64_t draw(struct power *power, uint64_t below)
 {
-    uint64_t x = power->chance += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (x ^ (x >> 31)) % below;
+    return random_next(&power->chance) % below;
 }
 
 /* Whatever was acknowledged before the next operation must be on the disk. */

@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/log.h"
+#include "milligpu/random.h"
 
 #include "support/disk.h"
 
@@ -23,15 +24,11 @@ enum {
     LONG_WAIT_MS = 400,
 };
 
-/* --- chance (splitmix64) --- */
+/* --- chance --- */
 
 uint64_t draw_next(struct draw *draw)
 {
-    uint64_t z = draw->state += 0x9E3779B97F4A7C15U;
-
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
-    return z ^ z >> 31;
+    return random_next(&draw->state);
 }
 
 uint32_t draw_below(struct draw *draw, uint32_t below)

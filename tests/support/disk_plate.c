@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/random.h"
 
 enum { SECTOR = 512, NAMES_PER_CHANGE = 2 };
 
@@ -315,14 +316,6 @@ void plate_clear(void)
     next_number = 0;
 }
 
-static uint64_t draw(uint64_t *seed)
-{
-    uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* Each sector of one write is kept or not, at random. */
 static void keep_torn(struct plate_file *file, const struct plate_change *change, uint64_t *seed)
 {
@@ -330,7 +323,7 @@ static void keep_torn(struct plate_file *file, const struct plate_change *change
     while (done < change->len) {
         const size_t left = SECTOR - (change->at + done) % SECTOR;
         const size_t len = left < change->len - done ? left : change->len - done;
-        if ((draw(seed) & 1) != 0)
+        if ((random_next(seed) & 1) != 0)
             bytes_put(&file->synced, change->at + done, file->written.at + change->from + done,
                       len);
         done += len;
@@ -340,7 +333,7 @@ static void keep_torn(struct plate_file *file, const struct plate_change *change
 static void keep_some(struct plate_file *file, uint64_t *seed)
 {
     for (size_t i = 0; i < file->changes; i++) {
-        const uint64_t chance = draw(seed) % 3;
+        const uint64_t chance = random_next(seed) % 3;
         if (chance == 0)
             change_keep(file, &file->change[i]);
         else if (chance == 1 && !file->change[i].truncates)
@@ -363,7 +356,7 @@ void plate_restart(enum disk_loss loss, uint64_t seed)
         bytes_copy(&files[i]->now, &files[i]->synced);
     }
     for (size_t i = 0; i < renaming_count; i++)
-        if (loss == DISK_KEEPS_SOME && draw(&seed) % 2 == 0)
+        if (loss == DISK_KEEPS_SOME && random_next(&seed) % 2 == 0)
             names_apply(&synced, &renamings[i]);
     renamings_clear();
     names_clear(&now);

@@ -5,23 +5,24 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
-// Picky is another product's extender, which accepts only one node. Unless it is silent, it gives a reason
+// Picky is another product's extender, which accepts only a few nodes. Unless it is silent, it gives a reason
 // for each node that it refuses: with each list the pod's condition changes, so kube-scheduler asks again.
 type Picky struct {
 	URL string
 
 	server *http.Server
-	accept string
+	accept []string
 	silent bool
 	mutex  sync.Mutex
 	sizes  []int
 }
 
-// StartPicky starts an extender that accepts only the node of this name.
-func StartPicky(accept string, silent bool) (*Picky, error) {
+// StartPicky starts an extender that accepts only the nodes of these names.
+func StartPicky(silent bool, accept ...string) (*Picky, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (p *Picky) filter(w http.ResponseWriter, r *http.Request) {
 	}
 	passed, failed := []string{}, map[string]string{}
 	for _, name := range ask.NodeNames {
-		if name == p.accept {
+		if slices.Contains(p.accept, name) {
 			passed = append(passed, name)
 		} else if !p.silent {
 			failed[name] = "it does not please"

@@ -303,6 +303,38 @@ static enum reason search_with(const struct setting *setting, uint32_t steps, st
 
 enum { ALL_STEPS = 1 << 24 };
 
+/* place_any() finds what place_find() finds, on GPUs that may be others but cost the same. */
+static void assert_any(const struct setting *setting, uint32_t steps, enum reason why,
+                       const struct placement *found)
+{
+    struct plan plan;
+    struct rank judged;
+    struct rank rank;
+    struct placement any;
+    uint32_t next = 0;
+
+    plan_init(&plan, &setting->request, NULL);
+    plan.steps = steps;
+    memset(&any, 0xa5, sizeof any);
+    assert_int_equal(place_judge(&plan, &setting->room, &judged), why);
+    assert_int_equal(place_any(&plan, &setting->room, &rank, &any), why);
+    assert_int_equal(rank.steps, judged.steps);
+    assert_int_equal(rank.exact, judged.exact);
+    if (why != REASON_NONE)
+        return;
+    assert_int_equal(any.exact, judged.exact);
+    assert_int_equal(any.charge_milli, found->charge_milli);
+    assert_int_equal(any.left_milli, found->left_milli);
+    assert_int_equal(any.free_milli, found->free_milli);
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        for (uint32_t p = 0; p < setting->want[w].parts; p++, next++) {
+            assert_int_equal(any.part[next].want, w);
+            assert_true(p == 0 || any.part[next].gpu > any.part[next - 1].gpu);
+            assert_int_equal(setting->room.gpu[any.part[next].gpu].closed, REASON_NONE);
+        }
+    assert_int_equal(any.parts, next);
+}
+
 static void what_is_found_is_the_best_of_all_ways(void **state)
 {
     (void)state;
@@ -322,6 +354,7 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         const enum reason why = search_with(&setting, ALL_STEPS, &found);
         assert_int_equal(why == REASON_NONE, oracle.found);
         assert_int_not_equal(why, REASON_UNSEARCHED);
+        assert_any(&setting, ALL_STEPS, why, &found);
         reasons[why]++;
         ways += oracle.ways;
         if (!oracle.found) {
@@ -518,6 +551,7 @@ static void an_answer_that_is_not_exact_says_so(void **state)
         assert_true(why != REASON_NONE || oracle.found);
         assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !oracle.found);
         unsearched += why == REASON_UNSEARCHED;
+        assert_any(&setting, steps, why, &found);
         if (why == REASON_UNSEARCHED || setting.request.wants == 1)
             assert_true(why == REASON_UNSEARCHED ? !found.exact : found.exact);
         if (why != REASON_NONE)
@@ -1109,11 +1143,15 @@ static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
     plan_init(&plan, &setting.request, NULL);
     assert_int_equal(place_each(&plan, &setting.room, 10000, &told, count_to_three), PLACE_STOPPED);
     assert_int_equal(told, 3);
+    /* Each row costs as many steps as there are slots, and each cell one. */
+    assert_in_range(plan.walked, 5 * 8 + 5 * 8 + 1, 200);
     assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three),
                      PLACE_OUT_OF_STEPS);
+    assert_int_equal(plan.walked, 10);
     assert_int_equal(told, 3);
     setting.room.closed = REASON_MIXED; /* no placement is possible */
     assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three), PLACE_ALL);
+    assert_int_equal(plan.walked, 0);
     /* 26 rows on 40 GPUs are too many to walk. */
     setting.request.wants = 26;
     set_room(&setting.room, 40);

@@ -157,6 +157,7 @@ static void assert_same_answers(const struct filter_answer *a, const struct filt
         assert_int_equal(one.left_milli, other.left_milli);
         assert_int_equal(one.free_milli, other.free_milli);
         assert_int_equal(one.judged, other.judged);
+        assert_int_equal(one.work, other.work);
         assert_int_equal(one.order, other.order);
         assert_memory_equal(one.key, other.key, sizeof one.key);
     }
@@ -400,6 +401,7 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
     struct rest after;
     struct slots were;
     struct slots are;
+    uint64_t work = 0;
 
     rest_of(merits->room, merits->kinds, &before);
     after = before;
@@ -410,7 +412,7 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
         return 1000 * (int64_t)sigmoid_score(less, workload->typical_count);
     }
     const int64_t less =
-        (int64_t)(rollout_idle(workload, &before) - rollout_idle(workload, &after));
+        (int64_t)(rollout_idle(workload, &before, &work) - rollout_idle(workload, &after, &work));
     int64_t merit = 1000 * (int64_t)sigmoid_score(less, WORKLOAD_SEQUENCES);
     merit -= 300 * after.free_milli / after.total_milli;
     slots_of(workload, &before, &were);
@@ -1049,13 +1051,22 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
  * What a node may have left
  */
 
+/* The same idle GPU for the same work, whether it was remembered or not. */
+static void assert_idle(struct judge *judge, const struct workload *workload,
+                        const struct rest *rest)
+{
+    uint64_t work[] = {1, 1};
+    assert_int_equal(judge_idle(judge, workload, rest, &work[0]),
+                     rollout_idle(workload, rest, &work[1]));
+    assert_int_equal(work[0], work[1]);
+}
+
 static void note_idle(struct judge *judge, const struct workload *workload, const struct rest *rest,
                       bool found)
 {
     const struct judge_counts before = judge_counts(judge);
-    const uint64_t idle = judge_idle(judge, workload, rest);
+    assert_idle(judge, workload, rest);
     const struct judge_counts after = judge_counts(judge);
-    assert_int_equal(idle, rollout_idle(workload, rest));
     assert_int_equal(after.idle_found - before.idle_found, found);
     assert_int_equal(after.idle_made - before.idle_made, !found);
 }
@@ -1118,7 +1129,7 @@ static void equal_rests_are_rolled_out_once(void **state)
     rest.free_milli = 299;
     for (uint32_t i = 1; i < 3000; i++) {
         rest.host.cpu_milli = 10 * i;
-        assert_int_equal(judge_idle(judge, workload, &rest), rollout_idle(workload, &rest));
+        assert_idle(judge, workload, &rest);
     }
     ask_done(&asked);
     judge_free(judge);
@@ -1141,11 +1152,11 @@ static void large_and_mixed_rests_are_not_remembered(void **state)
     note_idle(judge, workload, &rest, true);
     const struct judge_counts before = judge_counts(judge);
     rest.kind[15] = 1;
-    assert_int_equal(judge_idle(judge, workload, &rest), rollout_idle(workload, &rest));
+    assert_idle(judge, workload, &rest);
     rest.kind[15] = 0;
     rest.gpus = 17;
     rest.free_milli = rest.total_milli = 1700;
-    assert_int_equal(judge_idle(judge, workload, &rest), rollout_idle(workload, &rest));
+    assert_idle(judge, workload, &rest);
     assert_int_equal(judge_counts(judge).idle_found, before.idle_found);
     assert_int_equal(judge_counts(judge).idle_made, before.idle_made);
     ask_done(&asked);
@@ -1232,42 +1243,94 @@ static void a_judge_takes_no_more_memory_than_it_may(void **state)
     judge_free(judge);
 }
 
-/* Thousands of nodes with 16 different GPUs each: the judgements of one question end. */
-static void nodes_beyond_the_judgements_of_a_question_rank_behind(void **state)
+/*
+ * The budget of a question
+ */
+
+/* A question that names the nodes of the cluster in turn, many times. */
+static void ask_often(struct core_fixture *core, const struct snapshot *snapshot,
+                      const struct request *request, uint32_t names, struct judge *judge,
+                      struct filter_answer *answer)
 {
-    enum { MANY = JUDGED_MAX / 16 + 5 };
+    struct text *name = arena_array(&core->arena, names, sizeof *name);
+    for (uint32_t i = 0; i < names; i++)
+        name[i] = text_of(node_name(core, i % NODES));
+    const struct filter_question question = {
+        .snapshot = snapshot, .request = request, .names = names, .name = name, .judge = judge};
+    filter_ask(&question, &core->arena, answer);
+    assert_int_equal(answer->candidates, answer->fitting);
+}
+
+/* How many are judged: those that come first, as long as their work is within the budget. */
+static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names, uint64_t paid)
+{
+    const struct candidate **by_name = xcalloc(names, sizeof(struct candidate *));
+    uint64_t work = paid;
+    uint32_t judged = 0;
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        by_name[answer->candidate[i].name] = &answer->candidate[i];
+    for (uint32_t i = 0; i < names; i++) {
+        if (by_name[i] == NULL)
+            continue; /* it does not fit, and costs nothing */
+        const struct rank *rank = &by_name[i]->rank;
+        assert_int_equal(rank->unjudged, work >= WORK_MAX);
+        assert_true(rank->unjudged ? rank->work == 0 && rank->judged == 0 : rank->work > 0);
+        work += rank->work;
+        judged += !rank->unjudged;
+    }
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        assert_int_equal(answer->candidate[i].rank.unjudged, i >= judged);
+    xfree(by_name);
+    return judged;
+}
+
+static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
+{
+    enum { NAMES = 120000 };
     struct core_fixture *core = *state;
-    struct core_gpu gpu[16];
-    struct text *name = xcalloc(MANY, sizeof *name);
-    struct arena arena;
+    struct filter_answer cold;
+    struct filter_answer warm;
+    show_cluster(core, false);
+    static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        set_policy(core, kinds[i], SHAPES);
+        const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+        struct judge *judge = judge_new();
+        const uint32_t names = kinds[i] == POLICY_FGD ? 4 * NAMES : NAMES;
+        const struct request *request = core_request(core, "100");
+        ask_often(core, snapshot, request, names, judge, &cold);
+        const uint32_t judged = assert_budget(&cold, names, 0);
+        assert_true(judged > NODES && judged < cold.candidates);
+        /* Now each node is known, and the answer is the same. */
+        const uint64_t made = judge_counts(judge).made;
+        ask_often(core, snapshot, request, names, judge, &warm);
+        assert_int_equal(judge_counts(judge).made, made);
+        assert_int_equal(assert_budget(&warm, names, 0), judged);
+        for (uint32_t c = 0; c < cold.candidates; c++)
+            assert_int_equal(warm.candidate[c].name, cold.candidate[c].name);
+        judge_free(judge);
+        snapshot_unref(snapshot);
+    }
+}
+
+/* The search for several containers is paid for in advance, on each node that is named. */
+static void a_question_about_several_containers_pays_for_its_search_first(void **state)
+{
+    enum { ALL = WORK_MAX / SEARCH_WORK };
+    struct core_fixture *core = *state;
     struct filter_answer answer;
-    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
-        gpu[i] = (struct core_gpu){.index = i, .milli = 800 + i};
-    for (uint32_t i = 0; i < MANY; i++) {
-        name[i] = text_of(node_name(core, i));
-        core_show_quickly(core, name[i].at, gpu, ARRAY_LEN(gpu) - (i == 0)); /* one is left */
+    show_cluster(core, false);
+    const struct request *request = core_request(core, "300+200");
+    for (enum policy_kind kind = POLICY_FIRSTFIT; kind < POLICIES; kind++) {
+        set_policy(core, kind, SHAPES);
+        const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+        ask_often(core, snapshot, request, ALL - 1, NULL, &answer);
+        const uint32_t judged = assert_budget(&answer, ALL - 1, (ALL - 1) * SEARCH_WORK);
+        assert_true(judged > 0 && judged <= 2 * SEARCH_WORK);
+        ask_often(core, snapshot, request, ALL, NULL, &answer);
+        assert_int_equal(assert_budget(&answer, ALL, (uint64_t)ALL * SEARCH_WORK), 0);
+        snapshot_unref(snapshot);
     }
-    set_policy(core, POLICY_FGD, SHAPES);
-    arena_init(&arena);
-    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-    struct judge *judge = judge_new();
-    /* With the first node a judgement is left for one more node, without it none is. */
-    for (uint32_t without = 0; without < 2; without++) {
-        const struct filter_question question = {.snapshot = snapshot,
-                                                 .request = core_request(core, "100"),
-                                                 .names = MANY - without,
-                                                 .name = name + without,
-                                                 .judge = judge};
-        filter_ask(&question, &arena, &answer);
-        assert_int_equal(answer.candidates, MANY - without);
-        for (uint32_t i = 0; i < answer.candidates; i++)
-            assert_int_equal(answer.candidate[i].rank.unjudged, i + without > JUDGED_MAX / 16);
-    }
-    assert_int_equal(judge_counts(judge).found, JUDGED_MAX / 16);
-    judge_free(judge);
-    snapshot_unref(snapshot);
-    arena_done(&arena);
-    xfree(name);
 }
 
 /* More requests than are remembered, and a cluster that grows. */
@@ -1349,7 +1412,8 @@ int main(void)
         TEST(large_and_mixed_rests_are_not_remembered),
         TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing),
         TEST(a_judge_takes_no_more_memory_than_it_may),
-        TEST(nodes_beyond_the_judgements_of_a_question_rank_behind),
+        TEST(nodes_beyond_the_budget_of_a_question_rank_behind),
+        TEST(a_question_about_several_containers_pays_for_its_search_first),
         TEST(what_was_asked_longest_ago_is_forgotten),
         TEST(a_pod_without_gpus_is_ranked),
     };

@@ -18,9 +18,10 @@ static struct kinds kinds;
 static uint64_t idle_of(const struct workload *workload, const struct room *room)
 {
     struct rest rest;
+    uint64_t work = 0;
     kinds_init(&kinds, workload);
     rest_of(room, &kinds, &rest);
-    return rollout_idle(workload, &rest);
+    return rollout_idle(workload, &rest, &work);
 }
 
 /* Puts each part on the tightest GPU that has none of the others; false, and no change, if not. */
@@ -133,7 +134,9 @@ static void gpus_of_several_kinds_give_what_equal_ones_give(void **state)
                 equal.kind[g] = several.kind[g] = equal.kind[0];
             several.kind[draw_below(&seed, equal.gpus)] = (uint8_t)other;
             checked++;
-            assert_int_equal(rollout_idle(workload, &several), rollout_idle(workload, &equal));
+            uint64_t work = 0;
+            assert_int_equal(rollout_idle(workload, &several, &work),
+                             rollout_idle(workload, &equal, &work));
         }
         workload_unref(workload);
     }
@@ -161,6 +164,42 @@ static void pods_come_until_none_fits(void **state)
     workload_unref(workload);
 }
 
+/* Each pod that is tried is work: more of it on more GPUs, and on GPUs of several kinds. */
+static void each_try_is_work(void **state)
+{
+    (void)state;
+    const struct workload_class class[] = {{.parts = 2, .milli = 500, .count = 1}};
+    struct workload *workload = workload_new(class, 1);
+    struct rest rest = {.host = {HOST_UNKNOWN, HOST_UNKNOWN},
+                        .gpus = 4,
+                        .free_milli = 4000,
+                        .total_milli = 4000,
+                        .free = {1000, 1000, 1000, 1000},
+                        .kinds = kinds.kind};
+    uint64_t work = 7;
+    kinds_init(&kinds, workload);
+    for (uint32_t i = 0; i < 2; i++) {
+        kinds.kind[i] = (struct gpu_kind){.model = atom("A100"), .milli = GPU_MILLI, .mib = i};
+        gpu_kind_make(workload, &kinds.kind[i]);
+    }
+    /* Four pods fill the node, and then no other is tried. */
+    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    assert_int_equal(work, 7 + WORKLOAD_SEQUENCES * 4 * (10 + 4 / 2));
+    rest.kind[2] = 1;
+    work = 0;
+    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    assert_int_equal(work, WORKLOAD_SEQUENCES * 4 * (8 + 4 * (1 + 2)));
+    rest.kind[2] = 0;
+    kinds.kind[0].takes[0] = 0; /* what may lie nowhere is not tried */
+    work = 0;
+    assert_int_equal(rollout_idle(workload, &rest, &work), 4000 * WORKLOAD_SEQUENCES);
+    assert_int_equal(work, 0);
+    rest.free_milli = 0;
+    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    assert_int_equal(work, 0);
+    workload_unref(workload);
+}
+
 static void without_pods_everything_stays_idle(void **state)
 {
     (void)state;
@@ -179,6 +218,7 @@ int main(void)
         cmocka_unit_test(the_largest_nodes_are_filled_as_well),
         cmocka_unit_test(gpus_of_several_kinds_give_what_equal_ones_give),
         cmocka_unit_test(pods_come_until_none_fits),
+        cmocka_unit_test(each_try_is_work),
         cmocka_unit_test(without_pods_everything_stays_idle),
     };
     return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
