@@ -55,8 +55,12 @@ struct gpu_facts {
     uint32_t milli;     /* 1 .. GPU_MILLI */
     uint32_t mib;       /* 0: not known; then shares have 0 MiB */
     int32_t numa;       /* -1: not known */
+    uint32_t nvlinks;   /* at most GPUS_PER_NODE_MAX are kept */
+    const char **nvlink; /* the GPUs that NVLink joins with this one, as written */
+    bool nvlink_odd;     /* it was no list of texts; what could be read is above */
+    uint64_t peers; /* bit i: inventory.gpu[i], if either of the two names the other */
     const char *health; /* as written, judged by HEALTH_WORDS; NULL: nothing said, so healthy */
-    bool healthy;       /* set by inventory_parse(), like cordoned */
+    bool healthy;       /* set by inventory_parse(), like cordoned and peers */
     bool cordoned;
 };
 

@@ -18,7 +18,8 @@
  *   3. GPUs are in ascending order of (absent, index, id); ids are distinct.
  *   4. A node that is gone owns no UUID through owned_id; owned_id is in ascending order and
  *      contains no GPU of the node.
- *   5. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
+ *   5. Peers are peers of each other, and are among the first GPUS_PER_NODE_MAX GPUs.
+ *   6. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
  *      meant is flagged unsure.
  */
 #ifndef MILLIGPU_NODE_H
@@ -61,8 +62,9 @@ struct gpu {
     uint32_t used_mib;       /* both */
     uint16_t index;
     uint16_t charges; /* pods that hold a share of it */
-    int16_t numa;
+    int16_t numa;   /* -1: not known */
     uint16_t flags; /* enum gpu_flag */
+    uint64_t peers; /* bit i: NVLink joins it with GPU i of the node; never with itself */
 };
 
 struct node {
@@ -107,7 +109,9 @@ struct node_build {
     rule_set rules;
     int64_t since_ms;
     uint32_t gpus;
-    /* all fields but the sums of charges; any flag except OVER and UNSURE */
+    /*
+     * all fields but the sums of charges; any flag except OVER and UNSURE; peers by the order here
+     */
     const struct gpu *gpu;
     uint32_t allocations;
     const struct allocation *const *allocation;

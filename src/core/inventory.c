@@ -289,6 +289,7 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     gpu->model = inventory_model_of(judge->arena, given->model);
     gpu->healthy = is_healthy(given->health);
     gpu->cordoned = false; /* judge_cordon() says which are */
+    gpu->peers = 0;        /* judge_nvlink(), too */
 }
 
 /* All entries or none: with half of them, the other GPUs would seem to be gone. */
@@ -461,6 +462,73 @@ static void judge_health(const struct judge *judge, struct slips *slips)
     }
 }
 
+/* Always NULL, for `return`. */
+static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, const char *name,
+                                          const char *what)
+{
+    struct strbuf *text = add_slip(slips);
+    must(what != NULL);
+    if (text == NULL)
+        return NULL;
+    strbuf_printf(text, "annotation milligpu.io/gpus: [%u].nvlink: ", entry);
+    if (name != NULL)
+        add_quoted(text, name);
+    strbuf_str(text, what);
+    return NULL;
+}
+
+/* The GPU that entry names as linked with its own, which is at this position; NULL: a slip. */
+static struct gpu_facts *find_peer(const struct judge *judge, uint32_t entry, uint32_t own,
+                                   const char *name, struct slips *slips)
+{
+    const struct inventory *out = judge->out;
+
+    must(own < out->gpus);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        struct gpu_facts *gpu = &out->gpu[i];
+        if (strcmp(gpu->id, name) != 0 && (gpu->alias == NULL || strcmp(gpu->alias, name) != 0))
+            continue;
+        return i != own ? gpu : tell_nvlink_slip(slips, entry, name, " is the GPU itself");
+    }
+    return tell_nvlink_slip(slips, entry, name,
+                            " names no GPU of the node: uuids of this annotation would be right");
+}
+
+static uint32_t place_of_entry(const struct judge *judge, uint32_t entry)
+{
+    uint32_t at = 0;
+
+    must(entry < judge->facts->gpus);
+    while (judge->out->gpu[at].index != judge->facts->gpu[entry].index)
+        at++;
+    must(at < judge->out->gpus);
+    return at;
+}
+
+/* A link that either side names is one. What means nothing is a slip, and the GPU stays. */
+static void judge_nvlink(struct judge *judge, struct slips *slips)
+{
+    const struct node_facts *facts = judge->facts;
+    struct inventory *out = judge->out;
+
+    if (out->source != SOURCE_ANNOTATION)
+        return;
+    must(facts->gpus == out->gpus);
+    for (uint32_t i = 0; i < facts->gpus; i++) {
+        const uint32_t own = place_of_entry(judge, i);
+        must(facts->gpu[i].nvlinks <= GPUS_PER_NODE_MAX);
+        if (facts->gpu[i].nvlink_odd)
+            (void)tell_nvlink_slip(slips, i, NULL, "a list of at most 64 uuids would be right");
+        for (uint32_t k = 0; k < facts->gpu[i].nvlinks; k++) {
+            struct gpu_facts *peer = find_peer(judge, i, own, facts->gpu[i].nvlink[k], slips);
+            if (peer == NULL)
+                continue;
+            peer->peers |= (uint64_t)1 << own;
+            out->gpu[own].peers |= (uint64_t)1 << (peer - out->gpu);
+        }
+    }
+}
+
 /* meant: the GPU whose index was written. Indexes move, so they are no names. */
 static void tell_cordon_slip(struct slips *slips, const char *entry, const struct gpu_facts *meant)
 {
@@ -532,6 +600,7 @@ static void judge_slips(struct judge *judge)
     strbuf_init(&text);
     must(judge->out->problem_text[0] == '\0');
     judge_health(judge, &slips);
+    judge_nvlink(judge, &slips);
     judge_cordon(judge, &slips);
     must((slips.count == 0) == (slips.text.len == 0));
     /* Before the sentence, so that a long one does not cut it off. */

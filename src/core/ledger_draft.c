@@ -277,6 +277,7 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         .mib = facts->mib,
         .index = (uint16_t)facts->index,
         .numa = (int16_t)facts->numa,
+        .peers = facts->peers, /* of the inventory, whose GPUs are the draft's first ones */
     };
     if (facts->alias != NULL)
         gpu.alias =
@@ -347,6 +348,7 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
         }
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
+        gpu.peers = 0; /* nothing tells what a GPU that is not there is linked with */
         /* A name means one GPU: the one that is present. */
         if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
             gpu.alias = NULL;
@@ -399,7 +401,9 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
         /* One more than before: it may be any of those that are absent. */
         if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
             continue;
-        const struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
+        struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
+        if (draft->moved && counts)
+            gpu.peers = 0; /* some are left out, so positions differ */
         ledger_draft_add_gpu(draft, &gpu);
     }
     if (old != NULL && inventory->silent)
@@ -546,7 +550,8 @@ static bool gpu_alike(const struct gpu *a, const struct gpu *b)
     must(a->id != NULL);
     must(b->id != NULL);
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
-           a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->flags == b->flags;
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa &&
+           a->peers == b->peers && a->flags == b->flags;
 }
 
 bool node_alike(const struct node *a, const struct node *b)

@@ -293,6 +293,48 @@ static void sort_gpus(struct node *node)
     }
 }
 
+/* Where each GPU of the build is now; GPUS_PER_NODE_MAX: nowhere, or behind the bound. */
+static void find_moved(const struct node *node, const struct node_build *build, uint32_t gpus,
+                       uint8_t to[GPUS_PER_NODE_MAX])
+{
+    must(gpus <= GPUS_PER_NODE_MAX);
+    must(gpus <= build->gpus);
+    for (uint32_t i = 0; i < gpus; i++) {
+        const struct gpu *found = find_id(node->gpu, node->gpus, build->gpu[i].id);
+        const size_t at = found != NULL ? (size_t)(found - node->gpu) : GPUS_PER_NODE_MAX;
+        to[i] = (uint8_t)(at < GPUS_PER_NODE_MAX ? at : GPUS_PER_NODE_MAX);
+    }
+}
+
+/*
+ * Peers are positions, and GPUs were sorted, added and dropped. A peer that has left is one no
+ * more; a link that only one side knows (a database may hold anything) is one of both.
+ */
+static void move_peers(struct node *node, const struct node_build *build)
+{
+    const uint32_t gpus = build->gpus < GPUS_PER_NODE_MAX ? build->gpus : GPUS_PER_NODE_MAX;
+    uint8_t to[GPUS_PER_NODE_MAX];
+    uint64_t any = 0;
+
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        any |= node->gpu[i].peers;
+        node->gpu[i].peers = 0;
+    }
+    if (any == 0)
+        return;
+    find_moved(node, build, gpus, to);
+    for (uint32_t i = 0; i < gpus; i++) {
+        for (uint64_t peers = build->gpu[i].peers; peers != 0; peers &= peers - 1) {
+            const uint32_t peer = (uint32_t)__builtin_ctzll(peers);
+            if (peer >= gpus || to[i] == to[peer] || to[i] == GPUS_PER_NODE_MAX ||
+                to[peer] == GPUS_PER_NODE_MAX)
+                continue;
+            node->gpu[to[i]].peers |= (uint64_t)1 << to[peer];
+            node->gpu[to[peer]].peers |= (uint64_t)1 << to[i];
+        }
+    }
+}
+
 /* An unknown size, 0, cannot be exceeded. */
 static bool is_over(const struct gpu *gpu)
 {
@@ -357,6 +399,7 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     drop_uncharged(node);
     add_owned_ids(node, build);
     sort_gpus(node);
+    move_peers(node, build);
     for (uint32_t i = 0; i < node->gpus; i++) {
         struct gpu *gpu = &node->gpu[i];
         gpu->flags |= (is_over(gpu) ? GPU_OVER : 0) | (is_unsure(node, gpu) ? GPU_UNSURE : 0);
@@ -582,6 +625,21 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
     return fresh;
 }
 
+static bool node_links_both(const struct node *node, uint32_t gpu)
+{
+    const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
+
+    must(gpu < node->gpus);
+    if (gpu >= gpus)
+        return node->gpu[gpu].peers == 0;
+    for (uint64_t peers = node->gpu[gpu].peers; peers != 0; peers &= peers - 1) {
+        const uint32_t peer = (uint32_t)__builtin_ctzll(peers);
+        if (peer >= gpus || peer == gpu || (node->gpu[peer].peers >> gpu & 1) == 0)
+            return false;
+    }
+    return true;
+}
+
 /* Distinct ids are checked before the order, which compares ids last. */
 static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
 {
@@ -601,6 +659,7 @@ static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
         {find_id(node->gpu, node->gpus, gpu->id) == gpu, "it is there twice"},
         {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},
         {!node->gone || is_absent(gpu), "it is there, and its node is gone"},
+        {node_links_both(node, i), "it is linked with a GPU that is not linked with it"},
     };
 
     must(i < node->gpus);

@@ -16,6 +16,7 @@ static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
         .mib = facts->mib,
         .index = (uint16_t)facts->index,
         .numa = (int16_t)facts->numa,
+        .peers = facts->peers,
     };
 
     must(facts->milli > 0);

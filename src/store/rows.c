@@ -61,6 +61,7 @@ static struct gpu rows_read_gpu(struct row *row, struct names *names)
     gpu.index = (uint16_t)row_number(row, 0, UINT16_MAX);
     gpu.numa = (int16_t)row_number(row, INT16_MIN, INT16_MAX);
     gpu.flags = (uint16_t)row_number(row, 0, GPU_FLAGS_KEPT);
+    gpu.peers = (uint64_t)row_number(row, INT64_MIN, INT64_MAX);
     must(gpu.id != NULL && gpu.model != NULL);
     return gpu;
 }
@@ -168,7 +169,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
     /* In the order of invariant 3 of node.h. */
     if (more == 0)
         more = db_prepare(db,
-                          "SELECT id, alias, model, milli, mib, idx, numa, flags FROM gpu"
+                          "SELECT id, alias, model, milli, mib, idx, numa, flags, peers FROM gpu"
                           " WHERE node = ? ORDER BY flags & 1, idx, id",
                           &rows.gpus, err);
     if (more == 0)

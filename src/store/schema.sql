@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 3.  application_id 0x6d475055 ("mGPU"), user_version 3.
+-- The ledger of milligpu on disk, version 4.  application_id 0x6d475055 ("mGPU"), user_version 4.
 --
 --   meta                     one row: whose cluster this is
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -31,7 +31,8 @@ CREATE TABLE node (
     since_ms     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- flags: 1 absent, 2 unhealthy, 4 cordoned, 8 duplicate.
+-- flags: 1 absent, 2 unhealthy, 4 cordoned, 8 duplicate.  peers: bit i says that NVLink joins it with GPU i of the
+-- node, counted in the order of (absent, idx, id).
 CREATE TABLE gpu (
     node  TEXT NOT NULL REFERENCES node (name) ON DELETE CASCADE,
     id    TEXT NOT NULL CHECK (id <> ''),
@@ -42,6 +43,7 @@ CREATE TABLE gpu (
     idx   INTEGER NOT NULL CHECK (idx BETWEEN 0 AND 65535),
     numa  INTEGER NOT NULL CHECK (numa BETWEEN -32768 AND 32767),
     flags INTEGER NOT NULL CHECK (flags BETWEEN 0 AND 15),
+    peers INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (node, id)
 ) STRICT, WITHOUT ROWID;
 

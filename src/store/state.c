@@ -105,6 +105,7 @@ static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
     add_number(out, "index", gpu->index);
     add_number(out, "numa", gpu->numa);
     add_number(out, "flags", gpu->flags & (unsigned)GPU_FLAGS_KEPT);
+    add_number(out, "peers", (int64_t)gpu->peers);
     strbuf_char(out, '}');
 }
 

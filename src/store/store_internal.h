@@ -65,10 +65,10 @@ struct store_limits {
     X(ST_NODE_SET, "UPDATE node SET uid = ?, source = ?, problem = ?, problem_text = ?, gone = ?," \
                    " since_ms = ? WHERE name = ?")                                                 \
     X(ST_NODE_DROP, "DELETE FROM node WHERE name = ?")                                             \
-    X(ST_GPU_ADD, "INSERT INTO gpu (alias, model, milli, mib, idx, numa, flags, node, id)"         \
-                  " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")                                           \
+    X(ST_GPU_ADD, "INSERT INTO gpu (alias, model, milli, mib, idx, numa, flags, peers, node, id)"  \
+                  " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                        \
     X(ST_GPU_SET, "UPDATE gpu SET alias = ?, model = ?, milli = ?, mib = ?, idx = ?, numa = ?,"    \
-                  " flags = ? WHERE node = ? AND id = ?")                                          \
+                  " flags = ?, peers = ? WHERE node = ? AND id = ?")                               \
     X(ST_GPU_DROP, "DELETE FROM gpu WHERE node = ? AND id = ?")                                    \
     X(ST_OWNED_ID_ADD, "INSERT INTO claim (node, gpu) VALUES (?, ?)")                              \
     X(ST_OWNED_ID_DROP, "DELETE FROM claim WHERE node = ? AND gpu = ?")                            \

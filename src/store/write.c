@@ -41,7 +41,7 @@ static bool same_node_row(const struct node *a, const struct node *b)
 static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 {
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
-           a->mib == b->mib && a->index == b->index && a->numa == b->numa &&
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
            ((a->flags ^ b->flags) & (unsigned)GPU_FLAGS_KEPT) == 0;
 }
 
@@ -102,6 +102,7 @@ static int write_put_gpu(struct store *store, const struct node *node, const str
     bind_number(&bind, after->index);
     bind_number(&bind, after->numa);
     bind_number(&bind, after->flags & (unsigned)GPU_FLAGS_KEPT);
+    bind_number(&bind, (int64_t)after->peers);
     bind_text(&bind, node->name->text);
     bind_text(&bind, after->id->text);
     return run_one(&bind, "GPU", after->id->text, err);

@@ -160,8 +160,39 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
     out->share = NULL;
 }
 
-static const char *const gpu_keys[] = {"uuid", "index", "milli", "mib", "model", "numa", "health"};
-enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH };
+/*
+ * An element that is no text, or a value that is no list, is passed over: which GPUs are linked is
+ * worth less than the GPUs. inventory.h judges the names.
+ */
+static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
+{
+    const struct json_reader_mark whole = json_reader_mark(in);
+    const char *name;
+
+    must(gpu->nvlinks == 0);
+    if (!json_read_array(in)) {
+        gpu->nvlink_odd = json_reader_retreat(in, whole);
+        return;
+    }
+    while (json_read_element(in)) {
+        (void)json_read_peek(in); /* moves to the value's first byte */
+        const struct json_reader_mark mark = json_reader_mark(in);
+        if (!json_read_cstring(in, &name)) {
+            gpu->nvlink_odd = json_reader_retreat(in, mark);
+            continue;
+        }
+        gpu->nvlink_odd = gpu->nvlink_odd || gpu->nvlinks == GPUS_PER_NODE_MAX;
+        if (gpu->nvlinks == GPUS_PER_NODE_MAX)
+            continue;
+        gpu->nvlink = arena_grow(in->arena, gpu->nvlink, gpu->nvlinks, GPUS_PER_NODE_MAX,
+                                 sizeof *gpu->nvlink);
+        gpu->nvlink[gpu->nvlinks++] = name;
+    }
+}
+
+static const char *const gpu_keys[] = {"uuid", "index",  "milli",  "mib", "model",
+                                       "numa", "health", "nvlink"};
+enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH, GPU_NVLINK };
 
 static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 {
@@ -191,6 +222,9 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
         break;
     case GPU_HEALTH:
         (void)json_read_cstring(in, &gpu->health); /* inventory.h judges the word */
+        break;
+    case GPU_NVLINK:
+        read_nvlink(in, gpu);
         break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");

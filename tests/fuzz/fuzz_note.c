@@ -123,6 +123,9 @@ static void check_gpus(const struct node_facts *node)
         const struct gpu_facts *gpu = &node->gpu[i];
         must(gpu->milli >= 1 && gpu->milli <= GPU_MILLI && gpu->id != NULL);
         must(gpu->index <= UINT16_MAX && gpu->numa >= -1 && gpu->numa <= INT16_MAX);
+        must(gpu->nvlinks <= GPUS_PER_NODE_MAX);
+        for (uint32_t j = 0; j < gpu->nvlinks; j++)
+            must(strlen(gpu->nvlink[j]) < ANNOTATION_BYTES_MAX);
         for (uint32_t j = 0; j < i; j++)
             must(strcmp(gpu->id, node->gpu[j].id) != 0 && gpu->index != node->gpu[j].index);
     }

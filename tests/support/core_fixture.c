@@ -111,7 +111,8 @@ struct inventory *core_inventory(struct core_fixture *core, const char *node, co
             .index = gpu[i].index,
             .milli = gpu[i].milli > 0 ? gpu[i].milli : GPU_MILLI,
             .mib = gpu[i].mib,
-            .numa = -1,
+            .numa = (int32_t)gpu[i].socket - 1,
+            .peers = gpu[i].peers,
             .healthy = !gpu[i].sick,
             .cordoned = gpu[i].cordoned,
         };
@@ -276,8 +277,9 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
     strbuf_printf(out, "  gpu %s alias %s model %s milli %u mib %u used %u reserved %u mib %u",
                   gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
                   gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
-    strbuf_printf(out, " index %d charges %d numa %d flags %d\n", gpu->index, gpu->charges,
-                  gpu->numa, gpu->flags & ~GPU_CONTESTED); /* nobody keeps it */
+    strbuf_printf(out, " index %d charges %d numa %d peers %llx flags %d\n", gpu->index, gpu->charges,
+                  gpu->numa, (unsigned long long)gpu->peers,
+                  gpu->flags & ~GPU_CONTESTED); /* nobody keeps it */
 }
 
 static void dump_allocation(struct strbuf *out, const struct allocation *allocation)

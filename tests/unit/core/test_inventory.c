@@ -615,6 +615,95 @@ static void health_has_the_usual_words(void **state)
     }
 }
 
+static void link(uint32_t entry, const char **names, uint32_t count)
+{
+    fixture.gpu[entry].nvlink = names;
+    fixture.gpu[entry].nvlinks = count;
+}
+
+static void a_link_that_either_side_names_is_one(void **state)
+{
+    (void)state;
+    static const char *first[] = {"GPU-1003"};
+    static const char *second[] = {"GPU-1003", "n1/gpu-0", "GPU-1003"}; /* by its made-up id */
+    start();
+    add(3);
+    add(0);
+    add(1);
+    add(2);
+    fixture.gpu[0].peers = UINT64_MAX; /* is set here, whatever it was */
+    link(1, first, 1);
+    link(3, second, 3);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 4);
+    /* in the order of the indexes */
+    assert_int_equal(fixture.out.gpu[0].peers, 1 << 3 | 1 << 2);
+    assert_int_equal(fixture.out.gpu[1].peers, 0);
+    assert_int_equal(fixture.out.gpu[2].peers, 1 << 3 | 1 << 0);
+    assert_int_equal(fixture.out.gpu[3].peers, 1 << 0 | 1 << 2);
+}
+
+static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *slip;
+    } row[] = {
+        {"GPU-1001", "[1].nvlink: \"GPU-1001\" is the GPU itself"},
+        {"n1/gpu-1", "[1].nvlink: \"n1/gpu-1\" is the GPU itself"},
+        {"GPU-9", "[1].nvlink: \"GPU-9\" names no GPU of the node: uuids of this annotation would "
+                  "be right"},
+        {"", "[1].nvlink: \"\" names no GPU of the node: uuids of this annotation would be right"},
+        {NULL, "[1].nvlink: a list of at most 64 uuids would be right"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const char *names[] = {row[i].name, "GPU-1000"};
+        char slip[160];
+        start();
+        add(0);
+        add(1)->nvlink_odd = row[i].name == NULL;
+        link(1, row[i].name != NULL ? names : &names[1], row[i].name != NULL ? 2 : 1);
+        parse();
+        (void)snprintf(slip, sizeof slip, "annotation milligpu.io/gpus: %s", row[i].slip);
+        assert_string_equal(fixture.out.problem_text, slip);
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 2);
+        assert_true(fixture.out.gpu[1].healthy);
+        assert_int_equal(fixture.out.gpu[0].peers, 2);
+        assert_int_equal(fixture.out.gpu[1].peers, 1);
+    }
+}
+
+static void links_are_read_from_the_source_alone(void **state)
+{
+    (void)state;
+    static const char *names[] = {"n1/gpu-1", "nobody"};
+    start();
+    add(0);
+    link(0, names, 2);
+    fixture.facts.has_gpus = false;
+    fixture.facts.label_count = "2";
+    parse();
+    assert_found(SOURCE_LABEL, 2);
+    assert_int_equal(fixture.out.gpu[0].peers | fixture.out.gpu[1].peers, 0);
+}
+
+static void sixty_four_gpus_may_all_be_linked(void **state)
+{
+    (void)state;
+    const char *names[64];
+    start();
+    for (uint32_t i = 0; i < 64; i++)
+        names[i] = add(i)->id;
+    for (uint32_t i = 0; i < 64; i++)
+        link(i, names, i); /* those before it: the others follow from them */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 64);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(fixture.out.gpu[i].peers, ~((uint64_t)1 << i));
+}
+
 static void several_slips_are_counted_and_the_first_is_told(void **state)
 {
     (void)state;
@@ -775,6 +864,10 @@ int main(void)
         cmocka_unit_test(partitioned_gpus_are_left_out),
         cmocka_unit_test(cordons_name_gpus_or_all),
         cmocka_unit_test(health_has_the_usual_words),
+        cmocka_unit_test(a_link_that_either_side_names_is_one),
+        cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
+        cmocka_unit_test(links_are_read_from_the_source_alone),
+        cmocka_unit_test(sixty_four_gpus_may_all_be_linked),
         cmocka_unit_test(several_slips_are_counted_and_the_first_is_told),
         cmocka_unit_test(words_of_an_annotation_that_is_not_the_source_do_not_matter),
         cmocka_unit_test(memory_of_a_share_is_rounded_down),

@@ -645,6 +645,105 @@ static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
     node_unref(node);
 }
 
+/* In the order of the node, which may differ from that of the build. */
+static void assert_peers(const struct node *node, const char *of, const char *peers)
+{
+    const struct gpu *at = node_gpu(node, text_of(of));
+    char names[64] = "";
+
+    assert_non_null(at);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if ((at->peers >> i & 1) != 0)
+            strcat(names, node->gpu[i].id->text);
+    assert_int_equal(at->peers >> node->gpus, 0);
+    assert_string_equal(names, peers);
+}
+
+static void peers_stay_the_same_gpus_wherever_they_stand(void **state)
+{
+    (void)state;
+    /* c and d are absent, and nobody holds d. */
+    struct scene scene = {.gpu = {gpu("c", 0), gpu("b", 3), gpu("d", 2), gpu("a", 1)}, .gpus = 4};
+    scene.gpu[0].flags = GPU_ABSENT;
+    scene.gpu[2].flags = GPU_ABSENT;
+    scene.gpu[0].peers = 1 << 1 | 1 << 2 | 1 << 0; /* b, d, and itself */
+    scene.gpu[3].peers = 1 << 1 | 1 << 2;          /* b, d; b does not say so */
+    scene.pod[scene.pods++] = pod("p", "c", 300, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("q", "stranger", 300, STATE_BOUND);
+    struct node *node = node_of(&scene);
+
+    assert_string_equal(node->gpu[0].id->text, "a");
+    assert_peers(node, "a", "b");
+    assert_peers(node, "b", "ac");
+    assert_peers(node, "c", "b");
+    assert_peers(node, "stranger", "");
+
+    struct node *without = node_with(node, scene.pod[0], NULL);
+    node_assert_valid(without);
+    assert_peers(without, "a", "b");
+    assert_peers(without, "b", "a"); /* c went with its pod */
+    const struct host host = {1, 1};
+    struct node *with_host = node_with_host(without, &host);
+    assert_peers(with_host, "b", "a");
+    node_unref(with_host);
+    node_unref(without);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
+/* Pods may hold more GPUs than a node can show; peers are among the first. */
+static void a_gpu_behind_the_bound_has_no_peers(void **state)
+{
+    (void)state;
+    struct gpu many[GPUS_PER_NODE_MAX + 1];
+    for (uint32_t i = 0; i <= GPUS_PER_NODE_MAX; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "GPU-%02u", i);
+        many[i] = gpu(name, (uint16_t)i);
+        many[i].peers = UINT64_MAX;
+    }
+    many[0].flags = GPU_ABSENT; /* the last one, since it is absent */
+    const struct allocation *held = pod("p", "GPU-00", 300, STATE_BOUND);
+    const struct node_build build = {
+        .name = atom("n1"),
+        .uid = atom("n1-uid"),
+        .problem_text = atom(""),
+        .gpus = GPUS_PER_NODE_MAX + 1,
+        .gpu = many,
+        .allocations = 1,
+        .allocation = &held,
+    };
+    struct node *node = node_new(&build);
+    node_assert_valid(node);
+    assert_int_equal(node->gpus, GPUS_PER_NODE_MAX + 1);
+    assert_int_equal(node->gpu[GPUS_PER_NODE_MAX].peers, 0);
+    /* GPU-64 stood behind the bound before; the others know each other. */
+    assert_int_equal(node->gpu[GPUS_PER_NODE_MAX - 1].peers, 0);
+    for (uint32_t i = 0; i + 1 < GPUS_PER_NODE_MAX; i++)
+        assert_int_equal(node->gpu[i].peers, (UINT64_MAX >> 1) & ~((uint64_t)1 << i));
+    node_unref(node);
+    allocation_unref(held);
+}
+
+static void a_link_of_one_side_is_wrong(void **state)
+{
+    (void)state;
+    static const uint64_t wrong[][2] = {{2, 0}, {1, 0}, {4, 0}, {0, 1}, {2, 3}};
+    struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
+    struct err err;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct node *node = node_of(&scene);
+        node->gpu[0].peers = wrong[i][0];
+        node->gpu[1].peers = wrong[i][1];
+        assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+        assert_non_null(strstr(err.text, "it is linked with a GPU that is not linked with it"));
+        node->gpu[0].peers = 2;
+        node->gpu[1].peers = 1;
+        assert_int_equal(node_check(node, &err), 0);
+        node_unref(node);
+    }
+}
+
 static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
 {
     (void)state;
@@ -737,6 +836,9 @@ int main(void)
         cmocka_unit_test(what_is_wrong_in_a_node_is_named),
         cmocka_unit_test(a_change_gives_what_building_anew_gives),
         cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
+        cmocka_unit_test(peers_stay_the_same_gpus_wherever_they_stand),
+        cmocka_unit_test(a_gpu_behind_the_bound_has_no_peers),
+        cmocka_unit_test(a_link_of_one_side_is_wrong),
         cmocka_unit_test(what_is_held_is_bound_and_reserved_and_unplaced),
         cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
     };

@@ -31,12 +31,12 @@ static const char *const before[] = {
     "INSERT INTO node VALUES ('n1', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n2', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n3', '', '', '', '', 0, 0)",
-    "INSERT INTO gpu VALUES ('n1', 'GPU-a', 'n1/gpu-0', '', 1000, 1000, 0, -1, 0)",
-    "INSERT INTO gpu VALUES ('n1', 'GPU-b', NULL, '', 1000, 0, 1, -1, 0)",
-    "INSERT INTO gpu VALUES ('n1', 'GPU-e', 'n1/gpu-2', '', 900, 0, 2, -1, 0)",
-    "INSERT INTO gpu VALUES ('n2', 'GPU-a', NULL, '', 1000, 0, 0, -1, 0)",
-    "INSERT INTO gpu VALUES ('n2', 'GPU-c', NULL, '', 1000, 0, 1, -1, 0)",
-    "INSERT INTO gpu VALUES ('n3', 'GPU-f', NULL, '', 1000, 0, 0, -1, 0)",
+    "INSERT INTO gpu VALUES ('n1', 'GPU-a', 'n1/gpu-0', '', 1000, 1000, 0, -1, 0, 0)",
+    "INSERT INTO gpu VALUES ('n1', 'GPU-b', NULL, '', 1000, 0, 1, -1, 0, 0)",
+    "INSERT INTO gpu VALUES ('n1', 'GPU-e', 'n1/gpu-2', '', 900, 0, 2, -1, 0, 0)",
+    "INSERT INTO gpu VALUES ('n2', 'GPU-a', NULL, '', 1000, 0, 0, -1, 0, 0)",
+    "INSERT INTO gpu VALUES ('n2', 'GPU-c', NULL, '', 1000, 0, 1, -1, 0, 0)",
+    "INSERT INTO gpu VALUES ('n3', 'GPU-f', NULL, '', 1000, 0, 0, -1, 0, 0)",
     POD("1", "a", "n1", "bound", "granted"),
     POD("2", "b", "n1", "bound", "granted"),
     POD("3", "old", "n1", "released", "granted"),
@@ -180,6 +180,7 @@ static const struct column gpu[] = {
     {"mib", "0", U32},
     {"idx", "0", U16},
     {"numa", "-1", {"-32768", "32767"}, {"-32769", "32768", "NULL", "'x'"}},
+    {"peers", "0", {"-9223372036854775808", "9223372036854775807"}, {"NULL", "'x'", "0.5"}},
     {"flags", "0", {"0", "15"}, {"-1", "16", "NULL", "'x'"}}};
 static const struct column owned_id[] = {{"gpu", "'GPU-z'", NAMED},
                                          {"node", "'n1'", {"'n2'"}, {"'n9'", "NULL"}}};
@@ -505,13 +506,13 @@ static void a_charged_gpu_stays_under_one_of_its_names(void **state)
     allowed(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 0); DELETE FROM gpu WHERE id = 'GPU-e'");
     /* Unless another GPU goes by that name now. */
     allowed(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 1);"
-                         "INSERT INTO gpu VALUES ('n1', 'n1/gpu-2', NULL, '', 1, 0, 0, 0, 0);"
+                         "INSERT INTO gpu VALUES ('n1', 'n1/gpu-2', NULL, '', 1, 0, 0, 0, 0, 0);"
                          "DELETE FROM gpu WHERE id = 'GPU-e'");
     allowed(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 1);"
-                         "INSERT INTO gpu VALUES ('n1', 'GPU-g', 'n1/gpu-2', '', 1, 0, 0, 0, 0);"
+                         "INSERT INTO gpu VALUES ('n1', 'GPU-g', 'n1/gpu-2', '', 1, 0, 0, 0, 0, 0);"
                          "DELETE FROM gpu WHERE id = 'GPU-e'");
     forbidden(db, OBSERVED "'n1/gpu-2', 0, 'n1', 1, 0, 1);"
-                           "INSERT INTO gpu VALUES ('n2', 'n1/gpu-2', NULL, '', 1, 0, 0, 0, 0);"
+                           "INSERT INTO gpu VALUES ('n2', 'n1/gpu-2', NULL, '', 1, 0, 0, 0, 0, 0);"
                            "DELETE FROM gpu WHERE id = 'GPU-e'");
 }
 

@@ -358,7 +358,7 @@ static void every_check_can_fail(void **state)
          CHECK_REPLAY, "node n1"},
         {"INSERT INTO node SELECT 'n3', uid, source, problem, problem_text, gone, since_ms"
          " FROM node WHERE name = 'n1'; INSERT INTO gpu SELECT 'n3', id, alias, model, milli, mib,"
-         " idx, numa, flags FROM gpu WHERE id = 'GPU-a'",
+         " idx, numa, flags, peers FROM gpu WHERE id = 'GPU-a'",
          CHECK_MEMORY, "another node's already"},
         {"INSERT INTO claim VALUES ('GPU-a', 'n2')", CHECK_PRESENT,
          "node n2 claims GPU GPU-a, which node n1 has"},

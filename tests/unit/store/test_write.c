@@ -24,7 +24,7 @@ static void a_new_file_is_ours_and_empty(void **state)
     struct shelf *shelf = *state;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 3);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 4);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
@@ -102,6 +102,42 @@ static void every_command_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 14 AND count(*) = 14"
                                                " FROM journal"),
                      1);
+}
+
+static void what_is_linked_comes_back(void **state)
+{
+    static const struct core_gpu linked[] = {{.id = "GPU-a", .index = 0, .socket = 1, .peers = 4},
+                                             {.id = "GPU-b", .index = 1, .socket = 1},
+                                             {.id = "GPU-c", .index = 2, .socket = 2, .peers = 1}};
+    static const struct core_gpu unlinked[] = {{.id = "GPU-a", .index = 0, .socket = 1},
+                                               {.id = "GPU-b", .index = 1, .socket = 1},
+                                               {.id = "GPU-c", .index = 2, .socket = 2}};
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", linked, 3);
+    shelf_save(shelf);
+    shelf_turn(shelf); /* what was read equals what was written */
+    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 4 + 1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT json_extract(result, '$.node.gpus[0].peers') = 4"
+                                  " AND json_extract(result, '$.node.gpus[1].peers') IS NULL"
+                                  " FROM journal"),
+                     1);
+    /* GPU-b goes last when it is absent: its peers keep theirs, at other positions. */
+    assert_int_equal(core_reserve(core, "p", "n1", "1000x3"), VERDICT_OK);
+    (void)core_node(core, "n1", (const struct core_gpu[]){linked[0], {.id = "GPU-c", .index = 2}},
+                    2);
+    (void)core_node(core, "n1", (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
+                                                          {.id = "GPU-c", .index = 2, .peers = 1}},
+                    2);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-a'"), 2);
+    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-b'"), 0);
+    (void)core_node(core, "n1", unlinked, 3);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 0);
 }
 
 static void what_a_node_showed_first_comes_back(void **state)
@@ -454,7 +490,7 @@ static void the_database_itself_forbids(void **state)
         "DELETE FROM journal",
         "UPDATE journal SET at = 0",
         "INSERT INTO meta VALUES (2, NULL, 0, 0, 0)",
-        "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0)",
+        "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0, 0)",
         "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
     };
     for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
@@ -520,6 +556,7 @@ int main(void)
         TEST(a_new_file_is_ours_and_empty),
         TEST(the_writer_uses_a_log_and_leaves_one_file),
         TEST(every_command_comes_back),
+        TEST(what_is_linked_comes_back),
         TEST(what_a_node_showed_first_comes_back),
         TEST(the_version_of_a_binding_is_the_reservations),
         TEST(the_journal_says_what_was_asked_and_what_came_of_it),

@@ -166,6 +166,56 @@ static void gpus_are_read(void **state)
     assert_int_equal(empty.gpus, 0);
 }
 
+static void nvlink_is_read_as_far_as_it_can_be(void **state)
+{
+    static const struct {
+        const char *nvlink;
+        uint32_t names; /* "GPU-1", then "GPU-2" */
+        bool odd;
+    } row[] = {
+        {"[\"GPU-1\",\"GPU-2\"]", 2, false},
+        {"[]", 0, false},
+        {"null", 0, false},
+        {"\"GPU-1\"", 0, true},
+        {"7", 0, true},
+        {"{\"GPU-1\":[1]}", 0, true},
+        {"[7,\"GPU-1\",null,[\"GPU-9\",[]],\"GPU-2\", {} ]", 2, true},
+        {"[\"GPU-1\",\"\\u0000\"]", 1, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct strbuf gpus;
+        strbuf_init(&gpus);
+        strbuf_printf(&gpus, "[{\"nvlink\": %s, \"uuid\":\"GPU-a\",\"index\":4}]", row[i].nvlink);
+        const struct node_facts node = with_gpus(*state, gpus.data);
+        strbuf_done(&gpus);
+        assert_null(node.gpus_error);
+        assert_int_equal(node.gpus, 1);
+        assert_int_equal(node.gpu[0].index, 4);
+        assert_int_equal(node.gpu[0].nvlinks, row[i].names);
+        assert_int_equal(node.gpu[0].nvlink_odd, row[i].odd);
+        for (uint32_t k = 0; k < row[i].names; k++)
+            assert_string_equal(node.gpu[0].nvlink[k], k == 0 ? "GPU-1" : "GPU-2");
+    }
+}
+
+static void of_too_many_links_the_first_are_kept(void **state)
+{
+    for (uint32_t count = 64; count <= 65; count++) {
+        struct strbuf gpus;
+        strbuf_init(&gpus);
+        strbuf_str(&gpus, "[{\"uuid\":\"GPU-a\",\"index\":0,\"nvlink\":[\"GPU-0\"");
+        for (uint32_t i = 1; i < count; i++)
+            strbuf_printf(&gpus, ",\"GPU-%u\"", i);
+        strbuf_str(&gpus, "]}]");
+        const struct node_facts node = with_gpus(*state, gpus.data);
+        strbuf_done(&gpus);
+        assert_true(node.has_gpus);
+        assert_int_equal(node.gpu[0].nvlinks, 64);
+        assert_string_equal(node.gpu[0].nvlink[63], "GPU-63");
+        assert_int_equal(node.gpu[0].nvlink_odd, count > 64);
+    }
+}
+
 static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
 {
     static const struct {
@@ -194,6 +244,9 @@ static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
         {"[{\"numa\":32768}]", "[0].numa: is 32768"},
         {"[{\"health\":true}]", "[0].health: expected a string"},
         {"[{\"model\":[]}]", "[0].model: expected a string"},
+        {"[{\"nvlink\":[}]", "[0].nvlink[0]: expected a value"},
+        {"[{\"nvlink\":[\"a\"", "found the end"},
+        {"[{\"nvlink\":[],\"nvlink\":[]}]", "[0].nvlink: comes twice"},
         {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"a\",\"index\":1}]",
          "[1]: has the uuid of another GPU"},
         {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"b\",\"index\":0}]",
@@ -366,6 +419,8 @@ int main(void)
         fixture_test(mig_is_seen_where_it_is_and_only_there),
         fixture_test(time_slicing_is_seen),
         fixture_test(gpus_are_read),
+        fixture_test(nvlink_is_read_as_far_as_it_can_be),
+        fixture_test(of_too_many_links_the_first_are_kept),
         fixture_test(a_broken_inventory_is_a_fact_that_names_the_field),
         fixture_test(too_many_gpus_can_be_seen),
         fixture_test(a_node_that_cannot_be_one_is_refused),
