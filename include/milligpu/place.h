@@ -2,6 +2,7 @@
  * place - which GPUs of a node a request gets, and which node is best.
  *
  * The order is total; the first rule that tells two placements apart decides:
+ *   a. smaller price of the dearest GPU that is touched (rulebook.h; 0 where nothing has a price)
  *   1. smaller charge altogether (only init containers can make a difference here)
  *   2. tighter fit: fewer milli left on the GPUs that are touched
  *   3. fuller node: fewer free milli on the node
@@ -17,6 +18,13 @@
  * found, it is REASON_UNSEARCHED. The limit counts steps, not time, and is the same for each node,
  * for every caller and for any number of nodes, so a later evaluation finds what an earlier one
  * found. More steps never make an answer worse.
+ *
+ * Rule a is searched tier by tier: at first only with the cheapest GPUs of the node, then also with
+ * the next dearer ones, and so on. It never decides whether a request fits.
+ *
+ * Where the policy says "memory: raise", a share that comes with less memory than was asked for is
+ * raised instead of refused: all shares of the pod to the same amount, the smallest with which the
+ * pod fits (within the tier).
  *
  * Whole GPUs of the other resource (request.whole) are placed on no GPU: kube-scheduler counts
  * them. They do not fit on a node where a pod holds shares. If the pod itself also asks for shares,
@@ -72,6 +80,8 @@ struct part {
 
 struct placement {
     bool exact;            /* searched to the end: none is better */
+    uint32_t price;        /* rule a */
+    uint32_t raised_milli; /* smaller shares are raised to this; 0: none is (place_level.c) */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
@@ -106,6 +116,16 @@ struct plan_rows {
 
 enum { PLAN_MODELS = 64 };
 
+/* What is known of a model so far. */
+struct plan_model {
+    const struct atom *model; /* NULL: free */
+    bool takes;
+    bool named;           /* named_price is known */
+    uint32_t named_price; /* rulebook_named_price() */
+    rule_set asked;       /* rules that were asked about this model */
+    rule_set taken;       /* those of them that take it */
+};
+
 /* Which GPUs a request of one want gets, of those that fit. */
 enum place_choice { PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST };
 
@@ -124,13 +144,13 @@ struct plan {
     const struct outlook *outlook; /* whose rules apply; NULL: none */
     rule_set rules;                /* that hold, and match the pod */
     const struct rule *rule;       /* the winner in the room that was judged last; NULL: none */
+    bool priced;                   /* models have prices: rule a */
+    /* the level at which the room that was judged last was searched (place_level.c) */
+    uint64_t allowed;      /* a gpu_set of the room: the others may not be used */
+    uint32_t price;        /* of the dearest of them; 0 if nothing has a price, or nothing fits */
+    uint32_t raised_milli; /* smaller shares are raised to this; 0: as asked */
     struct plan_rows rows;
-    struct {
-        const struct atom *model;
-        bool takes;
-        rule_set asked; /* rules that were asked about this model */
-        rule_set taken; /* those of them that take it */
-    } model[PLAN_MODELS];
+    struct plan_model model[PLAN_MODELS];
 };
 
 /*
@@ -152,6 +172,8 @@ void plan_remember(struct plan *plan, struct arena *arena);
 /* Rules 1 to 3 for a node, without the placement itself. */
 struct rank {
     bool exact;
+    uint32_t price;        /* rule a */
+    uint32_t raised_milli; /* as in a placement */
     bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
@@ -181,18 +203,26 @@ enum reason place_search(const struct room *room, const struct request *request,
  * the same number of parts of each row on each GPU, or would after swapping GPUs that are equal in
  * room and model; which one of these is visited is deterministic. visit returns false to stop; the
  * placements that it gets have exact = false. The request must have wants; one that is too large to
- * walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ * walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once. If prices or raised
+ * shares matter, place_judge() or place_find() must have found a place in this room last: only the
+ * GPUs and the amounts are visited with which it did.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);
 enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
                           place_visit *visit) MUST_USE;
 
+/* What a part of this want takes, which may be more than was asked for. */
+static inline uint32_t placement_milli(const struct placement *placement, const struct want *want)
+{
+    return want->milli > placement->raised_milli ? want->milli : placement->raised_milli;
+}
+
 /* The shares of a placement; share must have space for placement->parts. */
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
 
-/* Rules 1 to 5: negative if a is better, 0 only for the same placement. */
+/* Rules a and 1 to 5: negative if a is better, 0 only for the same placement. */
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b);
 

@@ -190,6 +190,8 @@ enum reason appraise_room(const struct policy_question *question, enum policy_ki
     *out = (struct appraisals){.why = place_judge(plan, room, out_rank), .exact = true};
     if (out->why != REASON_NONE)
         return out->why;
+    out->price = out_rank->price;
+    out->raised_milli = out_rank->raised_milli;
     if (judge == NULL) {
         own = xmalloc(sizeof *own);
         kinds_init(own, question->outlook->workload);

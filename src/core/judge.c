@@ -16,6 +16,7 @@
 enum {
     SHAPES_MAX = 256,
     LOSSES_MAX = 256,
+    LEVELS_MAX = 256,
     IDLE_ENTRIES = 1 << 16,
     IDLE_GPUS_MAX = 16, /* what larger nodes have left is not remembered */
     ENTRY_BYTES_MAX = JUDGE_BYTES_MAX - (8 << 20),
@@ -27,6 +28,12 @@ struct judged_node {
     uint32_t order;          /* rule 4 */
 };
 
+/* By price of the dearest GPU and by raise: there are few. */
+struct judged_level {
+    uint32_t price;
+    uint32_t raised_milli;
+};
+
 /* One node for one request. */
 struct judge_entry {
     uint64_t serial;
@@ -34,13 +41,15 @@ struct judge_entry {
     uint8_t count;
     uint16_t judged; /* the highest bit: not exact */
     int32_t base[APPRAISALS_MAX];
-    uint16_t loss[APPRAISALS_MAX];
+    uint8_t loss[APPRAISALS_MAX];
+    uint8_t level;
 };
+static_assert(LOSSES_MAX <= UINT8_MAX + 1 && LEVELS_MAX <= UINT8_MAX + 1,
+              "indexes into both tables fit");
 
 struct judged_request {
     struct request *request; /* NULL: free */
     uint32_t hash;
-    uint32_t charge_milli;
     uint64_t turn;
     struct judge_entry *entry; /* by slot */
 };
@@ -74,6 +83,8 @@ struct judge {
     uint32_t losses;
     struct loss loss[LOSSES_MAX];
     int64_t price[LOSSES_MAX];
+    uint32_t levels;
+    struct judged_level level[LEVELS_MAX];
     struct idle_entry *idle;
     struct judge_counts counts;
 };
@@ -91,6 +102,7 @@ static void forget_requests(struct judge *judge)
         judge->request[i] = (struct judged_request){0};
     }
     judge->losses = 0;
+    judge->levels = 0;
 }
 
 static void forget_nodes(struct judge *judge)
@@ -187,10 +199,14 @@ static struct judged_request *request_place(struct judge *judge, const struct re
     return oldest;
 }
 
-static uint32_t charge_of(const struct request *request)
+static uint32_t charge_of(const struct request *request, uint32_t raised_milli)
 {
     must(request->wants <= 1);
-    return request->wants == 0 ? 0 : request->want[0].parts * request->want[0].milli;
+    if (request->wants == 0)
+        return 0;
+    const struct want *want = &request->want[0];
+    must(raised_milli <= GPU_MILLI);
+    return want->parts * (want->milli > raised_milli ? want->milli : raised_milli);
 }
 
 static void find_request(struct judge *judge, const struct request *request)
@@ -203,7 +219,6 @@ static void find_request(struct judge *judge, const struct request *request)
         xfree(place->request);
         place->request = request_clone(request);
         place->hash = hash;
-        place->charge_milli = charge_of(request);
         if (place->entry == NULL)
             place->entry = xcalloc(judge->slots, sizeof *place->entry);
         else
@@ -262,7 +277,7 @@ void policy_begin(struct judge *judge, const struct snapshot *snapshot,
     set_outlook(judge, snapshot->outlook);
     if (snapshot->slots > judge->slots)
         make_room_for(judge, snapshot->slots);
-    if (judge->losses == LOSSES_MAX)
+    if (judge->losses == LOSSES_MAX || judge->levels == LEVELS_MAX)
         forget_requests(judge);
     /* The charge of several wants is not the same in every place. */
     if (judge->node != NULL && request->wants <= 1)
@@ -288,6 +303,21 @@ static uint32_t index_loss(struct judge *judge, const struct loss *loss)
         judge->losses++;
     }
     must(at <= LOSSES_MAX);
+    return at;
+}
+
+/* The same of a level; LEVELS_MAX: the table is full. */
+static uint32_t index_level(struct judge *judge, uint32_t price, uint32_t raised_milli)
+{
+    uint32_t at = 0;
+
+    must(judge->levels <= LEVELS_MAX);
+    while (at < judge->levels &&
+           (judge->level[at].price != price || judge->level[at].raised_milli != raised_milli))
+        at++;
+    if (at == judge->levels && at < LEVELS_MAX)
+        judge->level[judge->levels++] = (struct judged_level){price, raised_milli};
+    must(at <= LEVELS_MAX);
     return at;
 }
 
@@ -333,7 +363,10 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
         const int64_t other = entry->base[i] - judge->price[entry->loss[i]];
         merit = other > merit ? other : merit;
     }
-    out->charge_milli = judge->now->charge_milli;
+    must(entry->level < judge->levels);
+    out->price = judge->level[entry->level].price;
+    out->raised_milli = judge->level[entry->level].raised_milli;
+    out->charge_milli = charge_of(judge->now->request, out->raised_milli);
     out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
     out->key[0] = -merit;
     return true;
@@ -367,18 +400,22 @@ void judge_keep(const struct policy_question *question, const struct appraisals 
     if (entry == NULL || appraisals->more)
         return;
     must(appraisals->count <= APPRAISALS_MAX);
+    const uint32_t level = index_level(judge, appraisals->price, appraisals->raised_milli);
+    if (level == LEVELS_MAX)
+        return;
     kept = (struct judge_entry){
         .serial = see_node(judge, question->slot, question->node),
         .why = (uint8_t)appraisals->why,
         .count = (uint8_t)appraisals->count,
         .judged = (uint16_t)(appraisals->judged | (appraisals->exact ? 0U : NOT_EXACT)),
+        .level = (uint8_t)level,
     };
     for (uint32_t i = 0; i < appraisals->count; i++) {
         const uint32_t loss = index_loss(judge, &appraisals->best[i].loss);
         if (loss == LOSSES_MAX)
             return;
         kept.base[i] = (int32_t)appraisals->best[i].base;
-        kept.loss[i] = (uint16_t)loss;
+        kept.loss[i] = (uint8_t)loss;
         must(kept.base[i] == appraisals->best[i].base);
     }
     *entry = kept;

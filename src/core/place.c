@@ -170,16 +170,17 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
-        return ~set;
+        return plan->allowed;
     for (uint32_t i = 0; i < room->gpus; i++)
         set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
-    return set;
+    return set & plan->allowed;
 }
 
 /* The GPUs that could take one part of this want, and why there are too few of them. */
-static enum reason find_fits(const struct room *room, const struct request *request,
+static enum reason find_fits(const struct plan *plan, const struct room *room,
                              const struct want *want, gpu_set models, gpu_set *out)
 {
+    const uint32_t milli = plan_milli(plan, want);
     enum reason nearest = REASON_NONE;
     uint32_t able = 0;
 
@@ -189,7 +190,7 @@ static enum reason find_fits(const struct room *room, const struct request *requ
     for (uint32_t i = 0; i < room->gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
         const enum reason why =
-            place_hurdle(&room->gpu[i], model, want->milli, request->memory_mib);
+            place_hurdle(&room->gpu[i], model, milli, plan->request->memory_mib);
         if (why == REASON_NONE)
             *out |= one_gpu(i);
         able += why == REASON_NONE || may_change(why);
@@ -249,16 +250,17 @@ static gpu_set choose_one(const struct room *room, const struct plan *plan, gpu_
                           struct rank *out)
 {
     const struct want *want = &plan->request->want[0];
+    const uint32_t milli = plan_milli(plan, want);
     gpu_set chosen = 0;
 
     must(want->parts > 0);
     must(place_count_of(fits) >= want->parts);
     for (uint32_t i = 0; i < want->parts; i++) {
         const uint32_t gpu = place_preferred(room, plan->choice, fits & ~chosen);
-        must(room->gpu[gpu].free_milli >= want->milli);
+        must(room->gpu[gpu].free_milli >= milli);
         chosen |= one_gpu(gpu);
-        out->charge_milli += want->milli;
-        out->left_milli += room->gpu[gpu].free_milli - want->milli;
+        out->charge_milli += milli;
+        out->left_milli += room->gpu[gpu].free_milli - milli;
     }
     return chosen;
 }
@@ -301,7 +303,7 @@ static enum reason judge_one(struct plan *plan, const struct room *room, struct 
     must(plan->request->wants == 1);
     if (room->gpus == 0)
         return REASON_NO_GPU;
-    const enum reason why = find_fits(room, plan->request, want, find_models(plan, room), &fits);
+    const enum reason why = find_fits(plan, room, want, find_models(plan, room), &fits);
     if (why != REASON_NONE)
         return why;
     *chosen = choose_one(room, plan, fits, out);
@@ -327,7 +329,7 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
         why = place_weigh(
-            why, find_fits(room, request, &request->want[plan->rows.want[w]], models, &fits));
+            why, find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
     return why;
 }
 
@@ -405,12 +407,23 @@ static void rank_way(const struct result *result, struct rank *out)
     must(result->cost != UINT64_MAX);
 }
 
-enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+enum reason place_judge_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     UNSET struct shape shape;
     struct result result;
     gpu_set chosen;
 
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    if (plan->request->wants == 1)
+        return judge_one(plan, room, out, &chosen);
+    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
+    rank_way(&result, out);
+    must(why != REASON_UNSEARCHED || !out->exact);
+    return why;
+}
+
+enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+{
     must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason refused = plan_admit(plan, room);
@@ -418,12 +431,7 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
         return refused;
     if (plan->request->wants == 0)
         return weigh_whole(room, plan->request, 0);
-    if (plan->request->wants == 1)
-        return judge_one(plan, room, out, &chosen);
-    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
-    rank_way(&result, out);
-    must(why != REASON_UNSEARCHED || !out->exact);
-    return why;
+    return plan_settle(plan, room, out);
 }
 
 /*
@@ -435,6 +443,8 @@ static void start_placement(struct placement *out, const struct rank *rank)
 {
     must(out != NULL && rank != NULL);
     out->exact = rank->exact;
+    out->price = rank->price;
+    out->raised_milli = rank->raised_milli;
     out->charge_milli = rank->charge_milli;
     out->left_milli = rank->left_milli;
     out->free_milli = rank->free_milli;
@@ -487,18 +497,20 @@ static bool find_first(struct plan *plan, const struct room *room, uint64_t cost
  * first layout of that cost on the GPUs in their own order. If the steps end in between, the layout
  * of the first search is the answer.
  */
-static enum reason find_many(struct plan *plan, const struct room *room, struct placement *out)
+static enum reason find_many(struct plan *plan, const struct room *room, struct rank *rank,
+                             struct placement *out)
 {
     UNSET struct shape shape;
     UNSET uint8_t cell[CELLS_ALL];
     struct result result;
-    struct rank rank = {.free_milli = room->free_milli};
+    const bool exact = rank->exact; /* so far */
     const enum reason why = judge_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
-    rank_way(&result, &rank);
-    start_placement(out, &rank);
+    rank_way(&result, rank);
+    rank->exact = rank->exact && exact;
+    start_placement(out, rank);
     if (why != REASON_NONE || (result.exact && find_first(plan, room, result.cost, out)))
         return why;
     must(result.any);
@@ -507,23 +519,40 @@ static enum reason find_many(struct plan *plan, const struct room *room, struct 
     return REASON_NONE;
 }
 
+/* *out has what was found before, if anything was. */
+static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
+{
+    if (plan->request->wants == 0)
+        return REASON_NONE;
+    if (plan_has_levels(plan))
+        return plan_settle(plan, room, out);
+    plan->price = 0;
+    plan->allowed = ~(gpu_set)0;
+    plan_raise(plan, 0);
+    must(out->price == 0 && out->raised_milli == 0);
+    return REASON_NONE;
+}
+
 enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
 {
-    struct rank rank;
+    struct rank rank = {.exact = true, .free_milli = room->free_milli};
     gpu_set chosen = 0;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(out != NULL);
-    rank = (struct rank){.exact = true, .free_milli = room->free_milli};
-    const enum reason refused = plan_admit(plan, room);
-    if (refused != REASON_NONE) {
+    enum reason why = plan_admit(plan, room);
+    if (why == REASON_NONE)
+        why = find_level(plan, room, &rank);
+    if (why != REASON_NONE) {
         start_placement(out, &rank);
-        return refused;
+        return why;
     }
+    /* What the level has cost is not charged twice. */
+    rank.charge_milli = rank.left_milli = 0;
     if (plan->request->wants > 1)
-        return find_many(plan, room, out);
-    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                                      : judge_one(plan, room, &rank, &chosen);
+        return find_many(plan, room, &rank, out);
+    why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                    : judge_one(plan, room, &rank, &chosen);
     start_placement(out, &rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
         out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
@@ -559,6 +588,8 @@ static bool place_tell(struct walk *walk)
     struct each *each = walk->user;
     const uint64_t cost = walk_cost(walk);
     const struct rank rank = {
+        .price = each->plan->price,
+        .raised_milli = each->plan->raised_milli,
         .charge_milli = cost_charge(cost),
         .left_milli = cost_left(cost),
         .free_milli = each->room->free_milli,
@@ -609,20 +640,23 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share)
 {
+    must(placement->parts <= PARTS_MAX);
     for (uint32_t i = 0; i < placement->parts; i++) {
         const struct part part = placement->part[i];
         must(part.want < request->wants);
         must(part.gpu < node->gpus);
         const struct want *want = &request->want[part.want];
         const struct gpu *gpu = &node->gpu[part.gpu];
-        must(want->milli <= gpu->milli);
+        const uint32_t milli = placement_milli(placement, want);
+        must(milli <= gpu->milli);
         share[i] = (struct share){
             .container = want->container,
             .kind = want->kind,
             .order = part.want,
             .gpu = gpu->id,
-            .milli = want->milli,
-            .mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli),
+            .milli = milli,
+            .asked = want->milli,
+            .mib = inventory_share_mib(gpu->mib, gpu->milli, milli),
         };
     }
 }
@@ -653,6 +687,8 @@ int placement_cmp(const struct placement *a, const struct atom *node_a, const st
     must(a->parts <= PARTS_MAX);
     must(b->parts <= PARTS_MAX);
 
+    if (a->price != b->price) /* rule a */
+        return place_compare(a->price, b->price);
     if (a->charge_milli != b->charge_milli) /* rule 1 */
         return place_compare(a->charge_milli, b->charge_milli);
     if (a->left_milli != b->left_milli) /* rule 2 */
