@@ -97,6 +97,22 @@ static void set_policy(struct core_fixture *core, enum policy_kind kind, uint32_
     workload_unref(workload);
 }
 
+/* The same where models have prices and shares are raised. */
+static void set_policy_with_levels(struct core_fixture *core, enum policy_kind kind,
+                                   uint32_t classes)
+{
+    struct workload *workload = workload_of(core, classes);
+    struct rulebook *book = rulebook_new(kind, "levels");
+    book->seed = SEED;
+    book->raise = true;
+    book->prices_by = PRICES_KNOWN;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, workload);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    workload_unref(workload);
+}
+
 /*
  * A question about all nodes
  */
@@ -144,6 +160,8 @@ static void assert_same_answers(const struct filter_answer *a, const struct filt
         assert_int_equal(a->candidate[i].name, b->candidate[i].name);
         assert_int_equal(one.exact, other.exact);
         assert_int_equal(one.unjudged, other.unjudged);
+        assert_int_equal(one.price, other.price);
+        assert_int_equal(one.raised_milli, other.raised_milli);
         assert_int_equal(one.charge_milli, other.charge_milli);
         assert_int_equal(one.left_milli, other.left_milli);
         assert_int_equal(one.free_milli, other.free_milli);
@@ -205,6 +223,8 @@ struct life {
     uint32_t pods;
     uint32_t bound;
     enum policy_kind kind;
+    bool levels;
+    uint32_t raised; /* pods whose shares were raised */
 };
 
 static void place_one(struct life *life)
@@ -216,6 +236,8 @@ static void place_one(struct life *life)
 
     if (draw(&life->seed, 12) == 0)
         request->wants = 0; /* only CPU and memory: ranked, never reserved */
+    if (life->levels && draw(&life->seed, 2) == 0)
+        request->memory_mib = 2000 * (1 + draw(&life->seed, 8));
     ask(&with, core, request, life->judge);
     ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
@@ -227,8 +249,12 @@ static void place_one(struct life *life)
         struct share share[PARTS_MAX];
         place_shares(best->placement, request, best->node, share);
         assert_int_equal(made->is.shares, best->placement->parts);
-        for (uint32_t i = 0; i < made->is.shares; i++) /* bind chooses what filter has chosen */
+        for (uint32_t i = 0; i < made->is.shares; i++) { /* bind chooses what filter has chosen */
             assert_ptr_equal(made->is.share[i].gpu, share[i].gpu);
+            assert_int_equal(made->is.share[i].milli, share[i].milli);
+            assert_int_equal(made->is.share[i].asked, share[i].asked);
+        }
+        life->raised += best->placement->raised_milli > 0;
     }
     ask_done(&with);
     ask_done(&without);
@@ -258,7 +284,8 @@ static void live(struct life *life, int steps)
     for (int i = 0; i < steps; i++) {
         if (i % 90 == 40) {
             life->kind = life->kind == POLICY_FGD ? POLICY_ROLLOUT : POLICY_FGD;
-            set_policy(life->core, life->kind, 3 + draw(&life->seed, SHAPES - 3));
+            (life->levels ? set_policy_with_levels : set_policy)(
+                life->core, life->kind, 3 + draw(&life->seed, SHAPES - 3));
         }
         const uint32_t what = draw(&life->seed, 10);
         if (what < 6)
@@ -282,6 +309,43 @@ static void what_is_remembered_never_changes_an_answer(void **state)
     assert_true(counts.found > 0);
     assert_true(counts.bytes < JUDGE_BYTES_MAX);
     judge_free(life.judge);
+}
+
+static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {
+        .core = core, .judge = judge_new(), .seed = 5, .kind = POLICY_ROLLOUT, .levels = true};
+    show_cluster(core);
+    set_policy_with_levels(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(600, 200));
+    const struct judge_counts counts = judge_counts(life.judge);
+    assert_true(counts.found > 0);
+    assert_true(life.raised > 5);
+    judge_free(life.judge);
+}
+
+/* Dearer nodes rank behind all cheaper ones, however well a pod would fit there. */
+static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
+{
+    static const enum policy_kind kinds[] = {POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD,
+                                             POLICY_FGD, POLICY_ROLLOUT};
+    struct core_fixture *core = *state;
+    struct asked asked;
+    uint32_t dearer = 0;
+    show_cluster(core);
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        set_policy_with_levels(core, kinds[k], SHAPES);
+        ask(&asked, core, shape(core, 0), NULL);
+        assert_true(asked.answer.candidates > 10);
+        for (uint32_t i = 1; i < asked.answer.candidates; i++) {
+            const uint32_t before = asked.answer.candidate[i - 1].rank.price;
+            assert_true(before > 0 && before <= asked.answer.candidate[i].rank.price);
+            dearer += before < asked.answer.candidate[i].rank.price;
+        }
+        ask_done(&asked);
+    }
+    assert_true(dearer >= ARRAY_LEN(kinds));
 }
 
 /*
@@ -1247,6 +1311,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_is_remembered_never_changes_an_answer),
+        TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer),
+        TEST(nodes_rank_by_the_price_of_their_gpus_first),
         TEST(prices_follow_after_every_20_grants),
         TEST(what_is_undone_counts_no_more),
         TEST(a_ledger_without_prices_counts_nothing),
