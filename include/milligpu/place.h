@@ -163,6 +163,8 @@ void plan_init(struct plan *out, const struct request *request, const struct out
 struct cause plan_cause(const struct plan *plan, enum reason why);
 /* The rule that wins on a node which these rules match (node.rules); NULL: there is none. */
 const struct rule *plan_rule(const struct plan *plan, rule_set of_node);
+/* Are shares raised for their memory in the room that was judged last? */
+bool plan_raises(const struct plan *plan);
 /* Does it depend on other nodes whether the rule lets this pod in (struct rule, reserve)? */
 bool plan_reserve_matters(const struct plan *plan, const struct rule *rule);
 

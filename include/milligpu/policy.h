@@ -11,6 +11,13 @@
  *   rule 4     node order name            name             node order   node order
  *   rule 5     the first GPUs (in the order of wants and parts; place.h)
  *
+ * Under every policy, before these:
+ *
+ *   rule a     the price of the dearest GPU that is touched (rulebook.h); 0 where none has a price
+ *
+ * A node is searched with the GPUs up to the lowest price at which the request fits, and the policy
+ * judges the placements on these.
+ *
  * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
  * left and free are those of place.h. policy/README.md contains the same rules with the same
  * numbers.
@@ -137,7 +144,7 @@ void policy_refuse(const struct outlook *outlook, struct cause cause,
 /* The rules that match a namespace, for request.rules; outlook NULL: none. */
 rule_set outlook_rules(const struct outlook *outlook, struct text namespace);
 
-/* Rules 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
+/* Rules a to c and 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
 int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
              const struct atom *node_b);
 

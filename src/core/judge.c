@@ -312,6 +312,7 @@ static uint32_t index_level(struct judge *judge, uint32_t price, uint32_t raised
     uint32_t at = 0;
 
     must(judge->levels <= LEVELS_MAX);
+    must(raised_milli <= GPU_MILLI);
     while (at < judge->levels &&
            (judge->level[at].price != price || judge->level[at].raised_milli != raised_milli))
         at++;

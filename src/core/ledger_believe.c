@@ -54,6 +54,7 @@ static bool is_raised_alike(const struct pod *pod, const struct request *request
     uint32_t raised = 0;
 
     must(pod->annotation == NOTE_OK);
+    must(pod->shares <= PARTS_MAX);
     for (uint32_t i = 0; i < pod->shares; i++)
         if (pod->share[i].milli != pod_share_asked(&pod->share[i]))
             raised = pod->share[i].milli;

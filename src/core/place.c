@@ -328,8 +328,8 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
         return REASON_NO_GPU;
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
-        why = place_weigh(
-            why, find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
+        why = place_weigh(why,
+                          find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
     return why;
 }
 
@@ -407,7 +407,7 @@ static void rank_way(const struct result *result, struct rank *out)
     must(result->cost != UINT64_MAX);
 }
 
-enum reason place_judge_level(struct plan *plan, const struct room *room, struct rank *out)
+static enum reason judge_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     UNSET struct shape shape;
     struct result result;
@@ -431,7 +431,7 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
         return refused;
     if (plan->request->wants == 0)
         return weigh_whole(room, plan->request, 0);
-    return plan_settle(plan, room, out);
+    return plan_settle(plan, room, judge_level, out);
 }
 
 /*
@@ -522,10 +522,11 @@ static enum reason find_many(struct plan *plan, const struct room *room, struct 
 /* *out has what was found before, if anything was. */
 static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
 {
+    must(out->exact);
     if (plan->request->wants == 0)
         return REASON_NONE;
     if (plan_has_levels(plan))
-        return plan_settle(plan, room, out);
+        return plan_settle(plan, room, judge_level, out);
     plan->price = 0;
     plan->allowed = ~(gpu_set)0;
     plan_raise(plan, 0);

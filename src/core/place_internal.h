@@ -83,18 +83,17 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu);
 enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
 bool plan_rule_takes(struct plan *plan, const struct atom *model);
 
-
 /* place_level.c */
+/* Judges a room at the level that is set in the plan; *out has exact and free_milli. */
+typedef enum reason level_judge(struct plan *plan, const struct room *room, struct rank *out);
 /*
  * place_judge() for an admitted request with wants: finds the level, which stays set in the plan,
  * and judges by it.
  */
-enum reason plan_settle(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
+enum reason plan_settle(struct plan *plan, const struct room *room, level_judge *judge,
+                        struct rank *out) MUST_USE;
 /* False: one level, as asked and with all GPUs. */
 bool plan_has_levels(const struct plan *plan);
-/* place.c: the same at the level that is set. *out is zero but for free_milli. */
-enum reason place_judge_level(struct plan *plan, const struct room *room,
-                              struct rank *out) MUST_USE;
 
 /* place_shape.c */
 /* The least share of a GPU that comes with so much memory; beyond GPU_MILLI: none does. */

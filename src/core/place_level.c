@@ -11,8 +11,9 @@
  * more, so the first that fits is the best. All GPUs come first, because prices order placements
  * and never refuse any: what follows is asked only of rooms in which the request fits.
  */
-#include "core/place_internal.h"
 #include "milligpu/policy.h"
+
+#include "core/place_internal.h"
 
 /* Of the prices in one room that are tried one by one; with more, all GPUs come after these. */
 enum { TIERS_MAX = 8 };
@@ -23,7 +24,7 @@ static const gpu_set all_gpus = ~(gpu_set)0;
  * Raising
  */
 
-static bool plan_raises(const struct plan *plan)
+bool plan_raises(const struct plan *plan)
 {
     const struct rulebook *book = plan->outlook != NULL ? plan->outlook->rulebook : NULL;
 
@@ -41,6 +42,7 @@ static uint32_t raise_on(const struct plan *plan, const struct gpu_room *gpu)
     const uint32_t need = gpu->milli > 0 ? least_with_memory(gpu, plan->request->memory_mib) : 0;
 
     must(plan->request->memory_mib > 0);
+    must(gpu->milli <= GPU_MILLI);
     if (need == 0 || need > gpu->milli)
         return 0; /* no share is large enough */
     must(need <= GPU_MILLI);
@@ -71,6 +73,7 @@ static uint32_t next_raise(struct plan *plan, const struct room *room)
 static void add_attempt(const struct rank *before, struct rank *out)
 {
     must(before != out);
+    must(before->raised_milli <= GPU_MILLI);
     out->steps += before->steps;
     out->exact = out->exact && before->exact;
 }
@@ -79,20 +82,22 @@ static void add_attempt(const struct rank *before, struct rank *out)
  * As asked, then raised as little as possible. If it does not fit, the reason is that of the
  * attempt which came nearest, as among the GPUs of a node.
  */
-static enum reason try_amounts(struct plan *plan, const struct room *room, struct rank *out)
+static enum reason try_amounts(struct plan *plan, const struct room *room, level_judge *judge,
+                               struct rank *out)
 {
     const struct rank blank = {.exact = true, .free_milli = room->free_milli};
     enum reason nearest;
     uint32_t next;
 
     must(plan->request->wants > 0);
+    must(judge != NULL);
     plan_raise(plan, 0);
     *out = blank;
-    nearest = place_judge_level(plan, room, out);
+    nearest = judge(plan, room, out);
     while (nearest != REASON_NONE && plan_raises(plan) && (next = next_raise(plan, room)) > 0) {
         struct rank raised = blank;
         plan_raise(plan, next);
-        const enum reason why = place_judge_level(plan, room, &raised);
+        const enum reason why = judge(plan, room, &raised);
         nearest = why == REASON_NONE || why > nearest ? why : nearest;
         add_attempt(out, &raised);
         *out = raised;
@@ -130,6 +135,7 @@ static uint32_t next_price(const uint32_t *price, uint32_t gpus, uint32_t beyond
     uint32_t next = UINT32_MAX;
 
     must(gpus <= GPUS_PER_NODE_MAX);
+    must(beyond <= PRICE_MAX);
     for (uint32_t i = 0; i < gpus; i++)
         if (price[i] > beyond && price[i] < next)
             next = price[i];
@@ -149,7 +155,8 @@ static gpu_set gpus_up_to(const uint32_t *price, uint32_t gpus, uint32_t most)
 }
 
 /* It fits with all GPUs, by *out: does it fit with cheaper ones alone? */
-static void try_prices(struct plan *plan, const struct room *room, struct rank *out)
+static void try_prices(struct plan *plan, const struct room *room, level_judge *judge,
+                       struct rank *out)
 {
     const uint32_t raised_milli = plan->raised_milli;
     UNSET uint32_t price[GPUS_PER_NODE_MAX];
@@ -157,10 +164,11 @@ static void try_prices(struct plan *plan, const struct room *room, struct rank *
     uint32_t tier = next_price(price, room->gpus, 0);
 
     must(dearest > 0);
+    must(tier <= dearest);
     for (uint32_t t = 0; t < TIERS_MAX && tier < dearest; t++) {
         struct rank cheaper;
         plan->allowed = gpus_up_to(price, room->gpus, tier);
-        const enum reason why = try_amounts(plan, room, &cheaper);
+        const enum reason why = try_amounts(plan, room, judge, &cheaper);
         if (why == REASON_NONE) {
             add_attempt(out, &cheaper);
             *out = cheaper;
@@ -181,14 +189,15 @@ bool plan_has_levels(const struct plan *plan)
     return plan->priced || plan_raises(plan);
 }
 
-enum reason plan_settle(struct plan *plan, const struct room *room, struct rank *out)
+enum reason plan_settle(struct plan *plan, const struct room *room, level_judge *judge,
+                        struct rank *out)
 {
     must(plan->request->wants > 0);
     plan->allowed = all_gpus;
     plan->price = 0;
-    const enum reason why = try_amounts(plan, room, out);
+    const enum reason why = try_amounts(plan, room, judge, out);
     if (why == REASON_NONE && plan->priced)
-        try_prices(plan, room, out);
+        try_prices(plan, room, judge, out);
     out->price = plan->price;
     must(why == REASON_NONE || plan->raised_milli == 0);
     return why;

@@ -113,6 +113,7 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
 
 static void set_rows(struct plan *plan)
 {
+    must(plan->raised_milli <= GPU_MILLI);
     rows_of_wants(plan, &plan->rows);
     plan->most_parts = 0;
     plan->running_milli = 0;
@@ -131,6 +132,7 @@ static bool has_prices(const struct outlook *outlook)
 {
     const struct rulebook *book = outlook != NULL ? outlook->rulebook : NULL;
 
+    must(book == NULL || book->prices_by == PRICES_OFF || book->prices_by == PRICES_KNOWN);
     return book != NULL && book->prices_by != PRICES_OFF;
 }
 

@@ -77,6 +77,7 @@ static const struct model_price known[] = {
 bool known_price(uint32_t at, struct model_price *out)
 {
     must(out != NULL);
+    must(at <= UINT16_MAX);
     if (at >= ARRAY_LEN(known))
         return false;
     *out = known[at];

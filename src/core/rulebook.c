@@ -160,6 +160,7 @@ bool rule_takes(const struct rule *rule, const struct request *request)
 uint32_t rule_next(const struct rule *rule, uint32_t milli)
 {
     must(milli > 0 && milli <= GPU_MILLI);
+    must(rule->sizes <= RULE_SIZES_MAX);
     if (rule->whole)
         milli = GPU_MILLI;
     milli = milli < rule->min_milli ? rule->min_milli : milli;

@@ -1,4 +1,4 @@
-/* Runs tests/table/place.txt, policy.txt and prices.txt; the language is described at their tops. */
+/* Runs place.txt, policy.txt and prices.txt beside it; the language is described at their tops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -189,8 +189,8 @@ static void share_row(struct table *table, const struct doc *share)
 
 /* The same where a share was raised: what was asked for stands beside what it has. */
 static const struct table_column raised_columns[] = {
-    {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0},
-    {"ASKED", COLUMN_RIGHT}, {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
+    {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0}, {"ASKED", COLUMN_RIGHT},
+    {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
 };
 
 static void raised_row(struct table *table, const struct doc *share)
@@ -216,7 +216,7 @@ static int show_shares(struct ctl *ctl, const struct doc *shares)
     bool raised = false;
 
     must(shares->count > 0);
-    doc_each(share, shares)
+    doc_each (share, shares)
         raised = raised || doc_get(share, "asked") != NULL;
     return ctl_show_rows(ctl, shares, raised ? &with_asked : &plain);
 }

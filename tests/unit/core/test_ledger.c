@@ -1414,8 +1414,6 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
         {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
         {&a->charges, &none, sizeof none, "pod"},
         {&share->milli, &large, sizeof large, "what its shares come to"},
-        {&share->milli, &small, sizeof small, "less than was asked for"},
-        {&share->asked, &large, sizeof large, "less than was asked for"},
         {&share->order, &order, sizeof order, "order of their lives"},
         {&a->is.node, &other, sizeof other, "another node"},
         {(char *)(uintptr_t)a->is.uid, &uid, 1, "wrong place, or twice"},

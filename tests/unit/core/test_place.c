@@ -1118,8 +1118,8 @@ static void draw_placement(uint64_t *seed, struct placement *out)
 static bool is_same(const struct placement *a, const struct placement *b)
 {
     return a->price == b->price && a->charge_milli == b->charge_milli &&
-           a->left_milli == b->left_milli && a->free_milli == b->free_milli && a->parts == b->parts &&
-           memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
+           a->left_milli == b->left_milli && a->free_milli == b->free_milli &&
+           a->parts == b->parts && memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
 }
 
 static int sign(int number)
@@ -1156,9 +1156,12 @@ static void the_order_is_total(void **state)
 static void the_rules_decide_in_their_order(void **state)
 {
     (void)state;
-    const struct placement base = {
-        .price = 5, .charge_milli = 5, .left_milli = 5, .free_milli = 5, .parts = 2,
-        .part = {{0, 1}, {1, 1}}};
+    const struct placement base = {.price = 5,
+                                   .charge_milli = 5,
+                                   .left_milli = 5,
+                                   .free_milli = 5,
+                                   .parts = 2,
+                                   .part = {{0, 1}, {1, 1}}};
     struct placement worse[7];
     const struct atom *on[7];
     for (int i = 0; i < 7; i++) {

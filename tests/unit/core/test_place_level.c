@@ -474,11 +474,17 @@ static void a_raise_is_what_the_rule_hands_out(void **state)
         uint32_t raised;
         enum reason why;
     } says[] = {
-        {0, 0, 0, 200, REASON_NONE},   {50, 0, 0, 200, REASON_NONE}, {0, 50, 0, 200, REASON_NONE},
-        {0, 20, 0, 200, REASON_NONE},  {0, 0, 250, 250, REASON_NONE}, {0, 50, 250, 250, REASON_NONE},
-        {0, 0, 200, 200, REASON_NONE}, {0, 0, 199, 0, REASON_MEMORY},
+        {0, 0, 0, 200, REASON_NONE},
+        {50, 0, 0, 200, REASON_NONE},
+        {0, 50, 0, 200, REASON_NONE},
+        {0, 20, 0, 200, REASON_NONE},
+        {0, 0, 250, 250, REASON_NONE},
+        {0, 50, 250, 250, REASON_NONE},
+        {0, 0, 200, 200, REASON_NONE},
+        {0, 0, 199, 0, REASON_MEMORY},
         /* what was asked for is refused, raised or not */
-        {300, 0, 0, 0, REASON_RULE},   {0, 30, 0, 0, REASON_RULE},
+        {300, 0, 0, 0, REASON_RULE},
+        {0, 30, 0, 0, REASON_RULE},
     };
     struct rank rank;
     (void)state;
@@ -502,8 +508,8 @@ static void a_raise_is_what_the_rule_hands_out(void **state)
 
 static void more_prices_than_are_tried_leave_the_dearest(void **state)
 {
-    static const char *const model[] = {"K80", "M60", "P4", "P40", "T4", "P100",
-                                        "L4",  "A30", "A40", "L40"};
+    static const char *const model[] = {"K80",  "M60", "P4",  "P40", "T4",
+                                        "P100", "L4",  "A30", "A40", "L40"};
     struct rank rank;
     (void)state;
     struct setting setting = setting_of(600, 0);
@@ -513,7 +519,7 @@ static void more_prices_than_are_tried_leave_the_dearest(void **state)
         add_gpu(&setting, model[i], 16384, i < 7 ? 500 : 600);
     for (uint32_t first = 7; first <= 9; first++) {
         assert_int_equal(judge(&setting, &rank), REASON_NONE);
-        /* Eight prices are tried, the eighth is that of the A30; then all GPUs are as dear as L40. */
+        /* Eight prices are tried, up to the A30; then all GPUs are as dear as the L40. */
         assert_int_equal(rank.price,
                          rulebook_price(setting.book, text_of(model[first == 7 ? 7 : 9]), 0));
         setting.room.gpu[first].free_milli = 500;

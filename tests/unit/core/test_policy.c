@@ -284,8 +284,8 @@ static void live(struct life *life, int steps)
     for (int i = 0; i < steps; i++) {
         if (i % 90 == 40) {
             life->kind = life->kind == POLICY_FGD ? POLICY_ROLLOUT : POLICY_FGD;
-            (life->levels ? set_policy_with_levels : set_policy)(
-                life->core, life->kind, 3 + draw(&life->seed, SHAPES - 3));
+            (life->levels ? set_policy_with_levels : set_policy)(life->core, life->kind,
+                                                                 3 + draw(&life->seed, SHAPES - 3));
         }
         const uint32_t what = draw(&life->seed, 10);
         if (what < 6)

@@ -1108,13 +1108,12 @@ static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tel
     assert_want(0, 2, 300);
 }
 
-/* Its lines show what the pod has; what it asked for is what the amount in the spec was split into. */
+/* Its lines show what the pod has; the amount in the spec was split into what it asked for. */
 static void a_raised_allocation_splits_the_amount_by_what_was_asked(void **state)
 {
     (void)state;
-    struct pod_share line[] = {
-        {.container = "c0", .gpu = "GPU-a", .milli = 400, .asked = 300},
-        {.container = "c0", .gpu = "GPU-b", .milli = 400, .asked = 300}};
+    struct pod_share line[] = {{.container = "c0", .gpu = "GPU-a", .milli = 400, .asked = 300},
+                               {.container = "c0", .gpu = "GPU-b", .milli = 400, .asked = 300}};
     start();
     add(CONTAINER_APP, "600");
     fixture.pod.annotation = NOTE_OK;

@@ -127,8 +127,9 @@ static void what_is_linked_comes_back(void **state)
     assert_int_equal(core_reserve(core, "p", "n1", "1000x3"), VERDICT_OK);
     (void)core_node(core, "n1", (const struct core_gpu[]){linked[0], {.id = "GPU-c", .index = 2}},
                     2);
-    (void)core_node(core, "n1", (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
-                                                          {.id = "GPU-c", .index = 2, .peers = 1}},
+    (void)core_node(core, "n1",
+                    (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
+                                              {.id = "GPU-c", .index = 2, .peers = 1}},
                     2);
     shelf_save(shelf);
     shelf_turn(shelf);
@@ -161,7 +162,8 @@ static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **st
     assert_int_equal(held->is.share[0].milli, 200);
     assert_int_equal(held->is.share[0].asked, 100);
     assert_int_equal(held->is.share[1].asked, 300);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"),
+                     1);
     assert_int_equal(shelf_number(shelf->path, "SELECT asked FROM share WHERE milli = 200"), 100);
     assert_int_equal(
         shelf_number(shelf->path,

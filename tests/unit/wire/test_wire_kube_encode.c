@@ -1,5 +1,4 @@
 #include "support.h"
-
 #include "wire/kube_read.h"
 
 /* A node with two real GPUs and two that are known only by index, and a pod on them. */
@@ -91,7 +90,8 @@ static void a_raised_share_tells_what_was_asked_for_and_is_read_back(void **stat
 {
     struct fixture *fixture = *state;
     struct place place = place_new();
-    struct share shares[] = {share(&place, "a", "GPU-aaa", 200), share(&place, "b", "GPU-aaa", 300)};
+    struct share shares[] = {share(&place, "a", "GPU-aaa", 200),
+                             share(&place, "b", "GPU-aaa", 300)};
     struct pod pod = {.annotation = NOTE_NONE};
     shares[0].asked = 100;
     shares[1].asked = 300;
@@ -100,7 +100,8 @@ static void a_raised_share_tells_what_was_asked_for_and_is_read_back(void **stat
     assert_string_equal(
         fixture->out.data,
         "{\"v\":1,\"containers\":{\"a\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":200,\"mib\":"
-        "3200,\"asked\":100}],\"b\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":300,\"mib\":4800}]}}");
+        "3200,\"asked\":100}],\"b\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":300,\"mib\":"
+        "4800}]}}");
     annotation_decode((struct text){fixture->out.data, fixture->out.len}, &fixture->arena, &pod);
     assert_int_equal(pod.annotation, NOTE_OK);
     assert_int_equal(pod.share[0].milli, 200);
