@@ -7,8 +7,8 @@
  *
  * appraise.c judges; judge.c remembers. A merit consists of a part that depends on the node alone,
  * and of the prices of the places that the placement takes, which change now and then: so both are
- * remembered apart. For each node the best of every distinct loss of places is kept. What GPU models
- * cost is another price (rank.price), which does not change.
+ * remembered apart. For each node the best of every distinct loss of places is kept. What GPU
+ * models cost is another price (rank.price), which does not change.
  */
 #ifndef MILLIGPU_CORE_JUDGE_H
 #define MILLIGPU_CORE_JUDGE_H
