@@ -121,8 +121,9 @@ size_t hints_waiting(struct hints *hints);
 /* More pods wait than can be remembered, now or recently, or a request could not be stored. */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
- * Does any waiting pod fit on one of these nodes, by the rules of this outlook? True when in doubt: too many or too expensive
- * distinct requests, or more askers than can be remembered. The searches run without the lock.
+ * Does any waiting pod fit on one of these nodes, by the rules of this outlook? True when in doubt:
+ * too many or too expensive distinct requests, or more askers than can be remembered. The searches
+ * run without the lock.
  */
 bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t now_ms,
                      const struct node *const *node, size_t nodes);

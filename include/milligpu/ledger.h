@@ -78,6 +78,7 @@ struct command {
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
+    int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
 };
@@ -111,10 +112,10 @@ const char *verdict_name(enum verdict verdict);
 struct change {
     enum command_kind kind;
     enum verdict verdict;
-    enum reason reason;              /* with VERDICT_REFUSED */
-    uint32_t rule;                   /* with REASON_RULE: its position in the rulebook */
+    enum reason reason; /* with VERDICT_REFUSED */
+    uint32_t rule;      /* with REASON_RULE: its position in the rulebook */
     bool unwritten; /* only labels and rules of the node change, which the store does not keep */
-    uint32_t slot;                   /* of the node; valid if a node changes */
+    uint32_t slot;  /* of the node; valid if a node changes */
     const struct node *node_before;  /* NULL: new */
     const struct node *node_after;   /* NULL: removed */
     const struct allocation *before; /* NULL: new */
@@ -142,9 +143,9 @@ bool change_gives_room(const struct change *change);
 /*
  * Placements are ordered by this policy from now on: grants at once, filters from the next snapshot
  * on. NULL: binpack, as in a new ledger. The ledger keeps the prices of the outlook up to date, and
- * its numbers of idle hosts: it replaces the outlook after every PRICE_EVERY grants, and when a host
- * that a rule keeps idle gets its first pod or loses its last. With another rulebook every node is
- * replaced that other rules match now. Must not be called while changes may still be undone.
+ * its numbers of idle hosts: it replaces the outlook after every PRICE_EVERY grants, and when a
+ * host that a rule keeps idle gets its first pod or loses its last. With another rulebook every
+ * node is replaced that other rules match now. Must not be called while changes may be undone.
  */
 void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook);
 const struct outlook *ledger_outlook(const struct ledger *ledger);

@@ -76,13 +76,13 @@ struct node {
     const struct atom *problem_text; /* or what the node says that means nothing (inventory.h) */
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
-    uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
-    uint32_t free_milli;     /* of GPUs that take new shares */
-    bool host_known;         /* else nothing is known of host */
-    struct host host;        /* what its pods leave of CPU and memory (ledger_set_host()) */
+    uint32_t unplaced_milli;     /* observed, not assigned to a GPU: no new shares */
+    uint32_t free_milli;         /* of GPUs that take new shares */
+    bool host_known;             /* else nothing is known of host */
+    struct host host;            /* what its pods leave of CPU and memory (ledger_set_host()) */
     const struct labels *labels; /* a reference; NULL: none, or not shown yet */
     rule_set rules;              /* of the policy that match the labels (rulebook.h) */
-    int64_t since_ms;        /* when problem, gone, or the GPUs' flags last changed */
+    int64_t since_ms;            /* when problem, gone, or the GPUs' flags last changed */
     uint32_t gpus;
     uint32_t allocations;
     uint32_t owned_ids;

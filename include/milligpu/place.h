@@ -122,8 +122,6 @@ struct plan_model {
     bool takes;
     bool named;           /* named_price is known */
     uint32_t named_price; /* rulebook_named_price() */
-    rule_set asked;       /* rules that were asked about this model */
-    rule_set taken;       /* those of them that take it */
 };
 
 /* Which GPUs a request of one want gets, of those that fit. */
@@ -146,11 +144,16 @@ struct plan {
     const struct rule *rule;       /* the winner in the room that was judged last; NULL: none */
     bool priced;                   /* models have prices: rule a */
     /* the level at which the room that was judged last was searched (place_level.c) */
-    uint64_t allowed;      /* a gpu_set of the room: the others may not be used */
+    uint64_t usable;       /* a gpu_set of the room: the others may not be used */
     uint32_t price;        /* of the dearest of them; 0 if nothing has a price, or nothing fits */
     uint32_t raised_milli; /* smaller shares are raised to this; 0: as asked */
     struct plan_rows rows;
     struct plan_model model[PLAN_MODELS];
+    struct {
+        const struct rule *rule; /* the one that was asked last, and about what */
+        const struct atom *model;
+        bool takes;
+    } allowed;
 };
 
 /*

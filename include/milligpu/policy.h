@@ -81,7 +81,7 @@ struct outlook *outlook_new(enum policy_kind kind, uint32_t seed,
                             const struct workload *workload) MUST_USE;
 /* What a policy document says, and which of its rules hold. workload: where it needs one. */
 struct outlook *outlook_of_rulebook(const struct rulebook *book, rule_set holding,
-                           const struct workload *workload) MUST_USE;
+                                    const struct workload *workload) MUST_USE;
 /* The same with the same prices and idle hosts, to be changed before it is shared. */
 struct outlook *outlook_copy(const struct outlook *outlook) MUST_USE;
 const struct outlook *outlook_ref(const struct outlook *outlook);
@@ -139,8 +139,8 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
                               struct placement *out_placement) MUST_USE;
 
 /* request_refuse(), but REASON_RULE names the rule. outlook: of the snapshot that refused. */
-void policy_refuse(const struct outlook *outlook, struct cause cause,
-                   const struct request *request, struct refusal *out);
+void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
+                   struct refusal *out);
 /* The rules that match a namespace, for request.rules; outlook NULL: none. */
 rule_set outlook_rules(const struct outlook *outlook, struct text namespace);
 

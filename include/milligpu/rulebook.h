@@ -10,10 +10,10 @@
  *   rule 1   pool=training    *            nights     whole GPUs only, 2 idle hosts in reserve
  *   rule 2   pool=training    team-*       always     at least 100, in steps of 50
  *
- * Of the rules that hold at the moment, the first whose nodes and namespaces match wins for this pod
- * on this node: all that it says applies, and nothing of any later rule. What a rule says decides
- * new grants only, never what runs. A pod that a rule keeps off a node gets REASON_RULE, which names
- * the rule, or REASON_RESERVE, which passes by itself.
+ * Of the rules that hold at the moment, the first whose nodes and namespaces match wins for this
+ * pod on this node: all that it says applies, and nothing of any later rule. What a rule says
+ * decides new grants only, never what runs. A pod that a rule keeps off a node gets REASON_RULE,
+ * which names the rule, or REASON_RESERVE, which passes by itself.
  *
  * A set of rules is a word: bit i is rule i + 1. Which rules match a node is part of the node
  * (node.h), which match a pod is part of its request.
@@ -32,8 +32,8 @@
 #include "milligpu/workload.h"
 
 enum {
-    RULE_LABELS_MAX = 16,    /* of one rule, like the next two */
-    RULE_GLOBS_MAX = 64,     /* namespaces, and models */
+    RULE_LABELS_MAX = 16, /* of one rule, like the next two */
+    RULE_GLOBS_MAX = 64,  /* namespaces, and models */
     RULE_SIZES_MAX = 16,
     RULE_RESERVE_MAX = 1000, /* idle hosts */
     PRICES_MAX = 64,
@@ -55,20 +55,20 @@ struct zone;   /* zone.h */
 struct rule {
     const char *name; /* never empty: "rule 3" if the document gives none */
     /* where it applies */
-    uint32_t labels; /* all must match; 0: every node */
-    const struct label *label; /* the values are globs; "*": whatever the label says */
-    uint32_t namespaces; /* one must match; 0: every namespace */
+    uint32_t labels;              /* all must match; 0: every node */
+    const struct label *label;    /* no '=' in keys; values are globs; "*": whatever it says */
+    uint32_t namespaces;          /* one must match; 0: every namespace */
     const char *const *namespace; /* globs */
     const struct window *window;  /* NULL: always */
     const struct zone *zone;      /* of the window; NULL: UTC */
     /* what it says; 0, or what is called unsaid, if nothing */
-    bool orders;             /* by policy, instead of by the rulebook's */
+    bool orders; /* by policy, instead of by the rulebook's */
     enum policy_kind policy;
-    bool whole;              /* whole GPUs only */
-    uint32_t reserve;        /* idle hosts that are kept for pods of several GPUs */
-    uint32_t min_milli;      /* of each share */
-    uint32_t step_milli;     /* shares are multiples of it */
-    uint32_t sizes;          /* shares that the nodes hand out, ascending */
+    bool whole;          /* whole GPUs only */
+    uint32_t reserve;    /* idle hosts that are kept for pods of several GPUs */
+    uint32_t min_milli;  /* of each share */
+    uint32_t step_milli; /* shares are multiples of it */
+    uint32_t sizes;      /* shares that the nodes hand out, ascending */
     uint16_t size[RULE_SIZES_MAX];
     uint32_t models; /* models that may be used: globs, as model_bare() makes them; 0: any */
     const char *const *model;
@@ -98,8 +98,8 @@ struct rulebook {
     const char *name;   /* of the document, for people: "mixed", "/etc/milligpu/policy.yaml" */
     const char *digest; /* of its bytes, in hexadecimal digits */
     enum policy_kind policy;
-    uint32_t seed;      /* of the node order */
-    bool raise;         /* memory: raise, where no rule says otherwise */
+    uint32_t seed; /* of the node order */
+    bool raise;    /* memory: raise, where no rule says otherwise */
     enum price_mode prices_by;
     uint32_t prices;
     const struct model_price *price;
@@ -110,7 +110,7 @@ struct rulebook {
     struct arena arena; /* of everything above */
 };
 
-/* An empty rulebook of one policy: one reference; whoever makes it may fill it before it is shared. */
+/* An empty rulebook of one policy, to be filled before it is shared. One reference. */
 struct rulebook *rulebook_new(enum policy_kind policy, const char *name) MUST_USE;
 const struct rulebook *rulebook_ref(const struct rulebook *book);
 void rulebook_unref(const struct rulebook *book); /* NULL is fine */

@@ -33,7 +33,7 @@ void moment_format(struct strbuf *out, const struct moment *moment);
 enum { SURVEY_TEXT_MAX = 512 };
 
 struct survey {
-    uint32_t nodes[REASONS]; /* REASON_NONE: it fits there; the sum is the number of nodes */
+    uint32_t nodes[REASONS];        /* REASON_NONE: it fits there; the sum is the number of nodes */
     uint32_t rule_nodes[RULES_MAX]; /* those of REASON_RULE, by position in the rulebook */
     struct moment moment[REASONS];
     /* It would fit on no node of the cluster, even if that were empty and open. */

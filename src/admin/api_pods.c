@@ -415,7 +415,8 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
 }
 
 /*
- * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the cluster.
+ * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the
+ * cluster.
  */
 static void put_reasons(struct json_writer *json, struct api_call *call,
                         const struct snapshot *snapshot, const struct request *request)

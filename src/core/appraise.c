@@ -32,7 +32,7 @@ static uint64_t appraise_value(const struct appraising *appraising, const struct
 
     must(workload != NULL);
     return appraising->kind == POLICY_FGD ? fgd_fragment(workload, rest)
-                                                   : judge_idle(appraising->judge, workload, rest);
+                                          : judge_idle(appraising->judge, workload, rest);
 }
 
 /* The formulas stand in policy.h. An empty workload has an opinion about nothing. */
@@ -168,15 +168,15 @@ static void set_merit(struct rank *out, const struct appraising *appraising)
     out->key[0] = -appraising->merit;
 }
 
-enum reason appraise_room(const struct policy_question *question, enum policy_kind kind,
-                          struct plan *plan, const struct room *room, struct appraisals *out,
-                          struct rank *out_rank, struct placement *out_placement)
+enum reason appraise_room(const struct policy_question *question, struct plan *plan,
+                          const struct room *room, struct appraisals *out, struct rank *out_rank,
+                          struct placement *out_placement)
 {
     /* A node that only the question knows has names that end with it: no judge keeps them. */
     struct judge *judge = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->judge;
     struct appraising appraising = {
         .outlook = question->outlook,
-        .kind = kind,
+        .kind = outlook_kind(question->outlook, plan->rule),
         .judge = judge,
         .request = plan->request,
         .out = out,
@@ -186,7 +186,7 @@ enum reason appraise_room(const struct policy_question *question, enum policy_ki
     struct rest before;
 
     must(question->outlook->workload != NULL);
-    must(plan->choice == PLACE_TIGHTEST);
+    plan->choice = PLACE_TIGHTEST; /* the node before may have been under another policy */
     *out = (struct appraisals){.why = place_judge(plan, room, out_rank), .exact = true};
     if (out->why != REASON_NONE)
         return out->why;

@@ -427,9 +427,8 @@ static uint32_t text_at(const struct filter_answer *answer, uint32_t name)
 
 static const char *text_for(struct texts *texts, uint32_t at)
 {
-    const struct cause cause = at < REASONS
-                                   ? (struct cause){.why = (enum reason)at}
-                                   : (struct cause){REASON_RULE, at - REASONS};
+    const struct cause cause = at < REASONS ? (struct cause){.why = (enum reason)at}
+                                            : (struct cause){REASON_RULE, at - REASONS};
 
     must(at < TEXTS_MAX);
     if (!texts->made[at]) {

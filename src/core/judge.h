@@ -39,12 +39,17 @@ struct appraisals {
     struct appraisal best[APPRAISALS_MAX];
 };
 
-/* policy_judge_room() for fgd and rollout. */
-enum reason appraise_room(const struct policy_question *question, enum policy_kind kind,
-                          struct plan *plan, const struct room *room, struct appraisals *out,
-                          struct rank *out_rank, struct placement *out_placement) MUST_USE;
+/* policy_judge_room() for fgd and rollout; plan->rule is that of the node. */
+enum reason appraise_room(const struct policy_question *question, struct plan *plan,
+                          const struct room *room, struct appraisals *out, struct rank *out_rank,
+                          struct placement *out_placement) MUST_USE;
 
-/* outlook.c: rule 4 of the policy; 0: by name alone. */
+/*
+ * outlook.c: the policy where this rule wins; one that says nothing about the order (or NULL)
+ * leaves that of the whole document in force.
+ */
+enum policy_kind outlook_kind(const struct outlook *outlook, const struct rule *rule);
+/* Rule 4 of the policy; 0: by name alone. */
 uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
                        const struct atom *name);
 /* What its prices make of a loss. */

@@ -7,24 +7,23 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/strbuf.h"
 
 static const struct atom *intern_label(const struct label *label, struct names *names)
 {
-    const size_t key = strlen(label->key);
-    const size_t value = strlen(label->value);
-    CLEANUP(xfreep) char *text = xmalloc(key + value + 2);
+    CLEANUP(strbuf_done) struct strbuf text;
 
-    must(key > 0);
-    memcpy(text, label->key, key);
-    text[key] = '=';
-    memcpy(text + key + 1, label->value, value);
-    must(memchr(text, '=', key) == NULL);
-    return names_intern(names, (struct text){text, key + 1 + value});
+    must(label->key[0] != '\0');
+    must(strchr(label->key, '=') == NULL);
+    strbuf_init(&text);
+    strbuf_printf(&text, "%s=%s", label->key, label->value);
+    return names_intern(names, (struct text){text.data, text.len});
 }
 
 const struct labels *labels_new(const struct label *label, uint32_t count, struct names *names)
 {
     must(count == 0 || label != NULL);
+    must(names != NULL);
     if (count == 0)
         return NULL;
 
@@ -33,6 +32,7 @@ const struct labels *labels_new(const struct label *label, uint32_t count, struc
     for (uint32_t i = 0; i < count; i++)
         labels->text[i] = intern_label(&label[i], names);
     labels->count = count;
+    must(labels->text[count - 1] != NULL);
     return labels;
 }
 
@@ -60,20 +60,19 @@ void labels_unref(const struct labels *labels)
     const unsigned before =
         atomic_fetch_sub_explicit(labels_refs_of(labels), 1, memory_order_acq_rel);
     must(before > 0);
+    must(labels->count > 0);
     if (before == 1)
         xfree((void *)(uintptr_t)labels);
 }
 
 bool labels_eq(const struct labels *a, const struct labels *b)
 {
-    const uint32_t count = a == NULL ? 0 : a->count;
-
     if (a == b)
         return true;
-    if (count != (b == NULL ? 0 : b->count))
+    if (a == NULL || b == NULL || a->count != b->count)
         return false;
-    must(count > 0);
-    for (uint32_t i = 0; i < count; i++)
+    must(a->count > 0);
+    for (uint32_t i = 0; i < a->count; i++)
         if (a->text[i] != b->text[i])
             return false;
     return true;
@@ -85,6 +84,7 @@ bool labels_match(const struct labels *labels, const struct label *demand)
 
     must(key > 0);
     must(demand->value != NULL);
+    must(labels == NULL || labels->count > 0);
     for (uint32_t i = 0; labels != NULL && i < labels->count; i++) {
         const struct text text = atom_text(labels->text[i]);
         if (text.len <= key || text.at[key] != '=' || memcmp(text.at, demand->key, key) != 0)

@@ -513,6 +513,7 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
 static void set_rules(struct ledger *ledger, const struct rulebook *book)
 {
     must(ledger->reserving == 0);
+    must(ledger->places <= NODES_MAX);
     for (uint32_t slot = 0; slot < ledger->places; slot++) {
         const struct node *node = ledger_at(ledger, slot);
         const rule_set rules = node == NULL ? 0 : rulebook_of_node(book, node->labels);

@@ -211,8 +211,7 @@ static void must_fit(const struct node *node, const struct allocation *granted)
  * unlike an absent GPU it is not expected back.
  */
 static struct cause ledger_decide_search(const struct ledger *ledger, const struct node *node,
-                                         const struct command *command,
-                                         struct placement *placement)
+                                         const struct command *command, struct placement *placement)
 {
     struct request request = *command->request;
 

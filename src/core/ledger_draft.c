@@ -364,8 +364,8 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     const bool counts = inventory->gpus > 0 || inventory->silent;
 
     must(draft->labels == NULL);
-    draft->labels =
-        counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
+    must(inventory->labels == 0 || inventory->label != NULL);
+    draft->labels = counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
     /* The version before, if it says the same, so that both have it in common. */
     if (draft->old != NULL && labels_eq(draft->labels, draft->old->labels)) {
         labels_unref(draft->labels);

@@ -47,6 +47,7 @@ static rule_set reserving_rules(const struct outlook *outlook)
     for (uint32_t i = 0; i < outlook->rulebook->rules; i++)
         rules |= outlook->rulebook->rule[i].reserve > 0 ? one_rule(i) : 0;
     must(outlook->rulebook->rules <= RULES_MAX);
+    must(outlook->rulebook->rules > 0 || rules == 0);
     return rules;
 }
 
@@ -56,6 +57,8 @@ static void count_idle(struct ledger *ledger, const struct node *from, const str
     const rule_set less = from != NULL && node_is_idle(from) ? from->rules & ledger->reserving : 0;
     const rule_set more = to != NULL && node_is_idle(to) ? to->rules & ledger->reserving : 0;
 
+    must(ledger->reserving != 0);
+    must(ledger->outlook != NULL);
     if (less == more)
         return;
     struct outlook *outlook = outlook_copy(ledger->outlook);

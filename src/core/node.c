@@ -465,6 +465,7 @@ struct node *node_with_rules(const struct node *node, rule_set rules)
     struct node_build build = build_of(node);
 
     must(build.gpus == node->gpus);
+    must(build.labels == node->labels);
     build.rules = rules;
     return node_assemble(&build, NULL, NULL);
 }
@@ -495,19 +496,6 @@ void node_unref(const struct node *node)
         allocation_unref(node->allocation[i]);
     labels_unref(node->labels);
     xfree((void *)(uintptr_t)node);
-}
-
-bool node_is_idle(const struct node *node)
-{
-    uint32_t open = 0;
-
-    if (node->gone || node->held_gpus > 0 || node_closed(node) != REASON_NONE ||
-        node_has_shares(node))
-        return false;
-    for (uint32_t i = 0; i < node->gpus; i++)
-        open += gpu_closed(&node->gpu[i]) == REASON_NONE;
-    must(open <= node->gpus);
-    return open > 1;
 }
 
 /* By text, for names from outside; inside the ledger atoms are compared by address. */

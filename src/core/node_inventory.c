@@ -1,5 +1,4 @@
 /* Nodes that the ledger does not know, made from a Node object in a webhook's question alone. */
-#include "milligpu/alloc.h"
 #include "milligpu/node.h"
 #include "milligpu/rulebook.h"
 
@@ -63,4 +62,16 @@ bool node_has_shares(const struct node *node)
         if (node->gpu[i].charges > 0)
             return true;
     return node->unplaced_milli > 0;
+}
+
+bool node_is_idle(const struct node *node)
+{
+    uint32_t open = 0;
+
+    if (node->held_gpus > 0 || node_closed(node) != REASON_NONE || node_has_shares(node))
+        return false;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        open += gpu_closed(&node->gpu[i]) == REASON_NONE;
+    must(open <= node->gpus);
+    return open > 1;
 }

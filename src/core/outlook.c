@@ -1,62 +1,12 @@
 /*
- * What a policy is called, and what it knows beyond the node: the outlook of a snapshot. Called by
- * any thread; an outlook never changes after it was published.
+ * What a policy knows beyond the node: the outlook of a snapshot. Called by any thread; an outlook
+ * never changes after it was published.
  */
 #include <string.h>
 
 #include "milligpu/alloc.h"
 
 #include "core/judge.h"
-
-/*
- * Names
- */
-
-static const struct {
-    const char *name;
-    const char *help;
-} policies[] = {
-#define X(code, word, text) [code] = {(word), (text)},
-    POLICY_TABLE(X)
-#undef X
-};
-
-const char *policy_name(enum policy_kind kind)
-{
-    must((size_t)kind < ARRAY_LEN(policies));
-    must(policies[kind].name != NULL);
-    return policies[kind].name;
-}
-
-const char *policy_help(enum policy_kind kind)
-{
-    must((size_t)kind < ARRAY_LEN(policies));
-    must(policies[kind].help != NULL);
-    return policies[kind].help;
-}
-
-bool policy_of_name(struct text name, enum policy_kind *out)
-{
-    must(out != NULL);
-    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
-        must(policies[i].name != NULL);
-        if (!text_is(name, policies[i].name))
-            continue;
-        *out = (enum policy_kind)i;
-        return true;
-    }
-    return false;
-}
-
-bool policy_needs_workload(enum policy_kind kind)
-{
-    must(kind < POLICIES);
-    return kind == POLICY_FGD || kind == POLICY_ROLLOUT;
-}
-
-/*
- * Outlooks
- */
 
 struct outlook *outlook_new(enum policy_kind kind, uint32_t seed, const struct workload *workload)
 {
@@ -73,13 +23,14 @@ struct outlook *outlook_new(enum policy_kind kind, uint32_t seed, const struct w
 }
 
 struct outlook *outlook_of_rulebook(const struct rulebook *book, rule_set holding,
-                           const struct workload *workload)
+                                    const struct workload *workload)
 {
     must(workload != NULL || !rulebook_needs_workload(book));
 
     struct outlook *outlook = outlook_new(book->policy, book->seed, workload);
     outlook->rulebook = rulebook_ref(book);
     outlook->holding = holding;
+    must(outlook->kind == book->policy);
     return outlook;
 }
 
@@ -93,6 +44,7 @@ struct outlook *outlook_copy(const struct outlook *outlook)
     memcpy(copy->idle, outlook->idle, sizeof copy->idle);
     memcpy(copy->price, outlook->price, sizeof copy->price);
     must(copy->workload == outlook->workload);
+    must(copy->rulebook == outlook->rulebook);
     return copy;
 }
 
@@ -102,6 +54,7 @@ bool outlook_uses(const struct outlook *outlook, enum policy_kind kind)
     bool uses = outlook->kind == kind;
 
     must(kind < POLICIES);
+    must(book == NULL || book->rules <= RULES_MAX);
     for (uint32_t i = 0; book != NULL && i < book->rules; i++)
         uses = uses || (book->rule[i].orders && book->rule[i].policy == kind);
     return uses;
@@ -113,6 +66,7 @@ bool outlook_needs_workload(const struct outlook *outlook)
         return false;
     const bool needs = outlook_uses(outlook, POLICY_FGD) || outlook_uses(outlook, POLICY_ROLLOUT);
     must(!needs || outlook->workload != NULL);
+    must(needs || !policy_needs_workload(outlook->kind));
     return needs;
 }
 
@@ -154,6 +108,13 @@ rule_set outlook_rules(const struct outlook *outlook, struct text namespace)
 /*
  * The order of nodes
  */
+
+enum policy_kind outlook_kind(const struct outlook *outlook, const struct rule *rule)
+{
+    must(outlook->kind < POLICIES);
+    must(rule == NULL || outlook->rulebook != NULL);
+    return rule != NULL && rule->orders ? rule->policy : outlook->kind;
+}
 
 /* Not by the atom's own hash, which is another one in each process. */
 uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/rulebook.h"
 
 #include "core/place_internal.h"
-#include "milligpu/rulebook.h"
 
 /*
  * Written out, because the compiler's builtin becomes a call into its library, which core may not
@@ -147,11 +147,11 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
-                  REASON_RULE < REASON_FEW &&
-                  REASON_FEW < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
-                  REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
-                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
-                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
+                  REASON_RULE < REASON_FEW && REASON_FEW < REASON_MIXED &&
+                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_ABSENT &&
+                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
+                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
+                  REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
@@ -170,10 +170,10 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
-        return plan->allowed;
+        return plan->usable;
     for (uint32_t i = 0; i < room->gpus; i++)
         set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
-    return set & plan->allowed;
+    return set & plan->usable;
 }
 
 /* The GPUs that could take one part of this want, and why there are too few of them. */
@@ -528,7 +528,7 @@ static enum reason find_level(struct plan *plan, const struct room *room, struct
     if (plan_has_levels(plan))
         return plan_settle(plan, room, judge_level, out);
     plan->price = 0;
-    plan->allowed = ~(gpu_set)0;
+    plan->usable = ~(gpu_set)0;
     plan_raise(plan, 0);
     must(out->price == 0 && out->raised_milli == 0);
     return REASON_NONE;

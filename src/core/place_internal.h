@@ -62,9 +62,7 @@ struct shape {
 };
 
 /* place_plan.c */
-/* Does the request, and does the rule of the room, take a GPU of this model? */
-bool plan_takes(struct plan *plan, const struct atom *model);
-/* The request alone. */
+/* Does the request take a GPU of this model? */
 bool plan_asks_for(struct plan *plan, const struct atom *model);
 /* What a part of the want takes at the level of the plan. */
 static inline uint32_t plan_milli(const struct plan *plan, const struct want *want)
@@ -81,7 +79,8 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu);
 /* place_rule.c */
 /* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
 enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
-bool plan_rule_takes(struct plan *plan, const struct atom *model);
+/* Do the request and that rule take a GPU of this model? */
+bool plan_takes(struct plan *plan, const struct atom *model);
 
 /* place_level.c */
 /* Judges a room at the level that is set in the plan; *out has exact and free_milli. */

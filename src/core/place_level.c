@@ -59,7 +59,7 @@ static uint32_t next_raise(struct plan *plan, const struct room *room)
     for (uint32_t r = 0; r < plan->rows.count; r++)
         least = plan->rows.row[r].milli < least ? plan->rows.row[r].milli : least;
     for (uint32_t i = 0; i < room->gpus; i++) {
-        if ((plan->allowed & one_gpu(i)) == 0 || !plan_takes(plan, room->gpu[i].model))
+        if ((plan->usable & one_gpu(i)) == 0 || !plan_takes(plan, room->gpu[i].model))
             continue;
         const uint32_t raise = raise_on(plan, &room->gpu[i]);
         if (raise > least && (next == 0 || raise < next))
@@ -167,7 +167,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
     must(tier <= dearest);
     for (uint32_t t = 0; t < TIERS_MAX && tier < dearest; t++) {
         struct rank cheaper;
-        plan->allowed = gpus_up_to(price, room->gpus, tier);
+        plan->usable = gpus_up_to(price, room->gpus, tier);
         const enum reason why = try_amounts(plan, room, judge, &cheaper);
         if (why == REASON_NONE) {
             add_attempt(out, &cheaper);
@@ -178,7 +178,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
         add_attempt(&cheaper, out);
         tier = next_price(price, room->gpus, tier);
     }
-    plan->allowed = all_gpus;
+    plan->usable = all_gpus;
     plan_raise(plan, raised_milli);
     plan->price = dearest;
 }
@@ -193,7 +193,7 @@ enum reason plan_settle(struct plan *plan, const struct room *room, level_judge 
                         struct rank *out)
 {
     must(plan->request->wants > 0);
-    plan->allowed = all_gpus;
+    plan->usable = all_gpus;
     plan->price = 0;
     const enum reason why = try_amounts(plan, room, judge, out);
     if (why == REASON_NONE && plan->priced)

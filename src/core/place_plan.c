@@ -4,8 +4,9 @@
  */
 #include <string.h>
 
-#include "core/place_internal.h"
 #include "milligpu/policy.h"
+
+#include "core/place_internal.h"
 
 static uint32_t count_kind(const struct request *request, enum container_kind kind)
 {
@@ -151,8 +152,9 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->outlook = outlook;
     out->rules = outlook != NULL ? outlook->holding & request->rules : 0;
     out->rule = NULL;
+    out->allowed.rule = NULL;
     out->priced = has_prices(outlook);
-    out->allowed = ~(gpu_set)0;
+    out->usable = ~(gpu_set)0;
     out->price = 0;
     out->raised_milli = 0;
     out->rows.count = 0;
@@ -216,10 +218,4 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
         known->named_price = rulebook_named_price(book, atom_text(gpu->model));
     }
     return known->named_price > 0 ? known->named_price : price_of_memory(whole);
-}
-
-bool plan_takes(struct plan *plan, const struct atom *model)
-{
-    must(model != NULL);
-    return plan_asks_for(plan, model) && plan_rule_takes(plan, model);
 }

@@ -3,8 +3,9 @@
  * among the rules that match both, what it demands, and the idle hosts that it keeps. Called by
  * place.c for every room, so that whoever asks gets the same answer.
  */
-#include "core/place_internal.h"
 #include "milligpu/policy.h"
+
+#include "core/place_internal.h"
 
 /* The winner on a node that these rules match; NULL: there is none. */
 const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
@@ -12,27 +13,30 @@ const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
     const rule_set rules = plan->rules & of_node;
 
     must(rules == 0 || plan->outlook != NULL);
+    must(rules == 0 || plan->outlook->rulebook != NULL);
     return rules == 0 ? NULL : rulebook_first(plan->outlook->rulebook, rules);
 }
 
-bool plan_rule_takes(struct plan *plan, const struct atom *model)
+/* The GPUs of a node are mostly of one model, so the last answer is mostly the next. */
+static bool is_allowed(struct plan *plan, const struct atom *model)
 {
     const struct rule *rule = plan->rule;
 
+    must(model != NULL);
     if (rule == NULL || rule->models == 0)
         return true;
-    const rule_set bit = one_rule(rulebook_number(plan->outlook->rulebook, rule) - 1);
-    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
-        const uint32_t at = (model->hash + i) % PLAN_MODELS;
-        if (plan->model[at].model != model)
-            continue;
-        if ((plan->model[at].asked & bit) == 0) {
-            plan->model[at].asked |= bit;
-            plan->model[at].taken |= rule_takes_model(rule, atom_text(model)) ? bit : 0;
-        }
-        return (plan->model[at].taken & bit) != 0;
+    if (plan->allowed.rule != rule || plan->allowed.model != model) {
+        plan->allowed.takes = rule_takes_model(rule, atom_text(model));
+        plan->allowed.rule = rule;
+        plan->allowed.model = model;
     }
-    return rule_takes_model(rule, atom_text(model));
+    return plan->allowed.takes;
+}
+
+bool plan_takes(struct plan *plan, const struct atom *model)
+{
+    must(model != NULL);
+    return plan_asks_for(plan, model) && is_allowed(plan, model);
 }
 
 /* False: each GPU of a model that the pod asks for is of one that the rule does not allow. */
@@ -41,13 +45,14 @@ static bool allows_a_model(struct plan *plan, const struct room *room)
     bool asked = false;
 
     must(plan->rule != NULL);
+    must(room->gpus > 0);
     if (plan->rule->models == 0)
         return true;
     for (uint32_t i = 0; i < room->gpus; i++) {
         if (!plan_asks_for(plan, room->gpu[i].model))
             continue;
         asked = true;
-        if (plan_rule_takes(plan, room->gpu[i].model))
+        if (is_allowed(plan, room->gpu[i].model))
             return true;
     }
     return !asked;
@@ -55,6 +60,7 @@ static bool allows_a_model(struct plan *plan, const struct room *room)
 
 bool plan_reserve_matters(const struct plan *plan, const struct rule *rule)
 {
+    must(rule == NULL || rule->reserve <= RULE_RESERVE_MAX);
     return rule != NULL && rule->reserve > 0 && plan->most_parts < 2 && plan->request->whole < 2;
 }
 
@@ -67,6 +73,7 @@ static bool is_reserved(const struct plan *plan, const struct room *room)
         return false;
     const uint32_t at = rulebook_number(plan->outlook->rulebook, rule) - 1;
     must(at < RULES_MAX);
+    must(plan->outlook->idle[at] <= NODES_MAX);
     return plan->outlook->idle[at] + room->leaves <= rule->reserve;
 }
 
@@ -78,6 +85,7 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     if (why != REASON_RULE)
         return cause;
     must(plan->rule != NULL);
+    must(plan->outlook != NULL);
     cause.rule = rulebook_number(plan->outlook->rulebook, plan->rule) - 1;
     return cause;
 }

@@ -75,7 +75,7 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
     for (uint32_t i = 0; i < room->gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (gpu->closed != REASON_NONE || gpu->free_milli == 0 ||
-            (plan->allowed & one_gpu(i)) == 0 || !plan_takes(plan, gpu->model))
+            (plan->usable & one_gpu(i)) == 0 || !plan_takes(plan, gpu->model))
             continue;
         struct slot *slot = &out->slot[out->slots];
         place_shape_slot_of(gpu, plan->request->memory_mib, slot);

@@ -49,14 +49,12 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
  * Keys of a placement by its own numbers
  */
 
-/* A rule that says nothing about the order leaves the policy of the whole document in force. */
 static enum policy_kind kind_asked(const struct policy_question *question, const struct rule *rule)
 {
-    must(question->outlook == NULL || question->outlook->kind < POLICIES);
+    must(question->node != NULL);
     must(rule == NULL || question->outlook != NULL);
-    if (question->outlook == NULL || question->unjudged)
-        return POLICY_BINPACK;
-    return rule != NULL && rule->orders ? rule->policy : question->outlook->kind;
+    return question->outlook == NULL || question->unjudged ? POLICY_BINPACK
+                                                           : outlook_kind(question->outlook, rule);
 }
 
 /*
@@ -72,6 +70,7 @@ static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
     while (!book->rule[at].orders || book->rule[at].policy != rule->policy)
         at++;
     must(at < book->rules);
+    must(&book->rule[at] <= rule);
     return at + 1;
 }
 
@@ -149,8 +148,8 @@ static void browse_all(enum policy_kind kind, struct plan *plan, const struct ro
         out_placement->exact = out->exact;
 }
 
-void policy_refuse(const struct outlook *outlook, struct cause cause,
-                   const struct request *request, struct refusal *out)
+void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
+                   struct refusal *out)
 {
     must(cause.why > REASON_NONE);
     if (cause.why != REASON_RULE) {
@@ -209,8 +208,9 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
 
     must(question->node != NULL);
     must(out != NULL);
+    plan->rule = rule;
     if (policy_needs_workload(kind))
-        why = appraise_room(question, kind, plan, room, &appraisals, out, out_placement);
+        why = appraise_room(question, plan, room, &appraisals, out, out_placement);
     else
         why = judge_plainly(kind, plan, room, out, out_placement);
     set_order(question, rule, out);
@@ -237,7 +237,7 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
     }
     room_of(question->node, &room);
     if (policy_needs_workload(kind))
-        why = appraise_room(question, kind, plan, &room, &appraisals, out, NULL);
+        why = appraise_room(question, plan, &room, &appraisals, out, NULL);
     else
         why = judge_plainly(kind, plan, &room, out, NULL);
     if (remembered)

@@ -8,7 +8,7 @@
  *   fragment.c        the same for each GPU, for people
  *   policy_rollout.c  idle GPU that a node is expected to end with
  *   scarcity.c        places for pods of several GPUs, and their prices
- *   outlook.c         names of policies, outlooks
+ *   outlook.c         outlooks
  *   policy.c          the rules: best placement of a node, order of nodes
  *   appraise.c        fgd and rollout: the placements of a node, one by one (judge.h)
  *   judge.c           what was judged before

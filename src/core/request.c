@@ -739,7 +739,8 @@ uint32_t request_hash(const struct request *request)
     must(request->wants == 0 || request->want != NULL);
 
     uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
-    hash = request_mix(request_mix(hash, (uint32_t)request->rules), (uint32_t)(request->rules >> 32));
+    hash =
+        request_mix(request_mix(hash, (uint32_t)request->rules), (uint32_t)(request->rules >> 32));
     for (uint32_t i = 0; i < request->wants; i++) {
         const struct want *want = &request->want[i];
         hash = request_mix(hash, (uint32_t)want->kind);

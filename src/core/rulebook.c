@@ -16,12 +16,12 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     struct rulebook *book = xcalloc(1, sizeof *book);
 
     must(policy < POLICIES);
-    atomic_init(&book->refs, 1);
-    arena_init(&book->arena);
+    atomic_init(&book->refs, 1); /* the arena is empty as it is */
     book->policy = policy;
     book->name = arena_copy(&book->arena, text_of(name));
     book->digest = "";
     must(book->name[0] != '\0');
+    must(book->rules == 0);
     return book;
 }
 
@@ -62,6 +62,7 @@ void rulebook_unref(const struct rulebook *book)
 static bool is_about_node(const struct rule *rule, const struct labels *labels)
 {
     must(rule->labels <= RULE_LABELS_MAX);
+    must(rule->labels == 0 || rule->label != NULL);
     for (uint32_t i = 0; i < rule->labels; i++)
         if (!labels_match(labels, &rule->label[i]))
             return false;
@@ -75,12 +76,14 @@ rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labe
     must(book == NULL || book->rules <= RULES_MAX);
     for (uint32_t i = 0; book != NULL && i < book->rules; i++)
         rules |= is_about_node(&book->rule[i], labels) ? one_rule(i) : 0;
+    must(book != NULL || rules == 0);
     return rules;
 }
 
 static bool is_about_namespace(const struct rule *rule, struct text namespace)
 {
     must(rule->namespaces <= RULE_GLOBS_MAX);
+    must(rule->namespaces == 0 || rule->namespace != NULL);
     for (uint32_t i = 0; i < rule->namespaces; i++)
         if (text_glob(text_of(rule->namespace[i]), namespace))
             return true;
@@ -94,6 +97,7 @@ rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespac
     must(book == NULL || book->rules <= RULES_MAX);
     for (uint32_t i = 0; book != NULL && i < book->rules; i++)
         rules |= is_about_namespace(&book->rule[i], namespace) ? one_rule(i) : 0;
+    must(book != NULL || rules == 0);
     return rules;
 }
 
@@ -119,6 +123,7 @@ bool rulebook_needs_workload(const struct rulebook *book)
     bool needs = policy_needs_workload(book->policy);
 
     must(book->rules <= RULES_MAX);
+    must(book->rules == 0 || book->rule != NULL);
     for (uint32_t i = 0; i < book->rules; i++)
         needs = needs || (book->rule[i].orders && policy_needs_workload(book->rule[i].policy));
     return needs;
@@ -140,6 +145,7 @@ static bool is_size(const struct rule *rule, uint32_t milli)
 static bool takes_share(const struct rule *rule, uint32_t milli)
 {
     must(milli > 0 && milli <= GPU_MILLI);
+    must(rule->min_milli <= GPU_MILLI);
     if (rule->whole && milli != GPU_MILLI)
         return false;
     if (milli < rule->min_milli || (rule->step_milli > 0 && milli % rule->step_milli != 0))
@@ -180,6 +186,7 @@ bool rule_takes_model(const struct rule *rule, struct text model)
     char dashed[MODEL_BYTES_MAX];
 
     must(rule->models <= RULE_GLOBS_MAX);
+    must(rule->models == 0 || rule->model != NULL);
     if (rule->models == 0)
         return true;
     if (model.len > sizeof dashed)
@@ -196,7 +203,10 @@ static void add_sizes(struct strbuf *text, const struct rule *rule)
     must(rule->sizes > 0);
     must(rule->sizes <= RULE_SIZES_MAX);
     for (uint32_t i = 0; i < rule->sizes; i++)
-        strbuf_printf(text, "%s%u", i == 0 ? "" : i + 1 < rule->sizes ? ", " : " or ",
+        strbuf_printf(text, "%s%u",
+                      i == 0                ? ""
+                      : i + 1 < rule->sizes ? ", "
+                                            : " or ",
                       (unsigned)rule->size[i]);
 }
 
@@ -245,6 +255,7 @@ void rulebook_refuse(const struct rulebook *book, const struct rule *rule,
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
+    must(request_asks(request));
     must(rule->name[0] != '\0');
     strbuf_printf(&text, "policy rule %u (%s): ", rulebook_number(book, rule), rule->name);
     add_demand(&text, rule, request);

@@ -784,9 +784,8 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
         if (webhooks_judged(question))
-            keep[i] = node != NULL &&
-                      preempt_ask(snapshot->outlook, node, &question->request, held, victims->uid,
-                                  victims->uids) == REASON_NONE;
+            keep[i] = node != NULL && preempt_ask(snapshot->outlook, node, &question->request, held,
+                                                  victims->uid, victims->uids) == REASON_NONE;
         else
             keep[i] = question->verdict != REQUEST_REFUSED;
     }

@@ -17,7 +17,7 @@
 enum db_mode {
     DB_CREATE, /* the writer: creates the file if it does not exist */
     DB_READ,   /* a reader next to the writer: query_only */
-    /* A file that we must not change; verify_file.c says which when. */
+    /* A file that we must not change; quiet_file.c says which when. */
     DB_BESIDE,
     DB_STILL,
     DB_LOG,

@@ -1,7 +1,7 @@
 /*
  * The ledger's file as the file system sees it: its path, its folder, its lock, its first bytes,
  * and its way aside when it is corrupt. Called by store.c and schema_prepare.c at start, by
- * migrate.c for a free name, and by verify_file.c in milligpuctl. The order matters: file_find()
+ * migrate.c for a free name, and by quiet_file.c in milligpuctl. The order matters: file_find()
  * makes the path absolute and free of links, file_lock() then keeps other daemons away, and
  * file_prepare() looks at the bytes before SQLite opens the file. Nothing here changes the content
  * of a ledger.

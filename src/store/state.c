@@ -199,7 +199,7 @@ static void add_request(struct strbuf *out, const struct request *request)
     add_number(out, "memory_mib", request->memory_mib);
 }
 
-/* For people who read the journal; the replay reads results only. */
+/* For people and for journal_file.h; the replay reads results only. */
 void state_command(struct strbuf *out, const struct command *command)
 {
     must((unsigned)command->kind < COMMANDS);
@@ -212,6 +212,7 @@ void state_command(struct strbuf *out, const struct command *command)
     add_text(out, "node", command->node);
     add_request(out, command->request);
     add_number(out, "version", (int64_t)command->version);
+    add_number(out, "created_ms", command->created_ms);
     add_text(out, "elder", command->elder != NULL ? command->elder->node : NULL);
     add_text(out, "why", command->why);
     add_number(out, "terminating_ms", command->terminating_ms);

@@ -12,6 +12,7 @@
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
+ *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
  * reader, which is a connection of its own. A ledger in memory has only the one connection: there
@@ -23,6 +24,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "milligpu/store.h"
 
@@ -258,6 +260,38 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each,
                struct err *err) MUST_USE;
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err) MUST_USE;
+
+/*
+ * quiet_file.c: how to read a file without leaving a trace depends on who else uses it.
+ *
+ *   a daemon         through its log and its shared memory, like any reader
+ *   nobody, no log   as a file that does not change (SQLite's immutable)
+ *   nobody, a log    without locks, with the index of the log in our own memory
+ *
+ * Without a daemon an ordinary open would create a log and shared memory, or checkpoint the log.
+ */
+enum way { WAY_BESIDE, WAY_STILL, WAY_LOG };
+
+/* What changes when somebody writes. */
+struct mark {
+    bool held;
+    long long bytes;
+    long long wal_bytes;
+    struct timespec at;
+    struct timespec wal_at;
+};
+
+struct quiet_file {
+    const char *path; /* borrowed */
+    sqlite3 *db;      /* in a transaction that reads */
+    enum way way;
+    struct mark before;
+};
+/* A ledger of this version or an older one; whatever it returns, close it. */
+int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version,
+               struct err *err) MUST_USE;
+/* BUSY: somebody wrote meanwhile, so what was read is worth nothing. */
+int quiet_close(struct quiet_file *file, struct err *err) MUST_USE;
 
 /* verify.c */
 int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite's own checks */

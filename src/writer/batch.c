@@ -98,7 +98,7 @@ static void batch_keep(struct batch *batch, struct change *take_change)
 
 /* What the store does not keep has no row, and no entry in the journal. */
 static enum store_outcome write_decided(struct batch *batch, const struct command *command,
-                                       const struct change *decided, struct err *err)
+                                        const struct change *decided, struct err *err)
 {
     must(decided->verdict == VERDICT_OK);
     if (decided->unwritten)

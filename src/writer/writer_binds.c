@@ -157,7 +157,8 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                                     .name = record->name,
                                     .node = bind->asks.node,
                                     .request = request,
-                                    .version = record->version};
+                                    .version = record->version,
+                                    .created_ms = record->created_ms};
     const struct change *change;
     struct change answer;
     enum verdict verdict;

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -622,7 +623,7 @@ class Wrong(Folder):
 
     def test_options(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods
-        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE"
+        wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE; or --ledger FILE"
         fits = "--nodes", self.nodes, "--pods", self.pods
         for says, *words in (
                 (wants,), (wants, "--nodes", self.nodes), (wants, "--cluster", self.nodes),
@@ -763,6 +764,85 @@ class Wrong(Folder):
             done = self.run_it(*given, option, "/dev/full")
             self.assertEqual(done.returncode, 1)
             self.assertIn("/dev/full: cannot be written: No space left on device", done.stderr)
+
+
+class Ledger(Folder):
+    """What a real daemon recorded is played again under other policies."""
+
+    def setUp(self):
+        super().setUp()
+        nodes = [node(name, labels=labels(1)) for name in ("a", "b")]
+        self.daemon = harness.Daemon(json.loads(dump(*nodes)), "--policy", "spread", ledger="ledger.db")
+        self.addCleanup(self.daemon.close)
+        self.ledger = self.daemon.home / "ledger.db"
+
+    def end(self, name):
+        status, said, _ = self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/" + name)
+        self.assertEqual(status, 200, said)
+
+    def waits(self, ledger, *words):
+        csv = self.home / "waits.csv"
+        done = self.run_it("--ledger", ledger, "--csv", csv, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head, *lines = csv.read_text().splitlines()
+        return head, {line.split(",")[0]: line.split(",")[2:] for line in lines}, done.stdout
+
+    def happen(self):
+        """Two small pods on a GPU each, and a whole one that waits for the end of one of them."""
+        for name in ("first", "second"):
+            on, error, _ = self.daemon.schedule(harness.pod(name, 300))
+            self.assertIsNotNone(on, error)
+        on, _, whole = self.daemon.schedule(harness.pod("whole", 1000))
+        self.assertIsNone(on)
+        time.sleep(1.1)  # creation times have whole seconds
+        self.end("second")
+        self.daemon.wait(lambda: self.daemon.filter(whole).get("NodeNames"), "room")
+        self.assertEqual(self.daemon.bind(whole, self.daemon.filter(whole)["NodeNames"][0]), "")
+
+    def test_a_pod_that_waited_would_not_have_waited(self):
+        self.happen()
+        # While the daemon runs, from a backup, and when it has ended: the same.
+        head, waits, shown = self.waits(self.ledger, "--policy", "binpack,spread")
+        self.assertEqual(head, "pod,arrived,recorded_wait_ms,binpack_wait_ms,spread_wait_ms")
+        self.assertEqual(list(waits), ["default/first", "default/second", "default/whole"])
+        recorded, binpack, spread = map(int, waits["default/whole"])
+        self.assertEqual(binpack, 0)
+        self.assertGreaterEqual(recorded, 1000)
+        self.assertGreaterEqual(spread, 1000)
+        self.assertLessEqual(spread, recorded)
+        self.assertIn("3 pods arrive", shown)
+        backup = self.home / "backup.db"
+        done = subprocess.run([CTL, "backup", backup, "--server", f"127.0.0.1:{self.daemon.port['admin']}"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.waits(backup, "--policy", "binpack,spread")[:2], (head, waits))
+        self.assertEqual(self.daemon.stop(), 0)
+        self.assertEqual(self.waits(self.ledger, "--policy", "binpack,spread"), (head, waits, shown))
+        self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["backup.db", "waits.csv"])
+
+    def test_json_and_a_learned_workload(self):
+        self.happen()
+        done = self.run_it("--ledger", self.ledger, "--learn", "-o", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer = json.loads(done.stdout)
+        self.assertEqual([item["policy"] for item in answer["items"]], ["recorded", *POLICIES])
+        self.assertEqual(answer["targetWorkload"]["source"], "learned")
+        self.assertEqual(answer["unknownArrivals"], 0)
+        for item in answer["items"]:
+            self.assertEqual(item["atOnce"] + item["waited"] + item["never"], 3, item)
+        self.assertEqual(self.run_it("--ledger", self.ledger, "--learn", "-o", "json").stdout, done.stdout)
+
+    def test_what_a_ledger_says_itself_is_not_given(self):
+        self.refuse_usage("--ledger and --nodes exclude each other", "--ledger", self.ledger, "--nodes", "n")
+        self.refuse_usage("--from is for --ledger", "--nodes", "n", "--arrivals", "a", "--from", "5h")
+        done = self.run_it("--ledger", self.ledger)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("milligpud placed no pod from", done.stderr)
+
+    def refuse_usage(self, says, *words):
+        done = self.run_it(*words)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(says, done.stderr)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 HEADER_LAYER = {
     **dict.fromkeys("alloc arena base err limits map names random strbuf text".split(), "base"),
     **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
-    **dict.fromkeys("quantity reason reconcile request snapshot".split(), "core"),
+    **dict.fromkeys("quantity reason reconcile request rule_set snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
     **dict.fromkeys("clock file log metric metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/wire_kube.h"
 
+#include "backtest.h"
 #include "ctl.h"
 
 enum { SIMULATE_EVENTS = 40000 };
@@ -23,6 +25,8 @@ struct simulate_call {
     uint32_t rounds; /* 0: not given */
     FILE *csv;       /* NULL: not wanted */
     FILE *plot;      /* NULL: not wanted */
+    /* with --ledger */
+    struct past_span span;
 };
 
 /* --- options --- */
@@ -89,11 +93,32 @@ static int simulate_read_policies(struct simulate_call *call, struct err *err)
     return 0;
 }
 
+/* A ledger says itself which nodes there were, and which pods came and ended. */
+static int simulate_check_ledger(const struct ctl *ctl, struct err *err)
+{
+    static const size_t others[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods,
+                                    OPTION_count, OPTION_churn,   OPTION_events,   OPTION_plot};
+    const char *const *given = ctl->options.given;
+
+    for (size_t i = 0; given[OPTION_ledger] != NULL && i < ARRAY_LEN(others); i++)
+        if (given[others[i]] != NULL)
+            return err_set(err, ERR_INVALID,
+                           "--ledger and --%s exclude each other: the ledger says which nodes "
+                           "there were, which pods came, and when they ended",
+                           option_info(others[i])->name);
+    if (given[OPTION_ledger] == NULL && (given[OPTION_from] != NULL || given[OPTION_to] != NULL))
+        return err_set(err, ERR_INVALID, "--%s is for --ledger: it says which time is played again",
+                       given[OPTION_from] != NULL ? "from" : "to");
+    return 0;
+}
+
 static int simulate_check_files(const struct ctl *ctl, struct err *err)
 {
     const char *const *given = ctl->options.given;
 
     must(ctl->options.arguments == 0);
+    if (given[OPTION_ledger] != NULL)
+        return 0;
     if (given[OPTION_nodes] != NULL && given[OPTION_cluster] != NULL)
         return err_set(err, ERR_INVALID,
                        "--nodes and --cluster exclude each other: either says which nodes there "
@@ -105,7 +130,7 @@ static int simulate_check_files(const struct ctl *ctl, struct err *err)
         (given[OPTION_arrivals] == NULL && given[OPTION_pods] == NULL))
         return err_set(err, ERR_INVALID,
                        "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or "
-                       "--pods FILE");
+                       "--pods FILE; or --ledger FILE");
     return 0;
 }
 
@@ -128,6 +153,36 @@ static int simulate_check_pods(const struct ctl *ctl, struct err *err)
     return 0;
 }
 
+/* *out stays as it is if the option is not given. */
+static int simulate_read_time(const struct ctl *ctl, size_t option, int64_t *out, struct err *err)
+{
+    const char *given = ctl->options.given[option];
+    char at[AGE_BYTES + 32];
+
+    must(option < OPTIONS);
+    if (given == NULL)
+        return 0;
+    at_format(given, ctl->screen.now_ms, at);
+    if (time_parse(text_of(at), out))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "--%s is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d",
+                   option_info(option)->name, given);
+}
+
+static int simulate_read_span(struct simulate_call *call, struct err *err)
+{
+    struct past_span *span = &call->span;
+
+    *span = (struct past_span){INT64_MIN, INT64_MAX};
+    if (simulate_read_time(call->ctl, OPTION_from, &span->from_ms, err) < 0 ||
+        simulate_read_time(call->ctl, OPTION_to, &span->to_ms, err) < 0)
+        return err_same(err);
+    if (span->from_ms >= span->to_ms)
+        return err_set(err, ERR_INVALID, "--from is not before --to: nothing is in between");
+    return 0;
+}
+
 static int simulate_read_options(struct simulate_call *call, struct err *err)
 {
     static const struct simulate_range seed = {OPTION_seed, 0, UINT32_MAX};
@@ -140,6 +195,8 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
     must(options->churn_percent == 0);
     options->events = SIMULATE_EVENTS;
     options->learn = given[OPTION_learn] != NULL;
+    if (simulate_check_ledger(call->ctl, err) < 0 || simulate_read_span(call, err) < 0)
+        return err_same(err);
     if (simulate_check_files(call->ctl, err) < 0 || simulate_check_pods(call->ctl, err) < 0 ||
         simulate_read_number(call->ctl, &count, &call->rounds, err) < 0)
         return err_same(err);
@@ -168,7 +225,8 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
 /* Is it one of the files that are read, by whatever name? */
 static const char *simulate_input(const struct ctl *ctl, const char *file)
 {
-    static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods};
+    static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods,
+                                    OPTION_ledger};
     struct stat out;
     struct stat in;
 
@@ -209,8 +267,30 @@ static void simulate_close(const char *file, FILE *stream, struct err *err)
 
 /* --- the runs --- */
 
+static int simulate_backtest(struct simulate_call *call)
+{
+    const struct backtest_call backtest_call = {
+        .file = call->ctl->options.given[OPTION_ledger],
+        .span = call->span,
+        .policies = call->policies,
+        .policy = call->policy,
+        .options = {.seed = call->options.seed,
+                    .learn = call->options.learn,
+                    .placements = call->options.placements != NULL},
+        .placements = call->options.placements,
+        .csv = call->csv,
+    };
+
+    must(call->plot == NULL);
+    return backtest(call->ctl, &backtest_call);
+}
+
+/* world NULL: the past of a ledger. */
 static int simulate_all(struct simulate_call *call, const struct world *world)
 {
+    if (world == NULL)
+        return simulate_backtest(call);
+
     struct simulate_result result[POLICIES];
     struct simulate_report report = {
         .world = world,
@@ -244,7 +324,7 @@ static int simulate_write_all(struct simulate_call *call, const struct world *wo
     int status = CTL_NO;
     struct err err = {0};
 
-    must(world->pods > 0);
+    must(world == NULL || world->pods > 0);
     options->curve = given[OPTION_csv] != NULL || given[OPTION_plot] != NULL;
     if (simulate_open(call->ctl, given[OPTION_placements], &options->placements, &err) == 0 &&
         simulate_open(call->ctl, given[OPTION_csv], &call->csv, &err) == 0 &&
@@ -285,6 +365,8 @@ int command_simulate(struct ctl *ctl)
     const int fd = fileno(ctl->err);
     if (fd >= 0 && isatty(fd) == 1)
         call.options.progress = ctl->err;
+    if (ctl->options.given[OPTION_ledger] != NULL)
+        return simulate_write_all(&call, NULL);
     world_init(&world);
     const int status = simulate_read_world(&call, &world, &err) < 0
                            ? ctl_fail(ctl, &err)

@@ -33,6 +33,7 @@ struct filter_question;
 struct ledger;
 struct node;
 struct snapshot;
+struct table;
 
 enum {
     SIMULATE_AMOUNT_MAX = 1000000000, /* CPU in milli, memory in MiB */
@@ -227,6 +228,15 @@ struct simulate_report {
 void simulate_write_curve(FILE *out, const struct simulate_report *report);
 /* The curves as a picture. The same report makes the same bytes. */
 void simulate_write_plot(FILE *out, const struct simulate_report *report);
+/* Numbers of a document, and of a table's row: with a point, as they are written. */
+void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number);
+void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
+                         const char *digits);
+void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
+                          uint64_t whole);
+/* Two digits behind the point. */
+void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES]);
+void simulate_add_percent(struct table *table, const struct doc *item, const char *key);
 /* Shapes that were refused most often. */
 enum { SIMULATE_WORST = 10 };
 int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report) MUST_USE;

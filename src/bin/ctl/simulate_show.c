@@ -12,16 +12,15 @@
 
 /* --- the document --- */
 
-static void simulate_set_int(struct arena *arena, struct doc *object, const char *key,
-                             uint64_t number)
+void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number)
 {
     must(number <= INT64_MAX);
     doc_set(arena, object, text_of(key), doc_new_int(arena, (int64_t)number));
 }
 
 /* A number with a point: documents keep the digits of numbers. */
-static void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
-                                const char *digits)
+void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
+                         const char *digits)
 {
     struct doc *number = doc_new(arena, DOC_NUMBER);
 
@@ -31,8 +30,8 @@ static void simulate_set_digits(struct arena *arena, struct doc *object, const c
     doc_set(arena, object, text_of(key), number);
 }
 
-static void simulate_set_percent(struct arena *arena, struct doc *object, const char *key,
-                                 uint64_t part, uint64_t whole)
+void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
+                          uint64_t whole)
 {
     char percent[SIMULATE_PERCENT_BYTES];
 
@@ -189,7 +188,7 @@ static const struct table_column simulate_columns[] = {
 };
 
 /* Two of the four digits behind the point are enough for people; rounded half up. */
-static void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES])
+void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES])
 {
     uint64_t digits = 0;
 
@@ -202,7 +201,7 @@ static void simulate_short_percent(struct text percent, char out[SIMULATE_PERCEN
                    digits % 100);
 }
 
-static void simulate_add_percent(struct table *table, const struct doc *item, const char *key)
+void simulate_add_percent(struct table *table, const struct doc *item, const char *key)
 {
     const struct doc *number = doc_get(item, key);
     char shown[SIMULATE_PERCENT_BYTES] = "";

@@ -92,6 +92,11 @@ static const struct inventory *world_keep_inventory(struct arena *arena,
         gpu->model = arena_copy(arena, text_of(gpu->model));
         gpu->health = NULL; /* it has been judged */
     }
+    struct label *label = arena_array(arena, inventory->labels + 1, sizeof *label);
+    for (uint32_t i = 0; i < inventory->labels; i++)
+        label[i] = (struct label){arena_copy(arena, text_of(inventory->label[i].key)),
+                                  arena_copy(arena, text_of(inventory->label[i].value))};
+    kept->label = label;
     must(kept->gpus <= GPUS_PER_NODE_MAX);
     return kept;
 }
@@ -125,9 +130,12 @@ static void world_take_labels(struct world *world, const char *name, uint32_t gp
     char count[16];
 
     (void)snprintf(count, sizeof count, "%u", gpus);
+    const struct label product = {"nvidia.com/gpu.product", model};
     const struct node_facts facts = {
         .name = name,
         .uid = name,
+        .labels = model[0] != '\0',
+        .label = &product,
         .label_count = gpus > 0 ? count : NULL,
         .label_product = model[0] != '\0' ? model : NULL,
     };

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "milligpu/journal_file.h"
+
 #include "store/store_internal.h"
 #include "support_shelf.h"
 
@@ -104,12 +106,125 @@ static void retention_says_up_to_where_entries_are_gone(void **state)
     assert_int_equal(store_newest(shelf->store), 4);
 }
 
+/* --- the journal of a file --- */
+
+static int hear_span(void *user, const struct journal_span *span, struct err *err)
+{
+    struct heard *heard = user;
+
+    assert_non_null(err);
+    assert_true(span->oldest_ms > 0 && span->oldest_ms <= span->newest_ms);
+    (void)snprintf(heard->text, sizeof heard->text, "folded %llu, set %lld;",
+                   (unsigned long long)span->folded, (long long)span->set_ms);
+    return 0;
+}
+
+static int hear_object(void *user, bool is_node, const char *state, struct err *err)
+{
+    struct heard *heard = user;
+    const size_t used = strlen(heard->text);
+
+    assert_non_null(err);
+    assert_int_equal(state[0], '{');
+    (void)snprintf(heard->text + used, sizeof heard->text - used, "%s;",
+                   is_node ? "a node" : "a pod");
+    return 0;
+}
+
+static int hear_entry(void *user, const struct journal_row *row, struct err *err)
+{
+    struct heard *heard = user;
+
+    if (heard->count == heard->most)
+        return err_set(err, ERR_TOO_LARGE, "heard enough");
+    (void)hear(user, row);
+    return 0;
+}
+
+static int hear_file(const struct shelf *shelf, struct heard *heard, struct err *err)
+{
+    const struct journal_file_reader reader = {
+        .user = heard, .span = hear_span, .object = hear_object, .entry = hear_entry};
+
+    return store_journal_file(shelf->path, &reader, err);
+}
+
+static void the_journal_of_a_file_is_read_beside_its_daemon_and_without(void **state)
+{
+    static const char all[] = "folded 0, set 0;1 node;2 reserve;3 reserve;4 reserve;";
+    struct shelf *shelf = *state;
+    struct heard heard = {.most = 10};
+    struct err err;
+
+    assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_INVALID);
+    assert_non_null(strstr(err.text, "its journal is empty"));
+    four_entries(shelf);
+    assert_int_equal(hear_file(shelf, &heard, &err), 0);
+    assert_string_equal(heard.text, all);
+    shelf_close(shelf);
+    heard = (struct heard){.most = 10};
+    assert_int_equal(hear_file(shelf, &heard, &err), 0);
+    assert_string_equal(heard.text, all);
+    /* Whoever reads may end it, with an error of its own. */
+    heard = (struct heard){.most = 2};
+    assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_TOO_LARGE);
+    assert_string_equal(err.text, "heard enough");
+}
+
+static void what_is_folded_comes_first_nodes_before_pods(void **state)
+{
+    struct shelf *shelf = *state;
+    struct heard heard = {.most = 10};
+    const int64_t day = 24 * 60 * 60 * 1000;
+    struct err err;
+
+    four_entries(shelf);
+    store_retain(shelf->store, 1);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+    const struct command clock = {.kind = COMMAND_CLOCK, .at_ms = 9 * day, .clock_from_ms = day};
+    assert_int_equal(core_do(&shelf->core, &clock), VERDICT_OK);
+    assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, "p1"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(hear_file(shelf, &heard, &err), 0);
+    assert_memory_equal(heard.text, "folded 4, set ", 14);
+    assert_non_null(strstr(heard.text, ";a node;a pod;a pod;a pod;5 clock;6 release;"));
+}
+
+static void a_journal_with_a_gap_or_without_json_is_refused(void **state)
+{
+    static const struct {
+        const char *sql;
+        const char *said;
+    } spoilt[] = {
+        {"UPDATE journal SET result = '{' WHERE seq = 3", "journal entry 3 is no JSON"},
+        {"DELETE FROM journal WHERE seq = 2", "the journal has a gap"},
+    };
+    struct shelf *shelf = *state;
+    struct err err;
+
+    four_entries(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        struct heard heard = {.most = 10};
+        shelf_spoil(shelf, spoilt[i].sql);
+        assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_CORRUPT);
+        assert_string_equal(heard.text, "");
+        shelf_spoil(shelf, "UPDATE journal SET result = '{}' WHERE seq = 3");
+        assert_non_null(strstr(err.text, spoilt[i].said));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(entries_behind_a_number_come_oldest_first, shelf_set_up,
                                         shelf_tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_json_is_left_out, shelf_set_up, shelf_tear_down),
+        cmocka_unit_test_setup_teardown(the_journal_of_a_file_is_read_beside_its_daemon_and_without,
+                                        shelf_set_up, shelf_tear_down),
+        cmocka_unit_test_setup_teardown(what_is_folded_comes_first_nodes_before_pods, shelf_set_up,
+                                        shelf_tear_down),
+        cmocka_unit_test_setup_teardown(a_journal_with_a_gap_or_without_json_is_refused,
+                                        shelf_set_up, shelf_tear_down),
         cmocka_unit_test_setup_teardown(retention_says_up_to_where_entries_are_gone, shelf_set_up,
                                         shelf_tear_down),
     };

@@ -274,7 +274,8 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
                                     .namespace = "ns",
                                     .name = "web \"0\"",
                                     .node = "n1",
-                                    .request = core_request(core, "600x2")};
+                                    .request = core_request(core, "600x2"),
+                                    .created_ms = 70};
     assert_int_equal(core_do(core, &reserve), VERDICT_OK);
     struct err err;
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
@@ -286,6 +287,7 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
         "at = 77",
         "command ->> '$.kind' = 'reserve'",
         "command ->> '$.name' = 'web \"0\"'",
+        "command ->> '$.created_ms' = 70",
         "json_array_length(command, '$.wants') = 1",
         "command ->> '$.wants[0].parts' = 2 AND command ->> '$.wants[0].milli' = 600",
         "result ->> '$.allocation.state' = 'reserved'",

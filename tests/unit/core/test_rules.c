@@ -1,0 +1,931 @@
+/*
+ * The rules of a policy document, as every question meets them: filter, bind, preempt, the survey,
+ * with and without what a judge remembers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/filter.h"
+#include "milligpu/rulebook.h"
+#include "milligpu/survey.h"
+#include "milligpu/window.h"
+
+#include "support/core_fixture.h"
+
+enum { RULES = 8, NODES = 3 };
+
+/* A ledger, and a book that the test fills before it puts it in force. */
+struct scene {
+    struct core_fixture core;
+    struct rulebook *book;
+    struct rule rule[RULES];
+    struct workload *workload;
+    struct judge *judge;
+};
+
+static int set_up(void **state)
+{
+    struct scene *scene = xcalloc(1, sizeof *scene);
+    const struct workload_class class[] = {{.parts = 1, .milli = 300, .count = 3},
+                                           {.parts = 2, .milli = 1000, .count = 1}};
+
+    core_init(&scene->core);
+    scene->workload = workload_new(class, ARRAY_LEN(class));
+    scene->judge = judge_new();
+    scene->book = rulebook_new(POLICY_BINPACK, "test");
+    scene->book->rule = scene->rule;
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+
+    judge_free(scene->judge);
+    core_done(&scene->core);
+    rulebook_unref(scene->book);
+    workload_unref(scene->workload);
+    xfree(scene);
+    return 0;
+}
+
+static void say(struct scene *scene, struct rule rule)
+{
+    assert_true(scene->book->rules < RULES);
+    if (rule.name == NULL)
+        rule.name = "a rule";
+    scene->rule[scene->book->rules++] = rule;
+}
+
+static void enforce(struct scene *scene, rule_set holding)
+{
+    struct outlook *outlook = outlook_of_rulebook(scene->book, holding, scene->workload);
+
+    ledger_set_outlook(scene->core.ledger, outlook);
+    outlook_unref(outlook);
+    ledger_assert_valid(scene->core.ledger);
+}
+
+/* A node of two whole GPUs of a model, in a pool; "" has no labels. */
+static void show_of(struct scene *scene, const char *name, const char *pool, const char *model,
+                    enum verdict expected)
+{
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+    static struct label label;
+    struct inventory *inventory = core_inventory(&scene->core, name, "uid", gpu, 2);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+
+    label = (struct label){"pool", pool};
+    inventory->label = &label;
+    inventory->labels = pool[0] != '\0';
+    inventory->gpu[0].model = model;
+    inventory->gpu[1].model = model;
+    assert_int_equal(core_do(&scene->core, &command), expected);
+}
+
+static void show(struct scene *scene, const char *name, const char *pool)
+{
+    show_of(scene, name, pool, "T4", VERDICT_OK);
+}
+
+/* What filter says of the nodes "a", "b" and "c", for a pod of this namespace. */
+struct asked {
+    struct arena arena;
+    const struct snapshot *snapshot;
+    struct text name[NODES];
+    struct request *request;
+    struct filter_answer answer;
+};
+
+static void ask(struct scene *scene, const char *words, const char *namespace, bool remembered,
+                struct asked *out)
+{
+    static const char *const names[NODES] = {"a", "b", "c"};
+
+    arena_init(&out->arena);
+    out->snapshot = ledger_publish(scene->core.ledger, NULL, 0);
+    out->request = core_request(&scene->core, words);
+    out->request->rules = outlook_rules(out->snapshot->outlook, text_of(namespace));
+    for (uint32_t i = 0; i < NODES; i++)
+        out->name[i] = text_of(names[i]);
+    const struct filter_question question = {
+        .snapshot = out->snapshot,
+        .request = out->request,
+        .names = NODES,
+        .name = out->name,
+        .judge = remembered ? scene->judge : NULL,
+    };
+    filter_ask(&question, &out->arena, &out->answer);
+}
+
+static void asked_done(struct asked *asked)
+{
+    snapshot_unref(asked->snapshot);
+    arena_done(&asked->arena);
+}
+
+/*
+ * The nodes on which it fits, best first: "ab". Cold and twice with a judge it is the same, and
+ * bind, the survey and the wake-up's question agree with it about each node.
+ */
+static const char *fits(struct scene *scene, const char *words, const char *namespace)
+{
+    static char said[NODES + 1];
+    char again[NODES + 1];
+    struct asked asked;
+
+    for (int round = 0; round < 3; round++) {
+        ask(scene, words, namespace, round > 0, &asked);
+        for (uint32_t i = 0; i < asked.answer.candidates; i++)
+            again[i] = asked.answer.candidate[i].node->name->text[0];
+        again[asked.answer.candidates] = '\0';
+        if (round > 0)
+            assert_string_equal(again, said);
+        (void)snprintf(said, sizeof said, "%s", again);
+        asked_done(&asked);
+    }
+    return said;
+}
+
+static struct cause cause_on(struct scene *scene, const char *words, const char *namespace,
+                             uint32_t node)
+{
+    struct asked asked;
+    ask(scene, words, namespace, true, &asked);
+    const struct cause cause = asked.answer.cause[node];
+    asked_done(&asked);
+    return cause;
+}
+
+static enum verdict bind_in(struct scene *scene, const char *uid, const char *namespace,
+                            const char *node, const char *words)
+{
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = uid,
+                                    .namespace = namespace,
+                                    .name = "pod",
+                                    .node = node,
+                                    .request = core_request(&scene->core, words)};
+    return core_do(&scene->core, &command);
+}
+
+static const struct label training[] = {{"pool", "train*"}};
+static const struct label training_now[] = {{"pool", "train*"}, {"pool", "inference"}};
+static const struct label any_pool[] = {{"pool", "*"}};
+static const char *const teams[] = {"team-*", "ops"};
+static const char *const a100[] = {"A100*"};
+
+static void three_pools(struct scene *scene)
+{
+    show(scene, "a", "training");
+    show(scene, "b", "inference");
+    show(scene, "c", "");
+}
+
+/*
+ * Who a rule is about
+ */
+
+static void a_rule_is_about_the_nodes_with_its_labels(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "x"), "bc");
+    assert_string_equal(fits(scene, "1000", "x"), "abc");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_REFUSED);
+    assert_int_equal(scene->core.reason, REASON_RULE);
+    assert_int_equal(bind_in(scene, "p", "x", "b", "300"), VERDICT_OK);
+    assert_int_equal(bind_in(scene, "q", "x", "a", "1000"), VERDICT_OK);
+}
+
+static void a_rule_is_about_the_pods_of_its_namespaces(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.namespaces = 2, .namespace = teams, .min_milli = 500});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "team-a"), "");
+    assert_string_equal(fits(scene, "300", "ops"), "");
+    assert_string_equal(fits(scene, "300", "ops-2"), "abc");
+    assert_string_equal(fits(scene, "500", "team-a"), "abc");
+    assert_int_equal(bind_in(scene, "p", "team-a", "a", "499"), VERDICT_REFUSED);
+    assert_int_equal(bind_in(scene, "p", "default", "a", "499"), VERDICT_OK);
+}
+
+static void the_first_rule_that_matches_both_wins_alone(void **state)
+{
+    struct scene *scene = *state;
+    say(scene,
+        (struct rule){
+            .labels = 1, .label = training, .namespaces = 2, .namespace = teams, .min_milli = 200});
+    say(scene, (struct rule){.labels = 1, .label = any_pool, .step_milli = 250});
+    say(scene, (struct rule){.whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    /* On a the first, on b the second, on c the third. */
+    assert_string_equal(fits(scene, "300", "team-a"), "a");
+    assert_string_equal(fits(scene, "250", "team-a"), "ab");
+    assert_string_equal(fits(scene, "250", "x"), "ab");
+    assert_string_equal(fits(scene, "300", "x"), "");
+    assert_int_equal(cause_on(scene, "100", "team-a", 0).rule, 0);
+    assert_int_equal(cause_on(scene, "100", "team-a", 1).rule, 1);
+    assert_int_equal(cause_on(scene, "100", "team-a", 2).rule, 2);
+}
+
+static void a_rule_that_does_not_hold_now_says_nothing(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.whole = true});
+    say(scene, (struct rule){.min_milli = 400});
+    enforce(scene, 0);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    enforce(scene, one_rule(1));
+    assert_string_equal(fits(scene, "300", "x"), "");
+    assert_int_equal(cause_on(scene, "300", "x", 0).rule, 1);
+    assert_string_equal(fits(scene, "400", "x"), "abc");
+    enforce(scene, RULES_ALL);
+    assert_string_equal(fits(scene, "400", "x"), "");
+}
+
+static void what_changes_when_rules_change_may_fit(void **state)
+{
+    struct scene *scene = *state;
+    struct snapshot *before;
+    struct snapshot *after;
+    say(scene, (struct rule){.whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    before = ledger_publish(scene->core.ledger, NULL, 0);
+    after = ledger_publish(scene->core.ledger, NULL, 0);
+    assert_int_equal(before->capacity_generation, after->capacity_generation);
+    snapshot_unref(before);
+    enforce(scene, RULES_ALL); /* the same again */
+    before = ledger_publish(scene->core.ledger, NULL, 0);
+    assert_int_equal(before->capacity_generation, after->capacity_generation);
+    snapshot_unref(after);
+    enforce(scene, 0);
+    after = ledger_publish(scene->core.ledger, NULL, 0);
+    assert_true(after->capacity_generation > before->capacity_generation);
+    snapshot_unref(before);
+    ledger_set_outlook(scene->core.ledger, NULL);
+    before = ledger_publish(scene->core.ledger, NULL, 0);
+    assert_true(before->capacity_generation > after->capacity_generation);
+    snapshot_unref(before);
+    snapshot_unref(after);
+}
+
+/*
+ * What a rule demands
+ */
+
+static void shares_are_of_the_sizes_that_are_handed_out(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.sizes = 3, .size = {250, 500, 1000}});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "250", "x"), "abc");
+    assert_string_equal(fits(scene, "1000", "x"), "abc");
+    assert_string_equal(fits(scene, "500x2", "x"), "abc");
+    assert_string_equal(fits(scene, "750", "x"), "");
+    assert_string_equal(fits(scene, "250+300", "x"), "");
+    assert_string_equal(fits(scene, "i300+250", "x"), "");
+}
+
+static void each_container_has_to_meet_the_demand(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.min_milli = 200, .step_milli = 100});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "200", "x"), "abc");
+    assert_string_equal(fits(scene, "199", "x"), "");
+    assert_string_equal(fits(scene, "100", "x"), "");
+    assert_string_equal(fits(scene, "300+200", "x"), "abc");
+    assert_string_equal(fits(scene, "300+250", "x"), "");
+    assert_string_equal(fits(scene, "150x2", "x"), "");
+    assert_string_equal(fits(scene, "2000", "x"), "abc");
+}
+
+static void only_some_models_may_be_used(void **state)
+{
+    struct scene *scene = *state;
+    static const char *t4[] = {"T4"};
+    struct asked asked;
+    say(scene, (struct rule){.models = 1, .model = a100});
+    enforce(scene, RULES_ALL);
+    show_of(scene, "a", "", "NVIDIA-A100-SXM4-80GB", VERDICT_OK);
+    show_of(scene, "b", "", "T4", VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RULE);
+    assert_string_equal(fits(scene, "300+200", "x"), "a");
+    assert_string_equal(fits(scene, "2000", "x"), "a");
+    /* Who asks for T4s gets neither: where there are none, that is the reason. */
+    ask(scene, "300", "x", false, &asked);
+    asked.request->models = 1;
+    asked.request->model = t4;
+    const struct filter_question question = {
+        .snapshot = asked.snapshot, .request = asked.request, .names = 2, .name = asked.name};
+    filter_ask(&question, &asked.arena, &asked.answer);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.cause[0].why, REASON_MODEL);
+    assert_int_equal(asked.answer.cause[1].why, REASON_RULE);
+    asked_done(&asked);
+}
+
+static void a_node_of_two_models_gives_the_one_that_the_rule_allows(void **state)
+{
+    struct scene *scene = *state;
+    static const struct core_gpu gpu[] = {{.index = 0, .milli = 400, .mib = 8000},
+                                          {.index = 1, .mib = 80000}};
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    say(scene, (struct rule){.models = 1, .model = a100});
+    enforce(scene, RULES_ALL);
+    inventory->gpu[0].model = "T4"; /* tighter */
+    inventory->gpu[1].model = "A100-80GB";
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 300);
+    assert_int_equal(bind_in(scene, "q", "x", "a", "200+100"), VERDICT_OK);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 600);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->reserved_milli, 0);
+}
+
+static void whole_gpus_of_the_other_resource_are_no_shares(void **state)
+{
+    struct scene *scene = *state;
+    struct asked asked;
+    say(scene, (struct rule){.whole = true, .min_milli = 700});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    ask(scene, "300", "x", false, &asked);
+    asked.request->wants = 0;
+    asked.request->whole = 1;
+    const struct filter_question question = {
+        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
+    filter_ask(&question, &asked.arena, &asked.answer);
+    assert_int_equal(asked.answer.candidates, NODES);
+    asked_done(&asked);
+}
+
+static void what_runs_is_judged_by_no_rule(void **state)
+{
+    struct scene *scene = *state;
+    struct pod *pod = core_pod(&scene->core, "p", "a");
+    say(scene, (struct rule){.whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(core_adopt(&scene->core, pod, "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->used_milli, 300);
+}
+
+static void two_rules_may_allow_different_models(void **state)
+{
+    static const char *const t4[] = {"T4"};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = training, .models = 1, .model = a100});
+    say(scene, (struct rule){.models = 1, .model = t4});
+    enforce(scene, RULES_ALL);
+    show_of(scene, "a", "training", "A100", VERDICT_OK);
+    show_of(scene, "b", "", "A100", VERDICT_OK);
+    show_of(scene, "c", "training", "A100", VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "ac");
+    assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
+}
+
+/* Its T4 may not be used, its A100 was not asked for. */
+static void what_was_not_asked_for_does_not_help(void **state)
+{
+    static const char *t4[] = {"T4"};
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 80000}};
+    struct scene *scene = *state;
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
+    struct request *request = core_request(&scene->core, "300");
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    const struct command bind = {.kind = COMMAND_RESERVE,
+                                 .uid = "p",
+                                 .namespace = "x",
+                                 .name = "p",
+                                 .node = "a",
+                                 .request = request};
+    say(scene, (struct rule){.models = 1, .model = a100});
+    enforce(scene, RULES_ALL);
+    inventory->gpu[0].model = "T4";
+    inventory->gpu[1].model = "A100-80GB";
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    request->models = 1;
+    request->model = t4;
+    assert_int_equal(core_do(&scene->core, &bind), VERDICT_REFUSED);
+    assert_int_equal(scene->core.reason, REASON_RULE);
+}
+
+static void a_node_of_one_gpu_has_rules_too(void **state)
+{
+    static const char *const h100[] = {"H100"};
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.models = 1, .model = h100});
+    enforce(scene, RULES_ALL);
+    assert_int_equal(core_node(&scene->core, "a", gpu, 1), VERDICT_OK);
+    assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
+    scene->rule[0] = (struct rule){.name = "r", .whole = true};
+    assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
+}
+
+static void a_rule_about_two_labels_needs_both(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+}
+
+static void a_rule_without_models_takes_any(void **state)
+{
+    char name[MODEL_BYTES_MAX + 1];
+    const struct rule any = {.name = "any"};
+    const struct rule some = {.models = 1, .model = a100};
+    static const char *const two[] = {"T4", "?*"};
+    const struct rule all = {.models = 2, .model = two};
+    (void)state;
+    memset(name, 'A', sizeof name);
+    assert_true(rule_takes_model(&any, TEXT("T4")));
+    assert_true(rule_takes_model(&any, (struct text){name, sizeof name}));
+    assert_true(rule_takes_model(&some, TEXT("NVIDIA A100-SXM4-80GB")));
+    assert_false(rule_takes_model(&some, TEXT("T4")));
+    assert_true(rule_takes_model(&all, TEXT("H100")));
+    assert_true(rule_takes_model(&all, (struct text){name, MODEL_BYTES_MAX}));
+    assert_false(rule_takes_model(&all, (struct text){name, sizeof name})); /* no GPU has it */
+}
+
+static void a_book_begins_empty(void **state)
+{
+    struct rulebook *book = rulebook_new(POLICY_SPREAD, "mine");
+    const struct window window = {.days = 1};
+    struct rule rule[] = {{.name = "a"}, {.name = "b"}};
+    (void)state;
+    assert_int_equal(book->policy, POLICY_SPREAD);
+    assert_string_equal(book->name, "mine");
+    assert_string_equal(book->digest, "");
+    assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 0);
+    assert_int_equal(rulebook_of_namespace(NULL, TEXT("x")), 0);
+    assert_int_equal(rulebook_of_node(NULL, NULL), 0);
+    book->rule = rule;
+    book->rules = 2;
+    assert_false(rulebook_has_windows(book));
+    rule[0].window = &window;
+    assert_true(rulebook_has_windows(book));
+    rule[0].window = NULL;
+    rule[1].window = &window;
+    assert_true(rulebook_has_windows(book));
+    rule[1].orders = true;
+    rule[1].policy = POLICY_FGD;
+    assert_true(rulebook_needs_workload(book));
+    assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 3);
+    assert_int_equal(rulebook_number(book, &rule[1]), 2);
+    assert_ptr_equal(rulebook_ref(book), book);
+    rulebook_unref(book);
+    assert_int_equal(rulebook_of_node(book, NULL), 3);
+    rulebook_unref(book);
+    rulebook_unref(NULL);
+}
+
+/*
+ * Texts
+ */
+
+static void assert_refusal(struct scene *scene, const char *words, const char *expected)
+{
+    struct asked asked;
+    struct refusal refusal;
+
+    ask(scene, words, "x", true, &asked);
+    assert_int_equal(asked.answer.cause[0].why, REASON_RULE);
+    policy_refuse(asked.snapshot->outlook, asked.answer.cause[0], asked.request, &refusal);
+    assert_int_equal(refusal.why, REASON_RULE);
+    assert_string_equal(refusal.text, expected);
+    asked_done(&asked);
+}
+
+static void a_refusal_names_the_rule_and_what_it_wants(void **state)
+{
+    static const char *const two[] = {"A100*", "H100"};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.name = "night", .whole = true, .min_milli = 100, .step_milli = 50});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_refusal(scene, "300", "policy rule 1 (night): only whole GPUs here");
+    scene->rule[0].whole = false;
+    assert_refusal(scene, "50", "policy rule 1 (night): shares of at least 100 milli here");
+    assert_refusal(scene, "125", "policy rule 1 (night): shares in steps of 50 milli here");
+    scene->rule[0].sizes = 3;
+    scene->rule[0].size[0] = 250;
+    scene->rule[0].size[1] = 500;
+    scene->rule[0].size[2] = 1000;
+    assert_refusal(scene, "300", "policy rule 1 (night): shares of 250, 500 or 1000 milli here");
+    scene->rule[0].models = 2;
+    scene->rule[0].model = two;
+    assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model A100* or H100");
+}
+
+struct told {
+    uint32_t count;
+    char text[NODES][REASON_BYTES_MAX];
+};
+
+static void keep_refusal(void *user, struct text name, const char *text)
+{
+    struct told *told = user;
+    (void)name;
+    assert_true(told->count < NODES);
+    (void)snprintf(told->text[told->count++], REASON_BYTES_MAX, "%s", text);
+}
+
+static void each_rule_has_a_text_of_its_own(void **state)
+{
+    struct scene *scene = *state;
+    struct told told = {0};
+    struct asked asked;
+    say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.name = "two", .min_milli = 400});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    ask(scene, "300", "x", false, &asked);
+    struct filter_question question = {
+        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
+    filter_refusals(&question, &asked.answer, 100, &told, keep_refusal);
+    assert_int_equal(told.count, 3);
+    assert_string_equal(told.text[0], "policy rule 1 (one): only whole GPUs here");
+    assert_string_equal(told.text[1], "policy rule 2 (two): shares of at least 400 milli here");
+    assert_string_equal(told.text[2], told.text[1]);
+    /* Beyond the number of names each text comes once. */
+    told.count = 0;
+    filter_refusals(&question, &asked.answer, 2, &told, keep_refusal);
+    assert_int_equal(told.count, 2);
+    assert_non_null(strstr(told.text[1], "rule 2 (two)"));
+    asked_done(&asked);
+}
+
+static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **state)
+{
+    struct scene *scene = *state;
+    struct survey survey;
+    struct asked asked;
+    char text[REASON_BYTES_MAX];
+    say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.name = "two", .min_milli = 400});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    ask(scene, "300", "x", false, &asked);
+    survey_cluster(asked.snapshot, asked.request, &asked.arena, &survey);
+    assert_int_equal(survey.nodes[REASON_RULE], 3);
+    assert_int_equal(survey.rule_nodes[0], 1);
+    assert_int_equal(survey.rule_nodes[1], 2);
+    survey_reason_text(asked.snapshot->outlook, asked.request, (struct cause){REASON_RULE, 1},
+                       text);
+    assert_string_equal(text, "policy rule 2 (two): shares of at least 400 milli here");
+    assert_true(survey.never);
+    assert_non_null(strstr(survey.never_text, "policy rule"));
+    filter_explain(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")), asked.request,
+                   text, sizeof text);
+    assert_string_equal(text, "rule: policy rule 1 (one): only whole GPUs here");
+    asked_done(&asked);
+}
+
+/*
+ * Idle hosts in reserve
+ */
+
+static void idle_hosts_are_kept_for_pods_of_several_gpus(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 2});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    /* Three are idle, two are kept: one may be opened. */
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RESERVE);
+    assert_string_equal(fits(scene, "1000", "x"), "a");
+    assert_int_equal(bind_in(scene, "q", "x", "b", "1000"), VERDICT_REFUSED);
+    assert_int_equal(scene->core.reason, REASON_RESERVE);
+    assert_string_equal(fits(scene, "2000", "x"), "bc");
+    assert_string_equal(fits(scene, "500x2", "x"), "abc");
+    assert_int_equal(bind_in(scene, "q", "x", "b", "2000"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    /* An end gives the host back; an undone end does not. */
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "q"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    core_undo(&scene->core);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    core_undo(&scene->core);
+    core_undo(&scene->core);
+    core_undo(&scene->core); /* the grant of p */
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+}
+
+static void a_reserve_counts_the_hosts_of_its_rule(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = any_pool, .reserve = 1});
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    /* All three count for the second rule, which wins on c alone. */
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "ac");
+    assert_int_equal(bind_in(scene, "q", "x", "b", "2000"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+}
+
+static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **state)
+{
+    struct scene *scene = *state;
+    scene->book->policy = POLICY_ROLLOUT;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    const struct outlook *before = outlook_ref(ledger_outlook(scene->core.ledger));
+    assert_int_equal(before->idle[0], 3);
+    (void)fits(scene, "300", "x");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_int_equal(bind_in(scene, "q", "x", "b", "300"), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(before->idle[0], 3); /* a filter may still read it */
+    assert_int_equal(cause_on(scene, "300", "x", 2).why, REASON_RESERVE);
+    assert_int_equal(strlen(fits(scene, "300", "x")), 2);
+    outlook_unref(before);
+}
+
+static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
+{
+    const struct text victim[] = {TEXT("p")};
+    struct scene *scene = *state;
+    struct asked asked;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
+    ask(scene, "300", "x", false, &asked);
+    const struct node *node = snapshot_node(asked.snapshot, TEXT("a"));
+    /* Without p one host is idle, and that one is kept. */
+    assert_int_equal(preempt_ask(asked.snapshot->outlook, node, asked.request, NULL, victim, 1),
+                     REASON_RESERVE);
+    asked_done(&asked);
+    show(scene, "b", "");
+    ask(scene, "300", "x", false, &asked);
+    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+                                 asked.request, NULL, victim, 1),
+                     REASON_NONE);
+    asked_done(&asked);
+}
+
+static enum reason why_whole(struct scene *scene, uint32_t whole)
+{
+    struct request *request = core_request(&scene->core, "300");
+    const struct command bind = {.kind = COMMAND_RESERVE,
+                                 .uid = "w",
+                                 .namespace = "x",
+                                 .name = "w",
+                                 .node = "a",
+                                 .request = request};
+    request->wants = 0;
+    request->whole = whole;
+    const enum verdict verdict = core_do(&scene->core, &bind);
+    if (verdict == VERDICT_OK)
+        core_undo(&scene->core);
+    return verdict == VERDICT_OK ? REASON_NONE : scene->core.reason;
+}
+
+static void whole_gpus_of_the_other_resource_count_as_several(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    assert_int_equal(why_whole(scene, 1), REASON_RESERVE);
+    assert_int_equal(why_whole(scene, 2), REASON_NONE);
+    assert_int_equal(why_whole(scene, 3), REASON_NONE);
+}
+
+static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **state)
+{
+    struct scene *scene = *state;
+    struct pod *pod = core_pod(&scene->core, "p", "a");
+    pod->whole_gpus = 1;
+    const struct command adopt = {
+        .kind = COMMAND_ADOPT, .uid = "p", .namespace = "x", .name = "p", .node = "a", .pod = pod};
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(core_do(&scene->core, &adopt), VERDICT_OK);
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->held_gpus, 1);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+}
+
+static void what_nobody_could_have_for_itself_is_not_idle(void **state)
+{
+    static const struct core_gpu one[] = {{.index = 0, .mib = 16000}};
+    static const struct core_gpu sick[] = {{.index = 0, .mib = 16000, .sick = true},
+                                           {.index = 1, .mib = 16000}};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 3});
+    enforce(scene, RULES_ALL);
+    assert_int_equal(core_node(&scene->core, "a", one, 1), VERDICT_OK);
+    assert_int_equal(core_node(&scene->core, "b", sick, 2), VERDICT_OK);
+    show(scene, "c", "");
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_string_equal(fits(scene, "300", "x"), "ab");
+    show_of(scene, "b", "", "T4", VERDICT_OK); /* repaired */
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "b"};
+    assert_int_equal(core_do(&scene->core, &gone), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+}
+
+/*
+ * Policies of pools
+ */
+
+static void a_pool_can_be_ordered_by_another_policy(void **state)
+{
+    struct scene *scene = *state;
+    say(scene,
+        (struct rule){.labels = 1, .label = training, .orders = true, .policy = POLICY_SPREAD});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "training");
+    show(scene, "b", "training");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "ba"); /* the emptier one */
+    enforce(scene, 0);
+    assert_string_equal(fits(scene, "300", "x"), "ab");
+    enforce(scene, RULES_ALL);
+    assert_int_equal(bind_in(scene, "q", "x", "a", "300"), VERDICT_OK);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->reserved_milli, 300);
+    assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 300);
+}
+
+static void nodes_under_the_policy_of_the_document_come_before_those_of_rules(void **state)
+{
+    static const struct label inference[] = {{"pool", "inference"}};
+    struct scene *scene = *state;
+    say(scene,
+        (struct rule){.labels = 1, .label = training, .orders = true, .policy = POLICY_ROLLOUT});
+    say(scene,
+        (struct rule){.labels = 1, .label = inference, .orders = true, .policy = POLICY_SPREAD});
+    say(scene, (struct rule){.orders = true, .policy = POLICY_BINPACK});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(bind_in(scene, "p", "x", "a", "500"), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "cab");
+    assert_string_equal(fits(scene, "300+200", "x"), "cab");
+    /* A later rule with the policy of an earlier one is of the same pool. */
+    scene->rule[2].policy = POLICY_ROLLOUT;
+    enforce(scene, 0);
+    enforce(scene, RULES_ALL);
+    assert_string_equal(fits(scene, "300", "x"), "acb");
+}
+
+static void a_policy_of_a_rule_gets_its_workload(void **state)
+{
+    struct scene *scene = *state;
+    assert_false(rulebook_needs_workload(scene->book));
+    say(scene, (struct rule){.orders = true, .policy = POLICY_FGD});
+    assert_true(rulebook_needs_workload(scene->book));
+    enforce(scene, RULES_ALL);
+    assert_true(outlook_needs_workload(ledger_outlook(scene->core.ledger)));
+    assert_true(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_FGD));
+    assert_false(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_ROLLOUT));
+    scene->rule[0].orders = false;
+    assert_false(rulebook_needs_workload(scene->book));
+    scene->book->policy = POLICY_ROLLOUT;
+    assert_true(rulebook_needs_workload(scene->book));
+    assert_false(outlook_needs_workload(NULL));
+    scene->book->policy = POLICY_BINPACK;
+    enforce(scene, 0);
+}
+
+/*
+ * Labels that change
+ */
+
+static void a_label_that_changes_changes_who_is_let_in(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_string_equal(fits(scene, "300", "x"), "bc");
+    show(scene, "a", "inference");
+    assert_true(scene->core.done[scene->core.dones - 1].unwritten);
+    assert_true(change_gives_room(&scene->core.done[scene->core.dones - 1]));
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    core_undo(&scene->core);
+    assert_string_equal(fits(scene, "300", "x"), "bc");
+    show_of(scene, "a", "training", "T4", VERDICT_SAME);
+    show_of(scene, "a", "training", "P100", VERDICT_OK);
+    assert_false(scene->core.done[scene->core.dones - 1].unwritten);
+    assert_string_equal(fits(scene, "300", "x"), "bc");
+}
+
+static void labels_outlive_what_happens_to_their_node(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.labels = 1, .label = training, .min_milli = 200});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    const struct host host = {1000, 1000};
+    assert_true(ledger_set_host(scene->core.ledger, TEXT("a"), &host));
+    assert_string_equal(fits(scene, "100", "x"), "bc");
+    /* With another book the nodes are matched anew, though nobody shows them again. */
+    struct rulebook *other = rulebook_new(POLICY_BINPACK, "other");
+    struct rule rule = {.name = "r", .labels = 1, .label = any_pool, .min_milli = 900};
+    other->rule = &rule;
+    other->rules = 1;
+    struct outlook *outlook = outlook_of_rulebook(other, RULES_ALL, NULL);
+    ledger_set_outlook(scene->core.ledger, outlook);
+    assert_string_equal(fits(scene, "100", "x"), "c");
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 1);
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("c"))->rules, 0);
+    ledger_assert_valid(scene->core.ledger);
+    ledger_set_outlook(scene->core.ledger, NULL);
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 0);
+    assert_string_equal(fits(scene, "100", "x"), "abc");
+    outlook_unref(outlook);
+    rulebook_unref(other);
+}
+
+static void a_node_of_the_question_alone_has_rules_too(void **state)
+{
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
+    struct scene *scene = *state;
+    struct inventory *inventory = core_inventory(&scene->core, "n", "uid", gpu, 1);
+    const struct label label = {"pool", "training"};
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    inventory->label = &label;
+    inventory->labels = 1;
+    struct node *node =
+        node_from_inventory(inventory, scene->book, ledger_names(scene->core.ledger));
+    assert_int_equal(node->rules, 1);
+    node_unref(node);
+}
+
+int main(void)
+{
+#define WITH_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_SCENE(a_rule_is_about_the_nodes_with_its_labels),
+        WITH_SCENE(a_rule_is_about_the_pods_of_its_namespaces),
+        WITH_SCENE(the_first_rule_that_matches_both_wins_alone),
+        WITH_SCENE(a_rule_that_does_not_hold_now_says_nothing),
+        WITH_SCENE(what_changes_when_rules_change_may_fit),
+        WITH_SCENE(shares_are_of_the_sizes_that_are_handed_out),
+        WITH_SCENE(each_container_has_to_meet_the_demand),
+        WITH_SCENE(only_some_models_may_be_used),
+        WITH_SCENE(a_node_of_two_models_gives_the_one_that_the_rule_allows),
+        WITH_SCENE(two_rules_may_allow_different_models),
+        WITH_SCENE(what_was_not_asked_for_does_not_help),
+        WITH_SCENE(a_node_of_one_gpu_has_rules_too),
+        WITH_SCENE(a_rule_about_two_labels_needs_both),
+        WITH_SCENE(a_rule_without_models_takes_any),
+        WITH_SCENE(a_book_begins_empty),
+        WITH_SCENE(whole_gpus_of_the_other_resource_are_no_shares),
+        WITH_SCENE(what_runs_is_judged_by_no_rule),
+        WITH_SCENE(a_refusal_names_the_rule_and_what_it_wants),
+        WITH_SCENE(each_rule_has_a_text_of_its_own),
+        WITH_SCENE(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes),
+        WITH_SCENE(idle_hosts_are_kept_for_pods_of_several_gpus),
+        WITH_SCENE(a_reserve_counts_the_hosts_of_its_rule),
+        WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
+        WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
+        WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
+        WITH_SCENE(a_host_with_whole_gpus_of_the_other_resource_is_not_idle),
+        WITH_SCENE(what_nobody_could_have_for_itself_is_not_idle),
+        WITH_SCENE(a_pool_can_be_ordered_by_another_policy),
+        WITH_SCENE(nodes_under_the_policy_of_the_document_come_before_those_of_rules),
+        WITH_SCENE(a_policy_of_a_rule_gets_its_workload),
+        WITH_SCENE(a_label_that_changes_changes_who_is_let_in),
+        WITH_SCENE(labels_outlive_what_happens_to_their_node),
+        WITH_SCENE(a_node_of_the_question_alone_has_rules_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
