@@ -31,8 +31,8 @@ enum { APPRAISALS_MAX = 2 };
 struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
-    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t price;  /* the level of the placements, as in a rank */
+    bool more;      /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t price; /* the level of the placements, as in a rank */
     uint32_t raised_milli;
     uint32_t judged; /* placements */
     uint32_t count;

@@ -414,6 +414,7 @@ static enum reason judge_level(struct plan *plan, const struct room *room, struc
     gpu_set chosen;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(plan->request->wants > 0);
     if (plan->request->wants == 1)
         return judge_one(plan, room, out, &chosen);
     const enum reason why = judge_many(plan, room, &shape, NULL, &result);

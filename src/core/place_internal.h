@@ -55,7 +55,7 @@ struct slot {
 struct shape {
     uint32_t slots;
     uint32_t raised_milli; /* of the plan: rows are larger then */
-    uint32_t free_milli; /* of all slots */
+    uint32_t free_milli;   /* of all slots */
     struct slot slot[GPUS_PER_NODE_MAX];
     uint8_t gpu[GPUS_PER_NODE_MAX];  /* index into room.gpu */
     uint8_t twin[GPUS_PER_NODE_MAX]; /* the nearest equal slot before this one, + 1; 0: none */
@@ -67,6 +67,8 @@ bool plan_asks_for(struct plan *plan, const struct atom *model);
 /* What a part of the want takes at the level of the plan. */
 static inline uint32_t plan_milli(const struct plan *plan, const struct want *want)
 {
+    must(want->milli > 0 && want->milli <= GPU_MILLI);
+    must(plan->raised_milli <= GPU_MILLI);
     return want->milli > plan->raised_milli ? want->milli : plan->raised_milli;
 }
 /* One row per want, in the pod's order, which is the order of rule 5. */

@@ -28,6 +28,7 @@ bool plan_raises(const struct plan *plan)
 {
     const struct rulebook *book = plan->outlook != NULL ? plan->outlook->rulebook : NULL;
 
+    must(plan->request != NULL);
     must(plan->rule == NULL || book != NULL);
     if (plan->request->memory_mib == 0 || book == NULL)
         return false;
@@ -186,6 +187,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
 bool plan_has_levels(const struct plan *plan)
 {
     must(plan->request->wants > 0);
+    must(!plan->priced || plan->outlook != NULL);
     return plan->priced || plan_raises(plan);
 }
 

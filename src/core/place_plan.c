@@ -167,6 +167,7 @@ void plan_raise(struct plan *plan, uint32_t milli)
 {
     must(plan->request->wants > 0);
     must(milli <= GPU_MILLI);
+    must(plan->rows.count > 0);
     if (plan->raised_milli == milli)
         return;
     plan->raised_milli = milli;

@@ -89,6 +89,7 @@ bool known_price(uint32_t at, struct model_price *out)
 static uint32_t price_among(const struct model_price *price, uint32_t count, struct text bare)
 {
     must(count == 0 || price != NULL);
+    must(bare.len > 0);
     for (uint32_t i = 0; i < count; i++) {
         must(price[i].price > 0 && price[i].price <= PRICE_MAX);
         if (model_takes(text_of(price[i].model), bare))
@@ -114,11 +115,11 @@ uint32_t price_of_memory(uint32_t mib)
 {
     const uint64_t price = (uint64_t)mib * PRICE_T4 / PRICE_T4_MIB;
 
+    must(price < mib || mib == 0);
     if (mib == 0)
         return PRICE_T4;
     if (price > PRICE_MAX)
         return PRICE_MAX;
-    must(price <= (uint64_t)mib);
     return price == 0 ? 1 : (uint32_t)price;
 }
 
