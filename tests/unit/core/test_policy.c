@@ -416,7 +416,7 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
 static void try_everything(struct merits *merits)
 {
     const struct want *want = &merits->request->want[0];
-    struct placement placement;
+    struct placement placement = {.raised_milli = 0};
 
     merits->any = false;
     for (uint32_t set = 0; set < 1U << merits->room->gpus; set++) {
