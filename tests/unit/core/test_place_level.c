@@ -17,7 +17,7 @@
 #include "support/atoms.h"
 #include "support/walk.h"
 
-enum { GPUS = 4, WANTS = 2 };
+enum { GPUS = 4, WANTS = 2, MANY = 7 };
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
@@ -35,7 +35,7 @@ struct setting {
     struct outlook *outlook;
     struct room room;
     struct request request;
-    struct want want[WANTS];
+    struct want want[MANY];
     const char *model[1];
 };
 
@@ -53,6 +53,8 @@ static void draw_gpu(uint64_t *seed, struct gpu_room *out)
     out->free_mib = out->mib * tenths / 10 / (draw(seed, 8) == 0 ? 2 : 1);
     if (draw(seed, 12) == 0)
         out->closed = REASON_CORDONED;
+    if (draw(seed, 20) == 0)
+        *out = (struct gpu_room){.model = atom(""), .closed = REASON_ABSENT};
 }
 
 static void draw_request(uint64_t *seed, struct setting *out)
@@ -186,9 +188,11 @@ static void write_down(struct oracle *oracle)
     const struct room *room = &oracle->setting->room;
     struct placement made = {.parts = 0};
     uint32_t touches = 0;
+    uint32_t there = 0;
     uint32_t price = 0;
 
     for (uint32_t gpu = 0; gpu < room->gpus; gpu++) {
+        there += room->gpu[gpu].closed != REASON_ABSENT;
         const uint32_t milli = peak(oracle, gpu, false);
         if (milli == 0)
             continue;
@@ -199,7 +203,7 @@ static void write_down(struct oracle *oracle)
         made.left_milli += room->gpu[gpu].free_milli - milli;
         price = price_of(oracle->setting, gpu) > price ? price_of(oracle->setting, gpu) : price;
     }
-    if (touches + oracle->setting->request.whole > room->gpus)
+    if (touches + oracle->setting->request.whole > there)
         return;
     for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
         for (uint32_t gpu = 0; gpu < room->gpus; gpu++)
@@ -367,6 +371,156 @@ static void every_policy_has_the_same_prices_and_raises(void **state)
 }
 
 /*
+ * The steps and the doubts of every level, told by searches that know of none
+ */
+
+struct told {
+    enum reason why;
+    struct rank rank;
+    uint32_t raised;
+};
+
+/* Prices and raises are unknown to it: shares of at least so many milli, on these GPUs. */
+static enum reason judge_plainly(const struct setting *setting, uint32_t steps, uint32_t on,
+                                 uint32_t raised, struct rank *out)
+{
+    struct request request = setting->request;
+    struct room room = setting->room;
+    struct want want[MANY];
+    struct plan plan;
+
+    request.want = want;
+    for (uint32_t w = 0; w < request.wants; w++) {
+        want[w] = setting->want[w];
+        want[w].milli = want[w].milli > raised ? want[w].milli : raised;
+    }
+    for (uint32_t i = 0; i < room.gpus; i++)
+        if ((on >> i & 1) == 0)
+            room.gpu[i].closed = REASON_CORDONED;
+    plan_init(&plan, &request, NULL);
+    plan.steps = steps;
+    return place_judge(&plan, &room, out);
+}
+
+static bool is_need(const struct setting *setting, uint32_t on, uint32_t milli)
+{
+    const uint64_t memory = setting->request.memory_mib;
+
+    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+        const struct gpu_room *gpu = &setting->room.gpu[i];
+        if ((on >> i & 1) == 0 || milli > gpu->milli ||
+            !request_takes_model(&setting->request, atom_text(gpu->model)))
+            continue;
+        if ((uint64_t)gpu->mib * milli / gpu->milli >= memory &&
+            (uint64_t)gpu->mib * (milli - 1) / gpu->milli < memory)
+            return true;
+    }
+    return false;
+}
+
+static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t on,
+                         struct told *out)
+{
+    uint32_t least = GPU_MILLI;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        least = setting->want[w].milli < least ? setting->want[w].milli : least;
+    out->raised = 0;
+    out->why = judge_plainly(setting, steps, on, 0, &out->rank);
+    for (uint32_t m = least + 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
+        struct rank rank;
+        if (out->why == REASON_NONE)
+            return;
+        if (!is_need(setting, on, m))
+            continue;
+        const enum reason why = judge_plainly(setting, steps, on, m, &rank);
+        rank.steps += out->rank.steps;
+        rank.exact = rank.exact && out->rank.exact;
+        out->rank = rank;
+        out->raised = why == REASON_NONE ? m : 0;
+        out->why = why == REASON_NONE || why > out->why ? why : out->why;
+    }
+}
+
+static void tell(const struct setting *setting, uint32_t steps, struct told *out)
+{
+    uint32_t dearest = 0;
+    uint32_t price[GPUS] = {0};
+
+    tell_amounts(setting, steps, UINT32_MAX, out);
+    if (out->why != REASON_NONE || setting->book->prices_by == PRICES_OFF)
+        return;
+    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+        const struct gpu_room *gpu = &setting->room.gpu[i];
+        if (gpu->closed == REASON_NONE && gpu->free_milli > 0 &&
+            request_takes_model(&setting->request, atom_text(gpu->model)))
+            price[i] = price_of(setting, i);
+        dearest = price[i] > dearest ? price[i] : dearest;
+    }
+    for (uint32_t tier = 1; tier < dearest; tier++) {
+        struct told cheaper;
+        uint32_t on = 0;
+        bool any = false;
+        for (uint32_t i = 0; i < setting->room.gpus; i++) {
+            on |= price[i] > 0 && price[i] <= tier ? 1U << i : 0;
+            any = any || price[i] == tier;
+        }
+        if (!any)
+            continue;
+        tell_amounts(setting, steps, on, &cheaper);
+        cheaper.rank.steps += out->rank.steps;
+        cheaper.rank.exact = cheaper.rank.exact && out->rank.exact;
+        if (cheaper.why == REASON_NONE) {
+            *out = cheaper;
+            out->rank.price = tier;
+            return;
+        }
+        out->rank.steps = cheaper.rank.steps;
+        out->rank.exact = cheaper.rank.exact;
+    }
+    out->rank.price = dearest;
+}
+
+static void every_attempt_counts_its_steps_and_its_doubts(void **state)
+{
+    uint64_t seed = 23;
+    uint32_t inexact = 0;
+    uint32_t raised = 0;
+    (void)state;
+
+    for (int i = 0; i < walk_steps(3000, 1500); i++) {
+        struct setting setting;
+        struct told told;
+        struct rank rank;
+        struct plan plan;
+        draw_setting(&seed, POLICY_BINPACK, &setting);
+        setting.book->rules = 0;
+        setting.room.rules = 0;
+        setting.request.wants = 1 + draw(&seed, MANY);
+        setting.request.memory_mib = draw(&seed, 2) * 100 * draw(&seed, 90);
+        for (uint32_t w = 0; w < setting.request.wants; w++)
+            setting.want[w] =
+                (struct want){.container = "c", .parts = 1, .milli = 50 + 10 * draw(&seed, 40)};
+        const uint32_t steps = 1 + draw(&seed, 80);
+        tell(&setting, steps, &told);
+        plan_init(&plan, &setting.request, setting.outlook);
+        plan.steps = steps;
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), told.why);
+        assert_int_equal(rank.exact, told.rank.exact);
+        assert_int_equal(rank.steps, told.rank.steps);
+        if (told.why == REASON_NONE) {
+            assert_int_equal(rank.price, told.rank.price);
+            assert_int_equal(rank.raised_milli, told.raised);
+            assert_int_equal(rank.charge_milli, told.rank.charge_milli);
+            inexact += !rank.exact;
+            raised += told.raised > 0;
+        }
+        setting_done(&setting);
+    }
+    assert_true(inexact > 10 && raised > 10);
+}
+
+/*
  * Equal rooms are searched once
  */
 
@@ -529,6 +683,43 @@ static void more_prices_than_are_tried_leave_the_dearest(void **state)
     setting_done(&setting);
 }
 
+static void the_last_milli_of_a_cheap_gpu_comes_first(void **state)
+{
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(1, 0);
+    static const struct model_price said[] = {{"L4", 1}};
+    setting.book->prices_by = PRICES_KNOWN;
+    setting.book->prices = 1;
+    setting.book->price = said;
+    add_gpu(&setting, "A100", 16384, GPU_MILLI);
+    add_gpu(&setting, "T4", 16384, 1);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 100);
+    assert_int_equal(rank.left_milli, 0);
+    add_gpu(&setting, "L4", 16384, GPU_MILLI);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 1);
+    setting_done(&setting);
+}
+
+static void the_last_gpu_of_the_largest_node_has_its_price_too(void **state)
+{
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(1000, 0);
+    setting.book->prices_by = PRICES_KNOWN;
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        add_gpu(&setting, i + 1 < GPUS_PER_NODE_MAX ? "T4" : "A100", 16384,
+                i + 1 < GPUS_PER_NODE_MAX ? 999 : GPU_MILLI);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 700); /* not as if it belonged to the cheap ones */
+    setting.want[0].milli = 900;
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 100);
+    setting_done(&setting);
+}
+
 static void a_plan_forgets_the_level_of_another_room(void **state)
 {
     struct plan plan;
@@ -563,6 +754,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cheapest_gpus_and_the_smallest_raise_are_found),
         cmocka_unit_test(every_policy_has_the_same_prices_and_raises),
+        cmocka_unit_test(every_attempt_counts_its_steps_and_its_doubts),
+        cmocka_unit_test(the_last_milli_of_a_cheap_gpu_comes_first),
+        cmocka_unit_test(the_last_gpu_of_the_largest_node_has_its_price_too),
         cmocka_unit_test(what_was_searched_at_one_level_is_not_the_answer_at_another),
         cmocka_unit_test(a_full_gpu_with_the_memory_is_waited_for),
         cmocka_unit_test(a_raise_is_what_the_rule_hands_out),
