@@ -41,6 +41,8 @@ struct share {
     uint16_t order;
     const struct atom *gpu;
     uint32_t milli;
+    /* what the pod asked for, less than milli where that was raised; 0 in facts: milli */
+    uint32_t asked;
     uint32_t mib;
 };
 

@@ -2,7 +2,8 @@
  * place - which GPUs of a node a request gets, and which node is best.
  *
  * The order is total; the first rule that tells two placements apart decides:
- *   0. nearer: the GPUs of each want are all linked by NVLink (or are one GPU), then all on one
+ *   a. smaller price of the dearest GPU that is touched (rulebook.h; 0 where nothing has a price)
+ *   b. nearer: the GPUs of each want are all linked by NVLink (or are one GPU), then all on one
  *      NUMA node, then anywhere; of several wants the one counts that lies farthest apart. Where a
  *      node tells neither, its GPUs lie anywhere.
  *   1. smaller charge altogether (only init containers can make a difference here)
@@ -20,6 +21,13 @@
  * found, it is REASON_UNSEARCHED. The limit counts steps, not time, and is the same for each node,
  * for every caller and for any number of nodes, so a later evaluation finds what an earlier one
  * found. More steps never make an answer worse.
+ *
+ * Rule a is searched tier by tier: at first only with the cheapest GPUs of the node, then also with
+ * the next dearer ones, and so on. It never decides whether a request fits.
+ *
+ * Where the policy says "memory: raise", a share that comes with less memory than was asked for is
+ * raised instead of refused: all shares of the pod to the same amount, the smallest with which the
+ * pod fits (within the tier).
  *
  * Rule b is searched distance by distance, each with as many steps. For one container it is exact
  * wherever links form islands, in which each GPU is linked with each, as NVLink switches make them;
@@ -85,7 +93,9 @@ enum apart { APART_LINKED, APART_NUMA, APART_ANYWHERE };
 
 struct placement {
     bool exact;            /* searched to the end: none is better */
+    uint32_t price;        /* rule a */
     enum apart apart;      /* rule b */
+    uint32_t raised_milli; /* smaller shares are raised to this; 0: none is (place_level.c) */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
     uint32_t free_milli;   /* rule 3 */
@@ -120,6 +130,14 @@ struct plan_rows {
 
 enum { PLAN_MODELS = 64 };
 
+/* What is known of a model so far. */
+struct plan_model {
+    const struct atom *model; /* NULL: free */
+    bool takes;
+    bool named;           /* named_price is known */
+    uint32_t named_price; /* rulebook_named_price() */
+};
+
 /* Which GPUs a request of one want gets, of those that fit. */
 enum place_choice { PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST };
 
@@ -140,11 +158,13 @@ struct plan {
     const struct outlook *outlook; /* whose rules apply; NULL: none */
     rule_set rules;                /* that hold, and match the pod */
     const struct rule *rule;       /* the winner in the room that was judged last; NULL: none */
+    bool priced;                   /* models have prices: rule a */
+    /* the level at which the room that was judged last was searched (place_level.c) */
+    uint64_t usable;       /* a gpu_set of the room: the others may not be used */
+    uint32_t price;        /* of the dearest of them; 0 if nothing has a price, or nothing fits */
+    uint32_t raised_milli; /* smaller shares are raised to this; 0: as asked */
     struct plan_rows rows;
-    struct {
-        const struct atom *model;
-        bool takes;
-    } model[PLAN_MODELS];
+    struct plan_model model[PLAN_MODELS];
     struct {
         const struct rule *rule; /* the one that was asked last, and about what */
         const struct atom *model;
@@ -164,15 +184,19 @@ void plan_obey(struct plan *plan, const struct rule *rule);
 struct cause plan_cause(const struct plan *plan, enum reason why);
 /* The rule that wins on a node which these rules match (node.rules); NULL: there is none. */
 const struct rule *plan_rule(const struct plan *plan, rule_set of_node);
+/* Are shares raised for their memory in the room that was judged last? */
+bool plan_raises(const struct plan *plan);
 /* Does it depend on other nodes whether the rule lets this pod in (struct rule, reserve)? */
 bool plan_reserve_matters(const struct plan *plan, const struct rule *rule);
 
 /* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
 
-/* Rules b to 3 for a node, without the placement itself. */
+/* Rules a, b and 1 to 3 for a node, without the placement itself. */
 struct rank {
     bool exact;
+    uint32_t price;        /* rule a */
+    uint32_t raised_milli; /* as in a placement */
     bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
     enum apart apart;      /* rule b */
     uint32_t charge_milli; /* rule 1 */
@@ -216,18 +240,26 @@ enum reason place_search(const struct room *room, const struct request *request,
  * put the same number of parts of each row on each GPU, or would after swapping GPUs that are equal
  * in room, model and links; which one of these is visited is deterministic. visit returns false to
  * stop; the placements that it gets have exact = false. The request must have wants; one that is
- * too large to walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once.
+ * too large to walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once. If prices
+ * or raised shares matter, place_judge() or place_find() must have found a place in this room last:
+ * only the GPUs and the amounts are visited with which it did.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);
 enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
                           place_visit *visit) MUST_USE;
 
+/* What a part of this want takes, which may be more than was asked for. */
+static inline uint32_t placement_milli(const struct placement *placement, const struct want *want)
+{
+    return want->milli > placement->raised_milli ? want->milli : placement->raised_milli;
+}
+
 /* The shares of a placement; share must have space for placement->parts. */
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
 
-/* Rules b to 5: negative if a is better, 0 only for the same placement. */
+/* Rules a, b and 1 to 5: negative if a is better, 0 only for the same placement. */
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b);
 

@@ -31,7 +31,13 @@ struct pod_share {
     uint32_t index;
     uint32_t milli;
     uint32_t mib;
+    uint32_t asked; /* what the pod asked for, where that is not milli; else 0 */
 };
+
+static inline uint32_t pod_share_asked(const struct pod_share *line)
+{
+    return line->asked > 0 ? line->asked : line->milli;
+}
 
 enum pod_annotation { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
 

@@ -5,16 +5,25 @@
  * a placement are compared in turn, smaller is better, and the first that differs decides:
  *
  *              firstfit   binpack         spread           fgd          rollout
- *   rule b     nearer     nearer           nearer           nearer       nearer
  *   rule 1     -          charge          charge           100 - score  merit, see below
  *   rule 2     -          milli left      most milli left  -            -
  *   rule 3     -          free on node    most free        -            -
  *   rule 4     node order name            name             node order   node order
  *   rule 5     the first GPUs (in the order of wants and parts; place.h)
  *
- * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Nearer
- * (how far apart the GPUs of a want lie), charge, left and free are those of place.h.
- * policy/README.md contains the same rules with the same numbers.
+ * Under every policy, before these:
+ *
+ *   rule a     the price of the dearest GPU that is touched (rulebook.h); 0 where none has a price
+ *   rule b     how far apart the GPUs of a want lie (place.h)
+ *   rule c     nodes under the policy of the document before those under the policy of a rule, and
+ *              these in the order of the rules that name a policy first
+ *
+ * A node is searched with the GPUs up to the lowest price at which the request fits, and among these
+ * as near together as it fits; the policy judges the placements that are left.
+ *
+ * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
+ * left and free are those of place.h. policy/README.md contains the same rules with the same
+ * numbers.
  *
  * fgd: score = floor(100 sigmoid(d / 1000)), where d is by how many milli the placement lowers the
  * fragmentation of the node: the expectation, over the typical shapes of the workload, of the free
@@ -144,7 +153,7 @@ void policy_refuse(const struct outlook *outlook, struct cause cause, const stru
 /* The rules that match a namespace, for request.rules; outlook NULL: none. */
 rule_set outlook_rules(const struct outlook *outlook, struct text namespace);
 
-/* Rules b to 4: negative if a is better, 0 only for the same rank on the same node. */
+/* Rules a to c and 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
 int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
              const struct atom *node_b);
 

@@ -128,10 +128,14 @@ bool rulebook_has_windows(const struct rulebook *book);
 bool rulebook_needs_workload(const struct rulebook *book);
 
 /*
- * The price of a GPU; 0 with PRICES_OFF. mib: of the whole physical GPU, 0 if not known; of a model
- * that nothing is known of, the memory decides.
+ * The price of a GPU, 1 .. PRICE_MAX; 0 with PRICES_OFF. mib: of the whole physical GPU, 0 if not
+ * known. The first of these that has one: the rulebook, the table of known models, the memory, at a
+ * T4's price for 16 GiB. A GPU of which neither is known costs what a T4 does, 100.
  */
 uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib);
+/* Its two parts: by the name alone, with PRICES_KNOWN, 0 if nobody knows it; and by the memory. */
+uint32_t rulebook_named_price(const struct rulebook *book, struct text model);
+uint32_t price_of_memory(uint32_t mib);
 
 /* The table of known models, for check-policy: false at the end. */
 bool known_price(uint32_t at, struct model_price *out);
@@ -151,6 +155,8 @@ uint32_t rulebook_number(const struct rulebook *book, const struct rule *rule);
  */
 bool rule_takes(const struct rule *rule, const struct request *request);
 bool rule_takes_model(const struct rule *rule, struct text model);
+/* The smallest share from this one on that the rule hands out; 0: there is none. */
+uint32_t rule_next(const struct rule *rule, uint32_t milli);
 /* Why a pod does not get a node. */
 struct cause {
     enum reason why;

@@ -130,6 +130,8 @@ static const char *share_fault(const struct allocation_facts *facts, uint32_t at
         return "a share of no GPU";
     if (share->milli == 0)
         return "a share of 0 milli";
+    if (share->asked > share->milli)
+        return "a share of less than was asked for";
     for (uint32_t i = 0; i < at; i++)
         if (same_piece(&facts->share[i], share))
             return "two shares of one container on one GPU";
@@ -205,6 +207,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     for (uint32_t i = 0; i < facts->shares; i++) {
         share[i] = facts->share[i];
         share[i].container = lay_down(&text, facts->share[i].container);
+        share[i].asked = share[i].asked > 0 ? share[i].asked : share[i].milli;
     }
     must(text == (char *)made + bytes);
     /* Before the charges: charge_of() relies on the order of life. */
@@ -259,7 +262,8 @@ static bool has_share(const struct allocation_facts *facts, const struct share *
         const struct share *share = &facts->share[i];
         if (same_piece(share, wanted))
             return share->kind == wanted->kind && share->order == wanted->order &&
-                   share->milli == wanted->milli && share->mib == wanted->mib;
+                   share->milli == wanted->milli && share->asked == wanted->asked &&
+                   share->mib == wanted->mib;
     }
     return false;
 }

@@ -203,6 +203,8 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
     out->apart = out_rank->apart;
     if (out->why != REASON_NONE)
         return out->why;
+    out->price = out_rank->price;
+    out->raised_milli = out_rank->raised_milli;
     if (judge == NULL) {
         own = xmalloc(sizeof *own);
         kinds_init(own, question->outlook->workload);

@@ -30,7 +30,9 @@ struct judged_node {
 
 /* What is the same for all placements of a node that are judged; there are few of them. */
 struct judged_level {
-    enum apart apart; /* rule b */
+    uint32_t price;        /* rule a */
+    uint32_t raised_milli; /* as in a rank */
+    enum apart apart;      /* rule b */
 };
 
 /* One node for one request. */
@@ -49,7 +51,6 @@ static_assert(sizeof(struct judge_entry) == 24, "there are as many as nodes for 
 struct judged_request {
     struct request *request; /* NULL: free */
     uint32_t hash;
-    uint32_t charge_milli;
     uint64_t turn;
     struct judge_entry *entry; /* by slot */
 };
@@ -200,10 +201,14 @@ static struct judged_request *request_place(struct judge *judge, const struct re
     return oldest;
 }
 
-static uint32_t charge_of(const struct request *request)
+static uint32_t charge_of(const struct request *request, uint32_t raised_milli)
 {
     must(request->wants <= 1);
-    return request->wants == 0 ? 0 : request->want[0].parts * request->want[0].milli;
+    if (request->wants == 0)
+        return 0;
+    const struct want *want = &request->want[0];
+    must(raised_milli <= GPU_MILLI);
+    return want->parts * (want->milli > raised_milli ? want->milli : raised_milli);
 }
 
 static void find_request(struct judge *judge, const struct request *request)
@@ -216,7 +221,6 @@ static void find_request(struct judge *judge, const struct request *request)
         xfree(place->request);
         place->request = request_clone(request);
         place->hash = hash;
-        place->charge_milli = charge_of(request);
         if (place->entry == NULL)
             place->entry = xcalloc(judge->slots, sizeof *place->entry);
         else
@@ -310,7 +314,10 @@ static uint32_t index_level(struct judge *judge, const struct judged_level *leve
     uint32_t at = 0;
 
     must(judge->levels <= LEVELS_MAX);
-    while (at < judge->levels && judge->level[at].apart != level->apart)
+    must(level->raised_milli <= GPU_MILLI);
+    while (at < judge->levels &&
+           (judge->level[at].price != level->price || judge->level[at].apart != level->apart ||
+            judge->level[at].raised_milli != level->raised_milli))
         at++;
     if (at == judge->levels && at < LEVELS_MAX)
         judge->level[judge->levels++] = *level;
@@ -364,7 +371,9 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
         const int64_t other = entry->base[i] - judge->price[entry->loss[i]];
         merit = other > merit ? other : merit;
     }
-    out->charge_milli = judge->now->charge_milli;
+    out->price = level->price;
+    out->raised_milli = level->raised_milli;
+    out->charge_milli = charge_of(judge->now->request, out->raised_milli);
     out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
     out->work = entry->work;
     out->key[0] = -merit;
@@ -399,7 +408,7 @@ void judge_keep(const struct policy_question *question, const struct appraisals 
     if (entry == NULL || appraisals->more)
         return;
     must(appraisals->count <= APPRAISALS_MAX);
-    const struct judged_level is = {.apart = appraisals->apart};
+    const struct judged_level is = {appraisals->price, appraisals->raised_milli, appraisals->apart};
     const uint32_t level = index_level(judge, &is);
     if (level == LEVELS_MAX)
         return;

@@ -7,7 +7,8 @@
  *
  * appraise.c judges; judge.c remembers. A merit consists of a part that depends on the node alone,
  * and of the prices of the places that the placement takes, which change now and then: so both are
- * remembered apart. For each node the best of every distinct loss of places is kept.
+ * remembered apart. For each node the best of every distinct loss of places is kept. What GPU
+ * models cost is another price (rank.price), which does not change.
  */
 #ifndef MILLIGPU_CORE_JUDGE_H
 #define MILLIGPU_CORE_JUDGE_H
@@ -39,7 +40,9 @@ struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
     enum apart apart; /* rule b */
-    bool more;       /* there are more distinct losses than fit in here: not to be remembered */
+    bool more;      /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t price; /* the level of the placements, as in a rank */
+    uint32_t raised_milli;
     uint32_t judged; /* placements */
     uint64_t work;   /* in ns or so; what is remembered counts like what is made */
     uint32_t count;

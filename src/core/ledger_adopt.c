@@ -183,7 +183,7 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
 static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
                      uint32_t order, const struct pod_share *line, struct places *places)
 {
-    must(line->milli == want->milli);
+    must(pod_share_asked(line) == want->milli);
     must(order <= UINT16_MAX);
 
     const struct gpu *gpu = draft_gpu(draft, line->gpu);
@@ -199,6 +199,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
         .order = (uint16_t)order,
         .gpu = name_on(draft, gpu, line, places),
         .milli = line->milli,
+        .asked = want->milli,
         .mib = line->mib,
     };
     if (ledger_adopt_twice(places, &share))
@@ -474,6 +475,7 @@ static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *line = &pod->share[i];
         if (line->milli == share->milli && line->mib == share->mib &&
+            pod_share_asked(line) == (share->asked > 0 ? share->asked : share->milli) &&
             strcmp(line->container, share->container) == 0 && same_gpu(node, share->gpu, line->gpu))
             return true;
     }

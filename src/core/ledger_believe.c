@@ -1,7 +1,9 @@
 /*
  * Which annotations are believed when a bound pod has no row. After the loss of a ledger they are
  * the only record of who holds what; but a tenant can write them, so they may say where a share
- * lies, not how many milli it has.
+ * lies, not how many milli were asked for. How far a share was raised is written nowhere else, so
+ * that is believed where it could have been granted: the pod demands memory, and all its shares
+ * were raised to one amount.
  */
 #include <string.h>
 
@@ -27,7 +29,7 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
     return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
 }
 
-/* As many lines as parts, of the size that is requested. */
+/* As many lines as parts, for the size that is requested. */
 static bool ledger_believe_answers(const struct pod *pod, const struct want *want)
 {
     uint32_t lines = 0;
@@ -36,11 +38,36 @@ static bool ledger_believe_answers(const struct pod *pod, const struct want *wan
     for (uint32_t i = 0; i < pod->shares; i++) {
         if (strcmp(pod->share[i].container, want->container) != 0)
             continue;
-        if (pod->share[i].milli != want->milli)
+        if (pod_share_asked(&pod->share[i]) != want->milli)
             return false;
         lines++;
     }
     return lines == want->parts;
+}
+
+/*
+ * What all smaller shares were raised to. A larger one may be as it was asked for, a smaller one
+ * may not.
+ */
+static bool is_raised_alike(const struct pod *pod, const struct request *request)
+{
+    uint32_t raised = 0;
+
+    must(pod->annotation == NOTE_OK);
+    must(pod->shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (pod->share[i].milli != pod_share_asked(&pod->share[i]))
+            raised = pod->share[i].milli;
+    if (raised == 0)
+        return true;
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const uint32_t asked = pod_share_asked(&pod->share[i]);
+        if (pod->share[i].milli != (asked > raised ? asked : raised) ||
+            pod->share[i].mib < request->memory_mib)
+            return false;
+    }
+    must(raised <= GPU_MILLI);
+    return request->memory_mib > 0;
 }
 
 /* All or nothing: if one line is wrong, the others are no record of a grant either. */
@@ -63,5 +90,6 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
             return false;
         parts += request->want[w].parts;
     }
-    return parts == pod->shares; /* nothing for containers that request nothing */
+    /* Nothing for containers that request nothing. */
+    return parts == pod->shares && is_raised_alike(pod, request);
 }

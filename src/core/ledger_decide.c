@@ -166,7 +166,7 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
             continue;
         const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
         if (gpu == NULL || gpu_closed(gpu) != REASON_NONE || share->kind != want->kind ||
-            share->milli != want->milli || share->mib < request->memory_mib ||
+            share->asked != want->milli || share->mib < request->memory_mib ||
             !request_takes_model(request, atom_text(gpu->model)) ||
             !lies_with_all(node, held, request, want->container, gpu))
             return false;

@@ -158,10 +158,10 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
-        return ~set;
+        return plan->usable;
     for (uint32_t i = 0; i < room->gpus; i++)
         set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
-    return set;
+    return set & plan->usable;
 }
 
 /*
@@ -171,6 +171,7 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 static enum reason find_fits(const struct plan *plan, const struct room *room,
                              const struct want *want, gpu_set models, gpu_set *out)
 {
+    const uint32_t milli = plan_milli(plan, want);
     enum reason nearest = REASON_NONE;
     gpu_set able = 0;
 
@@ -180,7 +181,7 @@ static enum reason find_fits(const struct plan *plan, const struct room *room,
     for (uint32_t i = 0; i < room->gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
         const enum reason why =
-            place_hurdle(&room->gpu[i], model, want->milli, plan->request->memory_mib);
+            place_hurdle(&room->gpu[i], model, milli, plan->request->memory_mib);
         if (why == REASON_NONE)
             *out |= one_gpu(i);
         able |= why == REASON_NONE || may_change(why) ? one_gpu(i) : 0;
@@ -243,12 +244,16 @@ static uint32_t place_preferred(const struct room *room, enum place_choice choic
 static gpu_set choose_anywhere(const struct room *room, const struct plan *plan, gpu_set fits)
 {
     const struct want *want = &plan->request->want[0];
+    const uint32_t milli = plan_milli(plan, want);
     gpu_set chosen = 0;
 
     must(want->parts > 0);
     must(set_count(fits) >= want->parts);
-    for (uint32_t i = 0; i < want->parts; i++)
-        chosen |= one_gpu(place_preferred(room, plan->choice, fits & ~chosen));
+    for (uint32_t i = 0; i < want->parts; i++) {
+        const uint32_t gpu = place_preferred(room, plan->choice, fits & ~chosen);
+        must(room->gpu[gpu].free_milli >= milli);
+        chosen |= one_gpu(gpu);
+    }
     return chosen;
 }
 
@@ -257,6 +262,7 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
                        struct rank *out, gpu_set *chosen)
 {
     const struct want *want = &plan->request->want[0];
+    const uint32_t milli = plan_milli(plan, want);
 
     must(set_count(fits) >= want->parts);
     if (!together_matters(plan, room) || !together_choose(plan, room, fits, out, chosen)) {
@@ -266,9 +272,9 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
         *chosen = choose_anywhere(room, plan, fits);
     }
     for (gpu_set rest = *chosen; rest != 0; rest &= ~one_gpu(first_of(rest))) {
-        must(room->gpu[first_of(rest)].free_milli >= want->milli);
-        out->charge_milli += want->milli;
-        out->left_milli += room->gpu[first_of(rest)].free_milli - want->milli;
+        must(room->gpu[first_of(rest)].free_milli >= milli);
+        out->charge_milli += milli;
+        out->left_milli += room->gpu[first_of(rest)].free_milli - milli;
     }
     return true;
 }
@@ -486,12 +492,24 @@ static void rank_way(const struct result *result, struct rank *out)
     must(result->cost != UINT64_MAX);
 }
 
-enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+static enum reason judge_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     UNSET struct shape shape;
     struct result result;
     gpu_set chosen;
 
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(plan->request->wants > 0);
+    if (plan->request->wants == 1)
+        return judge_one(plan, room, out, &chosen);
+    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
+    rank_way(&result, out);
+    must(why != REASON_UNSEARCHED || !out->exact);
+    return why;
+}
+
+enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+{
     must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason refused = plan_admit(plan, room);
@@ -499,12 +517,7 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
         return refused;
     if (plan->request->wants == 0)
         return weigh_whole(room, plan->request, 0);
-    if (plan->request->wants == 1)
-        return judge_one(plan, room, out, &chosen);
-    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
-    rank_way(&result, out);
-    must(why != REASON_UNSEARCHED || !out->exact);
-    return why;
+    return plan_settle(plan, room, judge_level, out);
 }
 
 /*
@@ -517,6 +530,8 @@ static void start_placement(struct placement *out, const struct rank *rank)
     must(out != NULL && rank != NULL);
     out->exact = rank->exact;
     out->apart = rank->apart;
+    out->price = rank->price;
+    out->raised_milli = rank->raised_milli;
     out->charge_milli = rank->charge_milli;
     out->left_milli = rank->left_milli;
     out->free_milli = rank->free_milli;
@@ -572,18 +587,22 @@ static bool find_first(struct plan *plan, const struct room *room, const struct 
  * layout is good enough, that of the first search is the answer.
  */
 static enum reason find_many(struct plan *plan, const struct room *room, bool any,
-                             struct rank *out_rank, struct placement *out)
+                             struct rank *rank, struct placement *out)
 {
     UNSET struct shape shape;
     UNSET uint8_t cell[CELLS_ALL];
     UNSET struct plan_rows rows;
     struct result result;
+    const bool exact = rank->exact;     /* so far */
+    const uint32_t steps = rank->steps; /* the same */
     const enum reason why = judge_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
-    rank_way(&result, out_rank);
-    start_placement(out, out_rank);
+    rank_way(&result, rank);
+    rank->exact = rank->exact && exact;
+    rank->steps += steps;
+    start_placement(out, rank);
     if (why != REASON_NONE || (!any && result.exact && find_first(plan, room, &result, out)))
         return why;
     must(result.any);
@@ -596,6 +615,21 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     return REASON_NONE;
 }
 
+/* *out has what was found before, if anything was. */
+static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
+{
+    must(out->exact);
+    if (plan->request->wants == 0)
+        return REASON_NONE;
+    if (plan_has_levels(plan))
+        return plan_settle(plan, room, judge_level, out);
+    plan->price = 0;
+    plan->usable = ~(gpu_set)0;
+    plan_raise(plan, 0);
+    must(out->price == 0 && out->raised_milli == 0);
+    return REASON_NONE;
+}
+
 static enum reason find_way(struct plan *plan, const struct room *room, bool any,
                             struct rank *out_rank, struct placement *out)
 {
@@ -604,15 +638,19 @@ static enum reason find_way(struct plan *plan, const struct room *room, bool any
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(out != NULL);
     *out_rank = (struct rank){.exact = true, .free_milli = room->free_milli};
-    const enum reason refused = plan_admit(plan, room);
-    if (refused != REASON_NONE) {
+    enum reason why = plan_admit(plan, room);
+    if (why == REASON_NONE)
+        why = find_level(plan, room, out_rank);
+    if (why != REASON_NONE) {
         start_placement(out, out_rank);
-        return refused;
+        return why;
     }
+    /* What the level has cost is not charged twice. */
+    out_rank->charge_milli = out_rank->left_milli = 0;
     if (plan->request->wants > 1)
         return find_many(plan, room, any, out_rank, out);
-    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                                      : judge_one(plan, room, out_rank, &chosen);
+    why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                    : judge_one(plan, room, out_rank, &chosen);
     start_placement(out, out_rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
         out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
@@ -671,6 +709,8 @@ static bool place_tell(struct walk *walk)
     const uint64_t cost = walk_cost(walk);
     const struct rank rank = {
         .apart = each->apart,
+        .price = each->plan->price,
+        .raised_milli = each->plan->raised_milli,
         .charge_milli = cost_charge(cost),
         .left_milli = cost_left(cost),
         .free_milli = each->room->free_milli,
@@ -738,20 +778,23 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share)
 {
+    must(placement->parts <= PARTS_MAX);
     for (uint32_t i = 0; i < placement->parts; i++) {
         const struct part part = placement->part[i];
         must(part.want < request->wants);
         must(part.gpu < node->gpus);
         const struct want *want = &request->want[part.want];
         const struct gpu *gpu = &node->gpu[part.gpu];
-        must(want->milli <= gpu->milli);
+        const uint32_t milli = placement_milli(placement, want);
+        must(milli <= gpu->milli);
         share[i] = (struct share){
             .container = want->container,
             .kind = want->kind,
             .order = part.want,
             .gpu = gpu->id,
-            .milli = want->milli,
-            .mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli),
+            .milli = milli,
+            .asked = want->milli,
+            .mib = inventory_share_mib(gpu->mib, gpu->milli, milli),
         };
     }
 }
@@ -782,6 +825,8 @@ int placement_cmp(const struct placement *a, const struct atom *node_a, const st
     must(a->parts <= PARTS_MAX);
     must(b->parts <= PARTS_MAX);
 
+    if (a->price != b->price) /* rule a */
+        return place_compare(a->price, b->price);
     if (a->apart != b->apart) /* rule b */
         return place_compare(a->apart, b->apart);
     if (a->charge_milli != b->charge_milli) /* rule 1 */

@@ -4,6 +4,7 @@
  *   place.c         rooms, reasons, one container, the order
  *   place_plan.c    a request as rows; which models match
  *   place_rule.c    the rules of the policy: whom they let in
+ *   place_level.c   which GPUs by price, and how far shares are raised
  *   place_shape.c   a room as slots; what was found in equal shapes
  *   place_walk.c    every distinct way to lay rows on slots, one after another
  *   place_best.c    the greedy way, the bounds, the cheapest way
@@ -69,7 +70,8 @@ struct slot {
 
 struct shape {
     uint32_t slots;
-    uint32_t free_milli; /* of all slots */
+    uint32_t raised_milli; /* of the plan: rows are larger then */
+    uint32_t free_milli;   /* of all slots */
     struct slot slot[GPUS_PER_NODE_MAX];
     uint8_t gpu[GPUS_PER_NODE_MAX];  /* index into room.gpu */
     uint8_t twin[GPUS_PER_NODE_MAX]; /* the nearest equal slot before this one, + 1; 0: none */
@@ -87,10 +89,21 @@ struct bonds {
 /* place_plan.c */
 /* Does the request take a GPU of this model? */
 bool plan_asks_for(struct plan *plan, const struct atom *model);
+/* What a part of the want takes at the level of the plan. */
+static inline uint32_t plan_milli(const struct plan *plan, const struct want *want)
+{
+    must(want->milli > 0 && want->milli <= GPU_MILLI);
+    must(plan->raised_milli <= GPU_MILLI);
+    return want->milli > plan->raised_milli ? want->milli : plan->raised_milli;
+}
 /* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
 /* The plan's own rows, with one row for each want of several parts. */
 void rows_apart(const struct plan *plan, struct plan_rows *out);
+/* Raises all smaller parts to this; 0: as asked. */
+void plan_raise(struct plan *plan, uint32_t milli);
+/* The price of a GPU, with plan->priced. */
+uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu);
 
 /* place_rule.c */
 /* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
@@ -98,7 +111,21 @@ enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
 /* Do the request and that rule take a GPU of this model? */
 bool plan_takes(struct plan *plan, const struct atom *model);
 
+/* place_level.c */
+/* Judges a room at the level that is set in the plan; *out has exact and free_milli. */
+typedef enum reason level_judge(struct plan *plan, const struct room *room, struct rank *out);
+/*
+ * place_judge() for an admitted request with wants: finds the level, which stays set in the plan,
+ * and judges by it.
+ */
+enum reason plan_settle(struct plan *plan, const struct room *room, level_judge *judge,
+                        struct rank *out) MUST_USE;
+/* False: one level, as asked and with all GPUs. */
+bool plan_has_levels(const struct plan *plan);
+
 /* place_shape.c */
+/* The least share of a GPU that comes with so much memory; beyond GPU_MILLI: none does. */
+uint32_t least_with_memory(const struct gpu_room *gpu, uint32_t memory_mib);
 /* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */
 void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out);
 /* The tightest slot first: rooms with equal GPUs in any order get the same shape. */

@@ -26,13 +26,14 @@ static enum container_kind kind_of(const struct want *want, bool inits)
     return inits ? want->kind : CONTAINER_APP;
 }
 
-static struct plan_row place_plan_row_of(const struct want *want, bool inits)
+static struct plan_row place_plan_row_of(const struct plan *plan, const struct want *want,
+                                         bool inits)
 {
     must(want->parts > 0 && want->parts <= GPUS_PER_NODE_MAX);
     must(want->milli > 0 && want->milli <= GPU_MILLI);
     return (struct plan_row){
         .kind = kind_of(want, inits),
-        .milli = want->milli,
+        .milli = plan_milli(plan, want),
         .parts = want->parts,
         .wants = 1,
     };
@@ -106,7 +107,7 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     must(request->wants <= CONTAINERS_MAX);
     out->count = request->wants;
     for (uint32_t w = 0; w < request->wants; w++) {
-        out->row[w] = place_plan_row_of(&request->want[w], inits);
+        out->row[w] = place_plan_row_of(plan, &request->want[w], inits);
         out->want[w] = (uint16_t)w;
     }
 }
@@ -132,6 +133,31 @@ void rows_apart(const struct plan *plan, struct plan_rows *out)
     must(wants == plan->request->wants);
 }
 
+static void set_rows(struct plan *plan)
+{
+    must(plan->raised_milli <= GPU_MILLI);
+    rows_of_wants(plan, &plan->rows);
+    plan->most_parts = 0;
+    plan->running_milli = 0;
+    /* Before the rows are merged, each is one want. */
+    for (uint32_t i = 0; i < plan->rows.count; i++) {
+        const struct plan_row *row = &plan->rows.row[i];
+        plan->running_milli += row->kind == CONTAINER_INIT ? 0 : row->parts * row->milli;
+        plan->most_parts = row->parts > plan->most_parts ? row->parts : plan->most_parts;
+    }
+    sort_rows(plan, &plan->rows);
+    merge_rows(&plan->rows);
+    must(plan->running_milli <= PARTS_MAX * GPU_MILLI);
+}
+
+static bool has_prices(const struct outlook *outlook)
+{
+    const struct rulebook *book = outlook != NULL ? outlook->rulebook : NULL;
+
+    must(book == NULL || book->prices_by == PRICES_OFF || book->prices_by == PRICES_KNOWN);
+    return book != NULL && book->prices_by != PRICES_OFF;
+}
+
 void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook)
 {
     must(request->wants <= CONTAINERS_MAX);
@@ -150,38 +176,70 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->rules = outlook != NULL ? outlook->holding & request->rules : 0;
     out->rule = NULL;
     out->allowed.rule = NULL;
+    out->priced = has_prices(outlook);
+    out->usable = ~(gpu_set)0;
+    out->price = 0;
+    out->raised_milli = 0;
     out->rows.count = 0;
     memset(out->model, 0, sizeof out->model);
-    if (request->wants == 0)
-        return;
-    rows_of_wants(out, &out->rows);
-    /* Before the rows are merged, each is one want. */
-    for (uint32_t i = 0; i < out->rows.count; i++) {
-        const struct plan_row *row = &out->rows.row[i];
-        out->running_milli += row->kind == CONTAINER_INIT ? 0 : row->parts * row->milli;
-        out->most_parts = row->parts > out->most_parts ? row->parts : out->most_parts;
-    }
-    sort_rows(out, &out->rows);
-    merge_rows(&out->rows);
-    must(out->running_milli <= PARTS_MAX * GPU_MILLI);
+    if (request->wants > 0)
+        set_rows(out);
 }
 
-/* Globs are expensive and models few: each model is matched once. */
+void plan_raise(struct plan *plan, uint32_t milli)
+{
+    must(plan->request->wants > 0);
+    must(milli <= GPU_MILLI);
+    must(plan->rows.count > 0);
+    if (plan->raised_milli == milli)
+        return;
+    plan->raised_milli = milli;
+    set_rows(plan);
+}
+
+/* Globs are expensive and models few: each model is matched once. NULL: the cache is full. */
+static struct plan_model *model_of(struct plan *plan, const struct atom *model)
+{
+    must(model != NULL);
+    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
+        struct plan_model *known = &plan->model[(model->hash + i) % PLAN_MODELS];
+        if (known->model == model)
+            return known;
+        if (known->model != NULL)
+            continue;
+        known->model = model;
+        known->takes = request_takes_model(plan->request, atom_text(model));
+        return known;
+    }
+    must(plan->model[0].model != NULL);
+    return NULL;
+}
+
 bool plan_asks_for(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
     if (plan->request->models == 0)
         return true;
-    for (uint32_t i = 0; i < PLAN_MODELS; i++) {
-        const uint32_t at = (model->hash + i) % PLAN_MODELS;
-        if (plan->model[at].model == model)
-            return plan->model[at].takes;
-        if (plan->model[at].model != NULL)
-            continue;
-        plan->model[at].model = model;
-        plan->model[at].takes = request_takes_model(plan->request, atom_text(model));
-        return plan->model[at].takes;
+    const struct plan_model *known = model_of(plan, model);
+    must(known == NULL || known->model == model);
+    return known != NULL ? known->takes : request_takes_model(plan->request, atom_text(model));
+}
+
+/* What a part of a GPU has, the whole one has in proportion. */
+uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
+{
+    const struct rulebook *book = plan->outlook->rulebook;
+    struct plan_model *known = model_of(plan, gpu->model);
+
+    must(plan->priced);
+    must(gpu->milli > 0);
+    const uint64_t mib = (uint64_t)gpu->mib * GPU_MILLI / gpu->milli;
+    const uint32_t whole = mib < UINT32_MAX ? (uint32_t)mib : UINT32_MAX;
+    if (known == NULL)
+        return rulebook_price(book, atom_text(gpu->model), whole);
+    if (!known->named) {
+        known->named = true;
+        known->named_price = rulebook_named_price(book, atom_text(gpu->model));
     }
-    must(plan->model[0].model != NULL); /* more models than are cached */
-    return request_takes_model(plan->request, atom_text(model));
+    return known->named_price > 0 ? known->named_price : price_of_memory(whole);
 }

@@ -12,7 +12,7 @@
  */
 
 /* The MiB of a share follow from its milli, so a least memory is a least number of milli. */
-static uint32_t place_shape_least(const struct gpu_room *gpu, uint32_t memory_mib)
+uint32_t least_with_memory(const struct gpu_room *gpu, uint32_t memory_mib)
 {
     must(gpu->milli > 0);
     if (memory_mib == 0)
@@ -39,7 +39,7 @@ static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib,
     must(gpu->free_milli <= gpu->milli);
     *out = (struct slot){
         .free_milli = gpu->free_milli,
-        .least_milli = place_shape_least(gpu, memory_mib),
+        .least_milli = least_with_memory(gpu, memory_mib),
         .most_milli = gpu->free_milli,
     };
     /*
@@ -70,10 +70,12 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
 {
     must(room->gpus <= GPUS_PER_NODE_MAX);
     out->slots = 0;
+    out->raised_milli = plan->raised_milli;
     out->free_milli = 0;
     for (uint32_t i = 0; i < room->gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
-        if (gpu->closed != REASON_NONE || gpu->free_milli == 0 || !plan_takes(plan, gpu->model))
+        if (gpu->closed != REASON_NONE || gpu->free_milli == 0 ||
+            (plan->usable & one_gpu(i)) == 0 || !plan_takes(plan, gpu->model))
             continue;
         struct slot *slot = &out->slot[out->slots];
         place_shape_slot_of(gpu, plan->request->memory_mib, slot);
@@ -159,6 +161,7 @@ enum { SHAPES_MAX = 1024, SHAPES_TABLE = 2 * SHAPES_MAX };
 struct found {
     uint64_t hash;
     uint32_t slots;
+    uint32_t raised_milli;
     struct slot *slot; /* NULL: free */
     struct result result;
 };
@@ -196,7 +199,7 @@ static uint64_t place_shape_mix(uint64_t hash, uint64_t number)
 
 static uint64_t shape_hash(const struct shape *shape)
 {
-    uint64_t hash = shape->slots;
+    uint64_t hash = place_shape_mix(shape->slots, shape->raised_milli);
 
     must(shape->slots > 0);
     must(shape->slots <= GPUS_PER_NODE_MAX);
@@ -215,7 +218,8 @@ static bool is_found(const struct found *found, uint64_t hash, const struct shap
 {
     must(found->slot != NULL);
     must(found->result.steps > 0);
-    if (found->hash != hash || found->slots != shape->slots)
+    if (found->hash != hash || found->slots != shape->slots ||
+        found->raised_milli != shape->raised_milli)
         return false;
     for (uint32_t i = 0; i < shape->slots; i++)
         if (!place_shape_are_equal(&found->slot[i], &shape->slot[i]))
@@ -251,6 +255,7 @@ void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct 
     shapes->found[at] = (struct found){
         .hash = hash,
         .slots = shape->slots,
+        .raised_milli = shape->raised_milli,
         .slot = arena_array(shapes->arena, shape->slots, sizeof *shape->slot),
         .result = *result,
     };

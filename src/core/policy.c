@@ -33,6 +33,8 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
 
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
+    if (a->price != b->price) /* rule a */
+        return a->price < b->price ? -1 : 1;
     if (a->apart != b->apart) /* rule b */
         return a->apart < b->apart ? -1 : 1;
     if (a->pool != b->pool) /* rule c */

@@ -358,9 +358,10 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
         const struct pod_share *line = &pod->share[i];
         if (strcmp(line->container, parser->container->name) != 0)
             continue;
-        if ((parts > 0 && line->milli != milli) || pod_share_repeats(pod, i))
+        const uint32_t asked = pod_share_asked(line);
+        if ((parts > 0 && asked != milli) || pod_share_repeats(pod, i))
             return 0;
-        milli = line->milli;
+        milli = asked;
         parts++;
     }
     must(parts <= pod->shares);

@@ -129,7 +129,7 @@ static uint32_t charge_on(uint32_t gpu, const struct request *request,
             continue;
         if (parts++ == 0)
             memset(amount, 0, request->wants * sizeof *amount);
-        amount[part->want] = request->want[part->want].milli;
+        amount[part->want] = placement_milli(placement, &request->want[part->want]);
     }
     *out_parts += parts;
     return parts > 0 ? request_peak(request, amount) : 0;

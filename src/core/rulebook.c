@@ -163,6 +163,24 @@ bool rule_takes(const struct rule *rule, const struct request *request)
     return true;
 }
 
+uint32_t rule_next(const struct rule *rule, uint32_t milli)
+{
+    must(milli > 0 && milli <= GPU_MILLI);
+    must(rule->sizes <= RULE_SIZES_MAX);
+    if (rule->whole)
+        milli = GPU_MILLI;
+    milli = milli < rule->min_milli ? rule->min_milli : milli;
+    for (uint32_t i = 0; i < rule->sizes; i++)
+        if (rule->size[i] >= milli && takes_share(rule, rule->size[i]))
+            return rule->size[i];
+    if (rule->sizes > 0)
+        return 0;
+    const uint32_t over = rule->step_milli > 0 ? milli % rule->step_milli : 0;
+    milli += over > 0 ? rule->step_milli - over : 0;
+    must(milli > GPU_MILLI || takes_share(rule, milli));
+    return milli > GPU_MILLI ? 0 : milli;
+}
+
 bool rule_takes_model(const struct rule *rule, struct text model)
 {
     char dashed[MODEL_BYTES_MAX];

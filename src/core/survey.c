@@ -63,7 +63,8 @@ struct offer {
     struct cause nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
     bool fits;            /* some node would do, or may: it was not searched to the end */
     uint32_t milli;       /* of the largest GPU of a model that was asked for */
-    uint32_t mib;         /* the most memory that the smallest part could come with */
+    uint32_t mib;         /* the most memory of the smallest part, raised if it may be */
+    bool raises;          /* some node raises shares */
     uint32_t gpus;        /* the most GPUs on one node that could take the smallest part */
 };
 
@@ -97,10 +98,11 @@ static uint32_t smallest_part(const struct request *request)
     return least;
 }
 
-static void offer_add_gpus(struct offer *offer, const struct room *room,
-                           const struct request *request)
+static void offer_add_gpus(struct offer *offer, const struct room *room, const struct plan *plan)
 {
+    const struct request *request = plan->request;
     const uint32_t least = smallest_part(request);
+    const bool raises = plan_raises(plan);
     uint32_t gpus = 0;
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
@@ -111,11 +113,12 @@ static void offer_add_gpus(struct offer *offer, const struct room *room,
         offer->milli = gpu->milli > offer->milli ? gpu->milli : offer->milli;
         if (gpu->milli < least)
             continue;
-        const uint32_t mib = inventory_share_mib(gpu->mib, gpu->milli, least);
+        const uint32_t mib = raises ? gpu->mib : inventory_share_mib(gpu->mib, gpu->milli, least);
         offer->mib = mib > offer->mib ? mib : offer->mib;
         gpus += mib >= request->memory_mib;
     }
     offer->gpus = gpus > offer->gpus ? gpus : offer->gpus;
+    offer->raises = offer->raises || raises;
     must(offer->gpus <= GPUS_PER_NODE_MAX);
 }
 
@@ -132,7 +135,7 @@ static void offer_add(struct offer *offer, struct plan *plan, const struct node 
     empty_room(&room);
     const struct cause cause = plan_cause(plan, place_judge(plan, &room, &rank));
     const enum reason why = cause.why;
-    offer_add_gpus(offer, &room, plan->request);
+    offer_add_gpus(offer, &room, plan);
     if (why > offer->nearest.why)
         offer->nearest = cause;
     /* A rule that holds by the clock may let it in later. */
@@ -176,6 +179,8 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
     strbuf_str(out, refusal.text);
     if (offer->nearest.why == REASON_SMALL) {
         strbuf_printf(out, "; the largest has %u milli", offer->milli);
+    } else if (offer->nearest.why == REASON_MEMORY && offer->raises) {
+        strbuf_printf(out, ", raised or not; the most that one has is %u MiB", offer->mib);
     } else if (offer->nearest.why == REASON_MEMORY) {
         strbuf_printf(out, "; the most that comes with %u milli is %u MiB", smallest_part(request),
                       offer->mib);

@@ -391,7 +391,7 @@ static void hints_place_of(const struct candidate *best, const struct request *r
     for (uint32_t i = 0; i < placement->parts; i++) {
         const struct part *part = &placement->part[i];
         must(part->gpu < best->node->gpus);
-        out->milli[part->gpu] += request->want[part->want].milli;
+        out->milli[part->gpu] += placement_milli(placement, &request->want[part->want]);
     }
 }
 

@@ -208,6 +208,7 @@ static struct share rows_read_share(struct row *row, struct names *names, struct
     share.gpu = rows_intern(names, row_text(row));
     share.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
     share.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
+    share.asked = (uint32_t)row_number(row, 1, GPU_MILLI);
     return share;
 }
 
@@ -311,7 +312,8 @@ int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, ro
                           &rows.allocations, err);
     if (more == 0)
         more = db_prepare(db,
-                          "SELECT container, kind, life, gpu, milli, mib FROM share"
+                          "SELECT container, kind, life, gpu, milli, mib, coalesce(asked, milli)"
+                          " FROM share"
                           " WHERE allocation = ? ORDER BY at, container, gpu",
                           &rows.shares, err);
     while (more == 0 && (more = db_step(rows.allocations, err)) > 0)

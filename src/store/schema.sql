@@ -100,6 +100,7 @@ CREATE TABLE share (
     life       INTEGER NOT NULL CHECK (life BETWEEN 0 AND 65535), -- order within the life of the pod
     milli      INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 1000),
     mib        INTEGER NOT NULL CHECK (mib BETWEEN 0 AND 4294967295),
+    asked      INTEGER CHECK (asked BETWEEN 1 AND milli),         -- by the pod; NULL: milli
     PRIMARY KEY (allocation, container, gpu)
 ) STRICT, WITHOUT ROWID;
 

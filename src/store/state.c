@@ -57,6 +57,7 @@ static void state_add_share(struct strbuf *out, const struct share *share)
     add_text(out, "gpu", share->gpu->text);
     add_number(out, "milli", share->milli);
     add_number(out, "mib", share->mib);
+    add_number(out, "asked", share->asked == share->milli ? 0 : share->asked);
     strbuf_char(out, '}');
 }
 

@@ -83,8 +83,8 @@ struct store_limits {
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
       " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?"                            \
       " WHERE uid = ? AND node = ? AND state = ? AND state <> 'released'")                         \
-    X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib)"   \
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)")                                            \
+    X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib,"   \
+                    " asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ?))")                       \
     X(ST_CHARGE_ADD, "INSERT INTO charge (allocation, at, node, gpu, milli, mib, live)"            \
                      " VALUES (?, ?, ?, ?, ?, ?, ?)")                                              \
     X(ST_JOURNAL_ADD, "INSERT INTO journal (seq, at, command, result) VALUES (?, ?, ?, ?)")        \

@@ -191,6 +191,8 @@ static int add_shares(struct store *store, int64_t id, const struct allocation *
         bind_text(&bind, share->gpu->text);
         bind_number(&bind, share->milli);
         bind_number(&bind, share->mib);
+        bind_number(&bind, share->asked);
+        bind_number(&bind, share->milli);
         failed = run_one(&bind, "share of", share->gpu->text, err);
     }
     return failed;

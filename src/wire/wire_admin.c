@@ -414,6 +414,8 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
         put_str(json, "kind", container_kind_name(share->kind));
         admin_put_place(json, node, share->gpu);
         put_amount(json, share->milli, share->mib);
+        if (share->asked != share->milli)
+            put_u64(json, "asked", share->asked);
         json_write_object_end(json);
     }
     json_write_array_end(json);

@@ -10,8 +10,8 @@
 
 enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
 
-static const char *const share_keys[] = {"gpu", "index", "milli", "mib"};
-enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB };
+static const char *const share_keys[] = {"gpu", "index", "milli", "mib", "asked"};
+enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB, SHARE_ASKED };
 
 /* index helps adoption: it finds a UUID that the node does not show by its index. */
 static void share_member(struct json_reader *in, struct pod_share *share, int key)
@@ -33,12 +33,16 @@ static void share_member(struct json_reader *in, struct pod_share *share, int ke
         (void)read_number(in, 0, UINT32_MAX, &number);
         share->mib = (uint32_t)number;
         break;
+    case SHARE_ASKED:
+        (void)read_number(in, 1, GPU_MILLI, &number);
+        share->asked = (uint32_t)number;
+        break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");
     }
 }
 
-/* All four members are required, because this program writes all of them. */
+/* The first four members are required, because this program writes all of them. */
 static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
 {
     must(out->container != NULL);
@@ -51,12 +55,16 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
         share_member(in, out, key);
     if (in->failed)
         return false;
-    for (int i = 0; i < (int)ARRAY_LEN(share_keys); i++)
+    for (int i = SHARE_GPU; i <= SHARE_MIB; i++)
         if (!need_field(in, &fields, i))
             return false;
     /* A null counts as present, but it is not an id. */
     if (out->gpu == NULL || out->milli == 0)
         json_reader_fail(in, "has a null where gpu or milli should be");
+    else if (out->asked > out->milli)
+        json_reader_fail(in, "is smaller than what was asked for");
+    if (out->asked == out->milli)
+        out->asked = 0;
     return !in->failed;
 }
 

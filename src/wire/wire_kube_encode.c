@@ -119,6 +119,10 @@ static void write_share(struct json_writer *json, const struct seen *seen)
     json_write_u64(json, seen->share->milli);
     json_write_key(json, "mib");
     json_write_u64(json, seen->share->mib);
+    if (seen->share->asked != seen->share->milli) {
+        json_write_key(json, "asked");
+        json_write_u64(json, seen->share->asked);
+    }
     json_write_object_end(json);
 }
 

@@ -20,6 +20,7 @@ static void check_shares(const struct pod *pod)
         must(strlen(share->container) > 0 && strlen(share->container) <= NAME_BYTES_MAX);
         must(strlen(share->gpu) > 0 && strlen(share->gpu) <= GPU_ID_BYTES_MAX);
         must(share->milli >= 1 && share->milli <= GPU_MILLI);
+        must(share->asked < share->milli); /* 0 if it is the same */
     }
 }
 
@@ -38,7 +39,7 @@ static void same_shares(const struct pod *pod, const struct pod *again)
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct pod_share *other = find(again, &pod->share[i]);
         must(other != NULL && other->milli == pod->share[i].milli &&
-             other->mib == pod->share[i].mib);
+             other->asked == pod->share[i].asked && other->mib == pod->share[i].mib);
     }
 }
 
@@ -66,6 +67,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
                                   .order = order_of(pod, i),
                                   .gpu = names_intern(names, text_of(pod->share[i].gpu)),
                                   .milli = pod->share[i].milli,
+                                  .asked = pod->share[i].asked,
                                   .mib = pod->share[i].mib};
     const struct allocation_facts facts = {.uid = "u",
                                            .namespace = "ns",

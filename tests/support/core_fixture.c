@@ -191,8 +191,8 @@ void core_note(struct core_fixture *core, struct pod *pod, const char *lines)
         char gpu[300];
         struct pod_share *share = &pod->share[pod->shares++];
         line += *line == ',';
-        must(sscanf(line, "%63s %299s %u %u %u", container, gpu, &share->milli, &share->mib,
-                    &share->index) >= 4);
+        must(sscanf(line, "%63s %299s %u %u %u %u", container, gpu, &share->milli, &share->mib,
+                    &share->index, &share->asked) >= 4);
         share->container = arena_copy(arena, text_of(container));
         share->gpu = arena_copy(arena, text_of(gpu));
     }
@@ -294,10 +294,15 @@ static void dump_allocation(struct strbuf *out, const struct allocation *allocat
                   is->unplaced_milli, (long long)is->reserved_ms, (long long)is->bound_ms,
                   (long long)is->released_ms, (long long)is->terminating_ms,
                   (unsigned long long)is->version);
-    for (uint32_t i = 0; i < is->shares; i++)
-        strbuf_printf(out, "    share %s %s %d %s %u %u\n", is->share[i].container,
-                      container_kind_name(is->share[i].kind), is->share[i].order,
-                      is->share[i].gpu->text, is->share[i].milli, is->share[i].mib);
+    for (uint32_t i = 0; i < is->shares; i++) {
+        const struct share *share = &is->share[i];
+        strbuf_printf(out, "    share %s %s %d %s %u %u", share->container,
+                      container_kind_name(share->kind), share->order, share->gpu->text,
+                      share->milli, share->mib);
+        if (share->asked != share->milli)
+            strbuf_printf(out, " asked %u", share->asked);
+        strbuf_char(out, '\n');
+    }
 }
 
 static void dump_node(struct strbuf *out, const struct node *node)

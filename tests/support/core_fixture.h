@@ -59,7 +59,7 @@ struct request *core_request(struct core_fixture *core, const char *words);
 struct pod *core_pod(struct core_fixture *core, const char *uid, const char *node);
 /*
  * Gives it an annotation: "c0 GPU-a 300 4915 0" lines, joined by ','; container, gpu, milli, mib,
- * index (0 if it is omitted).
+ * index and asked (0 if they are omitted).
  */
 void core_note(struct core_fixture *core, struct pod *pod, const char *lines);
 

@@ -1,4 +1,4 @@
-/* Runs tests/table/place.txt and policy.txt; the language is described at their tops. */
+/* Runs place.txt, policy.txt and prices.txt beside it; the language is described at their tops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "core/policy_internal.h"
 
-enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16 };
+enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 16 };
 
 /* What a node is made of; the node is rebuilt for every sentence that adds to it. */
 struct made {
@@ -38,6 +38,10 @@ struct table {
     uint32_t reached[REASONS];
     enum policy_kind policy;
     uint32_t seed;
+    enum price_mode prices_by;
+    struct model_price price[PRICES];
+    uint32_t prices;
+    bool raise;
     struct workload_class class[CLASSES];
     uint32_t classes;
 };
@@ -394,10 +398,17 @@ static void set_prices(const struct table *table, struct outlook *outlook)
 static struct outlook *outlook_of(const struct table *table)
 {
     struct workload *workload = workload_new(table->class, table->classes);
-    struct outlook *outlook = outlook_new(table->policy, table->seed, workload);
+    struct rulebook *book = rulebook_new(table->policy, "table");
 
+    book->seed = table->seed;
+    book->prices_by = table->prices_by;
+    book->prices = table->prices;
+    book->price = table->price;
+    book->raise = table->raise;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, workload);
     if (policy_needs_workload(table->policy))
         set_prices(table, outlook);
+    rulebook_unref(book);
     workload_unref(workload);
     return outlook;
 }
@@ -411,7 +422,7 @@ static enum reason search(const struct outlook *outlook, const struct node *node
     struct room room;
 
     room_of(node, &room);
-    plan_init(&plan, request, NULL);
+    plan_init(&plan, request, outlook);
     return policy_judge_room(&question, &plan, &room, rank, out);
 }
 
@@ -422,6 +433,8 @@ static const char *places_of(struct table *table, const struct node *node,
     for (uint32_t i = 0; i < placement->parts; i++)
         said = arena_printf(&table->arena, "%s%s%s/%u", said, i > 0 ? " " : "", node->name->text,
                             placement->part[i].gpu);
+    if (placement->raised_milli > 0)
+        said = arena_printf(&table->arena, "%s raised to %u", said, placement->raised_milli);
     return said;
 }
 
@@ -516,6 +529,32 @@ static void run_policy(struct table *table)
     table->seed = next_is(table, "seed") ? number(table) : 0;
 }
 
+/* "prices off", "prices known", "prices known but A100* 5, T4 7": PRICES_KNOWN with these first */
+static void run_prices(struct table *table)
+{
+    table->prices = 0;
+    table->prices_by = next_is(table, "off") ? PRICES_OFF : PRICES_KNOWN;
+    if (table->prices_by == PRICES_OFF)
+        return;
+    need(table, "known");
+    if (!next_is(table, "but"))
+        return;
+    do {
+        assert_true(table->prices < PRICES);
+        struct model_price *price = &table->price[table->prices++];
+        price->model = next(table);
+        price->price = number(table);
+    } while (next_is(table, ","));
+}
+
+static void run_memory(struct table *table)
+{
+    need(table, "is");
+    table->raise = next_is(table, "raised");
+    if (!table->raise)
+        need(table, "filtered");
+}
+
 static void run_workload(struct table *table)
 {
     struct request request;
@@ -540,6 +579,10 @@ static void run_line(struct table *table)
         run_policy(table);
     } else if (next_is(table, "workload")) {
         run_workload(table);
+    } else if (next_is(table, "prices")) {
+        run_prices(table);
+    } else if (next_is(table, "memory")) {
+        run_memory(table);
     } else if (next_is(table, "a")) {
         run_pod(table);
     } else {
@@ -597,11 +640,19 @@ static void every_sentence_about_policies_holds(void **state)
     run_file(&table, "tests/table/policy.txt");
 }
 
+static void every_sentence_about_prices_holds(void **state)
+{
+    (void)state;
+    static struct table table;
+    run_file(&table, "tests/table/prices.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sentence_of_the_table_holds),
         cmocka_unit_test(every_sentence_about_policies_holds),
+        cmocka_unit_test(every_sentence_about_prices_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

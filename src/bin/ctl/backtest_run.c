@@ -369,9 +369,12 @@ static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
         .share = line,
     };
     for (uint32_t i = 0; i < facts->shares; i++)
-        line[i] = (struct pod_share){facts->share[i].container, facts->share[i].gpu->text,
+        line[i] = (struct pod_share){facts->share[i].container,
+                                     facts->share[i].gpu->text,
                                      gpu_id_index(atom_text(facts->share[i].gpu)),
-                                     facts->share[i].milli, facts->share[i].mib};
+                                     facts->share[i].milli,
+                                     facts->share[i].mib,
+                                     facts->share[i].asked};
     if (of->shape == UINT32_MAX && facts->unplaced_milli > 0) {
         container.amount = arena_printf(&sim->arena, "%u", facts->unplaced_milli);
         adopted.ours = true;

@@ -237,6 +237,7 @@ static void past_read_share(struct past_fields *allocation, const struct doc *st
     out->order = (uint16_t)past_number(&fields, "order", 0, UINT16_MAX);
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     out->mib = (uint32_t)past_number(&fields, "mib", 0, UINT32_MAX);
+    out->asked = (uint32_t)past_number(&fields, "asked", 0, GPU_MILLI);
     if (out->gpu->len == 0)
         fields.wrong = "gpu";
     if (fields.wrong != NULL)

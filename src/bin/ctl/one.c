@@ -210,6 +210,40 @@ static void share_row(struct table *table, const struct doc *share)
     table_number(table, doc_int(share, "mib"));
 }
 
+/* The same where a share was raised: what was asked for stands beside what it has. */
+static const struct table_column raised_columns[] = {
+    {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0}, {"ASKED", COLUMN_RIGHT},
+    {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
+};
+
+static void raised_row(struct table *table, const struct doc *share)
+{
+    const bool raised = doc_get(share, "asked") != NULL;
+
+    must(table->columns == ARRAY_LEN(raised_columns));
+    table_text(table, doc_shown(share, "container"));
+    table_text(table, doc_shown(share, "kind"));
+    table_number(table, doc_int(share, "index"));
+    table_text(table, doc_shown(share, "gpu"));
+    table_number(table, doc_int(share, raised ? "asked" : "milli"));
+    table_number(table, doc_int(share, "milli"));
+    table_number(table, doc_int(share, "mib"));
+}
+
+static int show_shares(struct ctl *ctl, const struct doc *shares)
+{
+    static const struct list_view plain = {share_columns, ARRAY_LEN(share_columns), share_row, NULL,
+                                           ""};
+    static const struct list_view with_asked = {raised_columns, ARRAY_LEN(raised_columns),
+                                                raised_row, NULL, ""};
+    bool raised = false;
+
+    must(shares->count > 0);
+    doc_each (share, shares)
+        raised = raised || doc_get(share, "asked") != NULL;
+    return ctl_show_rows(ctl, shares, raised ? &with_asked : &plain);
+}
+
 static const struct table_column verdict_columns[] = {
     {"NODE", 0},
     {"FITS", 0},
@@ -263,8 +297,6 @@ static void put_since(struct ctl *ctl, const char *name, const char *what, const
 /* Shows the latest event that is known: released, else bound, else reserved. */
 static int show_allocation(struct ctl *ctl, const struct doc *allocation)
 {
-    static const struct list_view view = {share_columns, ARRAY_LEN(share_columns), share_row, NULL,
-                                          ""};
     CLEANUP(strbuf_done) struct strbuf charges;
     const struct doc *shares = doc_get(allocation, "shares");
     const char *bound = doc_shown(allocation, "boundAt");
@@ -290,7 +322,7 @@ static int show_allocation(struct ctl *ctl, const struct doc *allocation)
     if (shares == NULL || shares->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
-    return ctl_show_rows(ctl, shares, &view);
+    return show_shares(ctl, shares);
 }
 
 /*

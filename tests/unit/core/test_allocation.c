@@ -237,9 +237,27 @@ static void every_broken_invariant_is_named(void **state)
     FAULT(shares[1].container = NULL, "a share without a container");
     FAULT(shares[1].gpu = NULL, "a share of no GPU");
     FAULT(shares[2].milli = 0, "a share of 0 milli");
+    FAULT(shares[2].asked = 301, "a share of less than was asked for");
     FAULT(shares[2].container = "a", "two shares of one container on one GPU");
     FAULT(shares[2] = shares[1], "two shares of one container on one GPU");
 #undef FAULT
+}
+
+static void what_was_asked_for_is_what_a_share_has_unless_it_was_raised(void **state)
+{
+    (void)state;
+    struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
+                             share("c", 2, "GPU-a", 300)};
+    shares[1].asked = 100;
+    shares[2].asked = 300;
+    const struct allocation_facts facts = facts_of(shares, 3);
+    assert_null(allocation_fault(&facts));
+    const struct allocation *made = allocation_new(&facts);
+    assert_int_equal(made->is.share[0].asked, 300);
+    assert_int_equal(made->is.share[1].asked, 100);
+    assert_int_equal(made->is.share[2].asked, 300);
+    assert_int_equal(allocation_milli(made), 900); /* what is charged is what it has */
+    allocation_unref(made);
 }
 
 static void as_many_shares_as_there_may_be_are_no_fault(void **state)
@@ -299,14 +317,15 @@ static void same_shares_means_node_gpu_and_amounts(void **state)
     assert_false(same(&a, &b));
     b = facts_of(shares, 1);
     assert_false(same(&a, &b));
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 12; i++) {
         struct share other[] = {shares[0], shares[1]};
-        struct share *one = &other[i / 5];
-        one->gpu = i % 5 == 0 ? atom("GPU-c") : one->gpu;
-        one->milli += i % 5 == 1;
-        one->mib += i % 5 == 2;
-        one->kind = i % 5 == 3 ? CONTAINER_INIT : one->kind;
-        one->container = i % 5 == 4 ? "b" : one->container;
+        struct share *one = &other[i / 6];
+        one->gpu = i % 6 == 0 ? atom("GPU-c") : one->gpu;
+        one->milli += i % 6 == 1;
+        one->mib += i % 6 == 2;
+        one->kind = i % 6 == 3 ? CONTAINER_INIT : one->kind;
+        one->container = i % 6 == 4 ? "b" : one->container;
+        one->asked = i % 6 == 5 ? 299 : one->asked;
         b = facts_of(other, 2);
         assert_false(same(&a, &b));
     }
@@ -351,6 +370,7 @@ int main(void)
         cmocka_unit_test(what_the_cluster_imposed_needs_no_share),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(every_broken_invariant_is_named),
+        cmocka_unit_test(what_was_asked_for_is_what_a_share_has_unless_it_was_raised),
         cmocka_unit_test(as_many_shares_as_there_may_be_are_no_fault),
         cmocka_unit_test(what_is_unsound_is_named),
         cmocka_unit_test(same_shares_means_node_gpu_and_amounts),

@@ -1477,7 +1477,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
         {&a->charge[0].milli, &small, sizeof small, "what its shares come to"},
         {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
         {&a->charges, &none, sizeof none, "pod"},
-        {&share->milli, &small, sizeof small, "what its shares come to"},
+        {&share->milli, &large, sizeof large, "what its shares come to"},
         {&share->order, &order, sizeof order, "order of their lives"},
         {&a->is.node, &other, sizeof other, "another node"},
         {(char *)(uintptr_t)a->is.uid, &uid, 1, "wrong place, or twice"},

@@ -5,6 +5,9 @@
 
 #include <cmocka.h>
 
+#include "milligpu/policy.h"
+
+#include "core/ledger_internal.h"
 #include "support/core_fixture.h"
 
 static enum verdict adopt_annotated(struct core_fixture *core, const char *uid, const char *node,
@@ -252,11 +255,138 @@ static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void
     }
 }
 
+/*
+ * Raised shares
+ */
+
+static const struct core_gpu large[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+
+static void set_raise(struct core_fixture *core, bool raise)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = raise;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+}
+
+static enum verdict adopt_demanding(struct core_fixture *core, const char *uid, const char *note)
+{
+    struct pod *pod = core_pod(core, uid, "n1");
+    pod->memory = "16Gi";
+    if (note != NULL)
+        core_note(core, pod, note);
+    return core_adopt(core, pod, "100");
+}
+
+static void assert_share(const struct core_fixture *core, const char *uid, uint32_t milli,
+                         uint32_t asked, uint32_t mib)
+{
+    assert_int_equal(held(core, uid)->shares, 1);
+    assert_int_equal(held(core, uid)->share[0].milli, milli);
+    assert_int_equal(held(core, uid)->share[0].asked, asked);
+    assert_int_equal(held(core, uid)->share[0].mib, mib);
+}
+
+static void a_share_is_raised_to_what_its_memory_needs_and_charged_so(void **state)
+{
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    request->memory_mib = 16384;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_reserve_for(core, "a", "n1", request), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_MEMORY);
+    set_raise(core, true);
+    assert_int_equal(core_reserve_for(core, "a", "n1", request), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 200);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_mib, 16384);
+    /* The pod still asks for 100. */
+    struct command again = {.kind = COMMAND_VERSION, .uid = "a", .request = request};
+    set_raise(core, false);
+    const struct allocation *was = ledger_find(core->ledger, TEXT("a"));
+    assert_int_equal(was->is.version, 0);
+    again.version = 5;
+    assert_int_equal(core_do(core, &again), VERDICT_SAME); /* it was reserved without a version */
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    request->memory_mib = 0;
+    assert_int_equal(core_reserve_for(core, "b", "n1", request), VERDICT_OK);
+    assert_share(core, "b", 100, 100, 8192);
+}
+
+static void a_version_is_met_by_what_was_asked_for(void **state)
+{
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "a",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    set_raise(core, true);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.version = 3;
+    command.request = core_request(core, "200"); /* as much as it has, and not what it asked for */
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+    request->memory_mib = 16385;
+    command.request = request;
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
+static void a_raised_share_is_adopted_as_it_was_granted(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_false(held(core, "a")->presumed || held(core, "a")->annotation_differs);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 200);
+
+    /* What cannot be believed is guessed: as a bind would place it now. */
+    static const char *const wrong[] = {"c0 GPU-a 200 16384 0 90", "c0 GPU-a 200 16384 0", NULL};
+    static const char *const uid[] = {"b", "c", "d"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        set_raise(core, i == 1);
+        assert_int_equal(adopt_demanding(core, uid[i], wrong[i]), VERDICT_OK);
+        assert_share(core, uid[i], i == 1 ? 200 : 100, 100, i == 1 ? 16384 : 8192);
+        assert_true(held(core, uid[i])->presumed);
+        assert_int_equal(held(core, uid[i])->annotation_differs, wrong[i] != NULL);
+    }
+}
+
+static void a_note_differs_that_tells_of_another_request(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "n1");
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    core_note(core, pod, "c0 GPU-a 200 16384 0 100");
+    assert_false(adopt_differs(node, held(core, "a"), pod));
+    pod->share[0].asked = 0;
+    assert_true(adopt_differs(node, held(core, "a"), pod));
+    pod->share[0].asked = 101;
+    assert_true(adopt_differs(node, held(core, "a"), pod));
+}
+
 int main(void)
 {
 #define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
+        WITH_CORE(a_share_is_raised_to_what_its_memory_needs_and_charged_so),
+        WITH_CORE(a_version_is_met_by_what_was_asked_for),
+        WITH_CORE(a_raised_share_is_adopted_as_it_was_granted),
+        WITH_CORE(a_note_differs_that_tells_of_another_request),
         WITH_CORE(whole_gpus_are_no_guess),
         WITH_CORE(a_request_and_an_annotation_are_read_to_their_end),
         WITH_CORE(a_missing_gpu_is_as_its_annotation_says),

@@ -57,6 +57,41 @@ static void only_what_answers_the_request_is_believed(void **state)
     assert_false(adopt_believes(pod, core_request(core, "300")));
 }
 
+/* How far a share was raised is written nowhere else; what was asked for stands in the spec. */
+static void a_raise_is_believed_where_it_could_have_been_granted(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct {
+        const char *words;
+        uint32_t memory_mib;
+        const char *annotation; /* container, gpu, milli, mib, index, asked */
+        bool believed;
+    } annotated[] = {
+        {"100", 16384, "c0 GPU-a 200 16384 0 100", true},
+        {"100", 16384, "c0 GPU-a 200 16383 0 100", false}, /* less than was demanded */
+        {"100", 0, "c0 GPU-a 200 16384 0 100", false},     /* nothing demands it */
+        {"100", 16384, "c0 GPU-a 200 16384 0 99", false},  /* another request */
+        {"100", 16384, "c0 GPU-a 200 16384 0", false},
+        {"100", 16384, "c0 GPU-a 100 8192 0", true}, /* as before, whatever the memory */
+        {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 200 99 0 100", true},
+        {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 201 99 0 100", false},
+        {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 100 99 0", false},
+        {"100x2", 9, "c0 GPU-b 100 99 0,c0 GPU-a 200 99 0 100", false},
+        {"100+300", 9, "c0 GPU-a 200 99 0 100,c1 GPU-a 300 99 0", true},
+        {"100+150", 9, "c0 GPU-a 200 99 0 100,c1 GPU-a 200 99 0 150", true},
+        {"100+200", 9, "c0 GPU-a 200 99 0 100,c1 GPU-a 200 99 0", true},
+        {"100+150", 9, "c0 GPU-a 200 99 0 100,c1 GPU-a 150 99 0", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(annotated); i++) {
+        struct pod *pod = core_pod(core, "a", "n1");
+        struct request *request = core_request(core, annotated[i].words);
+        request->memory_mib = annotated[i].memory_mib;
+        core_note(core, pod, annotated[i].annotation);
+        if (adopt_believes(pod, request) != annotated[i].believed)
+            fail_msg("%s as an answer to %s", annotated[i].annotation, annotated[i].words);
+    }
+}
+
 static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
 {
     struct core_fixture *core = *state;
@@ -101,6 +136,7 @@ int main(void)
 #define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_CORE(only_what_answers_the_request_is_believed),
+        WITH_CORE(a_raise_is_believed_where_it_could_have_been_granted),
         WITH_CORE(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
         WITH_CORE(as_many_shares_as_a_pod_may_have_are_believed),
     };

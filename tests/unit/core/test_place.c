@@ -1377,6 +1377,7 @@ static void the_worst_case_is_bounded(void **state)
 static void draw_placement(uint64_t *seed, struct placement *out)
 {
     out->exact = true;
+    out->price = draw(seed, 2);
     out->charge_milli = 1 + draw(seed, 2);
     out->left_milli = draw(seed, 2);
     out->free_milli = draw(seed, 2);
@@ -1389,9 +1390,9 @@ static void draw_placement(uint64_t *seed, struct placement *out)
 
 static bool is_same(const struct placement *a, const struct placement *b)
 {
-    return a->charge_milli == b->charge_milli && a->left_milli == b->left_milli &&
-           a->free_milli == b->free_milli && a->parts == b->parts &&
-           memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
+    return a->price == b->price && a->charge_milli == b->charge_milli &&
+           a->left_milli == b->left_milli && a->free_milli == b->free_milli &&
+           a->parts == b->parts && memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
 }
 
 static int sign(int number)
@@ -1428,24 +1429,29 @@ static void the_order_is_total(void **state)
 static void the_rules_decide_in_their_order(void **state)
 {
     (void)state;
-    const struct placement base = {
-        .charge_milli = 5, .left_milli = 5, .free_milli = 5, .parts = 2, .part = {{0, 1}, {1, 1}}};
-    struct placement worse[6];
-    const struct atom *on[6];
-    for (int i = 0; i < 6; i++) {
+    const struct placement base = {.price = 5,
+                                   .charge_milli = 5,
+                                   .left_milli = 5,
+                                   .free_milli = 5,
+                                   .parts = 2,
+                                   .part = {{0, 1}, {1, 1}}};
+    struct placement worse[7];
+    const struct atom *on[7];
+    for (int i = 0; i < 7; i++) {
         worse[i] = base;
         on[i] = atom("m");
     }
-    worse[0].charge_milli = 6;
-    worse[1].left_milli = 6;
-    worse[2].free_milli = 6;
-    on[3] = atom("n");
-    worse[4].part[0].gpu = 2;
-    worse[5].part[1].gpu = 2;
+    worse[0].price = 6;
+    worse[1].charge_milli = 6;
+    worse[2].left_milli = 6;
+    worse[3].free_milli = 6;
+    on[4] = atom("n");
+    worse[5].part[0].gpu = 2;
+    worse[6].part[1].gpu = 2;
     /* Each is worse than base, and an earlier rule outweighs all later ones. */
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         assert_true(placement_cmp(&base, atom("m"), &worse[i], on[i]) < 0);
-        for (int k = i + 1; k < 6; k++)
+        for (int k = i + 1; k < 7; k++)
             assert_true(placement_cmp(&worse[i], on[i], &worse[k], on[k]) > 0);
     }
     assert_int_equal(placement_cmp(&base, atom("m"), &base, atom("m")), 0);

@@ -105,6 +105,22 @@ static void set_policy(struct core_fixture *core, enum policy_kind kind, uint32_
     workload_unref(workload);
 }
 
+/* The same where models have prices and shares are raised. */
+static void set_policy_with_levels(struct core_fixture *core, enum policy_kind kind,
+                                   uint32_t classes)
+{
+    struct workload *workload = workload_of(core, classes);
+    struct rulebook *book = rulebook_new(kind, "levels");
+    book->seed = SEED;
+    book->raise = true;
+    book->prices_by = PRICES_KNOWN;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, workload);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    workload_unref(workload);
+}
+
 /*
  * A question about all nodes
  */
@@ -153,6 +169,8 @@ static void assert_same_answers(const struct filter_answer *a, const struct filt
         assert_int_equal(one.exact, other.exact);
         assert_int_equal(one.unjudged, other.unjudged);
         assert_int_equal(one.apart, other.apart);
+        assert_int_equal(one.price, other.price);
+        assert_int_equal(one.raised_milli, other.raised_milli);
         assert_int_equal(one.charge_milli, other.charge_milli);
         assert_int_equal(one.left_milli, other.left_milli);
         assert_int_equal(one.free_milli, other.free_milli);
@@ -217,6 +235,8 @@ struct life {
     enum policy_kind kind;
     bool linked; /* nodes tell of links, and pods demand some */
     uint32_t near[APART_ANYWHERE + 1];
+    bool levels;
+    uint32_t raised; /* pods whose shares were raised */
 };
 
 /* How near a want of two parts can lie, by all pairs of GPUs. */
@@ -273,6 +293,8 @@ static void place_one(struct life *life)
         request->wants = 0; /* only CPU and memory: ranked, never reserved */
     else if (life->linked && request->want[0].parts > 1)
         request->topology = (enum topology)draw(&life->seed, TOPOLOGIES);
+    if (life->levels && draw(&life->seed, 2) == 0)
+        request->memory_mib = 2000 * (1 + draw(&life->seed, 8));
     ask(&with, core, request, life->judge);
     ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
@@ -285,8 +307,12 @@ static void place_one(struct life *life)
         struct share share[PARTS_MAX];
         place_shares(best->placement, request, best->node, share);
         assert_int_equal(made->is.shares, best->placement->parts);
-        for (uint32_t i = 0; i < made->is.shares; i++) /* bind chooses what filter has chosen */
+        for (uint32_t i = 0; i < made->is.shares; i++) { /* bind chooses what filter has chosen */
             assert_ptr_equal(made->is.share[i].gpu, share[i].gpu);
+            assert_int_equal(made->is.share[i].milli, share[i].milli);
+            assert_int_equal(made->is.share[i].asked, share[i].asked);
+        }
+        life->raised += best->placement->raised_milli > 0;
     }
     ask_done(&with);
     ask_done(&without);
@@ -319,7 +345,8 @@ static void live(struct life *life, int steps)
             life->kind = life->linked               ? (life->kind + 1) % POLICIES
                          : life->kind == POLICY_FGD ? POLICY_ROLLOUT
                                                     : POLICY_FGD;
-            set_policy(life->core, life->kind, 3 + draw(&life->seed, SHAPES - 3));
+            (life->levels ? set_policy_with_levels : set_policy)(life->core, life->kind,
+                                                                 3 + draw(&life->seed, SHAPES - 3));
         }
         const uint32_t what = draw(&life->seed, 10);
         if (what < 6)
@@ -346,7 +373,7 @@ static void what_is_remembered_never_changes_an_answer(void **state)
 }
 
 /* Under each policy, with and without memory; and bind agrees with filter. */
-static void rule_0_comes_first_under_every_policy(void **state)
+static void rule_b_comes_first_under_every_policy(void **state)
 {
     struct core_fixture *core = *state;
     struct life life = {
@@ -360,6 +387,43 @@ static void rule_0_comes_first_under_every_policy(void **state)
                   life.near[2]);
     for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
         assert_true(life.near[i] > 20);
+}
+
+static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {
+        .core = core, .judge = judge_new(), .seed = 5, .kind = POLICY_ROLLOUT, .levels = true};
+    show_cluster(core, false);
+    set_policy_with_levels(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(600, 200));
+    const struct judge_counts counts = judge_counts(life.judge);
+    assert_true(counts.found > 0);
+    assert_true(life.raised > 5);
+    judge_free(life.judge);
+}
+
+/* Dearer nodes rank behind all cheaper ones, however well a pod would fit there. */
+static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
+{
+    static const enum policy_kind kinds[] = {POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD,
+                                             POLICY_FGD, POLICY_ROLLOUT};
+    struct core_fixture *core = *state;
+    struct asked asked;
+    uint32_t dearer = 0;
+    show_cluster(core, false);
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        set_policy_with_levels(core, kinds[k], SHAPES);
+        ask(&asked, core, shape(core, 0), NULL);
+        assert_true(asked.answer.candidates > 10);
+        for (uint32_t i = 1; i < asked.answer.candidates; i++) {
+            const uint32_t before = asked.answer.candidate[i - 1].rank.price;
+            assert_true(before > 0 && before <= asked.answer.candidate[i].rank.price);
+            dearer += before < asked.answer.candidate[i].rank.price;
+        }
+        ask_done(&asked);
+    }
+    assert_true(dearer >= ARRAY_LEN(kinds));
 }
 
 /*
@@ -431,7 +495,7 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
 static void try_everything(struct merits *merits)
 {
     const struct want *want = &merits->request->want[0];
-    struct placement placement;
+    struct placement placement = {.raised_milli = 0};
 
     merits->any = false;
     for (uint32_t set = 0; set < 1U << merits->room->gpus; set++) {
@@ -1387,7 +1451,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_is_remembered_never_changes_an_answer),
-        TEST(rule_0_comes_first_under_every_policy),
+        TEST(rule_b_comes_first_under_every_policy),
+        TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer),
+        TEST(nodes_rank_by_the_price_of_their_gpus_first),
         TEST(prices_follow_after_every_20_grants),
         TEST(what_is_undone_counts_no_more),
         TEST(a_ledger_without_prices_counts_nothing),

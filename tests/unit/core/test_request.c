@@ -1202,6 +1202,28 @@ static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tel
     assert_want(0, 2, 300);
 }
 
+/* Its lines show what the pod has; the amount in the spec was split into what it asked for. */
+static void a_raised_allocation_splits_the_amount_by_what_was_asked(void **state)
+{
+    (void)state;
+    struct pod_share line[] = {{.container = "c0", .gpu = "GPU-a", .milli = 400, .asked = 300},
+                               {.container = "c0", .gpu = "GPU-b", .milli = 400, .asked = 300}};
+    start();
+    add(CONTAINER_APP, "600");
+    fixture.pod.annotation = NOTE_OK;
+    fixture.pod.share = line;
+    fixture.pod.shares = 2;
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 300);
+    line[1].asked = 0; /* 400, which together is not the amount */
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 1, 600);
+    line[0].asked = 0;
+    fixture.pod.container[0].amount = "800";
+    assert_int_equal(parse_bound(), REQUEST_OK);
+    assert_want(0, 2, 400);
+}
+
 static void what_is_not_refused_has_no_reason(void **state)
 {
     (void)state;
@@ -1286,6 +1308,7 @@ int main(void)
         cmocka_unit_test(requests_differ_in_everything_they_have),
         cmocka_unit_test(what_containers_are_called_makes_no_other_request),
         cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
+        cmocka_unit_test(a_raised_allocation_splits_the_amount_by_what_was_asked),
         cmocka_unit_test(what_is_not_refused_has_no_reason),
         cmocka_unit_test(the_host_is_what_kube_scheduler_counts_rounded_up),
         cmocka_unit_test(pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "milligpu/policy.h"
 #include "milligpu/survey.h"
 
 #include "support/core_fixture.h"
@@ -148,6 +149,28 @@ static void what_can_never_fit_is_told_with_what_is_there(void **state)
                         "has more than 4 that suit it");
     assert_string_equal(survey_of(core, &other).never_text,
                         "no node has a GPU of model H100*; the nearest is NVIDIA A100");
+}
+
+static void where_shares_are_raised_the_whole_memory_counts(void **state)
+{
+    struct core_fixture *core = *state;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = true;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
+    struct request request = *core_request(core, "300");
+    request.memory_mib = 81921;
+    never(core, &request,
+          "300 milli come with 81921 MiB, raised or not; the most that one has is "
+          "81920 MiB");
+    request.memory_mib = 81920; /* it would be raised to a whole one */
+    assert_string_equal(survey_of(core, &request).never_text, "");
+    request = *core_request(core, "100x5");
+    request.memory_mib = 81920;
+    never(core, &request, "asks for 5, and no node has more than 4 that suit it");
 }
 
 /* Numbers of GPUs that the request cannot take would promise too much. */
@@ -421,6 +444,7 @@ int main(void)
         core_test(numbers_of_the_moment_are_told),
         core_test(a_reason_is_told_by_what_lacks_or_by_what_closes),
         core_test(what_can_never_fit_is_told_with_what_is_there),
+        core_test(where_shares_are_raised_the_whole_memory_counts),
         core_test(a_model_that_no_gpu_is_of_names_the_nearest),
         core_test(no_more_than_64_models_are_compared),
         core_test(what_is_told_is_of_gpus_that_suit),

@@ -42,8 +42,8 @@ static const char *const before[] = {
     POD("3", "old", "n1", "released", "granted"),
     POD("4", "d", "n2", "bound", "observed"),
     POD("5", "e", "n1", "reserved", "granted"),
-    "INSERT INTO share VALUES (1, 'c', 'GPU-a', 0, 'app', 0, 600, 0)",
-    "INSERT INTO share VALUES (3, 'c', 'GPU-a', 0, 'app', 0, 900, 0)",
+    "INSERT INTO share VALUES (1, 'c', 'GPU-a', 0, 'app', 0, 600, 0, NULL)",
+    "INSERT INTO share VALUES (3, 'c', 'GPU-a', 0, 'app', 0, 900, 0, 900)",
     "INSERT INTO charge VALUES (1, 'GPU-a', 0, 'n1', 500, 600, 1)",
     "INSERT INTO charge VALUES (2, 'GPU-b', 0, 'n1', 1000, 0, 1)",
     "INSERT INTO charge VALUES (3, 'GPU-a', 0, 'n1', 900, 900, 0)",
@@ -210,7 +210,8 @@ static const struct column share[] = {
     {"kind", "'app'", {"'app'", "'init'", "'sidecar'"}, {"'other'", "NULL"}},
     {"life", "0", U16},
     {"milli", "1000", MILLI},
-    {"mib", "0", U32}};
+    {"mib", "0", U32},
+    {"asked", "NULL", {"NULL", "1", "1000"}, {"0", "1001", "'x'", "0.5"}}}; /* NULL: milli */
 static const struct column charge[] = {
     {"allocation", "3", {"1"}, {"77", "NULL", "'x'"}},
     {"gpu", "'GPU-b'", NAMED},

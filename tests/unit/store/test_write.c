@@ -141,6 +141,38 @@ static void what_is_linked_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 0);
 }
 
+static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    struct request *request = core_request(core, "100+300");
+    book->raise = true;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    request->memory_mib = 16384;
+    (void)core_node(core, "n1", gpu, 1);
+    assert_int_equal(core_reserve_for(core, "p", "n1", request), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf); /* what was read equals what was written */
+    const struct allocation *held = ledger_find(core->ledger, TEXT("p"));
+    assert_int_equal(held->is.share[0].milli, 200);
+    assert_int_equal(held->is.share[0].asked, 100);
+    assert_int_equal(held->is.share[1].asked, 300);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"),
+                     1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT asked FROM share WHERE milli = 200"), 100);
+    assert_int_equal(
+        shelf_number(shelf->path,
+                     "SELECT json_extract(result, '$.allocation.shares[0].asked') = 100"
+                     " AND json_extract(result, '$.allocation.shares[1].asked') IS NULL"
+                     " FROM journal WHERE result LIKE '%allocation%'"),
+        1);
+}
+
 static void what_a_node_showed_first_comes_back(void **state)
 {
     struct shelf *shelf = *state;
@@ -486,8 +518,8 @@ static void the_database_itself_forbids(void **state)
         "UPDATE allocation SET state = 'sideways' WHERE uid = 'a'",
         "UPDATE allocation SET in_doubt = 1, state = 'bound' WHERE uid = 'a'",
         "UPDATE allocation SET held_gpus = 'many' WHERE uid = 'a'",
-        "INSERT INTO share VALUES (1, 'c9', 'GPU-a', 600, 'app', 0, 1, 0)",
-        "INSERT INTO share VALUES (77, 'c9', 'GPU-a', 1, 'app', 0, 1, 0)",
+        "INSERT INTO share VALUES (1, 'c9', 'GPU-a', 600, 'app', 0, 1, 0, NULL)",
+        "INSERT INTO share VALUES (77, 'c9', 'GPU-a', 1, 'app', 0, 1, 0, NULL)",
         "DELETE FROM gpu WHERE id = 'GPU-a'",
         "DELETE FROM node",
         "DELETE FROM journal",
@@ -560,6 +592,7 @@ int main(void)
         TEST(the_writer_uses_a_log_and_leaves_one_file),
         TEST(every_command_comes_back),
         TEST(what_is_linked_comes_back),
+        TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to),
         TEST(what_a_node_showed_first_comes_back),
         TEST(the_version_of_a_binding_is_the_reservations),
         TEST(the_journal_says_what_was_asked_and_what_came_of_it),

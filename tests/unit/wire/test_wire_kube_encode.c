@@ -1,4 +1,5 @@
 #include "support.h"
+#include "wire/kube_read.h"
 
 /* A node with two real GPUs and two that are known only by index, and a pod on them. */
 struct place {
@@ -82,6 +83,32 @@ static void a_note_lists_shares_by_container_and_index(void **state)
         "{\"v\":1,\"containers\":{\"b\":[{\"gpu\":\"GPU-zzz\",\"index\":0,\"milli\":500,\"mib\":"
         "8000},{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":500,\"mib\":8000}],\"a\":[{\"gpu\":"
         "\"node-1/gpu-2\",\"index\":2,\"milli\":300,\"mib\":4800}]}}");
+    place_done(&place);
+}
+
+static void a_raised_share_tells_what_was_asked_for_and_is_read_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct place place = place_new();
+    struct share shares[] = {share(&place, "a", "GPU-aaa", 200),
+                             share(&place, "b", "GPU-aaa", 300)};
+    struct pod pod = {.annotation = NOTE_NONE};
+    shares[0].asked = 100;
+    shares[1].asked = 300;
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    note_value(&fixture->out, place.allocation, place.node);
+    assert_string_equal(
+        fixture->out.data,
+        "{\"v\":1,\"containers\":{\"a\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":200,\"mib\":"
+        "3200,\"asked\":100}],\"b\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":300,\"mib\":"
+        "4800}]}}");
+    annotation_decode((struct text){fixture->out.data, fixture->out.len}, &fixture->arena, &pod);
+    assert_int_equal(pod.annotation, NOTE_OK);
+    assert_int_equal(pod.share[0].milli, 200);
+    assert_int_equal(pod.share[0].asked, 100);
+    assert_int_equal(pod_share_asked(&pod.share[0]), 100);
+    assert_int_equal(pod.share[1].asked, 0);
+    assert_int_equal(pod_share_asked(&pod.share[1]), 300);
     place_done(&place);
 }
 
@@ -295,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         fixture_test(a_note_lists_shares_by_container_and_index),
+        fixture_test(a_raised_share_tells_what_was_asked_for_and_is_read_back),
         fixture_test(what_is_written_is_read_back),
         fixture_test(devices_are_uuids_where_real_else_indexes_each_once),
         fixture_test(a_gpu_that_the_node_does_not_show_keeps_its_name),

@@ -431,8 +431,8 @@ static void a_note_becomes_shares(void **state)
         *state,
         NOTE("{\\\"v\\\":1,\\\"new\\\":[],\\\"containers\\\":{\\\"a\\\":[" SHARE "],\\\"b\\\":["
              "{\\\"gpu\\\":\\\"node-1/gpu-0\\\",\\\"index\\\":0,\\\"milli\\\":1e3,\\\"mib\\\":0},"
-             "{\\\"mib\\\":4294967295,\\\"milli\\\":1,\\\"index\\\":65535,\\\"gpu\\\":\\\"G\\\","
-             "\\\"x\\\":1}]}}"));
+             "{\\\"mib\\\":4294967295,\\\"milli\\\":7,\\\"index\\\":65535,\\\"gpu\\\":\\\"G\\\","
+             "\\\"x\\\":1,\\\"asked\\\":6}]}}"));
     if (pod.annotation != NOTE_OK)
         fail_msg("%s", pod.note_error);
     assert_int_equal(pod.shares, 3);
@@ -441,10 +441,12 @@ static void a_note_becomes_shares(void **state)
     assert_int_equal(pod.share[0].index, 3);
     assert_int_equal(pod.share[0].milli, 300);
     assert_int_equal(pod.share[0].mib, 4915);
+    assert_int_equal(pod.share[0].asked, 0);
     assert_string_equal(pod.share[1].container, "b");
     assert_string_equal(pod.share[1].gpu, "node-1/gpu-0");
     assert_int_equal(pod.share[1].milli, 1000);
     assert_int_equal(pod.share[2].mib, UINT32_MAX);
+    assert_int_equal(pod.share[2].asked, 6);
 }
 
 static void a_broken_note_is_a_fact_that_names_the_field(void **state)
@@ -488,6 +490,12 @@ static void a_broken_note_is_a_fact_that_names_the_field(void **state)
         {NOTE(ONE("{\\\"index\\\":-1}")), "[0].index: is -1"},
         {NOTE(ONE("{\\\"index\\\":65536}")), "[0].index: is 65536"},
         {NOTE(ONE("{\\\"mib\\\":4294967296}")), "[0].mib: is 4294967296"},
+        {NOTE(ONE("{\\\"asked\\\":0}")), "[0].asked: is 0, but must be 1 to 1000"},
+        {NOTE(ONE("{\\\"asked\\\":1001}")), "[0].asked: is 1001, but must be 1 to 1000"},
+        {NOTE(ONE("{\\\"asked\\\":\\\"1\\\"}")), "[0].asked: expected a whole number"},
+        {NOTE(ONE("{\\\"gpu\\\":\\\"G\\\",\\\"index\\\":0,\\\"milli\\\":1,\\\"mib\\\":1,"
+                  "\\\"asked\\\":2}")),
+         "[0]: is smaller than what was asked for"},
         {NOTE(ONE(SHARE) "0"), "1 bytes after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
