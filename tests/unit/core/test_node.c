@@ -724,8 +724,36 @@ static void a_gpu_behind_the_bound_has_no_peers(void **state)
     assert_int_equal(node->gpu[GPUS_PER_NODE_MAX - 1].peers, 0);
     for (uint32_t i = 0; i + 1 < GPUS_PER_NODE_MAX; i++)
         assert_int_equal(node->gpu[i].peers, (UINT64_MAX >> 1) & ~((uint64_t)1 << i));
+    node->gpu[GPUS_PER_NODE_MAX].peers = 1;
+    node->gpu[0].peers |= 1; /* as if it were the first one again */
+    struct err err;
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    node->gpu[0].peers &= ~(uint64_t)1;
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "GPU-00: it is linked"));
     node_unref(node);
     allocation_unref(held);
+}
+
+/* A database may hold anything. */
+static void a_peer_that_was_never_there_is_none(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
+    scene.gpu[0].peers = 1 << 2; /* the first that is not there */
+    struct node *node = node_of(&scene);
+    assert_peers(node, "a", "");
+    node_unref(node);
+    scene.gpu[1].peers = UINT64_MAX;
+    node = node_of(&scene);
+    assert_peers(node, "a", "b");
+    assert_peers(node, "b", "a");
+    node_unref(node);
+    scene.gpu[0].peers = 0;
+    scene.gpu[1].peers = 1; /* the only bit that is set */
+    node = node_of(&scene);
+    assert_peers(node, "a", "b");
+    node_unref(node);
 }
 
 static void a_link_of_one_side_is_wrong(void **state)
@@ -841,6 +869,7 @@ int main(void)
         cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
         cmocka_unit_test(peers_stay_the_same_gpus_wherever_they_stand),
         cmocka_unit_test(a_gpu_behind_the_bound_has_no_peers),
+        cmocka_unit_test(a_peer_that_was_never_there_is_none),
         cmocka_unit_test(a_link_of_one_side_is_wrong),
         cmocka_unit_test(what_is_held_is_bound_and_reserved_and_unplaced),
         cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),

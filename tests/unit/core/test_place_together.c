@@ -270,6 +270,106 @@ static void irregular_links_may_end_the_steps_and_then_it_says_so(void **state)
     assert_false(asking.found.exact);
 }
 
+/* The lightest three come last: the least weight is found at once, and where it is first is not. */
+static void what_is_not_settled_by_rule_5_says_so(void **state)
+{
+    struct want want = {.container = "c", .parts = 2, .milli = 100};
+    const struct request request = {.wants = 1, .want = &want};
+    struct placement found;
+    struct plan plan;
+    struct room room;
+    struct rank rank;
+
+    (void)state;
+    open_room(&room, 64);
+    link_islands(&room, 64);
+    for (uint32_t i = 61; i < 64; i++)
+        set_free(&room, i, 400);
+    plan_init(&plan, &request);
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_true(rank.exact);
+    assert_int_equal(rank.steps, 4 + 61 * 2 + 2); /* two at the leaf, two back; then by GPU */
+    plan.steps = 20;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_false(rank.exact);
+    assert_int_equal(rank.apart, APART_LINKED);
+    assert_int_equal(rank.steps, 4 + 20);
+    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_false(found.exact);
+    assert_int_equal(set_of(&found), one_gpu(61) | one_gpu(62));
+    plan.steps = 4; /* the last step finds that nothing is left */
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.left_milli, 600);
+    assert_int_equal(rank.steps, 4 + 4);
+}
+
+/* Of two sets of which one is heavier by one thousandth, the lighter one, though it comes later. */
+static void a_thousandth_more_is_more(void **state)
+{
+    struct room room;
+    struct asking asking;
+
+    (void)state;
+    open_room(&room, 3);
+    link_islands(&room, 3);
+    set_free(&room, 0, 400);
+    set_free(&room, 1, 401);
+    set_free(&room, 2, 400);
+    assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(set_of(&asking.found), one_gpu(0) | one_gpu(2));
+}
+
+/* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
+static void a_room_tells_if_any_gpu_does(void **state)
+{
+    struct want want = {.container = "c", .parts = 2, .milli = 100};
+    const struct request request = {.wants = 1, .want = &want};
+    struct plan plan;
+    struct room room;
+    struct rank rank;
+
+    (void)state;
+    plan_init(&plan, &request);
+    for (uint32_t i = 0; i < 3; i++) {
+        open_room(&room, 3);
+        room.gpu[i].socket = 1;
+        assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+        assert_int_equal(rank.apart, APART_ANYWHERE);
+        assert_true(rank.exact);
+        assert_true(rank.steps > 0);
+    }
+}
+
+/* Several wants, and of all GPUs one pair is linked. */
+static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
+{
+    struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
+                          {.container = "b", .parts = 2, .milli = 500}};
+    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    struct placement found;
+    struct plan plan;
+    struct room room;
+
+    (void)state;
+    open_room(&room, 16); /* rows x GPUs is bounded */
+    link(&room, 14, 15);
+    plan_init(&plan, &request);
+    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_int_equal(found.apart, APART_LINKED);
+    for (uint32_t i = 0; i < found.parts; i++)
+        assert_int_equal(found.part[i].gpu, 14 + i % 2);
+    open_room(&room, 64);
+    link(&room, 0, 1);
+    for (uint32_t i = 2; i < 64; i++)
+        set_free(&room, i, 450); /* too small for b */
+    want[0].milli = 450;
+    plan_init(&plan, &request);
+    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_int_equal(found.apart, APART_LINKED);
+    for (uint32_t i = 0; i < found.parts; i++)
+        assert_int_equal(found.part[i].gpu, i % 2);
+}
+
 /* Eight GPUs on a board without a switch: two squares with their diagonals, joined edge by edge. */
 static void a_cube_mesh_gives_its_two_squares(void **state)
 {
@@ -400,6 +500,10 @@ int main(void)
         cmocka_unit_test(every_choice_takes_the_best_of_all_sets),
         cmocka_unit_test(islands_are_always_searched_to_the_end),
         cmocka_unit_test(irregular_links_may_end_the_steps_and_then_it_says_so),
+        cmocka_unit_test(what_is_not_settled_by_rule_5_says_so),
+        cmocka_unit_test(of_many_gpus_two_may_be_the_only_ones_linked),
+        cmocka_unit_test(a_thousandth_more_is_more),
+        cmocka_unit_test(a_room_tells_if_any_gpu_does),
         cmocka_unit_test(a_cube_mesh_gives_its_two_squares),
         cmocka_unit_test(a_rule_may_demand_more_than_the_pod),
         cmocka_unit_test(what_does_not_fit_together_is_not_told),
