@@ -25,6 +25,7 @@ libmicrohttpd-dev          @libmicrohttpd
 libgnutls28-dev            @gnutls
 libsmartcols-dev           @smartcols
 libseccomp-dev             @libseccomp
+tzdata                     /usr/share/zoneinfo/Europe/Berlin
 '
 TEST_NEEDS='
 binutils                   nm

@@ -1,5 +1,5 @@
 #!/bin/sh
-# root.sh PROGRAM FOLDER - makes the file system of an image: the program, its shared libraries, a user
+# root.sh PROGRAM FOLDER - makes the file system of an image: the program, its shared libraries, time zones, a user
 #
 # Nothing else is needed: the C library resolves host names by itself (files and DNS are built in), and the API server's
 # CA certificate comes with the ServiceAccount. libgcc_s is loaded by name when a thread is cancelled.
@@ -24,6 +24,13 @@ for file in $(printf '%s\n' "$libraries" | grep -o '/[^ ]*') "/lib/$(gcc -print-
     mkdir -p "$root$(dirname "$file")"
     cp -L "$file" "$root$file"
 done
+
+# For the windows of policies. What is in posix and right are the same zones again.
+zones=/usr/share/zoneinfo
+[ -e $zones/Europe/Berlin ] || { echo "root.sh: no time zones in $zones: install tzdata" >&2; exit 1; }
+mkdir -p "$root$zones"
+cp -a $zones/. "$root$zones"
+rm -rf "$root$zones/posix" "$root$zones/right" "$root$zones/localtime"
 
 install -m 0755 -s "$program" "$root/usr/bin/"
 printf 'milligpu:x:%s:%s:milligpu:/var/lib/milligpu:/usr/bin/false\n' $user $user >"$root/etc/passwd"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # sbom.sh ROOT - prints the packages in the image's file system as SPDX 2.3 JSON
 #
-# Files in /usr/bin are milligpu's. For each library, dpkg names the package, its version and its source. The same root
-# gives the same bytes: the time is SOURCE_DATE_EPOCH, else the program's modification time.
+# Files in /usr/bin are milligpu's. For each library and for the time zones, dpkg names the package, its version and its
+# source. The same root gives the same bytes: the time is SOURCE_DATE_EPOCH, else the program's modification time.
 set -eu
 
 case ${1:-} in
@@ -24,7 +24,7 @@ package_of() {
 }
 
 packages=$(
-    find "$root" -type f \( -name '*.so' -o -name '*.so.*' \) | sed "s|^$root||" | sort | while read -r file; do
+    find "$root" -type f \( -name '*.so' -o -name '*.so.*' -o -path '*/zoneinfo/Etc/UTC' \) | sed "s|^$root||" | sort | while read -r file; do
         # A library is often a link to the file that a package brings.
         package_of "$file" || package_of "$(readlink -f "$file")" || { echo "sbom.sh: $file belongs to no package" >&2; exit 1; }
     done | cut -d: -f1 | sort -u

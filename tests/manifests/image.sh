@@ -50,6 +50,8 @@ jq -r '.packages[] | select(.name != "milligpud") | .name' "$list" | while read 
 done | sed 's|.*/||' | sort -u >"$work/listed"
 check 'no library is missing in it' bash -c 'missing=$(comm -23 "$1" "$2"); echo "$missing"; [ -z "$missing" ]' _ \
     "$work/there" "$work/listed"
+check 'the zones of policies are there, and listed' jq -e --arg zone "$(head -c 4 "$work/root/usr/share/zoneinfo/Europe/Berlin")" \
+    '$zone == "TZif" and any(.packages[]; .name == "tzdata")' "$list"
 sum=$(sha256sum "$work/root/usr/bin/milligpud" | cut -d' ' -f1)
 check 'the program is the one of the list' jq -e --arg sum "$sum" \
     '.packages[0].checksums[0].checksumValue == $sum' "$list"
