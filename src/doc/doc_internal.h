@@ -1,0 +1,18 @@
+/*
+ * doc_internal - what the parts of doc share: doc.c is the tree and JSON, doc_yaml.c is YAML.
+ */
+#ifndef MILLIGPU_DOC_DOC_INTERNAL_H
+#define MILLIGPU_DOC_DOC_INTERNAL_H
+
+#include "milligpu/doc.h"
+
+/* Moves the place behind the byte. */
+void doc_mark_pass(struct doc_mark *mark, char byte);
+/* The place of the byte at this offset. */
+struct doc_mark doc_mark_of(struct text bytes, size_t at);
+
+/* doc_parse_yaml(), but the text of an error has no place: out_fault is it. */
+int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
+                   struct doc_mark *out_fault, struct err *err) MUST_USE;
+
+#endif
