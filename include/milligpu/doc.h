@@ -69,7 +69,10 @@ int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
 int doc_parse_file(struct text bytes, const char *file, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
 
-/* Writes the path that leads to a value of the tree: "rules[1].min"; nothing for the root. */
+/*
+ * Writes the path that leads to a value of the tree: "rules[1].nodes["a.b/c"]"; nothing for the
+ * root.
+ */
 void doc_write_path(struct strbuf *out, const struct doc *root, const struct doc *value);
 
 /* NULL if doc is NULL or not an object, or has no such key; null counts as absent. */

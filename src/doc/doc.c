@@ -339,6 +339,30 @@ int doc_parse_file(struct text bytes, const char *file, struct arena *arena, str
     return 0;
 }
 
+/* A key with any other character, a dot among them, would look like more than one. */
+static bool is_plain_key(struct text key)
+{
+    must(key.at != NULL);
+    for (size_t i = 0; i < key.len; i++) {
+        const char c = text_lower(key.at[i]);
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '-')
+            return false;
+    }
+    return key.len > 0;
+}
+
+static void add_path_key(struct strbuf *out, struct text key)
+{
+    const bool plain = is_plain_key(key);
+
+    must(out->data != NULL);
+    if (plain && out->len > 0)
+        strbuf_char(out, '.');
+    strbuf_str(out, plain ? "" : "[\"");
+    strbuf_shown(out, text_first(key, PATH_KEY_MAX));
+    strbuf_str(out, plain ? "" : "\"]");
+}
+
 /* Bounded by the depth of the tree. Leaves out as it was if the value is elsewhere. */
 static bool find_path(struct strbuf *out, const struct doc *from, const struct doc *value)
 {
@@ -350,10 +374,8 @@ static bool find_path(struct strbuf *out, const struct doc *from, const struct d
     doc_each (child, from) {
         if (from->kind == DOC_ARRAY)
             strbuf_printf(out, "[%u]", index++);
-        else if (before > 0)
-            strbuf_char(out, '.');
-        if (from->kind == DOC_OBJECT)
-            strbuf_shown(out, text_first(child->key, PATH_KEY_MAX));
+        else
+            add_path_key(out, child->key);
         if (find_path(out, child, value))
             return true;
         strbuf_cut(out, before, out->len - before);

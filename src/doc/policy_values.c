@@ -107,7 +107,7 @@ static int check_keys(struct policy_reader *in, const struct doc *object,
             return unknown_key(in, keys, value);
         if (value->kind != DOC_NULL)
             continue;
-        (void)err_set(in->err, ERR_INVALID, "has no value; write one, or leave the key out");
+        (void)err_set(in->err, ERR_INVALID, "has no value; write one, or remove the key");
         return policy_wrong_at(in, value, value->key_at);
     }
     for (size_t i = 0; i < keys->keys; i++)
@@ -178,7 +178,7 @@ int policy_read_text(struct policy_reader *in, const struct doc *value, size_t m
                             value->kind == DOC_BOOL || value->kind == DOC_NUMBER ? ", in quotes"
                                                                                  : "");
     if (value->text.len == 0)
-        return policy_wrong(in, value, "is empty");
+        return policy_wrong(in, value, "is empty; write a value");
     if (value->text.len > max)
         return policy_wrong(in, value, "is longer than %zu bytes", max);
     if (value->shown != value->text.at)
@@ -240,7 +240,7 @@ int policy_check_list(struct policy_reader *in, const struct doc *list, uint32_t
     if (list->kind != DOC_ARRAY)
         return policy_wrong(in, list, "is %s; write a list", doc_kind_name(list->kind));
     if (list->count == 0)
-        return policy_wrong(in, list, "is an empty list; write an entry, or leave the key out");
+        return policy_wrong(in, list, "is an empty list; write an entry, or remove the key");
     if (list->count > max)
         return policy_wrong(in, list, "has %u entries; at most %u are allowed", list->count, max);
     return 0;

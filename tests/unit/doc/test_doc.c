@@ -258,6 +258,11 @@ static void a_path_leads_to_a_value(void **state)
     strbuf_char(&out, ' ');
     doc_write_path(&out, root, doc_get(root, "d"));
     assert_string_equal(out.data, "a[1].b.c d");
+    root = json("{\"a.b/c\": {\"\": 1, \"d_E-1\": 2}}");
+    strbuf_reset(&out);
+    doc_write_path(&out, root, root->first->first);
+    doc_write_path(&out, root, root->first->last);
+    assert_string_equal(out.data, "[\"a.b/c\"][\"\"][\"a.b/c\"].d_E-1");
 }
 
 static void yaml_that_is_written_reads_back_the_same(void **state)
