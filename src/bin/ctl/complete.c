@@ -12,6 +12,7 @@
 
 #include "milligpu/map.h"
 #include "milligpu/policy.h"
+#include "milligpu/policy_document.h"
 
 enum { FILES = 0, NO_FILES = 4 }; /* cobra's ShellCompDirective */
 
@@ -185,12 +186,18 @@ static void complete_states(struct completion *completion)
         complete_offer(completion, word, "");
 }
 
+/* Or a file. */
 static void complete_policies(struct completion *completion)
 {
+    struct policy_ready ready;
+
     must(completion->prefix != NULL);
     for (int i = 0; i < POLICIES; i++)
         complete_offer(completion, policy_name((enum policy_kind)i),
                        policy_help((enum policy_kind)i));
+    for (size_t i = 0; policy_ready(i, &ready); i++)
+        complete_offer(completion, ready.name, "a ready policy");
+    completion->directive = FILES;
 }
 
 static void complete_value(struct completion *completion, size_t id)
@@ -228,6 +235,8 @@ static void complete_argument(struct completion *completion, const struct ctl_op
         complete_pods(completion, "/api/v1/waiting?limit=1000");
         if (argument[0] == 'G' && line->given[OPTION_pod] == NULL)
             complete_gpus(completion);
+    } else if (strcmp(argument, "POLICY") == 0) {
+        complete_policies(completion);
     } else if (strcmp(argument, "SHELL") == 0) {
         complete_words(completion, "bash zsh fish");
     } else {
