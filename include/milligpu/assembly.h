@@ -22,6 +22,7 @@ struct app_edges {
     struct between_ops between;   /* NULL: no other thread needs to run in between */
     struct store *store;          /* open */
     struct store_ops store_ops;   /* begin NULL: use the store's own functions */
+    const struct rulebook *rulebook; /* by which milligpud begins to decide; referenced */
     struct fake_apiserver *fake;  /* NULL in a cluster */
     const struct kube_ops *watch; /* for lists and watches */
     const struct kube_ops *calls; /* for all other requests */

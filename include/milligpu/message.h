@@ -9,6 +9,7 @@
 #include "milligpu/arena.h"
 #include "milligpu/inventory.h"
 #include "milligpu/pod.h"
+#include "milligpu/rulebook.h"
 #include "milligpu/wire_extender.h"
 
 enum message_kind {
@@ -27,6 +28,7 @@ enum message_kind {
     MESSAGE_NODES_FAILED,
     MESSAGE_NODE,
     MESSAGE_NODE_DELETED,
+    MESSAGE_POLICY, /* these rules decide from now on */
 };
 
 enum bind_outcome {
@@ -86,6 +88,7 @@ struct message {
         struct pod_list_end pods_end;   /* PODS_END */
         struct pod pod;                 /* POD, POD_LISTED, POD_DELETED */
         struct node_facts node;         /* NODE, NODE_LISTED, NODE_DELETED */
+        const struct rulebook *rulebook; /* POLICY: a reference of the message */
     };
 };
 

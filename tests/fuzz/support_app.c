@@ -14,6 +14,7 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
+#include "support/rules.h"
 #include "support_pool.h"
 
 /* --- the cluster --- */
@@ -123,8 +124,10 @@ static struct fuzz_app *fuzz_app_new(void)
     fuzz->settings.wake = "off";
     if (getenv("FUZZ_POLICY") != NULL)
         fuzz->settings.policy = getenv("FUZZ_POLICY");
+    struct rulebook *bare = bare_rulebook(fuzz->settings.policy);
     const struct app_edges edges = {.clock = {.ctx = fuzz, .now_ms = now, .wall_ms = wall},
                                     .store = app->store,
+                                    .rulebook = bare,
                                     .fake = app->fake,
                                     .watch = &fuzz->watch_ops,
                                     .calls = &fuzz->call_ops,
@@ -132,6 +135,7 @@ static struct fuzz_app *fuzz_app_new(void)
                                     .wake_namespace = "ns",
                                     .instance = "fuzz"};
     app_open(app, &fuzz->settings, &edges, &fuzz->parts);
+    rulebook_unref(bare);
     must(writer_load(fuzz->parts.writer, &err) == 0);
     atomic_store(&app->identified, true);
     atomic_store(&app->history_checked, true);

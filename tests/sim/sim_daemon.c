@@ -21,6 +21,7 @@
 #include "sim_run.h"
 #include "store/store_internal.h"
 #include "support/disk.h"
+#include "support/rules.h"
 
 enum { RETRY_BOOT_MS = 1000, TICK_MS = 1000, TURNS_MAX = 12 };
 
@@ -130,9 +131,11 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
 static void open_parts(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
+    struct rulebook *bare = bare_rulebook(daemon->settings.policy);
     const struct app_edges edges = {.clock = {.ctx = sim, .now_ms = now_of, .wall_ms = wall_of},
                                     .between = {.ctx = sim, .at = between},
                                     .store = daemon->app.store,
+                                    .rulebook = bare,
                                     .store_ops = {.ctx = sim,
                                                   .begin = count_begin,
                                                   .write = count_write,
@@ -147,6 +150,7 @@ static void open_parts(struct sim *sim)
                                     .instance = "sim"};
 
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
+    rulebook_unref(bare);
 }
 
 /* Checkpoints and retention as often as fits into minutes. */
