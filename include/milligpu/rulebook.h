@@ -159,6 +159,12 @@ struct cause {
     enum reason why;
     uint32_t rule; /* with REASON_RULE: its position in the rulebook */
 };
+/* In words, for people: "pool=training, disk=ssd*"; "all". */
+void rule_add_nodes(struct strbuf *out, const struct rule *rule);
+void rule_add_namespaces(struct strbuf *out, const struct rule *rule);
+/* "only whole GPUs; keeps 2 idle hosts" */
+void rule_add_demands(struct strbuf *out, const struct rule *rule);
+
 /* What the rule wants instead, for REASON_RULE: "rule 2 (night): only whole GPUs". */
 void rulebook_refuse(const struct rulebook *book, const struct rule *rule,
                      const struct request *request, struct refusal *out);

@@ -241,6 +241,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
     shows(fixture, "/api/v1/drift", "DriftList");
     shows(fixture, "/api/v1/doctor", "Doctor");
+    shows(fixture, "/api/v1/policy", "Policy");
     shows(fixture, "/api/v1/settings", "SettingList");
 }
 

@@ -126,10 +126,10 @@ static struct doc *policy_rule(const struct policy_check *check, const struct ru
     strbuf_init(&says);
     policy_set_int(arena, item, "number", number);
     doc_set_str(arena, item, "name", rule->name);
-    policies_add_nodes(&says, rule);
+    rule_add_nodes(&says, rule);
     doc_set_str(arena, item, "nodes", says.data);
     strbuf_reset(&says);
-    policies_add_namespaces(&says, rule);
+    rule_add_namespaces(&says, rule);
     doc_set_str(arena, item, "namespaces", says.data);
     holds->text = (holding & one_rule(number - 1)) != 0 ? TEXT("true") : TEXT("false");
     holds->shown = holds->text.at;
@@ -137,7 +137,7 @@ static struct doc *policy_rule(const struct policy_check *check, const struct ru
     if (rule->window != NULL)
         policy_set_window(check, rule, item);
     strbuf_reset(&says);
-    policies_add_demands(&says, rule);
+    rule_add_demands(&says, rule);
     doc_set_str(arena, item, "says", says.data);
     return item;
 }
@@ -288,14 +288,22 @@ static void policy_put_head(struct ctl *ctl, const struct doc *answer, const str
                   : "known: the first model that matches counts; of others, the memory");
 }
 
+int policies_put_rules(struct ctl *ctl, const struct doc *rules)
+{
+    static const struct list_view view = {rule_columns, ARRAY_LEN(rule_columns), policy_rule_row,
+                                          NULL, ""};
+
+    return policy_put_table(
+        ctl, rules, "rules; of those that hold, the first that matches node and namespace counts",
+        &view);
+}
+
 static int policy_show(struct ctl *ctl, const struct doc *answer, const struct rulebook *book)
 {
     static const struct list_view prices = {price_columns, ARRAY_LEN(price_columns),
                                             policy_price_row, NULL, ""};
     static const struct list_view shapes = {expected_columns, ARRAY_LEN(expected_columns),
                                             policy_shape_row, NULL, ""};
-    static const struct list_view rules = {rule_columns, ARRAY_LEN(rule_columns), policy_rule_row,
-                                           NULL, ""};
 
     must(book->rules <= RULES_MAX);
     if (ctl_document(ctl, answer))
@@ -310,9 +318,7 @@ static int policy_show(struct ctl *ctl, const struct doc *answer, const struct r
         status = policy_put_table(ctl, doc_get(answer, "workload"), "shapes that are expected",
                                   &shapes);
     if (status == CTL_FINE)
-        status = policy_put_table(
-            ctl, doc_get(answer, "rules"),
-            "rules; of those that hold, the first that matches node and namespace counts", &rules);
+        status = policies_put_rules(ctl, doc_get(answer, "rules"));
     return status;
 }
 

@@ -20,10 +20,7 @@ int policies_choose(const char *word, struct rulebook **out, struct strbuf *warn
 /* The time that --at names; now without the option. */
 int policies_read_at(const struct ctl *ctl, int64_t *out_ms, struct err *err) MUST_USE;
 
-/* In words, for people: "pool=training, disk=ssd*"; "all". */
-void policies_add_nodes(struct strbuf *out, const struct rule *rule);
-void policies_add_namespaces(struct strbuf *out, const struct rule *rule);
-/* "only whole GPUs; keeps 2 idle hosts" */
-void policies_add_demands(struct strbuf *out, const struct rule *rule);
+/* As a table behind a heading; nothing if there are none. Returns the exit status. */
+int policies_put_rules(struct ctl *ctl, const struct doc *rules);
 
 #endif
