@@ -46,9 +46,9 @@ static void put_window(struct json_writer *json, const struct rule *rule, int64_
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
+    strbuf_init(&text);
     if (rule->window == NULL)
         return;
-    strbuf_init(&text);
     window_format(rule->window, &text);
     policy_put(json, "when", text.data);
     policy_put_time(json, "changesAt", window_next_ms(rule->window, rule->zone, now_ms));
