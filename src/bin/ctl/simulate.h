@@ -64,7 +64,7 @@ struct world_node {
 struct world_shape {
     struct request request; /* of no want, or of one */
     struct want want;
-    uint32_t count;   /* of arrivals */
+    uint32_t count;        /* of arrivals */
     const char *text;      /* for people */
     const char *namespace; /* for the rules of policies */
 };

@@ -198,8 +198,8 @@ static void plot_final(const struct plot *plot, const struct simulate_result *re
     const uint64_t shown = (final + 50) / 100;
 
     must(final <= (uint64_t)100 * PLOT_POINT);
-    (void)fprintf(plot->out, "%s %" PRIu64 ".%02" PRIu64 " %%", result->policy->word,
-                  shown / 100, shown % 100);
+    (void)fprintf(plot->out, "%s %" PRIu64 ".%02" PRIu64 " %%", result->policy->word, shown / 100,
+                  shown % 100);
 }
 
 static void plot_head(const struct plot *plot)

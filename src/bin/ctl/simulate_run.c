@@ -354,8 +354,8 @@ static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
     must(done <= of);
     if (progress == NULL || done % 64 != 0 || clock_ns() < sim->tells_at_ns)
         return;
-    (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ",
-                  sim->result->policy->word, done, of);
+    (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
+                  done, of);
     (void)fflush(progress); /* it is only for people */
     sim->tells_at_ns = clock_ns() + 1000000000;
     sim->told = true;
