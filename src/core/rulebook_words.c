@@ -49,7 +49,7 @@ static void words_add_shares(struct strbuf *out, const struct rule *rule, size_t
     for (uint32_t i = 0; i < rule->sizes; i++)
         strbuf_printf(out, "%s%u%s", i == 0 ? before_demand(out, begin) : "",
                       (unsigned)rule->size[i],
-                      i + 1 == rule->sizes       ? " milli and nothing else"
+                      i + 1 == rule->sizes   ? " milli and nothing else"
                       : i + 2 == rule->sizes ? " or "
                                              : ", ");
 }

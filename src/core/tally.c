@@ -218,11 +218,11 @@ struct blend {
     const struct rulebook *book;
     uint32_t classes;
     struct workload_class *class;
-    bool *expected;                     /* of each class */
+    bool *expected;                      /* of each class */
     uint32_t place[RULEBOOK_SHAPES_MAX]; /* of each shape */
-    uint64_t count;                     /* of the classes whose count is final */
-    uint32_t weight;                    /* of the shapes whose count is not final */
-    bool open[RULEBOOK_SHAPES_MAX];     /* is it not final? */
+    uint64_t count;                      /* of the classes whose count is final */
+    uint32_t weight;                     /* of the shapes whose count is not final */
+    bool open[RULEBOOK_SHAPES_MAX];      /* is it not final? */
 };
 
 /* Larger numbers, so that 5 of 1,000 are not rounded to 1 of 11. */
@@ -256,7 +256,7 @@ static void drop_from_blend(struct blend *blend)
     blend->count -= blend->class[least].count;
     blend->classes--;
     const uint32_t rest = blend->classes - least;
-    memmove(&blend->class[least], &blend->class[least + 1], rest * sizeof *blend->class);
+    memmove(&blend->class[least], &blend -> class[least + 1], rest * sizeof *blend->class);
     memmove(&blend->expected[least], &blend->expected[least + 1], rest * sizeof *blend->expected);
 }
 
@@ -277,6 +277,7 @@ static void add_expected(struct blend *blend)
     const struct rulebook *book = blend->book;
     uint32_t unseen = 0;
 
+    must(book->shapes > 0 && book->shapes <= RULEBOOK_SHAPES_MAX);
     for (uint32_t i = 0; i < book->shapes; i++) {
         const uint32_t at = place_in_blend(blend, &book->shape[i].class);
         if (at < blend->classes)
@@ -305,6 +306,7 @@ static uint32_t most_seen(const struct blend *blend)
     const struct expected_shape *shape = blend->book->shape;
     uint32_t most = RULEBOOK_SHAPES_MAX;
 
+    must(blend->book->shapes <= RULEBOOK_SHAPES_MAX);
     for (uint32_t i = 0; i < blend->book->shapes; i++) {
         if (!blend->open[i])
             continue;

@@ -278,9 +278,8 @@ static struct doc *read_value(struct json_reading *in)
     return NULL;
 }
 
-/* out_fault: the place of an error. */
-static int parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
-                      struct doc_mark *out_fault, struct err *err)
+int doc_json_parse(struct text bytes, const char *root, struct arena *arena, struct doc **out,
+                   struct doc_mark *out_fault, struct err *err)
 {
     struct json_reading in = {
         .arena = arena, .bytes = bytes, .counted = bytes.at, .now = {.line = 1, .column = 1}};
@@ -302,42 +301,10 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
     struct doc_mark unused;
 
     must(root[0] != '\0');
-    return parse_json(bytes, root, arena, out, &unused, err);
+    return doc_json_parse(bytes, root, arena, out, &unused, err);
 }
 
-/* ---- files ---- */
-
-static bool begins_as_json(struct text bytes)
-{
-    size_t at = 0;
-
-    while (at < bytes.len && strchr(" \t\r\n", bytes.at[at]) != NULL && bytes.at[at] != '\0')
-        at++;
-    must(at <= bytes.len);
-    return at < bytes.len && bytes.at[at] == '{';
-}
-
-int doc_parse_file(struct text bytes, const char *file, struct arena *arena, struct doc **out,
-                   struct err *err)
-{
-    struct doc_mark fault = {.line = 1, .column = 1};
-    struct doc *documents = doc_new(arena, DOC_ARRAY);
-    struct doc *only = NULL;
-    int rc;
-
-    must(file[0] != '\0');
-    if (begins_as_json(bytes)) {
-        rc = parse_json(bytes, "JSON", arena, &only, &fault, err);
-        if (rc == 0)
-            doc_append(documents, only);
-    } else {
-        rc = doc_yaml_parse(bytes, arena, &documents, &fault, err);
-    }
-    if (rc < 0)
-        return err_wrap(err, "%.200s:%u:%u", file, fault.line, fault.column);
-    *out = documents;
-    return 0;
-}
+/* ---- paths ---- */
 
 /* A key with any other character, a dot among them, would look like more than one. */
 static bool is_plain_key(struct text key)

@@ -218,8 +218,8 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
     const struct text raw = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const struct text key = {arena_copy(in->arena, raw), raw.len};
     if (map_find(seen, key) != NULL)
-        return doc_yaml_fail(in, event->start_mark, ERR_INVALID,
-                             "the key \"%.*s\" is there twice", TEXT_ARG(key));
+        return doc_yaml_fail(in, event->start_mark, ERR_INVALID, "the key \"%.*s\" is there twice",
+                             TEXT_ARG(key));
     *out = key;
     return 0;
 }

@@ -70,7 +70,8 @@ static int read_price(struct policy_reader *in, const struct doc *value,
     for (const struct model_price *at = before; at < out; at++) {
         must(at->model != NULL);
         if (glob_covers(text_of(at->model), text_of(out->model)))
-            return policy_wrong(in, value, "never counts, because %.60s comes before it", at->model);
+            return policy_wrong(in, value, "never counts, because %.60s comes before it",
+                                at->model);
     }
     return 0;
 }
@@ -202,9 +203,12 @@ static int read_shape_models(struct policy_reader *in, const struct doc *value, 
 static int read_shape(struct policy_reader *in, const struct doc *item, struct expected_shape *out)
 {
     static const struct policy_key key[] = {
-        {"gpus", read_gpus, true},           {"milli", read_milli, false},
-        {"cpu", read_cpu, false},            {"memory", read_host_memory, false},
-        {"models", read_shape_models, false}, {"weight", read_weight, true},
+        {"gpus", read_gpus, true},
+        {"milli", read_milli, false},
+        {"cpu", read_cpu, false},
+        {"memory", read_host_memory, false},
+        {"models", read_shape_models, false},
+        {"weight", read_weight, true},
     };
     static const struct policy_keys keys = {key, ARRAY_LEN(key), "a shape"};
 

@@ -37,7 +37,8 @@ struct policy_keys {
  * before it. `in` is evaluated more than once.
  */
 #define policy_wrong(in, value, ...)                                                               \
-    ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__), policy_wrong_at((in), (value), (value)->at))
+    ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__),                                           \
+     policy_wrong_at((in), (value), (value)->at))
 /* in->err is written: puts place and path before its text. */
 int policy_wrong_at(struct policy_reader *in, const struct doc *value, struct doc_mark at);
 void policy_warn(struct policy_reader *in, const struct doc *value, const char *fmt, ...)

@@ -284,18 +284,12 @@ static int read_topology(struct policy_reader *in, const struct doc *value, void
 
 /* Where it applies, then what it says. */
 static const struct policy_key rule_key[] = {
-    {"name", read_name, false},
-    {"when", read_when, false},
-    {"nodes", read_nodes, false},
-    {"namespaces", read_namespaces, false},
-    {"policy", read_order, false},
-    {"whole", read_whole, false},
-    {"reserve", read_reserve, false},
-    {"min", read_min, false},
-    {"step", read_step, false},
-    {"sizes", read_sizes, false},
-    {"models", read_rule_models, false},
-    {"memory", read_rule_memory, false},
+    {"name", read_name, false},          {"when", read_when, false},
+    {"nodes", read_nodes, false},        {"namespaces", read_namespaces, false},
+    {"policy", read_order, false},       {"whole", read_whole, false},
+    {"reserve", read_reserve, false},    {"min", read_min, false},
+    {"step", read_step, false},          {"sizes", read_sizes, false},
+    {"models", read_rule_models, false}, {"memory", read_rule_memory, false},
     {"topology", read_topology, false},
 };
 enum { FIRST_SAID = 4 };
@@ -347,8 +341,7 @@ static int check_rule(struct policy_reader *in, const struct rule *rule, const s
     if (rule->step_milli > 0 && rule->min_milli % rule->step_milli != 0)
         policy_warn(in, doc_get(item, "min"),
                     "%u is not a multiple of the rule's step, so shares begin at %u",
-                    rule->min_milli,
-                    (rule->min_milli / rule->step_milli + 1) * rule->step_milli);
+                    rule->min_milli, (rule->min_milli / rule->step_milli + 1) * rule->step_milli);
     return 0;
 }
 

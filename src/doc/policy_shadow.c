@@ -46,9 +46,9 @@ static bool covers_nodes(const struct rule *wide, const struct rule *narrow)
     for (uint32_t i = 0; i < wide->labels; i++) {
         bool covered = false;
         for (uint32_t j = 0; j < narrow->labels; j++)
-            covered = covered || (strcmp(wide->label[i].key, narrow->label[j].key) == 0 &&
-                                  glob_covers(text_of(wide->label[i].value),
-                                              text_of(narrow->label[j].value)));
+            covered = covered ||
+                      (strcmp(wide->label[i].key, narrow->label[j].key) == 0 &&
+                       glob_covers(text_of(wide->label[i].value), text_of(narrow->label[j].value)));
         if (!covered)
             return false;
     }
@@ -98,8 +98,8 @@ void policy_warn_shadows(struct policy_reader *in, const struct doc *list)
             if (!covers_nodes(&rule[i], &rule[at]) || !covers_namespaces(&rule[i], &rule[at]) ||
                 !covers_hours(&rule[i], &rule[at]))
                 continue;
-            policy_warn(in, item, "never applies: wherever it would, rules[%u] (%s) comes first",
-                        i, rule[i].name);
+            policy_warn(in, item, "never applies: wherever it would, rules[%u] (%s) comes first", i,
+                        rule[i].name);
             break;
         }
         at++;

@@ -315,8 +315,8 @@ static int policy_show(struct ctl *ctl, const struct doc *answer, const struct r
     policy_put_head(ctl, answer, book);
     int status = policy_put_table(ctl, doc_get(answer, "models"), "prices", &prices);
     if (status == CTL_FINE)
-        status = policy_put_table(ctl, doc_get(answer, "workload"), "shapes that are expected",
-                                  &shapes);
+        status =
+            policy_put_table(ctl, doc_get(answer, "workload"), "shapes that are expected", &shapes);
     if (status == CTL_FINE)
         status = policies_put_rules(ctl, doc_get(answer, "rules"));
     return status;

@@ -186,18 +186,28 @@ static void complete_states(struct completion *completion)
         complete_offer(completion, word, "");
 }
 
-/* Or a file. */
+static bool complete_policy(struct completion *completion, const char *name, const char *help)
+{
+    must(name[0] != '\0');
+    complete_offer(completion, name, help);
+    return text_starts(text_of(name), completion->prefix);
+}
+
+/* A word that begins no name is a file. */
 static void complete_policies(struct completion *completion)
 {
     struct policy_ready ready;
+    bool known = false;
 
     must(completion->prefix != NULL);
-    for (int i = 0; i < POLICIES; i++)
-        complete_offer(completion, policy_name((enum policy_kind)i),
-                       policy_help((enum policy_kind)i));
     for (size_t i = 0; policy_ready(i, &ready); i++)
-        complete_offer(completion, ready.name, "a ready policy");
-    completion->directive = FILES;
+        known = complete_policy(completion, ready.name, "a ready policy") || known;
+    for (int i = 0; i < POLICIES; i++)
+        known = complete_policy(completion, policy_name((enum policy_kind)i),
+                                policy_help((enum policy_kind)i)) ||
+                known;
+    if (!known)
+        completion->directive = FILES;
 }
 
 static void complete_value(struct completion *completion, size_t id)

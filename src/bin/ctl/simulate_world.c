@@ -92,6 +92,12 @@ static const struct inventory *world_keep_inventory(struct arena *arena,
         gpu->model = arena_copy(arena, text_of(gpu->model));
         gpu->health = NULL; /* it has been judged */
     }
+    struct label *label = arena_array(arena, inventory->labels, sizeof *label);
+    for (uint32_t i = 0; i < inventory->labels; i++) {
+        label[i].key = arena_copy(arena, text_of(inventory->label[i].key));
+        label[i].value = arena_copy(arena, text_of(inventory->label[i].value));
+    }
+    kept->label = label;
     must(kept->gpus <= GPUS_PER_NODE_MAX);
     return kept;
 }
@@ -295,7 +301,8 @@ static int world_read_shape(struct world_reader *reader, struct world_shape *out
     const size_t *at = reader->at;
     const struct request *models;
 
-    *out = (struct world_shape){.want = {.container = "main", .kind = CONTAINER_APP}};
+    *out = (struct world_shape){.want = {.container = "main", .kind = CONTAINER_APP},
+                                .namespace = SIMULATE_NAMESPACE};
     if (csv_number(csv, at[POD_CPU], &cpu, &out->request.host.cpu_milli, err) < 0 ||
         csv_number(csv, at[POD_MEMORY], &memory, &out->request.host.memory_mib, err) < 0 ||
         csv_number(csv, at[POD_GPUS], &gpus, &out->want.parts, err) < 0 ||

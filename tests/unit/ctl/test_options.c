@@ -149,7 +149,8 @@ static void help_and_version_need_no_server(void **state)
     static const char *const commands[] = {
         "top",          "nodes",   "node",   "allocations", "pod",    "waiting",
         "history",      "summary", "drift",  "doctor",      "backup", "play",
-        "check-config", "verify",  "cordon", "uncordon",    "usage",  "policy",
+        "check-config", "verify",  "cordon", "uncordon",    "usage",  "check-policy",
+        "policy",
     };
     char words[64];
     (void)state;
