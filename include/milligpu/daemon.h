@@ -18,8 +18,8 @@
 #include "milligpu/settings.h"
 
 /*
- * What the settings name, and settings_load() does not read: the policy. ERR_INVALID, ERR_NOT_FOUND,
- * ERR_IO.
+ * What the settings name, and settings_load() does not read: the policy. ERR_INVALID,
+ * ERR_NOT_FOUND, ERR_IO.
  */
 int daemon_check(const struct settings *settings, struct err *err) MUST_USE;
 

@@ -36,7 +36,7 @@ struct ledger;
     X(COMMAND_NOTE, "note") /* the pod's annotation differs from the ledger, or no longer does */  \
     X(COMMAND_NODE, "node") /* a Node as it is now */                                              \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
-    X(COMMAND_CLOCK, "clock")   /* the wall clock stepped; a journal row only, as is the next */ \
+    X(COMMAND_CLOCK, "clock")   /* the wall clock stepped; a journal row only, as is the next */   \
     X(COMMAND_POLICY, "policy") /* these rules decide from now on */
 
 enum command_kind {
@@ -79,8 +79,8 @@ struct command {
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE */
-    const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
-    int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
+    const char *why;                 /* RELEASE: "ended", "gone", "refused", ...; for the journal */
+    int64_t clock_from_ms;           /* CLOCK: the wall clock before the step */
     const struct rulebook *rulebook; /* POLICY */
     rule_set holding;                /* POLICY: those of its rules that hold */
 };

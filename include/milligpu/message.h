@@ -81,13 +81,13 @@ struct message {
     enum message_kind kind;
     struct arena arena;
     union {
-        struct bind_call bind;          /* BIND */
-        struct fetched_pod fetched;     /* FETCHED */
-        struct binding_outcome outcome; /* OUTCOME */
-        int64_t asked_ms;               /* PODS_BEGIN: when the list was asked for; monotonic */
-        struct pod_list_end pods_end;   /* PODS_END */
-        struct pod pod;                 /* POD, POD_LISTED, POD_DELETED */
-        struct node_facts node;         /* NODE, NODE_LISTED, NODE_DELETED */
+        struct bind_call bind;           /* BIND */
+        struct fetched_pod fetched;      /* FETCHED */
+        struct binding_outcome outcome;  /* OUTCOME */
+        int64_t asked_ms;                /* PODS_BEGIN: when the list was asked for; monotonic */
+        struct pod_list_end pods_end;    /* PODS_END */
+        struct pod pod;                  /* POD, POD_LISTED, POD_DELETED */
+        struct node_facts node;          /* NODE, NODE_LISTED, NODE_DELETED */
         const struct rulebook *rulebook; /* POLICY: a reference of the message */
     };
 };

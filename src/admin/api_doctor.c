@@ -206,11 +206,12 @@ static void check_policy(struct doctor *doctor)
         holding += (outlook->holding & one_rule(i)) != 0;
     if (policy_reload_failed(doctor->app->policy_reload, failed, &since_ms)) {
         time_format(since_ms, at);
-        api_doctor_say(doctor, "policy", HEALTH_FAILED,
-                       "correct the document (milligpuctl check-policy FILE); it is read again when "
-                       "it changes",
-                       "the policy could not be read again since %s, so the one before decides: %s",
-                       at, failed);
+        api_doctor_say(
+            doctor, "policy", HEALTH_FAILED,
+            "correct the document (milligpuctl check-policy FILE); it is read again when "
+            "it changes",
+            "the policy could not be read again since %s, so the one before decides: %s", at,
+            failed);
     } else {
         api_doctor_say(doctor, "policy", HEALTH_OK, "", "%s orders by %s; of its %u rules %u hold",
                        book->name, policy_name(book->policy), book->rules, holding);

@@ -638,16 +638,15 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
 
 /*
  * What can fail for a reason of the operator's comes first, and all of it before writer, informer
- * and outbox run: the policy, the ledger and its lock, the cluster's configuration, loading, the ports. On
- * failure daemon_stop() frees whatever has been made.
+ * and outbox run: the policy, the ledger and its lock, the cluster's configuration, loading, the
+ * ports. On failure daemon_stop() frees whatever has been made.
  */
 static int daemon_start(struct daemon *daemon, struct err *err)
 {
     must(daemon->parts.writer == NULL);
 
     struct app *app = &daemon->app;
-    int rc =
-        policy_source_read(&daemon->policy, app->settings->policy, &daemon->rulebook, err);
+    int rc = policy_source_read(&daemon->policy, app->settings->policy, &daemon->rulebook, err);
 
     if (rc < 0 || (rc = open_store(daemon, err)) < 0)
         return rc;

@@ -178,8 +178,7 @@ static void set_policy(const struct app *app, const struct outlook *outlook)
         holding += (outlook->holding & one_rule(i)) != 0;
     metric_set(M_POLICY_RULES, NULL, outlook->rulebook->rules);
     metric_set(M_POLICY_HOLDING, NULL, holding);
-    metric_set(M_POLICY_FAILED, NULL,
-               policy_reload_failed(app->policy_reload, failed, &since_ms));
+    metric_set(M_POLICY_FAILED, NULL, policy_reload_failed(app->policy_reload, failed, &since_ms));
 }
 
 void metrics_page(struct app *app, struct strbuf *out, enum metric_format format)

@@ -343,8 +343,8 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
 }
 
 /*
- * The end of a list ends the batch: the next list begins when this one is on disk. Where other rules
- * begin to decide, nothing is decided until the journal says so.
+ * The end of a list ends the batch: the next list begins when this one is on disk. Where other
+ * rules begin to decide, nothing is decided until the journal says so.
  */
 static bool batch_is_full(const struct writer *writer)
 {

@@ -87,11 +87,12 @@ struct writer {
     struct drift_watch *drift;
     const struct rulebook *rulebook; /* a reference; by which the ledger decides */
     rule_set holding;                /* those of its rules that hold */
-    const struct rulebook *next_book; /* by which it decides from the next batch on; NULL: the same */
-    bool rules_told;                  /* the journal says which rules decide */
-    bool rules_change;                /* this batch does nothing but tell it */
-    int64_t rules_from_ms;  /* UTC: from then ... */
-    int64_t rules_until_ms; /* ... and until then the same rules hold */
+    const struct rulebook
+        *next_book;           /* by which it decides from the next batch on; NULL: the same */
+    bool rules_told;          /* the journal says which rules decide */
+    bool rules_change;        /* this batch does nothing but tell it */
+    int64_t rules_from_ms;    /* UTC: from then ... */
+    int64_t rules_until_ms;   /* ... and until then the same rules hold */
     uint32_t idle[RULES_MAX]; /* of the outlook, when the writer last looked whom to wake */
     struct tally *tally;
     int64_t learned_until_ms; /* pods that were created up to then were counted before the start */

@@ -1,9 +1,9 @@
 /*
- * Which rules decide. They change when a policy document was read again (MESSAGE_POLICY), and when a
- * calendar window opens or closes. Either way the writer first writes a batch that holds nothing but
- * that entry of the journal, and then goes on with another outlook: so the journal says for each
- * grant by which rules it was decided, and a snapshot contains the rules by which it answers. Called
- * by writer.c.
+ * Which rules decide. They change when a policy document was read again (MESSAGE_POLICY), and when
+ * a calendar window opens or closes. Either way the writer first writes a batch that holds nothing
+ * but that entry of the journal, and then goes on with another outlook: so the journal says for
+ * each grant by which rules it was decided, and a snapshot contains the rules by which it answers.
+ * Called by writer.c.
  *
  * Time is the wall clock: which rules hold follows a step of it at once, in either direction.
  */
@@ -56,7 +56,8 @@ void writer_handle_policy(struct writer *writer, const struct rulebook *book)
 
 int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms)
 {
-    const int64_t left = writer->rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
+    const int64_t left =
+        writer->rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
 
     must(wait_ms >= 0);
     if (atomic_load(&writer->app->disk_broken))
@@ -81,8 +82,7 @@ static rule_set rules_to_hold(const struct writer *writer, const struct rulebook
 
 bool writer_note_policy(struct writer *writer)
 {
-    const struct rulebook *book =
-        writer->next_book != NULL ? writer->next_book : writer->rulebook;
+    const struct rulebook *book = writer->next_book != NULL ? writer->next_book : writer->rulebook;
     const struct command command = {.kind = COMMAND_POLICY,
                                     .at_ms = writer->wall_ms,
                                     .rulebook = book,

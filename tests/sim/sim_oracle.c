@@ -396,7 +396,9 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         return FIT_NO;
     sure = sure && by_rules == RULES_FIT;
     if (!shares)
-        return by_rules == RULES_UNSURE ? FIT_UNSURE : FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
+        return by_rules == RULES_UNSURE
+                   ? FIT_UNSURE
+                   : FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
     if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
     if (place(&trial, 0, 0))

@@ -2,8 +2,8 @@
  * rules - a policy with rules, which change while milligpud runs.
  *
  * Half of the nodes are in the pool "even", the others in "odd", for good. A rule is about a pool,
- * or all nodes; about the namespace of all pods, or another one; and holds always, or in a window of
- * minutes. Which rule wins, whether its window is open, and what it demands, is counted here, from
+ * or all nodes; about the namespace of all pods, or another one; and holds always, or in a window
+ * of minutes. Which rule wins, whether its window is open, and what it demands, is counted here, from
  * the wall clock and from what was drawn. What is judged is each grant when it is written: by the
  * rules that the journal named last.
  */
@@ -214,8 +214,7 @@ void rules_written(struct sim *sim, const struct command *command, const struct 
         return;
     const struct sim_book *book = book_of(sim, sim->deciding_book);
     const char *node = change->after->is.node->text;
-    const struct sim_rule *rule =
-        winner(book, (node[strlen(node) - 1] & 1) == 0, command->at_ms);
+    const struct sim_rule *rule = winner(book, (node[strlen(node) - 1] & 1) == 0, command->at_ms);
     if (rule == NULL)
         return;
     for (uint32_t i = 0; i < change->after->is.shares; i++)

@@ -235,12 +235,13 @@ static void a_rule_decides_about_a_node_that_is_only_shown(void **state)
         strbuf_init(&body);
         strbuf_str(&body, "{\"Pod\":");
         add_object(fixture, "a", &body);
-        strbuf_printf(&body,
-                      ",\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"new\",\"labels\":{"
-                      "\"pool\":\"%s\",\"nvidia.com/gpu.product\":\"A100\"}},\"status\":{"
-                      "\"capacity\":{\"nvidia.com/vgpu\":\"1000\"},"
-                      "\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}]}}",
-                      i == 0 ? "night" : "day");
+        strbuf_printf(
+            &body,
+            ",\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"new\",\"labels\":{"
+            "\"pool\":\"%s\",\"nvidia.com/gpu.product\":\"A100\"}},\"status\":{"
+            "\"capacity\":{\"nvidia.com/vgpu\":\"1000\"},"
+            "\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}]}}",
+            i == 0 ? "night" : "day");
         const char *answer = fixture_ask(fixture, "/scheduler/filter", body.data);
         assert_int_equal(strstr(answer, NIGHT_REFUSES) != NULL, i == 0);
         strbuf_done(&body);
@@ -470,7 +471,7 @@ static void the_last_idle_host_is_kept_for_pods_of_several_gpus(void **state)
 }
 
 #define A100(index)                                                                                \
-    "{\\\"uuid\\\":\\\"GPU-b" index "\\\",\\\"index\\\":" index ",\\\"mib\\\":81920,"                          \
+    "{\\\"uuid\\\":\\\"GPU-b" index "\\\",\\\"index\\\":" index ",\\\"mib\\\":81920,"              \
     "\\\"model\\\":\\\"A100\\\"}"
 
 /* The pod that waits may fit on another host than the one that became idle. */

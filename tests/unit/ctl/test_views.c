@@ -45,7 +45,8 @@ static const char nodes[] =
 
 static const char summary[] =
     "{\"version\":\"0.1.0\",\"cluster\":\"c-1\",\"mode\":\"cluster\",\"ready\":true,\"safeMode\":"
-    "false,\"generation\":7,\"policy\":\"mixed\",\"nodes\":2,\"nodeStates\":[{\"state\":\"ok\",\"nodes\":1},{\"state\":"
+    "false,\"generation\":7,\"policy\":\"mixed\",\"nodes\":2,\"nodeStates\":[{\"state\":"
+    "\"ok\",\"nodes\":1},{\"state\":"
     "\"cordoned\",\"nodes\":0},{\"state\":\"mixed\",\"nodes\":1}],\"gpus\":4,\"capacityMilli\":"
     "3500,\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
     "\"fragmentMilli\":130,\"totalMilli\":3500,"
@@ -450,7 +451,8 @@ static void policy_shows_which_rules_hold(void **state)
                           "\"since\":\"2026-01-02T01:00:00.000Z\",\"text\":\"line 7\"}}"),
                      CTL_FINE);
     assert_non_null(strstr(shown.out, "Policy:       /etc/p.yaml (digest ab12)\n"));
-    assert_non_null(strstr(shown.out, "Rules:        1, others hold from 2026-01-02T08:00:00.000Z\n"));
+    assert_non_null(
+        strstr(shown.out, "Rules:        1, others hold from 2026-01-02T08:00:00.000Z\n"));
     assert_non_null(strstr(shown.out, "not read again since 2026-01-02T01:00:00.000Z"));
     assert_non_null(strstr(shown.out, "night"));
     assert_non_null(strstr(shown.out, "only whole GPUs"));
