@@ -6,6 +6,7 @@
 void rule_add_nodes(struct strbuf *out, const struct rule *rule)
 {
     must(rule->labels <= RULE_LABELS_MAX);
+    must(rule->labels == 0 || rule->label != NULL);
     for (uint32_t i = 0; i < rule->labels; i++)
         strbuf_printf(out, "%s%s=%s", i > 0 ? ", " : "", rule->label[i].key, rule->label[i].value);
     if (rule->labels == 0)
@@ -16,6 +17,7 @@ void rule_add_nodes(struct strbuf *out, const struct rule *rule)
 static void words_add_texts(struct strbuf *out, const char *const *text, uint32_t count)
 {
     must(count > 0);
+    must(text != NULL);
     for (uint32_t i = 0; i < count; i++)
         strbuf_printf(out, "%s%s", i > 0 ? ", " : "", text[i]);
 }
@@ -23,6 +25,7 @@ static void words_add_texts(struct strbuf *out, const char *const *text, uint32_
 void rule_add_namespaces(struct strbuf *out, const struct rule *rule)
 {
     must(rule->namespaces <= RULE_GLOBS_MAX);
+    must(rule->namespaces == 0 || rule->namespace != NULL);
     if (rule->namespaces == 0)
         strbuf_str(out, "all");
     else
@@ -38,6 +41,7 @@ static const char *before_demand(const struct strbuf *out, size_t begin)
 static void words_add_shares(struct strbuf *out, const struct rule *rule, size_t begin)
 {
     must(rule->sizes <= RULE_SIZES_MAX);
+    must(rule->min_milli <= GPU_MILLI && rule->step_milli <= GPU_MILLI);
     if (rule->whole)
         strbuf_printf(out, "%sonly whole GPUs", before_demand(out, begin));
     if (rule->min_milli > 0)
@@ -58,6 +62,8 @@ void rule_add_demands(struct strbuf *out, const struct rule *rule)
 {
     const size_t begin = out->len;
 
+    must(rule->models <= RULE_GLOBS_MAX);
+    must(rule->reserve <= RULE_RESERVE_MAX);
     if (rule->orders)
         strbuf_printf(out, "orders by %s", policy_name(rule->policy));
     words_add_shares(out, rule, begin);
