@@ -314,8 +314,8 @@ static void a_window_begins_again(void **state)
 
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
-    for (int day = 0; day < 3; day++) {
-        fixture->wall_ms = INT64_C(1700035200000) + day * 24 * (int64_t)HOUR_MS;
+    for (int64_t day = 0; day < 3; day++) {
+        fixture->wall_ms = INT64_C(1700035200000) + day * 24 * HOUR_MS;
         fixture_run(fixture);
         assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
         fixture->wall_ms += 12 * (int64_t)HOUR_MS;
