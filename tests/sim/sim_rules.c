@@ -3,9 +3,9 @@
  *
  * Half of the nodes are in the pool "even", the others in "odd", for good. A rule is about a pool,
  * or all nodes; about the namespace of all pods, or another one; and holds always, or in a window
- * of minutes. Which rule wins, whether its window is open, and what it demands, is counted here, from
- * the wall clock and from what was drawn. What is judged is each grant when it is written: by the
- * rules that the journal named last.
+ * of minutes. Which rule wins, whether its window is open, and what it demands, is counted here,
+ * from the wall clock and from what was drawn. What is judged is each grant when it is written: by
+ * the rules that the journal named last.
  */
 #include <string.h>
 
