@@ -97,12 +97,13 @@ static void fill_settings(struct api_fixture *fixture)
 {
     char program[] = "milligpud";
     char flag[] = "--namespace=wakes";
-    char *argv[] = {program, flag, NULL};
+    char policy[] = "--policy=binpack";
+    char *argv[] = {program, flag, policy, NULL};
     char *envp[] = {NULL};
     enum settings_action action;
     struct err err;
 
-    must(settings_load(2, argv, envp, &fixture->set, &action, &err) == 0);
+    must(settings_load(3, argv, envp, &fixture->set, &action, &err) == 0);
     fixture->settings = *settings_get(fixture->set);
     fixture->app.set = fixture->set;
 }

@@ -84,10 +84,11 @@ static void fill(struct fuzz_app *fuzz)
 {
     struct app *app = &fuzz->app;
     enum settings_action action;
-    char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"}};
+    char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"},
+                    (char[]){"--policy=binpack"}};
     char *envp[] = {NULL};
     struct err err;
-    must(settings_load(2, argv, envp, &fuzz->set, &action, &err) == 0);
+    must(settings_load(3, argv, envp, &fuzz->set, &action, &err) == 0);
     atomic_store(&app->set, fuzz->set);
 }
 
