@@ -184,7 +184,8 @@ static void server_start(struct server *server, const struct start *how, const c
                                 "127.0.0.1:0", "--port-file",
                                 ports,         "--log-level",
                                 "warn",        "--http-timeout-ms",
-                                "30000",       "--wake",
+                                "30000",       "--policy",
+                                "binpack",     "--wake",
                                 "off",         how->on_disk ? "--ledger" : NULL,
                                 ledger,        NULL};
     if (unlink(ports) != 0)

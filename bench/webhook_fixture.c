@@ -47,8 +47,11 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
                                                      .events = true,
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};
+    struct rulebook *bare = rulebook_new(POLICY_BINPACK, "binpack");
+    all.rulebook = bare;
     fill_edges(fixture, &all);
     app_open(app, &fixture->settings, &all, &fixture->parts);
+    rulebook_unref(bare);
     atomic_store(&app->identified, true);
     atomic_store(&app->nodes_synced, true);
     atomic_store(&app->pods_synced, true);

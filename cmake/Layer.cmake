@@ -1,10 +1,11 @@
 # A layer is a static library made of every .c file in its folder.
 
 # Text files of a layer (schema.sql, ...) become C strings: src/store/schema.sql is
-# `const char store_schema_sql[]`, declared where it is used.
+# `const char store_schema_sql[]`, declared where it is used. More files are named by EMBED.
 function(milligpu_embed out layer)
     file(GLOB texts CONFIGURE_DEPENDS *.sql *.json *.txt)
     list(FILTER texts EXCLUDE REGEX "CMakeLists.txt$")
+    list(APPEND texts ${ARGN})
     set(made)
     foreach(text IN LISTS texts)
         get_filename_component(file ${text} NAME)
@@ -21,14 +22,14 @@ function(milligpu_embed out layer)
 endfunction()
 
 function(milligpu_layer name)
-    cmake_parse_arguments(ARG "" "" "LINKS;PRIVATE" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "LINKS;PRIVATE;EMBED" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS *.c)
     if(NOT sources) # a layer without sources yet
         add_library(milligpu_${name} INTERFACE)
         target_link_libraries(milligpu_${name} INTERFACE ${ARG_LINKS} milligpu_options)
         return()
     endif()
-    milligpu_embed(embedded ${name})
+    milligpu_embed(embedded ${name} ${ARG_EMBED})
     add_library(milligpu_${name} STATIC ${sources} ${embedded})
     target_include_directories(milligpu_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(milligpu_${name}

@@ -33,6 +33,7 @@ struct hints;
 struct judges;
 struct outbox;
 struct pod_cache;
+struct policy_reload;
 struct rights;
 struct verifier;
 
@@ -80,7 +81,9 @@ struct app {
     struct hints *hints;
     struct judges *judges;
     struct store *store;
-    struct store_ops store_ops; /* the functions that the writer writes through */
+    struct store_ops store_ops;      /* the functions that the writer writes through */
+    const struct rulebook *rulebook; /* with which the writer begins; see MESSAGE_POLICY */
+    struct policy_reload *policy_reload;
     struct outbox *outbox;
     struct verifier *verifier;
     struct command_trace *command_trace;

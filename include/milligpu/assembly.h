@@ -19,12 +19,13 @@ struct writer;
 /* The interfaces between the application and everything outside it. Borrowed until app_close(). */
 struct app_edges {
     struct clock_ops clock;
-    struct between_ops between;   /* NULL: no other thread needs to run in between */
-    struct store *store;          /* open */
-    struct store_ops store_ops;   /* begin NULL: use the store's own functions */
-    struct fake_apiserver *fake;  /* NULL in a cluster */
-    const struct kube_ops *watch; /* for lists and watches */
-    const struct kube_ops *calls; /* for all other requests */
+    struct between_ops between;      /* NULL: no other thread needs to run in between */
+    struct store *store;             /* open */
+    struct store_ops store_ops;      /* begin NULL: use the store's own functions */
+    const struct rulebook *rulebook; /* by which milligpud begins to decide; referenced */
+    struct fake_apiserver *fake;     /* NULL in a cluster */
+    const struct kube_ops *watch;    /* for lists and watches */
+    const struct kube_ops *calls;    /* for all other requests */
     /* grace period of a new ledger in a cluster with grants; 0: none */
     int64_t grace_ms;
     const char *server;         /* the API server's address, for people */

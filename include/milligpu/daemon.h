@@ -9,13 +9,19 @@
  * Stop: SIGTERM or SIGINT makes /readyz fail and lets binds in flight finish, for at most 8 s; a
  * second signal stops at once.
  *
- * SIGHUP reads the settings file and the certificates again. Certificates that change are also read
- * again without it.
+ * SIGHUP reads the settings file, the policy document and the certificates again. A document or
+ * certificates that change are also read again without it.
  */
 #ifndef MILLIGPU_DAEMON_H
 #define MILLIGPU_DAEMON_H
 
 #include "milligpu/settings.h"
+
+/*
+ * What the settings name, and settings_load() does not read: the policy. ERR_INVALID,
+ * ERR_NOT_FOUND, ERR_IO.
+ */
+int daemon_check(const struct settings *settings, struct err *err) MUST_USE;
 
 /*
  * Returns when a signal or a failure has ended it. set is borrowed for the call. 0, or negative

@@ -4,7 +4,7 @@
  *
  * It is read from JSON or YAML, searched, merged, and written as JSON or YAML. Everything is in one
  * arena and is freed with it. A number keeps its digits as they were written. Every value knows its
- * line, so that an error can name it. A lookup that finds nothing returns NULL, "", 0 or false, so
+ * place, so that an error can name it. A lookup that finds nothing returns NULL, "", 0 or false, so
  * that callers need not check first.
  *
  * Invariants:
@@ -23,11 +23,18 @@
 
 enum doc_kind { DOC_NULL, DOC_BOOL, DOC_NUMBER, DOC_STRING, DOC_ARRAY, DOC_OBJECT };
 
+/* A place in the input. */
+struct doc_mark {
+    uint32_t line;   /* from 1; 0: created by the program */
+    uint32_t column; /* in characters, from 1 */
+};
+
 struct doc {
     enum doc_kind kind;
-    uint32_t line;   /* the line in the input, from 1; 0: created by the program */
-    uint32_t count;  /* number of children */
-    struct text key; /* the key, if the parent is an object */
+    uint32_t count; /* number of children */
+    struct doc_mark at;
+    struct doc_mark key_at; /* where its key is, if the parent is an object */
+    struct text key;        /* the key, if the parent is an object */
     /*
      * of a scalar; terminated, and it may contain a NUL, because Kubernetes accepts any character
      */
@@ -55,6 +62,18 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
  */
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
+/*
+ * A file that people write: JSON if it begins with '{', else YAML. Returns an array of its
+ * documents. The text of an error begins with the place: "policy.yaml:3:5: ".
+ */
+int doc_parse_file(struct text bytes, const char *file, struct arena *arena, struct doc **out,
+                   struct err *err) MUST_USE;
+
+/*
+ * Writes the path that leads to a value of the tree: "rules[1].nodes["a.b/c"]"; nothing for the
+ * root.
+ */
+void doc_write_path(struct strbuf *out, const struct doc *root, const struct doc *value);
 
 /* NULL if doc is NULL or not an object, or has no such key; null counts as absent. */
 struct doc *doc_get(const struct doc *doc, const char *key);

@@ -36,7 +36,8 @@ struct ledger;
     X(COMMAND_NOTE, "note") /* the pod's annotation differs from the ledger, or no longer does */  \
     X(COMMAND_NODE, "node") /* a Node as it is now */                                              \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
-    X(COMMAND_CLOCK, "clock") /* the wall clock stepped; a journal row only */
+    X(COMMAND_CLOCK, "clock")   /* the wall clock stepped; a journal row only, as is the next */   \
+    X(COMMAND_POLICY, "policy") /* these rules decide from now on */
 
 enum command_kind {
 #define X(code, word) code,
@@ -81,6 +82,8 @@ struct command {
     int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
+    const struct rulebook *rulebook; /* POLICY */
+    rule_set holding;                /* POLICY: those of its rules that hold */
 };
 
 /*

@@ -9,6 +9,7 @@
 #include "milligpu/arena.h"
 #include "milligpu/inventory.h"
 #include "milligpu/pod.h"
+#include "milligpu/rulebook.h"
 #include "milligpu/wire_extender.h"
 
 enum message_kind {
@@ -27,6 +28,7 @@ enum message_kind {
     MESSAGE_NODES_FAILED,
     MESSAGE_NODE,
     MESSAGE_NODE_DELETED,
+    MESSAGE_POLICY, /* these rules decide from now on */
 };
 
 enum bind_outcome {
@@ -79,13 +81,14 @@ struct message {
     enum message_kind kind;
     struct arena arena;
     union {
-        struct bind_call bind;          /* BIND */
-        struct fetched_pod fetched;     /* FETCHED */
-        struct binding_outcome outcome; /* OUTCOME */
-        int64_t asked_ms;               /* PODS_BEGIN: when the list was asked for; monotonic */
-        struct pod_list_end pods_end;   /* PODS_END */
-        struct pod pod;                 /* POD, POD_LISTED, POD_DELETED */
-        struct node_facts node;         /* NODE, NODE_LISTED, NODE_DELETED */
+        struct bind_call bind;           /* BIND */
+        struct fetched_pod fetched;      /* FETCHED */
+        struct binding_outcome outcome;  /* OUTCOME */
+        int64_t asked_ms;                /* PODS_BEGIN: when the list was asked for; monotonic */
+        struct pod_list_end pods_end;    /* PODS_END */
+        struct pod pod;                  /* POD, POD_LISTED, POD_DELETED */
+        struct node_facts node;          /* NODE, NODE_LISTED, NODE_DELETED */
+        const struct rulebook *rulebook; /* POLICY: a reference of the message */
     };
 };
 

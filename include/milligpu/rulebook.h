@@ -2,7 +2,7 @@
  * rulebook - what a policy document says: which policy orders placements, what GPU models cost, and
  * the rules by which nodes and namespaces differ.
  *
- *   policy document --wire--> rulebook --\
+ *   policy document -------> rulebook --\
  *   clock --> which rules hold now -------+--> outlook (policy.h) --> snapshot
  *   workload ----------------------------/
  *
@@ -29,6 +29,7 @@
 #include "milligpu/limits.h"
 #include "milligpu/policy_kind.h"
 #include "milligpu/rule_set.h"
+#include "milligpu/window.h"
 #include "milligpu/workload.h"
 
 enum {
@@ -39,7 +40,7 @@ enum {
     PRICES_MAX = 64,
     PRICE_MAX = 1000000,
     RULEBOOK_SHAPES_MAX = 32,
-    SHAPE_WEIGHT_MAX = 1000,
+    SHAPE_WEIGHT_MAX = 500, /* of all shapes together */
 };
 
 /* How gpu-memory is met where the share that was asked for comes with too little memory. */
@@ -49,9 +50,6 @@ enum memory_mode {
     MEMORY_RAISE,  /* the share is raised to what the memory needs */
 };
 
-struct window; /* window.h */
-struct zone;   /* zone.h */
-
 struct rule {
     const char *name; /* never empty: "rule 3" if the document gives none */
     /* where it applies */
@@ -60,7 +58,7 @@ struct rule {
     uint32_t namespaces;          /* one must match; 0: every namespace */
     const char *const *namespace; /* globs */
     const struct window *window;  /* NULL: always */
-    const struct zone *zone;      /* of the window; NULL: UTC */
+    const struct zone *zone;      /* of the window; belongs to the rulebook */
     /* what it says; 0, or what is called unsaid, if nothing */
     bool orders; /* by policy, instead of by the rulebook's */
     enum policy_kind policy;
@@ -108,6 +106,8 @@ struct rulebook {
     uint32_t rules;
     const struct rule *rule;
     struct arena arena; /* of everything above */
+    uint32_t zones;
+    struct zone *zone[RULES_MAX]; /* of the windows, each once */
 };
 
 /* An empty rulebook of one policy, to be filled before it is shared. One reference. */
@@ -118,7 +118,10 @@ void rulebook_unref(const struct rulebook *book); /* NULL is fine */
 /* The rules whose labels match; a node without labels (NULL) matches where none are demanded. */
 rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labels);
 rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespace);
-/* The rules that hold at this time, and when that changes next (INT64_MAX: never). UTC. */
+/*
+ * The rules that hold at this time, and the first moment at which one of them begins or ends
+ * (INT64_MAX: never). UTC.
+ */
 rule_set rulebook_holding(const struct rulebook *book, int64_t now_ms);
 int64_t rulebook_next_ms(const struct rulebook *book, int64_t now_ms);
 /* Does any rule have one? */
@@ -162,6 +165,12 @@ struct cause {
     enum reason why;
     uint32_t rule; /* with REASON_RULE: its position in the rulebook */
 };
+/* In words, for people: "pool=training, disk=ssd*"; "all". */
+void rule_add_nodes(struct strbuf *out, const struct rule *rule);
+void rule_add_namespaces(struct strbuf *out, const struct rule *rule);
+/* "only whole GPUs; keeps 2 idle hosts" */
+void rule_add_demands(struct strbuf *out, const struct rule *rule);
+
 /* What the rule wants instead, for REASON_RULE: "rule 2 (night): only whole GPUs". */
 void rulebook_refuse(const struct rulebook *book, const struct rule *rule,
                      const struct request *request, struct refusal *out);

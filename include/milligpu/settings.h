@@ -47,8 +47,8 @@ enum settings_action {
 /* Flags, environment (envp, "NAME=value" terminated by NULL), and the file they name. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err) MUST_USE;
-/* Reads one YAML file: for `milligpuctl check-config`. */
-int settings_check_file(const char *file, struct err *err) MUST_USE;
+/* Reads one YAML file: for `milligpuctl check-config`. out may be NULL. */
+int settings_check_file(const char *file, struct settings_set **out, struct err *err) MUST_USE;
 void settings_free(struct settings_set *set);
 
 /*

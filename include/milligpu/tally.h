@@ -11,12 +11,16 @@
  * A new tally knows a few shapes that most clusters serve, with the weight of a few pods. After
  * TALLY_COLD pods it forgets them: what nobody asks for must not hold GPUs back.
  *
+ * What a policy document expects (rulebook.h) is added to the workload, not to what was learned: a
+ * shape of weight 5 is at least 5 of 1,000 pods of the workload, and never less than it was seen.
+ *
  * Pure: what is learned follows from the pods and their order alone. Single owner.
  */
 #ifndef MILLIGPU_TALLY_H
 #define MILLIGPU_TALLY_H
 
 #include "milligpu/err.h"
+#include "milligpu/rulebook.h"
 #include "milligpu/workload.h"
 
 enum {
@@ -29,12 +33,16 @@ enum {
     TALLY_STEP_MIN = 2,
     TALLY_STEP_MAX = 2048,
 };
-static_assert((int)TALLY_SUM_MAX <= (int)WORKLOAD_COUNT_MAX, "a tally is a workload");
+static_assert((int)TALLY_SUM_MAX * 2 + RULEBOOK_SHAPES_MAX <= (int)WORKLOAD_COUNT_MAX,
+              "a tally is a workload, also if half of it is only expected");
 
 struct tally;
 
 struct tally *tally_new(void) MUST_USE; /* the cold start */
 void tally_free(struct tally *tally);   /* NULL is fine */
+
+/* From the next workload on, which is due. Keeps a reference. NULL: nothing is expected. */
+void tally_expect(struct tally *tally, const struct rulebook *book);
 
 /* Counts a pod. The request has a want: whole GPUs of the other resource are nobody's to place. */
 void tally_count(struct tally *tally, const struct request *request);

@@ -17,6 +17,7 @@
 #include "milligpu/defrag.h"
 #include "milligpu/fragment.h"
 #include "milligpu/json.h"
+#include "milligpu/policy.h"
 #include "milligpu/reconcile.h"
 
 /* Sums over GPUs. In capacity_milli, an absent GPU does not count with its size. */
@@ -102,6 +103,14 @@ struct admin_waiting {
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);
 /* The same as a part of the view of one pod. */
 void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
+
+struct admin_policy {
+    const struct outlook *outlook; /* with a rulebook */
+    int64_t now_ms;                /* UTC */
+    const char *failed;            /* why the document could not be read again; NULL: it could */
+    int64_t failed_ms;             /* UTC, the first time */
+};
+void admin_policy(struct json_writer *json, const struct admin_policy *policy);
 
 void admin_history(struct json_writer *json, const struct history_row *row);
 /*

@@ -14,6 +14,7 @@
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/policy_reload.h"
 #include "milligpu/rights.h"
 #include "milligpu/verifier.h"
 
@@ -188,6 +189,33 @@ static void check_history(struct doctor *doctor)
         say_verified(doctor);
     else
         api_doctor_say(doctor, "history", HEALTH_OK, "", "verified at the start");
+}
+
+/* A document that was broken by an edit: what decides now is the one before. */
+static void check_policy(struct doctor *doctor)
+{
+    const struct outlook *outlook = doctor->snapshot->outlook;
+    const struct rulebook *book = outlook->rulebook;
+    char failed[ERR_TEXT_MAX];
+    char at[TIME_TEXT_BYTES];
+    uint32_t holding = 0;
+    int64_t since_ms;
+
+    must(book != NULL);
+    for (uint32_t i = 0; i < book->rules; i++)
+        holding += (outlook->holding & one_rule(i)) != 0;
+    if (policy_reload_failed(doctor->app->policy_reload, failed, &since_ms)) {
+        time_format(since_ms, at);
+        api_doctor_say(
+            doctor, "policy", HEALTH_FAILED,
+            "correct the document (milligpuctl check-policy FILE); it is read again when "
+            "it changes",
+            "the policy could not be read again since %s, so the one before decides: %s", at,
+            failed);
+    } else {
+        api_doctor_say(doctor, "policy", HEALTH_OK, "", "%s orders by %s; of its %u rules %u hold",
+                       book->name, policy_name(book->policy), book->rules, holding);
+    }
 }
 
 /* --- the API server --- */
@@ -592,6 +620,7 @@ void api_doctor(struct api_call *call)
     check_daemon(&doctor);
     check_ledger(&doctor);
     check_history(&doctor);
+    check_policy(&doctor);
     check_api(&doctor);
     check_watch(&doctor, "nodes", atomic_load(&app->nodes_synced),
                 atomic_load(&app->nodes_heard_ms));

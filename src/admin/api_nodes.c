@@ -179,6 +179,8 @@ static void put_daemon(struct json_writer *json, const struct app *app,
     json_write_bool(json, facts->safe_mode);
     json_write_key(json, "generation");
     json_write_u64(json, snapshot->generation);
+    json_write_key(json, "policy");
+    json_write_str(json, snapshot->outlook->rulebook->name);
     must(snapshot->nodes <= snapshot->slots);
 }
 

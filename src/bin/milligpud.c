@@ -5,6 +5,9 @@
 
 #include "milligpu_version.h"
 
+/* Not EXIT_FAILURE, for a daemon that failed: a unit file can tell them apart. */
+enum { WRONG_SETTINGS = 2 };
+
 extern char **environ;
 
 static int milligpud_say(void (*write)(struct strbuf *out))
@@ -34,6 +37,11 @@ static int milligpud_act(int argc, char **argv, enum settings_action action,
 {
     struct err err;
 
+    if ((action == SETTINGS_CHECK || action == SETTINGS_RUN) &&
+        daemon_check(settings_get(set), &err) < 0) {
+        (void)fprintf(stderr, "milligpud: %s\n", err.text);
+        return WRONG_SETTINGS;
+    }
     switch (action) {
     case SETTINGS_HELP:
         return milligpud_say(settings_help);
@@ -54,7 +62,6 @@ static int milligpud_act(int argc, char **argv, enum settings_action action,
     return EXIT_FAILURE;
 }
 
-/* 2 for wrong settings, 1 for a daemon that failed: a unit file can tell them apart. */
 int main(int argc, char **argv)
 {
     struct settings_set *set;
@@ -63,7 +70,7 @@ int main(int argc, char **argv)
 
     if (settings_load(argc, argv, environ, &set, &action, &err) < 0) {
         (void)fprintf(stderr, "milligpud: %s\ntry --help\n", err.text);
-        return 2;
+        return WRONG_SETTINGS;
     }
     const int status = milligpud_act(argc, argv, action, set);
     settings_free(set);

@@ -626,7 +626,7 @@ static bool gives_room(const struct node *from, const struct node *to)
 bool change_gives_room(const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
-    must(change->kind != COMMAND_CLOCK || change->node_after == NULL);
+    must(change->kind < COMMAND_CLOCK || change->node_after == NULL);
     return gives_room(change->node_before, change->node_after);
 }
 

@@ -202,13 +202,37 @@ static int check_totals(const struct ledger *ledger, struct err *err)
     return 0;
 }
 
+/* The idle hosts that rules keep, counted anew. */
+static int check_idle(const struct ledger *ledger, struct err *err)
+{
+    uint32_t idle[RULES_MAX] = {0};
+    const struct node *node;
+    size_t at = 0;
+
+    must(err != NULL);
+    if (ledger->reserving == 0)
+        return 0;
+    must(ledger->outlook != NULL && ledger->outlook->rulebook != NULL);
+    while ((node = ledger_next_node(ledger, &at)) != NULL)
+        for (uint32_t i = 0; node_is_idle(node) && i < RULES_MAX; i++)
+            idle[i] += (node->rules & ledger->reserving & one_rule(i)) != 0;
+    for (uint32_t i = 0; i < RULES_MAX; i++)
+        if (idle[i] != ledger->outlook->idle[i])
+            return err_set(err, ERR_CORRUPT,
+                           "the ledger counts %u idle hosts of rule %u where there are %u",
+                           ledger->outlook->idle[i], i + 1, idle[i]);
+    return 0;
+}
+
 int ledger_check(const struct ledger *ledger, struct err *err)
 {
     must(ledger != NULL);
     must(err != NULL);
     const uint32_t places = ledger_places(ledger);
     const int failed = places == 0 ? 0 : ledger_check_some(ledger, 0, places, err);
-    return failed != 0 ? failed : check_totals(ledger, err);
+    if (failed != 0)
+        return failed;
+    return check_totals(ledger, err) != 0 ? err_same(err) : check_idle(ledger, err);
 }
 
 void ledger_assert_valid(const struct ledger *ledger)

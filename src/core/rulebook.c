@@ -1,6 +1,7 @@
 /*
- * What a policy document says: who a rule is about, and what it demands of a request. A rulebook is
- * made by wire from a document, and read by any thread; it never changes after it was shared.
+ * What a policy document says: who a rule is about, when it holds, and what it demands of a
+ * request. A rulebook is made from a document by policy_document.c, and read by any thread; it never
+ * changes after it was shared.
  */
 #include "milligpu/rulebook.h"
 
@@ -51,6 +52,8 @@ void rulebook_unref(const struct rulebook *book)
         return;
     struct rulebook *own = (struct rulebook *)(uintptr_t)book;
     struct arena arena = own->arena;
+    for (uint32_t i = 0; i < own->zones; i++)
+        zone_free(own->zone[i]);
     arena_done(&arena);
     xfree(own);
 }
@@ -116,6 +119,36 @@ bool rulebook_has_windows(const struct rulebook *book)
     for (uint32_t i = 0; i < book->rules; i++)
         has = has || book->rule[i].window != NULL;
     return has;
+}
+
+rule_set rulebook_holding(const struct rulebook *book, int64_t now_ms)
+{
+    rule_set rules = 0;
+
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules; i++) {
+        const struct rule *rule = &book->rule[i];
+        must(rule->window == NULL || rule->zone != NULL);
+        if (rule->window == NULL || window_holds(rule->window, rule->zone, now_ms))
+            rules |= one_rule(i);
+    }
+    return rules;
+}
+
+int64_t rulebook_next_ms(const struct rulebook *book, int64_t now_ms)
+{
+    int64_t next_ms = INT64_MAX;
+
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules; i++) {
+        const struct rule *rule = &book->rule[i];
+        if (rule->window == NULL)
+            continue;
+        const int64_t changes_ms = window_next_ms(rule->window, rule->zone, now_ms);
+        must(changes_ms > now_ms);
+        next_ms = changes_ms < next_ms ? changes_ms : next_ms;
+    }
+    return next_ms;
 }
 
 bool rulebook_needs_workload(const struct rulebook *book)

@@ -14,6 +14,7 @@ struct tally {
     uint64_t pods;
     uint64_t made_at; /* pods, when the last workload was made */
     bool made;
+    const struct rulebook *book; /* whose shapes are expected, or NULL */
     uint32_t classes;
     struct workload_class class[WORKLOAD_CLASSES_MAX]; /* model: a block of ours, or NULL */
 };
@@ -119,6 +120,7 @@ void tally_free(struct tally *tally)
         return;
     for (uint32_t i = 0; i < tally->classes; i++)
         xfree(tally->class[i].model);
+    rulebook_unref(tally->book);
     xfree(tally);
 }
 
@@ -195,13 +197,206 @@ bool tally_is_due(const struct tally *tally)
     return !tally->made || tally->pods - tally->made_at >= step;
 }
 
+void tally_expect(struct tally *tally, const struct rulebook *book)
+{
+    const struct rulebook *former = tally->book;
+
+    must(book == NULL || book->shapes <= RULEBOOK_SHAPES_MAX);
+    tally->book = book == NULL ? NULL : rulebook_ref(book);
+    rulebook_unref(former);
+    tally->made = false;
+    tally->made_at = 0;
+    must(tally_is_due(tally));
+}
+
+/*
+ * What is expected
+ */
+
+/* The classes of a workload that is made; their models are borrowed. */
+struct blend {
+    const struct rulebook *book;
+    uint32_t classes;
+    struct workload_class *class;
+    bool *expected;                      /* of each class */
+    uint32_t place[RULEBOOK_SHAPES_MAX]; /* of each shape */
+    uint64_t count;                      /* of the classes whose count is final */
+    uint32_t weight;                     /* of the shapes whose count is not final */
+    bool open[RULEBOOK_SHAPES_MAX];      /* is it not final? */
+};
+
+/* Larger numbers, so that 5 of 1,000 are not rounded to 1 of 11. */
+static void scale_blend(struct blend *blend)
+{
+    uint64_t sum = 0;
+    uint32_t scale = 1;
+
+    for (uint32_t i = 0; i < blend->classes; i++)
+        sum += blend->class[i].count;
+    must(sum > 0 && sum <= TALLY_SUM_MAX);
+    while (2 * sum * scale <= TALLY_SUM_MAX)
+        scale *= 2;
+    for (uint32_t i = 0; i < blend->classes; i++)
+        blend->class[i].count *= scale;
+    blend->count = sum * scale;
+    must(blend->count <= TALLY_SUM_MAX);
+}
+
+/* The rarest that nothing expects. */
+static void drop_from_blend(struct blend *blend)
+{
+    uint32_t least = blend->classes;
+
+    must(blend->classes > RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < blend->classes; i++)
+        if (!blend->expected[i] &&
+            (least == blend->classes || blend->class[i].count < blend->class[least].count))
+            least = i;
+    must(least < blend->classes);
+    blend->count -= blend->class[least].count;
+    blend->classes--;
+    const uint32_t rest = blend->classes - least;
+    memmove(&blend->class[least], &blend -> class[least + 1], rest * sizeof *blend->class);
+    memmove(&blend->expected[least], &blend->expected[least + 1], rest * sizeof *blend->expected);
+}
+
+static uint32_t place_in_blend(const struct blend *blend, const struct workload_class *class)
+{
+    uint32_t at = 0;
+
+    must(class->parts > 0);
+    while (at < blend->classes && !workload_alike(&blend->class[at], class))
+        at++;
+    must(at <= blend->classes);
+    return at;
+}
+
+/* Gives each shape a class: one that was seen, or a new one behind the others. */
+static void add_expected(struct blend *blend)
+{
+    const struct rulebook *book = blend->book;
+    uint32_t unseen = 0;
+
+    must(book->shapes > 0 && book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        const uint32_t at = place_in_blend(blend, &book->shape[i].class);
+        if (at < blend->classes)
+            blend->expected[at] = true;
+        else
+            unseen++;
+    }
+    while (blend->classes + unseen > WORKLOAD_CLASSES_MAX)
+        drop_from_blend(blend);
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        const uint32_t at = place_in_blend(blend, &book->shape[i].class);
+        if (at == blend->classes) {
+            blend->class[at] = book->shape[i].class;
+            blend->class[at].count = 0;
+            blend->expected[at] = true;
+            blend->classes++;
+        }
+        blend->place[i] = at;
+    }
+    must(blend->classes <= WORKLOAD_CLASSES_MAX);
+}
+
+/* The open shape that was seen most often for its weight; RULEBOOK_SHAPES_MAX: none is open. */
+static uint32_t most_seen(const struct blend *blend)
+{
+    const struct expected_shape *shape = blend->book->shape;
+    uint32_t most = RULEBOOK_SHAPES_MAX;
+
+    must(blend->book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        if (!blend->open[i])
+            continue;
+        must(shape[i].weight > 0);
+        const uint64_t count = blend->class[blend->place[i]].count;
+        if (most == RULEBOOK_SHAPES_MAX ||
+            count * shape[most].weight >
+                (uint64_t)blend->class[blend->place[most]].count * shape[i].weight)
+            most = i;
+    }
+    return most;
+}
+
+/*
+ * A shape that was seen as often as its weight wants keeps its count, and is then one of those that
+ * the others are a part of. Those that were seen most for their weight come first: so what is final
+ * stays enough when the whole grows by what comes later.
+ */
+static void keep_seen(struct blend *blend)
+{
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        blend->open[i] = true;
+        blend->count -= blend->class[blend->place[i]].count;
+        blend->weight += blend->book->shape[i].weight;
+    }
+    must(blend->weight <= SHAPE_WEIGHT_MAX);
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        const uint32_t most = most_seen(blend);
+        must(most < blend->book->shapes);
+        const uint64_t count = blend->class[blend->place[most]].count;
+        const uint32_t weight = blend->book->shape[most].weight;
+        if (count * (1000 - blend->weight) < weight * blend->count)
+            return;
+        blend->open[most] = false;
+        blend->count += count;
+        blend->weight -= weight;
+    }
+}
+
+/* The others become as many as their weights want, rounded up. */
+static void raise_unseen(struct blend *blend)
+{
+    const uint32_t rest = 1000 - blend->weight;
+
+    must(blend->weight <= SHAPE_WEIGHT_MAX);
+    must(blend->count > 0); /* if all that was seen is expected, what was seen most is final */
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        const uint64_t weight = blend->book->shape[i].weight;
+        struct workload_class *class = &blend->class[blend->place[i]];
+        if (!blend->open[i])
+            continue;
+        const uint64_t count = (weight * blend->count + rest - 1) / rest;
+        must(count >= class->count && count <= TALLY_SUM_MAX);
+        class->count = (uint32_t)count;
+    }
+}
+
+static struct workload *workload_with_expected(const struct tally *tally)
+{
+    struct blend blend = {
+        .book = tally->book,
+        .classes = tally->classes,
+        .class = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *blend.class),
+        .expected = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *blend.expected),
+    };
+
+    must(tally->book->shapes > 0);
+    memcpy(blend.class, tally->class, tally->classes * sizeof *blend.class);
+    scale_blend(&blend);
+    add_expected(&blend);
+    keep_seen(&blend);
+    raise_unseen(&blend);
+    struct workload *workload = workload_new(blend.class, blend.classes);
+    xfree(blend.class);
+    xfree(blend.expected);
+    must(workload->classes >= tally->book->shapes);
+    return workload;
+}
+
 struct workload *tally_workload(struct tally *tally)
 {
+    const bool expects = tally->book != NULL && tally->book->shapes > 0;
+
     tally->made = true;
     tally->made_at = tally->pods;
+    must(!tally_is_due(tally));
+    if (expects)
+        return workload_with_expected(tally);
     struct workload *workload = workload_new(tally->class, tally->classes);
     must(workload->count <= TALLY_SUM_MAX);
-    must(!tally_is_due(tally));
     return workload;
 }
 

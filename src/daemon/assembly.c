@@ -17,6 +17,7 @@
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/policy_reload.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
@@ -55,6 +56,7 @@ static void fill_edges(struct app *app, const struct app_edges *edges)
     app->clock = edges->clock;
     app->between = edges->between;
     app->store = edges->store;
+    app->rulebook = rulebook_ref(edges->rulebook);
     if (edges->store_ops.begin != NULL)
         app->store_ops = edges->store_ops;
     else
@@ -68,7 +70,7 @@ static void fill_edges(struct app *app, const struct app_edges *edges)
 void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,
               struct app_parts *out)
 {
-    must(app->queue == NULL && edges->store != NULL);
+    must(app->queue == NULL && edges->store != NULL && edges->rulebook != NULL);
     atomic_store(&app->settings, settings);
     fill_rules(app, settings);
     fill_edges(app, edges);
@@ -76,6 +78,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->commits = commits_new();
+    app->policy_reload = policy_reload_new();
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->judges = judges_new(JUDGES_MAX);
@@ -128,6 +131,8 @@ void app_close(struct app *app, struct app_parts *parts)
     judges_free(STEAL(app->judges));
     hints_free(STEAL(app->hints));
     pod_cache_free(STEAL(app->pod_cache));
+    policy_reload_free(STEAL(app->policy_reload));
     commits_free(STEAL(app->commits));
     view_free(STEAL(app->view));
+    rulebook_unref(STEAL(app->rulebook));
 }

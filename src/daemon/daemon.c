@@ -36,11 +36,13 @@
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/policy_reload.h"
 #include "milligpu/rights.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
 
+#include "daemon/policy_source.h"
 #include "daemon/ports.h"
 #include "daemon/sandbox.h"
 #include "milligpu_version.h"
@@ -64,8 +66,8 @@ enum {
     /* Linux has a nice value for each thread */
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
-    /* checks for a signal between two checks of the certificates: about 5 s */
-    CERTIFICATE_LOOKS = 50,
+    /* checks for a signal between two checks of certificates and policy: about 5 s */
+    FILE_LOOKS = 50,
     WEBHOOK = 0, /* among the ports */
     ADMIN = 1,
     PROBE = 2,
@@ -84,6 +86,8 @@ struct daemon {
     struct settings_set **reloaded;
     size_t reloads;
     size_t reload_capacity;
+    struct policy_source policy;
+    struct rulebook *rulebook; /* with which the process begins */
     struct kube_config *config;
     /* the informer thread's: cluster identity, reflectors, permissions */
     struct kube_ops watch_ops;
@@ -444,6 +448,7 @@ static void make_parts(struct daemon *daemon)
     const int64_t grace_ms = (int64_t)app->settings->grace_period_s * 1000;
     const struct app_edges edges = {.clock = app->clock,
                                     .store = app->store,
+                                    .rulebook = daemon->rulebook,
                                     .fake = app->fake,
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
@@ -633,17 +638,17 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
 
 /*
  * What can fail for a reason of the operator's comes first, and all of it before writer, informer
- * and outbox run: the ledger and its lock, the cluster's configuration, loading, the ports. On
- * failure daemon_stop() frees whatever has been made.
+ * and outbox run: the policy, the ledger and its lock, the cluster's configuration, loading, the
+ * ports. On failure daemon_stop() frees whatever has been made.
  */
 static int daemon_start(struct daemon *daemon, struct err *err)
 {
     must(daemon->parts.writer == NULL);
 
     struct app *app = &daemon->app;
-    int rc = open_store(daemon, err);
+    int rc = policy_source_read(&daemon->policy, app->settings->policy, &daemon->rulebook, err);
 
-    if (rc < 0)
+    if (rc < 0 || (rc = open_store(daemon, err)) < 0)
         return rc;
     rc = app->settings->standalone[0] != '\0' ? open_fake_apiserver(daemon, err)
                                               : open_cluster(daemon, err);
@@ -675,6 +680,43 @@ static void reload_certificates(struct daemon *daemon)
                   log_str("error", err.text));
     else
         log_plain(LOG_INFO, "certificates reloaded");
+}
+
+static void policy_not_reloaded(struct daemon *daemon, const char *error)
+{
+    struct app *app = &daemon->app;
+
+    log_write(LOG_ERROR, "the policy was not reloaded; the old one stays in force",
+              log_str("error", error));
+    policy_reload_tell(app->policy_reload, error, app->clock.wall_ms(app->clock.ctx));
+}
+
+/*
+ * The document is read here, and the writer begins to decide by it between two batches. The old one
+ * stays in force if the new one is broken; a file that is repaired is found at the next look. What
+ * finds the queue full is read again then, too: this thread has to go on looking for signals.
+ */
+static void reload_policy(struct daemon *daemon)
+{
+    struct app *app = &daemon->app;
+    const struct settings *settings = atomic_load(&app->settings);
+    struct rulebook *book;
+    struct err err;
+
+    must(app->queue != NULL);
+    if (policy_source_read(&daemon->policy, settings->policy, &book, &err) < 0) {
+        policy_not_reloaded(daemon, err.text);
+        return;
+    }
+    struct message *message = message_new(MESSAGE_POLICY);
+    message->rulebook = book;
+    if (queue_put(app->queue, message)) {
+        policy_reload_tell(app->policy_reload, NULL, 0);
+        return;
+    }
+    message_abandon(message);
+    policy_source_again(&daemon->policy);
+    policy_not_reloaded(daemon, "too much waits for the writer: it is tried again");
 }
 
 /* A setting that needs a restart keeps its value, so that REST shows what is in force. */
@@ -713,7 +755,7 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     log_plain(LOG_INFO, "settings reloaded");
 }
 
-/* Certificates are read again even if the settings are wrong. */
+/* Certificates and policy are read again even if the settings are wrong. */
 static void daemon_reload(struct daemon *daemon)
 {
     must(daemon->argc >= 0 && daemon->argv != NULL);
@@ -728,7 +770,18 @@ static void daemon_reload(struct daemon *daemon)
     } else {
         take_settings(daemon, set);
     }
+    reload_policy(daemon);
     reload_certificates(daemon);
+}
+
+/* kubelet replaces the files of a mounted Secret or ConfigMap without a signal. */
+static void look_at_files(struct daemon *daemon)
+{
+    must(daemon->port[0] != NULL);
+    if (http_files_changed(daemon->port[0]))
+        reload_certificates(daemon);
+    if (policy_source_changed(&daemon->policy))
+        reload_policy(daemon);
 }
 
 /* Read one after the other while all threads run: a good moment to stop, and no guarantee. */
@@ -753,9 +806,8 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
     int64_t drain_until = 0;
 
     for (int looks = 1;; looks++) {
-        /* kubelet replaces the files of a mounted Secret without a signal. */
-        if (looks % CERTIFICATE_LOOKS == 0 && http_files_changed(daemon->port[0]))
-            reload_certificates(daemon);
+        if (looks % FILE_LOOKS == 0)
+            look_at_files(daemon);
         const int signal = sigtimedwait(signals, NULL, &look);
         if (signal == SIGHUP) {
             daemon_reload(daemon);
@@ -847,6 +899,8 @@ static void daemon_stop(struct daemon *daemon)
     kube_config_free(daemon->config);
     fake_apiserver_free(app->fake);
     store_close(app->store);
+    rulebook_unref(daemon->rulebook);
+    policy_source_done(&daemon->policy);
     for (size_t i = 0; i < daemon->reloads; i++)
         settings_free(daemon->reloaded[i]);
     xfree(daemon->reloaded);
@@ -906,6 +960,17 @@ static void keep_heaps_small(void)
     (void)mallopt(M_ARENA_MAX, HEAPS_MAX);
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     /* NOLINTEND(concurrency-mt-unsafe) */
+}
+
+int daemon_check(const struct settings *settings, struct err *err)
+{
+    struct policy_source source = {.word = NULL};
+    struct rulebook *book = NULL;
+
+    const int rc = policy_source_read(&source, settings->policy, &book, err);
+    rulebook_unref(book);
+    policy_source_done(&source);
+    return rc;
 }
 
 int daemon_run(int argc, char *const *argv, char *const *envp, const struct settings_set *set,

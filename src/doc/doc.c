@@ -14,8 +14,12 @@
 #include "milligpu/limits.h"
 #include "milligpu/map.h"
 
+#include "doc/doc_internal.h"
+
 /* For fewer keys it is cheaper to compare each with each than to hash. */
 enum { KEYS_FEW = 16 };
+/* Bytes of each key in a path. */
+enum { PATH_KEY_MAX = 64 };
 
 const char *doc_kind_name(enum doc_kind kind)
 {
@@ -90,23 +94,53 @@ void doc_append(struct doc *array, struct doc *value)
     array->count++;
 }
 
+/* ---- places ---- */
+
+/* Bytes after the first of a character count no column. */
+void doc_mark_pass(struct doc_mark *mark, char byte)
+{
+    must(mark->line > 0 && mark->column > 0);
+    if (byte == '\n') {
+        mark->line++;
+        mark->column = 1;
+    } else if (((unsigned char)byte & 0xC0) != 0x80) {
+        mark->column++;
+    }
+}
+
+struct doc_mark doc_mark_of(struct text bytes, size_t at)
+{
+    struct doc_mark mark = {.line = 1, .column = 1};
+
+    for (size_t i = 0; i < at && i < bytes.len; i++)
+        doc_mark_pass(&mark, bytes.at[i]);
+    must(mark.line > 0);
+    return mark;
+}
+
 /* ---- JSON ---- */
 
 struct json_reading {
     struct json_reader json;
     struct arena *arena;
     struct text bytes;
-    const char *counted; /* lines are counted up to here */
-    uint32_t line;
+    const char *counted; /* lines and columns are counted up to here */
+    struct doc_mark now;
 };
 
-/* Counts on from where it stopped, so all lines together cost one walk over the input. */
-static uint32_t line_now(struct json_reading *in)
+/* Counts on from where it stopped, so all places together cost one walk over the input. */
+static struct doc_mark mark_at(struct json_reading *in, const char *at)
 {
-    must(in->json.at >= in->counted);
-    for (; in->counted < in->json.at; in->counted++)
-        in->line += *in->counted == '\n';
-    return in->line;
+    must(at >= in->counted);
+    for (; in->counted < at; in->counted++)
+        doc_mark_pass(&in->now, *in->counted);
+    return in->now;
+}
+
+static struct doc_mark mark_now(struct json_reading *in)
+{
+    must(in->now.line > 0);
+    return mark_at(in, in->json.at);
 }
 
 /* Hashed, so that an object with thousands of keys costs linear time. */
@@ -138,18 +172,32 @@ static void key_seen(struct doc *value, struct map *seen)
 
 static struct doc *read_value(struct json_reading *in);
 
+/* Only blanks and a comma are before a key. */
+static bool doc_read_key(struct json_reading *in, struct text *out, struct doc_mark *out_at)
+{
+    const char *before = in->json.at;
+
+    if (!json_read_key(&in->json, out))
+        return false;
+    const char *quote = memchr(before, '"', (size_t)(in->json.at - before));
+    must(quote != NULL);
+    *out_at = mark_at(in, quote);
+    return true;
+}
+
 /* A key may borrow from the input, which may end before the tree does: it is copied. */
 static struct doc *doc_read_object(struct json_reading *in)
 {
-    must(in->arena != NULL && in->line > 0);
+    must(in->arena != NULL && in->now.line > 0);
     struct doc *object = doc_new(in->arena, DOC_OBJECT);
     struct map seen;
+    struct doc_mark key_at;
     struct text key;
 
-    object->line = line_now(in);
+    object->at = mark_now(in);
     map_init(&seen);
     json_read_object(&in->json);
-    while (json_read_key(&in->json, &key)) {
+    while (doc_read_key(in, &key, &key_at)) {
         if (!key_is_new(object, key, &seen)) {
             json_reader_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
             break;
@@ -158,6 +206,7 @@ static struct doc *doc_read_object(struct json_reading *in)
         if (value == NULL)
             break;
         value->key = (struct text){arena_copy(in->arena, key), key.len};
+        value->key_at = key_at;
         doc_append(object, value);
         key_seen(value, &seen);
     }
@@ -169,7 +218,7 @@ static struct doc *read_array(struct json_reading *in)
 {
     struct doc *array = doc_new(in->arena, DOC_ARRAY);
 
-    array->line = line_now(in);
+    array->at = mark_now(in);
     json_read_array(&in->json);
     while (json_read_element(&in->json)) {
         struct doc *value = read_value(in);
@@ -182,12 +231,12 @@ static struct doc *read_array(struct json_reading *in)
 
 static struct doc *doc_read_string(struct json_reading *in)
 {
-    const uint32_t line = line_now(in);
+    const struct doc_mark at = mark_now(in);
     struct text text;
     if (!json_read_string(&in->json, &text))
         return NULL;
     struct doc *doc = doc_new_str(in->arena, text);
-    doc->line = line;
+    doc->at = at;
     return doc;
 }
 
@@ -197,7 +246,7 @@ static struct doc *read_scalar(struct json_reading *in, enum doc_kind kind)
     struct doc *doc = doc_new(in->arena, kind);
     struct text raw;
 
-    doc->line = line_now(in);
+    doc->at = mark_now(in);
     if (!json_read_raw(&in->json, &raw))
         return NULL;
     doc->text = (struct text){arena_copy(in->arena, raw), raw.len};
@@ -229,18 +278,86 @@ static struct doc *read_value(struct json_reading *in)
     return NULL;
 }
 
-int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
-                   struct err *err)
+int doc_json_parse(struct text bytes, const char *root, struct arena *arena, struct doc **out,
+                   struct doc_mark *out_fault, struct err *err)
 {
-    struct json_reading in = {.arena = arena, .bytes = bytes, .counted = bytes.at, .line = 1};
+    struct json_reading in = {
+        .arena = arena, .bytes = bytes, .counted = bytes.at, .now = {.line = 1, .column = 1}};
 
     json_reader_init(&in.json, bytes, root, arena, err);
     struct doc *doc = read_value(&in);
     const int rc = json_reader_finish(&in.json);
-    if (rc < 0)
+    if (rc < 0) {
+        *out_fault = doc_mark_of(bytes, (size_t)(in.json.at - in.json.begin));
         return rc;
+    }
     *out = doc;
     return 0;
+}
+
+int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
+                   struct err *err)
+{
+    struct doc_mark unused;
+
+    must(root[0] != '\0');
+    return doc_json_parse(bytes, root, arena, out, &unused, err);
+}
+
+/* ---- paths ---- */
+
+/* A key with any other character, a dot among them, would look like more than one. */
+static bool is_plain_key(struct text key)
+{
+    must(key.at != NULL);
+    for (size_t i = 0; i < key.len; i++) {
+        const char c = text_lower(key.at[i]);
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_' && c != '-')
+            return false;
+    }
+    return key.len > 0;
+}
+
+static void add_path_key(struct strbuf *out, struct text key)
+{
+    const bool plain = is_plain_key(key);
+
+    must(out->data != NULL);
+    if (plain && out->len > 0)
+        strbuf_char(out, '.');
+    strbuf_str(out, plain ? "" : "[\"");
+    strbuf_shown(out, text_first(key, PATH_KEY_MAX));
+    strbuf_str(out, plain ? "" : "\"]");
+}
+
+/* Bounded by the depth of the tree. Leaves out as it was if the value is elsewhere. */
+static bool find_path(struct strbuf *out, const struct doc *from, const struct doc *value)
+{
+    const size_t before = out->len;
+    uint32_t index = 0;
+
+    if (from == value)
+        return true;
+    doc_each (child, from) {
+        if (from->kind == DOC_ARRAY)
+            strbuf_printf(out, "[%u]", index++);
+        else
+            add_path_key(out, child->key);
+        if (find_path(out, child, value))
+            return true;
+        strbuf_cut(out, before, out->len - before);
+    }
+    must(out->len == before);
+    return false;
+}
+
+void doc_write_path(struct strbuf *out, const struct doc *root, const struct doc *value)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    strbuf_init(&path);
+    must(find_path(&path, root, value));
+    strbuf_text(out, (struct text){path.data, path.len});
 }
 
 /* ---- looking ---- */
@@ -320,7 +437,8 @@ struct doc *doc_copy(struct arena *arena, const struct doc *doc)
 {
     struct doc *copy = doc_new(arena, doc->kind);
 
-    copy->line = doc->line;
+    copy->at = doc->at;
+    copy->key_at = doc->key_at;
     copy->key = doc->key;
     copy->text = doc->text;
     copy->shown = doc->shown;

@@ -13,6 +13,8 @@
 #include "milligpu/limits.h"
 #include "milligpu/map.h"
 
+#include "doc/doc_internal.h"
+
 /*
  * From libyaml's events: its documents resolve aliases, and ten lines of those can describe more
  * memory than there is.
@@ -20,29 +22,42 @@
 struct yaml_loading {
     yaml_parser_t parser;
     struct arena *arena;
+    struct text bytes;
+    struct doc_mark fault; /* the place of the error */
     struct err *err;
     /* values that are open; the recursion of load_value() */
     uint32_t depth;
 };
 
-/* libyaml counts lines from 0. */
-static uint32_t doc_yaml_line_of(yaml_mark_t mark)
+/* libyaml counts from 0. */
+static uint32_t doc_yaml_count(size_t from_0)
 {
-    return mark.line < UINT32_MAX ? (uint32_t)mark.line + 1 : UINT32_MAX;
+    return from_0 < UINT32_MAX ? (uint32_t)from_0 + 1 : UINT32_MAX;
 }
 
-/* An error in the encoding has an offset but no line. problem and context may be NULL. */
+static struct doc_mark doc_yaml_mark(yaml_mark_t mark)
+{
+    return (struct doc_mark){doc_yaml_count(mark.line), doc_yaml_count(mark.column)};
+}
+
+/* The text does not name the place. */
+#define doc_yaml_fail(in, mark, code, ...)                                                         \
+    ((in)->fault = doc_yaml_mark(mark), err_set((in)->err, (code), __VA_ARGS__))
+
+/* An error in the encoding has an offset but no mark. problem and context may be NULL. */
 static int doc_yaml_syntax(struct yaml_loading *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     const yaml_parser_t *parser = &in->parser;
     const char *problem = parser->problem != NULL ? parser->problem : "not YAML";
 
-    if (parser->error == YAML_READER_ERROR)
-        return err_set(in->err, ERR_INVALID, "byte %zu: %s", parser->problem_offset, problem);
-    return err_set(in->err, ERR_INVALID, "line %u: %s%s%s", doc_yaml_line_of(parser->problem_mark),
-                   problem, parser->context != NULL ? ", " : "",
-                   parser->context != NULL ? parser->context : "");
+    if (parser->error == YAML_READER_ERROR) {
+        in->fault = doc_mark_of(in->bytes, parser->problem_offset);
+        return err_set(in->err, ERR_INVALID, "%s", problem);
+    }
+    return doc_yaml_fail(in, parser->problem_mark, ERR_INVALID, "%s%s%s", problem,
+                         parser->context != NULL ? ", " : "",
+                         parser->context != NULL ? parser->context : "");
 }
 
 /* On failure there is no event to delete. */
@@ -148,9 +163,9 @@ static int load_tagged(struct yaml_loading *in, const yaml_event_t *event, struc
             continue;
         doc->kind = doc_yaml_resolve(doc->text, &doc->text);
         if (doc->kind != known[i].kind)
-            return err_set(in->err, ERR_INVALID, "line %u: \"%.100s\" is tagged !!%s, but is %s",
-                           doc_yaml_line_of(event->start_mark), doc->shown, strrchr(tag, ':') + 1,
-                           doc_kind_name(doc->kind));
+            return doc_yaml_fail(in, event->start_mark, ERR_INVALID,
+                                 "\"%.100s\" is tagged !!%s, but is %s", doc->shown,
+                                 strrchr(tag, ':') + 1, doc_kind_name(doc->kind));
     }
     return 0;
 }
@@ -198,15 +213,13 @@ static int load_items(struct yaml_loading *in, struct doc *array)
 static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
-    const uint32_t line = doc_yaml_line_of(event->start_mark);
-
     if (event->type != YAML_SCALAR_EVENT)
-        return err_set(in->err, ERR_INVALID, "line %u: a key must be a plain word", line);
+        return doc_yaml_fail(in, event->start_mark, ERR_INVALID, "a key must be a plain word");
     const struct text raw = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const struct text key = {arena_copy(in->arena, raw), raw.len};
     if (map_find(seen, key) != NULL)
-        return err_set(in->err, ERR_INVALID, "line %u: the key \"%.*s\" is there twice", line,
-                       TEXT_ARG(key));
+        return doc_yaml_fail(in, event->start_mark, ERR_INVALID, "the key \"%.*s\" is there twice",
+                             TEXT_ARG(key));
     *out = key;
     return 0;
 }
@@ -232,6 +245,7 @@ static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_e
     if (rc < 0)
         return rc;
     value->key = key;
+    value->key_at = doc_yaml_mark(key_event->start_mark);
     doc_append(object, value);
     map_put(seen, key, value);
     return 0;
@@ -260,18 +274,17 @@ static int load_pairs(struct yaml_loading *in, struct doc *object)
 
 static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
 {
-    const uint32_t line = doc_yaml_line_of(event->start_mark);
     struct doc *doc = NULL;
     int rc;
 
     if (event->type == YAML_ALIAS_EVENT)
-        return err_set(in->err, ERR_INVALID,
-                       "line %u: the alias *%s: aliases are not read, write the value out", line,
-                       (const char *)event->data.alias.anchor);
+        return doc_yaml_fail(in, event->start_mark, ERR_INVALID,
+                             "the alias *%s: aliases are not read, write the value out",
+                             (const char *)event->data.alias.anchor);
     /* Before the recursion: each level of the input would otherwise be a level of the stack. */
     if (in->depth == JSON_DEPTH_MAX)
-        return err_set(in->err, ERR_TOO_LARGE, "line %u: nested deeper than %d", line,
-                       JSON_DEPTH_MAX);
+        return doc_yaml_fail(in, event->start_mark, ERR_TOO_LARGE, "nested deeper than %d",
+                             JSON_DEPTH_MAX);
     in->depth++;
     if (event->type == YAML_SEQUENCE_START_EVENT) {
         doc = doc_new(in->arena, DOC_ARRAY);
@@ -285,7 +298,7 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
     in->depth--;
     if (rc < 0)
         return rc;
-    doc->line = line;
+    doc->at = doc_yaml_mark(event->start_mark);
     *out = doc;
     return 0;
 }
@@ -317,9 +330,10 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
 }
 
 /* *out is written only on success; the parser is freed in both cases. */
-int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
+int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
+                   struct doc_mark *out_fault, struct err *err)
 {
-    struct yaml_loading in = {.arena = arena, .err = err};
+    struct yaml_loading in = {.arena = arena, .bytes = bytes, .err = err};
     struct doc *documents = doc_new(arena, DOC_ARRAY);
 
     must(bytes.at != NULL);
@@ -331,7 +345,19 @@ int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, str
     must(rc < 0 || in.depth == 0);
     if (rc == 0)
         *out = documents;
+    else
+        *out_fault = in.fault;
     return rc;
+}
+
+int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
+{
+    struct doc_mark fault = {0};
+
+    must(arena != NULL);
+    if (doc_yaml_parse(bytes, arena, out, &fault, err) < 0)
+        return err_wrap(err, "line %u", fault.line);
+    return 0;
 }
 
 /* ---- writing ---- */

@@ -38,7 +38,7 @@ struct file_loading {
 static int file_wrong(struct file_loading *in, const struct doc *at, const char *text)
 {
     must(text[0] != '\0');
-    return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->line, in->where,
+    return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->at.line, in->where,
                    in->where[0] != '\0' ? "." : "", text);
 }
 
@@ -268,7 +268,7 @@ static int file_check_names(struct file_loading *in, enum resource_id id)
                            fake_shelf_find(in->fake, id, namespace, name) != NULL;
         if (twice)
             return err_set(in->err, ERR_INVALID, "%s: line %u: the %s %s%s%s is there twice",
-                           in->file, doc->line, fake_resource(id)->kind, namespace,
+                           in->file, doc->at.line, fake_resource(id)->kind, namespace,
                            namespace[0] != '\0' ? "/" : "", name);
     }
     return 0;

@@ -12,6 +12,7 @@
 #include "milligpu/hints.h"
 #include "milligpu/judges.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/policy_reload.h"
 
 #include "health/process_metrics.h"
 #include "milligpu_version.h"
@@ -159,6 +160,27 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, build, 1);
 }
 
+/* A path is somebody's own, and would be one more series each time. */
+static struct text policy_label(const struct rulebook *book)
+{
+    must(book->name[0] != '\0');
+    return strpbrk(book->name, "/.") != NULL ? TEXT("file") : text_of(book->name);
+}
+
+static void set_policy(const struct app *app, const struct outlook *outlook)
+{
+    char failed[ERR_TEXT_MAX];
+    int64_t since_ms;
+    int64_t holding = 0;
+
+    must(outlook->rulebook != NULL);
+    for (uint32_t i = 0; i < outlook->rulebook->rules; i++)
+        holding += (outlook->holding & one_rule(i)) != 0;
+    metric_set(M_POLICY_RULES, NULL, outlook->rulebook->rules);
+    metric_set(M_POLICY_HOLDING, NULL, holding);
+    metric_set(M_POLICY_FAILED, NULL, policy_reload_failed(app->policy_reload, failed, &since_ms));
+}
+
 void metrics_page(struct app *app, struct strbuf *out, enum metric_format format)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
@@ -168,9 +190,14 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
     if (snapshot != NULL) {
         must(snapshot->generation <= INT64_MAX);
         metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
+        set_policy(app, snapshot->outlook);
         amounts_by_model(snapshot, &models);
     }
     metric_expose(out, format);
+    if (snapshot != NULL) {
+        metric_head(out, M_POLICY_INFO, format);
+        metric_sample(out, M_POLICY_INFO, "policy", policy_label(snapshot->outlook->rulebook), 1);
+    }
     metrics_page_put_models(out, &models, format);
     process_metrics(out, format);
     metric_end(out, format);

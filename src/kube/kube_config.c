@@ -49,7 +49,7 @@ wrong(struct kubeconfig_reading *in, const struct doc *at, const char *key, cons
         strbuf_char(&text, '.');
     strbuf_str(&text, key);
     in->rc = err_set(in->err, ERR_INVALID, "%s: line %u: %s: %s", in->file,
-                     at != NULL && at->line > 0 ? at->line : 1, text.data, message);
+                     at != NULL && at->at.line > 0 ? at->at.line : 1, text.data, message);
     strbuf_done(&text);
 }
 

@@ -511,11 +511,15 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
 }
 
 /* Without environment and flags: a rule that needs one of them fails here. */
-int settings_check_file(const char *file, struct err *err)
+int settings_check_file(const char *file, struct settings_set **out, struct err *err)
 {
     CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
 
     must(file != NULL);
-    const int rc = settings_read_file(set, file, err);
-    return rc < 0 ? rc : settings_cross_check(set, err);
+    int rc = settings_read_file(set, file, err);
+    if (rc == 0)
+        rc = settings_cross_check(set, err);
+    if (rc == 0 && out != NULL)
+        *out = STEAL(set);
+    return rc;
 }

@@ -4,7 +4,7 @@
 
 struct message *message_new(enum message_kind kind)
 {
-    must(kind <= MESSAGE_NODE_DELETED);
+    must(kind <= MESSAGE_POLICY);
 
     struct message *message = xcalloc(1, sizeof *message);
 
@@ -25,6 +25,8 @@ void message_free(struct message *message)
     const struct bind_call *call = message_bind_call(message);
     /* A call that nobody answers would keep its connection until kube-scheduler's timeout. */
     must(call == NULL || call->reply.to == NULL);
+    if (message->kind == MESSAGE_POLICY)
+        rulebook_unref(message->rulebook);
     arena_done(&message->arena);
     xfree(message);
 }

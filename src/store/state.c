@@ -201,6 +201,29 @@ static void add_request(struct strbuf *out, const struct request *request)
         add_text(out, "topology", topology_name(request->topology));
 }
 
+/* Rules by their numbers; a policy that never had any shows none. */
+static void add_policy(struct strbuf *out, const struct command *command)
+{
+    const struct rulebook *book = command->rulebook;
+    bool first = true;
+
+    if (book == NULL)
+        return;
+    add_text(out, "policy", book->name);
+    add_text(out, "digest", book->digest);
+    if (book->rules == 0)
+        return;
+    state_key(out, "holding");
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < book->rules; i++) {
+        if ((command->holding & one_rule(i)) == 0)
+            continue;
+        strbuf_printf(out, first ? "%u" : ",%u", i + 1);
+        first = false;
+    }
+    strbuf_char(out, ']');
+}
+
 /* For people and for journal_file.h; the replay reads results only. */
 void state_command(struct strbuf *out, const struct command *command)
 {
@@ -220,5 +243,6 @@ void state_command(struct strbuf *out, const struct command *command)
     add_number(out, "terminating_ms", command->terminating_ms);
     add_flag(out, "differs", command->differs);
     add_number(out, "clock_from_ms", command->clock_from_ms);
+    add_policy(out, command);
     strbuf_char(out, '}');
 }

@@ -39,6 +39,7 @@ struct writer *writer_new(struct app *app)
     writer->app = app;
     writer->ledger = ledger_new();
     batch_init(&writer->batch, app, writer->ledger);
+    writer_begin_policy(writer);
     writer_begin_to_learn(writer);
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
@@ -84,6 +85,7 @@ void writer_free(struct writer *writer)
     map_done(&writer->ages);
     drift_watch_free(writer->drift);
     tally_free(writer->tally);
+    writer_end_policy(writer);
     writer_stop_hosts(writer);
     host_sums_free(writer->host_sums);
     batch_done(&writer->batch);
@@ -166,6 +168,9 @@ static bool writer_handle(struct writer *writer, struct message *is)
         return true;
     case MESSAGE_NODE_DELETED:
         return writer_node_gone(writer, is->node.name);
+    case MESSAGE_POLICY:
+        writer_handle_policy(writer, is->rulebook);
+        return true;
     }
     must_not_reach("every kind is listed");
 }
@@ -190,6 +195,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         writer_pods_are_in(writer);
     }
     writer_run_actions(writer);
+    writer_take_policy(writer);
     writer_wake_if_it_helps(writer);
     for (size_t i = 0; i < count; i++)
         message_free(message[i]);
@@ -336,6 +342,15 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
     return writer_put_behind(writer, message, queue_take(queue, (void **)message, BATCH_MAX, wait));
 }
 
+/*
+ * The end of a list ends the batch: the next list begins when this one is on disk. Where other
+ * rules begin to decide, nothing is decided until the journal says so.
+ */
+static bool batch_is_full(const struct writer *writer)
+{
+    return writer->pods_ended || writer->nodes_ended || writer->rules_change;
+}
+
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
     must(wait_ms >= 0);
@@ -343,16 +358,15 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
 
     struct message *message[BATCH_MAX];
 
-    const size_t taken = writer_collect(writer, message, wait_ms);
+    const size_t taken = writer_collect(writer, message, writer_wait_for_rules(writer, wait_ms));
     const uint64_t epoch = writer->epoch;
     size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;
     /*
      * First, because a step of the clock must be in the journal before the commands that follow it.
      */
-    bool whole = note_clock(writer);
-    /* The end of a list ends the batch: the next list begins when this one is on disk. */
-    while (count < taken && whole && !writer->pods_ended && !writer->nodes_ended)
+    bool whole = note_clock(writer) && writer_note_policy(writer);
+    while (count < taken && whole && !batch_is_full(writer))
         whole = writer_handle(writer, message[count++]);
     whole = whole && writer_tick(writer) && writer_heal_duplicates(writer);
     must(whole || writer->batch.lost);

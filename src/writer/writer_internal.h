@@ -12,7 +12,8 @@
  *   writer_hosts.c       CPU and memory that pods leave of a node
  *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
  *   writer_wake.c        which pods to wake when capacity comes free
- *   writer_learn.c       the policy, and the workload that it learns
+ *   writer_learn.c       the workload, as it is learned
+ *   writer_policy.c      which rules decide, and when others begin to
  *   writer_lost.c        batches that were lost, and messages kept meanwhile
  *
  * All of it runs on the writer's thread; nothing here takes a lock. A handler or command that
@@ -84,6 +85,15 @@ struct writer {
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
+    const struct rulebook *rulebook; /* a reference; by which the ledger decides */
+    rule_set holding;                /* those of its rules that hold */
+    const struct rulebook
+        *next_book;           /* by which it decides from the next batch on; NULL: the same */
+    bool rules_told;          /* the journal says which rules decide */
+    bool rules_change;        /* this batch does nothing but tell it */
+    int64_t rules_from_ms;    /* UTC: from then ... */
+    int64_t rules_until_ms;   /* ... and until then the same rules hold */
+    uint32_t idle[RULES_MAX]; /* of the outlook, when the writer last looked whom to wake */
     struct tally *tally;
     int64_t learned_until_ms; /* pods that were created up to then were counted before the start */
     int64_t learned_ms;       /* creationTimestamp of the newest pod that was counted */
@@ -303,6 +313,23 @@ void writer_load_learned(struct writer *writer);
 /* Between two batches: what was learned since the last time goes to disk. */
 void writer_store_learned(struct writer *writer);
 void writer_store_learned_now_and_then(struct writer *writer);
+
+/* writer_policy.c */
+
+/* Before the first batch: the policy with which the process began. */
+void writer_begin_policy(struct writer *writer);
+void writer_end_policy(struct writer *writer);
+/* Between two batches: an outlook of the rulebook and of what is known of the workload. */
+void writer_set_outlook(struct writer *writer);
+void writer_handle_policy(struct writer *writer, const struct rulebook *book);
+/* At most wait_ms, and not beyond the moment at which other rules begin to hold. */
+int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms);
+/*
+ * The first of a batch: if other rules decide from now on, the journal says so, and the batch ends.
+ */
+bool writer_note_policy(struct writer *writer);
+/* That batch is on disk: the rules decide, and who waits is woken. */
+void writer_take_policy(struct writer *writer);
 
 /* writer_wake.c */
 

@@ -1,5 +1,5 @@
 /*
- * The policy of the ledger, and what it learns of the workload (tally.h): each pod that asks for a
+ * What the writer learns of the workload (tally.h): each pod that asks for a
  * share counts once, when the watch shows it for the first time, whatever becomes of it. Webhook
  * calls teach nothing. Pods are counted under every policy: one that needs to know them does not
  * begin cold, and fragments (fragment.h) are shown for each. Called by writer.c and writer_pods.c.
@@ -16,25 +16,11 @@
 
 enum { STORE_LEARNED_MS = 60000 };
 
-static void set_outlook(struct writer *writer)
-{
-    enum policy_kind policy = POLICY_BINPACK;
-
-    must(!writer->batch.open);
-    must(policy_of_name(text_of(writer->app->settings->policy), &policy));
-    struct workload *workload = tally_workload(writer->tally);
-    struct outlook *outlook = outlook_new(policy, 0, workload);
-    ledger_set_outlook(writer->ledger, outlook);
-    outlook_unref(outlook);
-    workload_unref(workload);
-    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
-}
-
 void writer_begin_to_learn(struct writer *writer)
 {
     must(writer->tally == NULL);
     writer->tally = tally_new();
-    set_outlook(writer);
+    writer_set_outlook(writer);
 }
 
 /* A workload that cannot be read is no reason not to start: it only orders. */
@@ -52,7 +38,7 @@ void writer_load_learned(struct writer *writer)
     writer->tally = tally;
     writer->learned_ms = writer->learned_until_ms;
     writer->stored_pods = tally_pods(tally);
-    set_outlook(writer);
+    writer_set_outlook(writer);
 }
 
 bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
@@ -89,7 +75,7 @@ void writer_use_what_was_learned(struct writer *writer)
     must(writer->tally != NULL);
     if (!tally_is_due(writer->tally))
         return;
-    set_outlook(writer);
+    writer_set_outlook(writer);
     batch_publish(writer->app, writer->ledger);
 }
 

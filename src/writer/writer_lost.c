@@ -57,7 +57,7 @@ static void keep_first(struct writer *writer, struct message **message, size_t c
 
 void writer_leave_over(struct writer *writer, struct message **message, size_t count)
 {
-    must(count == 0 || writer->pods_ended || writer->nodes_ended);
+    must(count == 0 || writer->pods_ended || writer->nodes_ended || writer->rules_change);
 
     keep_first(writer, message, count);
     /* Nothing failed: the next step handles them without a pause. */

@@ -33,6 +33,23 @@ void writer_wake(struct writer *writer, const struct atom *node)
                 node != NULL ? node->text : NULL);
 }
 
+/*
+ * One more idle host than a rule keeps opens all of them, not only the one that became idle: a pod
+ * that fits on none of this batch may fit there.
+ */
+static bool more_are_idle(struct writer *writer)
+{
+    const struct outlook *outlook = ledger_outlook(writer->ledger);
+    bool more = false;
+
+    must(outlook != NULL);
+    for (uint32_t i = 0; outlook->rulebook != NULL && i < outlook->rulebook->rules; i++) {
+        more = more || outlook->idle[i] > writer->idle[i];
+        writer->idle[i] = outlook->idle[i];
+    }
+    return more;
+}
+
 void writer_wake_if_it_helps(struct writer *writer)
 {
     must(!writer->batch.open);
@@ -46,9 +63,10 @@ void writer_wake_if_it_helps(struct writer *writer)
      */
     if (count > 0)
         app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
-    if (hints_would_fit(writer->app->hints, ledger_outlook(writer->ledger), writer_now_ms(writer),
-                        node, count))
-        writer_wake(writer, node[0]->name);
+    const bool opens = more_are_idle(writer) && hints_waiting(writer->app->hints) > 0;
+    if (opens || hints_would_fit(writer->app->hints, ledger_outlook(writer->ledger),
+                                 writer_now_ms(writer), node, count))
+        writer_wake(writer, count > 0 ? node[0]->name : writer_some_node(writer));
     xfree(node);
 }
 

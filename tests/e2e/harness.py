@@ -56,6 +56,8 @@ class Daemon:
 
     def prepare(self, flags, ledger=None, env=None):
         self.flags = list(flags)
+        if "--policy" not in flags:
+            self.flags += ["--policy", "binpack"]  # the stories about places count on it
         if ledger:
             self.flags += ["--ledger", str(self.home / ledger)]
         self.env = {**os.environ, **(env or {})}

@@ -26,6 +26,8 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
+#include "support/rules.h"
+
 enum { PATIENCE_MS = 20000 };
 
 static const char *const nodes[] = {
@@ -95,12 +97,13 @@ static void fill_settings(struct api_fixture *fixture)
 {
     char program[] = "milligpud";
     char flag[] = "--namespace=wakes";
-    char *argv[] = {program, flag, NULL};
+    char policy[] = "--policy=binpack";
+    char *argv[] = {program, flag, policy, NULL};
     char *envp[] = {NULL};
     enum settings_action action;
     struct err err;
 
-    must(settings_load(2, argv, envp, &fixture->set, &action, &err) == 0);
+    must(settings_load(3, argv, envp, &fixture->set, &action, &err) == 0);
     fixture->settings = *settings_get(fixture->set);
     fixture->app.set = fixture->set;
 }
@@ -123,7 +126,9 @@ static void make_parts(struct api_fixture *fixture)
     struct app *app = &fixture->app;
     struct err err;
 
+    struct rulebook *bare = bare_rulebook(fixture->settings.policy);
     struct app_edges edges = {.store = app->store,
+                              .rulebook = bare,
                               .fake = app->fake,
                               .watch = &fixture->watch_ops,
                               .calls = &fixture->call_ops,
@@ -133,6 +138,7 @@ static void make_parts(struct api_fixture *fixture)
 
     clock_real(&edges.clock);
     app_open(app, &fixture->settings, &edges, &fixture->parts);
+    rulebook_unref(bare);
     must(writer_load(fixture->parts.writer, &err) == 0);
 }
 

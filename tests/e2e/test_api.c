@@ -242,6 +242,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/defrag", "DefragPlan");
     shows(fixture, "/api/v1/drift", "DriftList");
     shows(fixture, "/api/v1/doctor", "Doctor");
+    shows(fixture, "/api/v1/policy", "Policy");
     shows(fixture, "/api/v1/settings", "SettingList");
 }
 

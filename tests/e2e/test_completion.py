@@ -77,6 +77,7 @@ class Completion(harness.Story):
         self.assertEqual(self.every_shell("top", "--state", "un"),
                          ["unreadable", "unplaced", "unsure", "unhealthy"])
         self.assertEqual(self.every_shell("simulate", "--policy", "f"), ["firstfit", "fgd"])
+        self.assertEqual(self.every_shell("check-policy", "mi"), ["mixed"])
 
     def test_names_that_the_daemon_knows(self):
         nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]

@@ -311,6 +311,11 @@ class Ctl(harness.Story):
             for word in ("bad.yaml", ":2", "shortlst"):
                 self.assertIn(word, done.stderr)
             self.assertEqual(run("check-config", folder + "/none.yaml").returncode, 1)
+            good.write_text("policy: bestfit\n")
+            self.assertIn('policy: there is no policy "bestfit"; there are', run("check-config", good).stderr)
+            for policy in ("mixed", "fgd", "/where/milligpud/runs.yaml"):
+                good.write_text(f"policy: {policy}\n")
+                self.assertEqual(run("check-config", good).returncode, 0)
 
     def test_wrong_input_for_each_command(self):
         for words, says in (

@@ -638,9 +638,11 @@ class Wrong(Folder):
                 ("--learn is for --arrivals: --pods only asks how many more of them fit", *fits, "--learn"),
                 ("--nodes and --cluster exclude each other: either says which nodes there are", *given, "--cluster",
                  "c"),
-                ('--policy: there is no policy "best"; there are binpack, firstfit, spread, fgd, rollout',
+                ('--policy: there is no policy "best"; there are inference, mixed, training, binpack, firstfit, spread, fgd, '
+                 "rollout, and files, whose names contain '/' or end in .yaml",
                  *given, "--policy", "fgd,best"),
-                ('--policy: there is no policy ""; there are binpack, firstfit, spread, fgd, rollout',
+                ('--policy: there is no policy ""; there are inference, mixed, training, binpack, firstfit, spread, fgd, '
+                 "rollout, and files, whose names contain '/' or end in .yaml",
                  *given, "--policy", "fgd,"),
                 ("--policy names fgd twice", *given, "--policy", "fgd,binpack,fgd"),
                 ("--placements wants one --policy: the file is about one run", *given, "--placements", "p"),

@@ -14,6 +14,7 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
+#include "support/rules.h"
 #include "support_pool.h"
 
 /* --- the cluster --- */
@@ -83,10 +84,11 @@ static void fill(struct fuzz_app *fuzz)
 {
     struct app *app = &fuzz->app;
     enum settings_action action;
-    char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"}};
+    char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"},
+                    (char[]){"--policy=binpack"}};
     char *envp[] = {NULL};
     struct err err;
-    must(settings_load(2, argv, envp, &fuzz->set, &action, &err) == 0);
+    must(settings_load(3, argv, envp, &fuzz->set, &action, &err) == 0);
     atomic_store(&app->set, fuzz->set);
 }
 
@@ -123,8 +125,10 @@ static struct fuzz_app *fuzz_app_new(void)
     fuzz->settings.wake = "off";
     if (getenv("FUZZ_POLICY") != NULL)
         fuzz->settings.policy = getenv("FUZZ_POLICY");
+    struct rulebook *bare = bare_rulebook(fuzz->settings.policy);
     const struct app_edges edges = {.clock = {.ctx = fuzz, .now_ms = now, .wall_ms = wall},
                                     .store = app->store,
+                                    .rulebook = bare,
                                     .fake = app->fake,
                                     .watch = &fuzz->watch_ops,
                                     .calls = &fuzz->call_ops,
@@ -132,6 +136,7 @@ static struct fuzz_app *fuzz_app_new(void)
                                     .wake_namespace = "ns",
                                     .instance = "fuzz"};
     app_open(app, &fuzz->settings, &edges, &fuzz->parts);
+    rulebook_unref(bare);
     must(writer_load(fuzz->parts.writer, &err) == 0);
     atomic_store(&app->identified, true);
     atomic_store(&app->history_checked, true);

@@ -11,7 +11,7 @@ import yaml
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
+COMPONENTS = ["advertise", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 
 # All rights of the default install: group, resource, verb, names.
@@ -249,9 +249,10 @@ def check_settings_exist():
         if not loopback:
             signs = re.findall(r"^leaf client (\S+) client-ca", text_of("overlays", "default-scheduler", "certs.sh"), re.M)
             need(config.get("webhook_client_names") == ",".join(signs), f"{'/'.join(file)}: names other than {signs}")
-    patch = documents(text_of("components", "advertise", "statefulset-patch.yaml"))[0]
-    for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
-        need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
+    for component in ("advertise", "policy"):
+        patch = documents(text_of("components", component, "statefulset-patch.yaml"))[0]
+        for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
+            need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
 
 
 def check_alerts():

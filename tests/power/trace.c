@@ -206,8 +206,9 @@ static void one_command(struct load *load)
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "ended"},
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "gone"},
         {.kind = COMMAND_NODE_GONE, .node = node},
+        {.kind = COMMAND_POLICY},
     };
-    const uint32_t what = draw(load, 22);
+    const uint32_t what = draw(load, 23);
     if (what < 2)
         show_node(load, node);
     else if (what < 9)

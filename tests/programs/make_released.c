@@ -188,6 +188,9 @@ static void make_present(struct maker *maker)
         fail(err.text);
     make(maker, (struct command){.kind = COMMAND_NODE_GONE, .node = "copier"});
     make(maker, (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 50 * day_ms});
+    struct rulebook *book = rulebook_new(POLICY_ROLLOUT, "rollout");
+    make(maker, (struct command){.kind = COMMAND_POLICY, .rulebook = book});
+    rulebook_unref(book);
 }
 
 /* What version 3 added: classes with and without models, in the order in which they came. */

@@ -98,13 +98,21 @@ json_t *core_amounts(const struct model_node *node)
                      "nvidia.com/vgpu", text);
 }
 
+json_t *core_pool(const struct model_node *node)
+{
+    return json_pack("{s:s}", "sim/pool", rules_even(node) ? "even" : "odd");
+}
+
 json_t *core_labels(const struct model_node *node)
 {
     char count[16];
 
     (void)snprintf(count, sizeof count, "%u", core_milli(node) / 1000);
-    return json_pack("{s:s,s:s,s:s}", "nvidia.com/gpu.count", count, "nvidia.com/gpu.memory",
-                     "81920", "nvidia.com/gpu.product", "A100-SXM4-80GB");
+    json_t *labels = core_pool(node);
+    json_object_set_new(labels, "nvidia.com/gpu.count", json_string(count));
+    json_object_set_new(labels, "nvidia.com/gpu.memory", json_string("81920"));
+    json_object_set_new(labels, "nvidia.com/gpu.product", json_string("A100-SXM4-80GB"));
+    return labels;
 }
 
 /* The Node as its source shows it; whole: for creation. */
@@ -118,9 +126,9 @@ static json_t *node_object(const struct model_node *node)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
     if (node->source == MODEL_ANNOTATED)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(node));
-    if (node->source == MODEL_LABELLED) {
-        json_object_set_new(meta, "labels", core_labels(node));
-    } else {
+    json_object_set_new(meta, "labels",
+                        node->source == MODEL_LABELLED ? core_labels(node) : core_pool(node));
+    if (node->source != MODEL_LABELLED) {
         json_decref(status);
         status = core_amounts(node);
     }
@@ -928,6 +936,8 @@ void core_step(struct sim *sim, struct draw *draw)
     }
     if (dice < sum + 40)
         trouble(sim, draw);
+    else if (sim->rules.ruled && dice < sum + 80)
+        rules_change(sim, draw);
     else
         users(sim, draw);
 }

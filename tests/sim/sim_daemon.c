@@ -56,8 +56,10 @@ static enum store_outcome count_write(void *ctx, const struct command *command,
         sim->daemon.store.write(sim->daemon.store.ctx, command, change, err);
 
     if (outcome == STORE_OK) {
-        sim->daemon.writes++;
+        /* A window opens by the clock. */
+        sim->daemon.writes += command->kind != COMMAND_POLICY;
         sim_met("command/%s", command_name(command->kind));
+        rules_written(sim, command, change);
     }
     return outcome;
 }
@@ -76,6 +78,8 @@ static int count_commit(void *ctx, struct err *err)
         oracle_uncommitted(sim);
     others(sim, "publish_and_commit");
     const int failed = sim->daemon.store.commit(sim->daemon.store.ctx, err);
+    if (failed == 0)
+        rules_committed(sim);
     others(sim, "commit_and_room");
     return failed;
 }
@@ -84,6 +88,7 @@ static void count_rollback(void *ctx)
 {
     struct sim *sim = ctx;
     sim->daemon.store.rollback(sim->daemon.store.ctx);
+    rules_lost(sim);
 }
 
 static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
@@ -130,9 +135,11 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
 static void open_parts(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
+    struct rulebook *book = rules_document(sim);
     const struct app_edges edges = {.clock = {.ctx = sim, .now_ms = now_of, .wall_ms = wall_of},
                                     .between = {.ctx = sim, .at = between},
                                     .store = daemon->app.store,
+                                    .rulebook = book,
                                     .store_ops = {.ctx = sim,
                                                   .begin = count_begin,
                                                   .write = count_write,
@@ -147,6 +154,7 @@ static void open_parts(struct sim *sim)
                                     .instance = "sim"};
 
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
+    rulebook_unref(book);
 }
 
 /* Checkpoints and retention as often as fits into minutes. */
@@ -211,6 +219,9 @@ void daemon_boot(struct sim *sim)
         return;
     }
     policy_draw(sim);
+    if (sim->books == 0 || draw_chance(&sim->draw, 200))
+        rules_draw(sim, &sim->draw);
+    rules_lost(sim);
     fill_settings(sim, &daemon->settings);
     sim_api_ops(sim->api, &daemon->watch_ops, &daemon->call_ops);
     open_parts(sim);

@@ -190,6 +190,8 @@ bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
     if (object == NULL)
         sim_violation(sim, "an odd Node is no JSON");
     read_notes(node, object, is.gpus, true);
+    if (sim->rules.ruled)
+        json_object_set_new(json_object_get(object, "metadata"), "labels", core_pool(node));
     strbuf_done(&body);
     if (core_request_json(sim, "POST", "/api/v1/nodes", object) != 201)
         sim_violation(sim, "the fake API server does not take an odd Node");

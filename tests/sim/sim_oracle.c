@@ -391,8 +391,14 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
             return FIT_NO;
         sure = sure && other->ours; /* where other pods lie is the ledger's choice */
     }
+    const enum rules_fit by_rules = rules_fit(sim, pod->shape, node);
+    if (by_rules == RULES_NOT)
+        return FIT_NO;
+    sure = sure && by_rules == RULES_FIT;
     if (!shares)
-        return FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
+        return by_rules == RULES_UNSURE
+                   ? FIT_UNSURE
+                   : FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
     if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
     if (place(&trial, 0, 0))
@@ -939,6 +945,7 @@ void oracle_quiet(struct sim *sim)
             drift_of(node, NULL, met_drift);
         oracle_odd_nodes(sim, snapshot);
         oracle_open_nodes(sim, snapshot);
+        oracle_rules(sim, snapshot);
         oracle_proposals(sim);
         oracle_file(sim, snapshot);
         snapshot_unref(snapshot);

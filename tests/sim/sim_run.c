@@ -239,6 +239,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
         rules->faults_per_mille = 50 + draw_below(draw, 250);
     }
     rules->resets = draw_chance(draw, rules->loses ? 700 : 300);
+    rules->ruled = draw_chance(draw, 400);
     rules->copies = draw_chance(draw, 250);
     if (rules->copies && rules->nodes == 1)
         rules->nodes = 2;

@@ -29,6 +29,7 @@
 #include "milligpu/cluster_identity.h"
 #include "milligpu/informer.h"
 #include "milligpu/kube.h"
+#include "milligpu/message.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
 
@@ -67,9 +68,28 @@ struct sim_rules {
     bool power;      /* crashes lose what was not synced */
     bool loses;      /* the ledger is lost now and then, and a new one begins */
     bool resets;     /* settings differ after a restart */
+    bool ruled;      /* the policy has rules, which change */
     bool copies;     /* nodes show UUIDs of others */
     bool picky;      /* another extender agrees to one node only, for many pods */
     uint32_t crowd;  /* pods that no step touches: lists of several pages */
+};
+
+/* What a rule of the policy says, and about whom. */
+struct sim_rule {
+    uint32_t pool;     /* 0: all nodes; 1: even; 2: odd */
+    bool others;       /* about namespaces without pods */
+    uint32_t from_min; /* of the day, UTC */
+    uint32_t minutes;  /* 0: it holds always */
+    bool whole;
+    uint32_t min_milli;
+    uint32_t step_milli;
+    uint32_t reserve;
+};
+enum { SIM_RULES = 3, SIM_BOOKS = 64 };
+struct sim_book {
+    uint32_t number;
+    uint32_t rules;
+    struct sim_rule rule[SIM_RULES];
 };
 
 /* The daemon's threads, except those that answer calls. */
@@ -176,6 +196,10 @@ struct sim {
     int64_t faults_ms;      /* when new ones were last met */
     uint64_t operations;
     struct sim_policy policy;
+    uint32_t books;         /* drawn so far: the number of the last one */
+    uint32_t told_book;     /* the journal says that it decides */
+    uint32_t deciding_book; /* and that is committed */
+    struct sim_book book[SIM_BOOKS];
     uint32_t step;
     char ledger[256];
 };
@@ -268,6 +292,7 @@ uint64_t core_version(struct sim *sim); /* current resourceVersion */
 uint32_t core_milli(const struct model_node *node);
 json_t *core_gpus(const struct model_node *node); /* as its source shows them; owned */
 json_t *core_labels(const struct model_node *node);
+json_t *core_pool(const struct model_node *node); /* the label by which rules know it */
 json_t *core_amounts(const struct model_node *node);
 
 /* odd */
@@ -286,6 +311,20 @@ void policy_draw(struct sim *sim); /* before a start */
 bool policy_allows(const struct sim_policy *policy, const struct shape *shape);
 void policy_asked(const struct sim *sim, struct model_pod *pod);
 void oracle_policy(const struct sim *sim, const struct model_pod *pod); /* that was granted */
+
+/* rules */
+enum rules_fit { RULES_FIT, RULES_NOT, RULES_UNSURE };
+bool rules_even(const struct model_node *node); /* its pool */
+void rules_draw(struct sim *sim, struct draw *draw);
+struct rulebook *rules_document(const struct sim *sim); /* the last one drawn; one reference */
+void rules_change(struct sim *sim, struct draw *draw);  /* while milligpud runs */
+/* What the store was given: grants are judged. */
+void rules_written(struct sim *sim, const struct command *command, const struct change *change);
+void rules_committed(struct sim *sim);
+void rules_lost(struct sim *sim); /* instead */
+enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
+                         const struct model_node *node);
+void oracle_rules(const struct sim *sim, const struct snapshot *snapshot);
 
 /* copies */
 enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };

@@ -355,7 +355,7 @@ static const struct {
     {"mib", 2, see_amount},     {"reserved", 2, see_amount},   {"flags", 2, see_flags},
     {"free", 2, see_free},      {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
     {"on", 2, see_on},          {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
-    {"stale", 1, see_stale},    {"held", 2, see_held},
+    {"stale", 1, see_stale},    {"held", 2, see_held},         {"policy", 1, do_step},
 };
 
 /* Cut the line into words; false if there are none. */

@@ -20,7 +20,7 @@ static void backtest_write(const struct backtest_call *call, const struct backte
 
 static int backtest_all(struct ctl *ctl, const struct backtest_call *call, const struct past *past)
 {
-    struct backtest_result result[1 + POLICIES];
+    struct backtest_result result[1 + POLICY_CHOICES_MAX];
     struct backtest_report report = {
         .file = call->file,
         .past = past,
@@ -30,12 +30,12 @@ static int backtest_all(struct ctl *ctl, const struct backtest_call *call, const
     struct err err;
     int status = 0;
 
-    must(call->policies > 0 && call->policies <= POLICIES);
+    must(call->policies->count > 0 && call->policies->count <= POLICY_CHOICES_MAX);
     struct workload *workload = world_manifest_workload(&past->world, &report.dropped);
     report.workload = workload;
     backtest_record(past, &result[report.results++]);
-    for (size_t i = 0; status == 0 && i < call->policies; i++)
-        status = backtest_run(past, call->policy[i], workload, &call->options,
+    for (size_t i = 0; status == 0 && i < call->policies->count; i++)
+        status = backtest_run(past, &call->policies->choice[i], workload, &call->options,
                               &result[report.results++], &err);
     if (status < 0) {
         (void)err_wrap(&err, "%.200s", call->file);
@@ -55,7 +55,7 @@ int backtest(struct ctl *ctl, const struct backtest_call *call)
     struct past past;
     struct err err;
 
-    must(call->placements == NULL || call->policies == 1);
+    must(call->placements == NULL || call->policies->count == 1);
     past_init(&past);
     const int status = past_read(&past, call->file, &call->span, &err) < 0
                            ? ctl_fail(ctl, &err)

@@ -136,7 +136,7 @@ struct backtest_placement {
 
 struct backtest_result {
     bool recorded; /* as it was; else of policy */
-    enum policy_kind policy;
+    const struct policy_choice *policy;
     uint32_t at_once; /* of the pods that arrived */
     uint32_t waited;
     uint32_t never;   /* did not get a place to the end */
@@ -156,9 +156,9 @@ struct backtest_options {
     bool placements;
 };
 
-int backtest_run(const struct past *past, enum policy_kind policy, const struct workload *workload,
-                 const struct backtest_options *options, struct backtest_result *out,
-                 struct err *err) MUST_USE;
+int backtest_run(const struct past *past, const struct policy_choice *policy,
+                 const struct workload *workload, const struct backtest_options *options,
+                 struct backtest_result *out, struct err *err) MUST_USE;
 /* What came of it then. */
 void backtest_record(const struct past *past, struct backtest_result *out);
 void backtest_result_done(struct backtest_result *result);
@@ -195,8 +195,7 @@ void backtest_write_placements(FILE *out, const struct past *past,
 struct backtest_call {
     const char *file;
     struct past_span span;
-    size_t policies;
-    const enum policy_kind *policy;
+    const struct policy_choices *policies;
     struct backtest_options options;
     FILE *placements;
     FILE *csv;

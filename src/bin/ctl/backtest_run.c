@@ -24,7 +24,9 @@ struct backtest_end {
 struct backtest_sim {
     const struct past *past;
     const struct backtest_options *options;
-    enum policy_kind policy;
+    const struct policy_choice *policy;
+    rule_set holding;    /* its rules that hold at the played time */
+    int64_t rules_at_ms; /* when that changes next */
     struct backtest_result *result;
     struct ledger *ledger;
     struct snapshot *snapshot;
@@ -52,13 +54,32 @@ struct backtest_sim {
 
 static void backtest_set_outlook(struct backtest_sim *sim, const struct workload *workload)
 {
-    struct outlook *outlook = outlook_new(sim->policy, sim->options->seed,
-                                          policy_needs_workload(sim->policy) ? workload : NULL);
+    const struct rulebook *book = sim->policy->book;
+    struct outlook *outlook =
+        outlook_of_rulebook(book, sim->holding, rulebook_needs_workload(book) ? workload : NULL);
 
     must(outlook != NULL);
     ledger_set_outlook(sim->ledger, outlook);
     outlook_unref(outlook);
     sim->published = false;
+}
+
+static void backtest_read_rules(struct backtest_sim *sim, int64_t now_ms)
+{
+    sim->holding = rulebook_holding(sim->policy->book, now_ms);
+    sim->rules_at_ms = rulebook_next_ms(sim->policy->book, now_ms);
+    must(sim->rules_at_ms > now_ms);
+}
+
+/* Who waits is asked again: another rule may let it in. */
+static void backtest_change_rules(struct backtest_sim *sim, int64_t now_ms)
+{
+    const struct outlook *outlook = ledger_outlook(sim->ledger);
+
+    backtest_read_rules(sim, now_ms);
+    backtest_set_outlook(sim, outlook->workload);
+    memset(sim->refused, 0, sim->past->world.shapes * sizeof *sim->refused);
+    sim->room = true;
 }
 
 static void backtest_use_tally(struct backtest_sim *sim)
@@ -86,8 +107,11 @@ static int backtest_start(struct backtest_sim *sim, const struct workload *workl
     sim->nodes_changed = true;
     if (sim->options->learn)
         sim->tally = tally_new();
+    backtest_read_rules(sim, past->from_ms);
     if (past_restore(past, sim->ledger, err) < 0)
         return err_same(err);
+    if (sim->tally != NULL)
+        tally_expect(sim->tally, sim->policy->book);
     if (sim->tally != NULL)
         backtest_use_tally(sim);
     else
@@ -247,6 +271,7 @@ static void backtest_push_end(struct backtest_sim *sim, int64_t at_ms, uint32_t 
 static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
 {
     const struct past_pod *of = &sim->past->pod[pod];
+    struct request request = sim->past->world.shape[of->shape].request;
     struct filter_answer answer;
     char uid[PAST_UID_BYTES];
 
@@ -255,9 +280,10 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
         return false;
     backtest_publish(sim);
     past_uid(pod, uid);
+    request.rules = outlook_rules(sim->snapshot->outlook, text_of(of->facts->namespace));
     const struct filter_question question = {
         .snapshot = sim->snapshot,
-        .request = &sim->past->world.shape[of->shape].request,
+        .request = &request,
         .uid = text_of(uid),
         .names = sim->names,
         .name = sim->name,
@@ -269,7 +295,8 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
     const bool fits = answer.verdict == FILTER_FITS;
     if (fits)
         backtest_bind(sim, pod, uid, answer.candidate[0].node);
-    sim->refused[of->shape] = !fits;
+    /* With rules it may also be the namespace. */
+    sim->refused[of->shape] = !fits && sim->policy->book->rules == 0;
     arena_reset(&sim->arena);
     if (!fits)
         return false;
@@ -463,6 +490,9 @@ static int64_t backtest_next(const struct backtest_sim *sim)
     must(sim->events <= past->events);
     if (sim->events < past->events && past->event[sim->events].at_ms < next)
         next = past->event[sim->events].at_ms;
+    /* Rules change nothing when nobody waits or comes any more. */
+    if (sim->rules_at_ms < next && (sim->waiting > 0 || next != INT64_MAX))
+        next = sim->rules_at_ms;
     return next;
 }
 
@@ -472,6 +502,8 @@ static void backtest_play(struct backtest_sim *sim)
 
     for (int64_t next = backtest_next(sim); next <= past->to_ms; next = backtest_next(sim)) {
         backtest_measure(&sim->meter, next, sim->result);
+        if (next >= sim->rules_at_ms)
+            backtest_change_rules(sim, next);
         while (sim->ends > 0 && sim->end[0].at_ms == next)
             backtest_end_pod(sim, backtest_pop_end(sim));
         while (sim->events < past->events && past->event[sim->events].at_ms == next)
@@ -524,9 +556,9 @@ static void backtest_result_init(const struct past *past, struct backtest_result
     arena_init(&out->arena);
 }
 
-int backtest_run(const struct past *past, enum policy_kind policy, const struct workload *workload,
-                 const struct backtest_options *options, struct backtest_result *out,
-                 struct err *err)
+int backtest_run(const struct past *past, const struct policy_choice *policy,
+                 const struct workload *workload, const struct backtest_options *options,
+                 struct backtest_result *out, struct err *err)
 {
     struct backtest_sim sim = {.past = past, .options = options, .policy = policy, .result = out};
 

@@ -14,7 +14,7 @@
 
 static const char *backtest_name(const struct backtest_result *result)
 {
-    return result->recorded ? "recorded" : policy_name(result->policy);
+    return result->recorded ? "recorded" : result->policy->word;
 }
 
 /* To the second. */
@@ -327,13 +327,14 @@ static const char *backtest_heading(struct arena *arena, const struct backtest_r
 static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
                               const struct backtest_report *report)
 {
-    struct table_column columns[2 + 1 + POLICIES] = {{"POD", 0}, {"ARRIVED", COLUMN_WIDE}};
+    struct table_column columns[2 + 1 + POLICY_CHOICES_MAX] = {{"POD", 0},
+                                                               {"ARRIVED", COLUMN_WIDE}};
     const struct list_view view = {
         columns, 2 + report->results, backtest_pod_row, backtest_item_name, "",
     };
     const struct doc *rows = doc_get(answer, "pods");
 
-    must(report->results <= 1 + POLICIES);
+    must(report->results <= 1 + POLICY_CHOICES_MAX);
     if (rows->count == 0)
         return CTL_FINE;
     for (size_t r = 0; r < report->results; r++)
@@ -435,7 +436,8 @@ static void backtest_put_unknown(const struct ctl *ctl, const struct past *past)
 
     must(past->arrived > 0);
     (void)fputs("\na ledger does not tell:\n"
-                "- CPU, memory, labels, taints and affinity: every node is asked about every pod\n"
+                "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
+                "  and rules of a policy document about nodes match none\n"
                 "- pods that never got a place, or that nobody created because there was none\n",
                 out);
     if (past->set_ms != 0) {

@@ -12,6 +12,7 @@
 
 #include "milligpu/map.h"
 #include "milligpu/policy.h"
+#include "milligpu/policy_document.h"
 
 enum { FILES = 0, NO_FILES = 4 }; /* cobra's ShellCompDirective */
 
@@ -185,12 +186,28 @@ static void complete_states(struct completion *completion)
         complete_offer(completion, word, "");
 }
 
+static bool complete_policy(struct completion *completion, const char *name, const char *help)
+{
+    must(name[0] != '\0');
+    complete_offer(completion, name, help);
+    return text_starts(text_of(name), completion->prefix);
+}
+
+/* A word that begins no name is a file. */
 static void complete_policies(struct completion *completion)
 {
+    struct policy_ready ready;
+    bool known = false;
+
     must(completion->prefix != NULL);
+    for (size_t i = 0; policy_ready(i, &ready); i++)
+        known = complete_policy(completion, ready.name, "a ready policy") || known;
     for (int i = 0; i < POLICIES; i++)
-        complete_offer(completion, policy_name((enum policy_kind)i),
-                       policy_help((enum policy_kind)i));
+        known = complete_policy(completion, policy_name((enum policy_kind)i),
+                                policy_help((enum policy_kind)i)) ||
+                known;
+    if (!known)
+        completion->directive = FILES;
 }
 
 static void complete_value(struct completion *completion, size_t id)
@@ -228,6 +245,8 @@ static void complete_argument(struct completion *completion, const struct ctl_op
         complete_pods(completion, "/api/v1/waiting?limit=1000");
         if (argument[0] == 'G' && line->given[OPTION_pod] == NULL)
             complete_gpus(completion);
+    } else if (strcmp(argument, "POLICY") == 0) {
+        complete_policies(completion);
     } else if (strcmp(argument, "SHELL") == 0) {
         complete_words(completion, "bash zsh fish");
     } else {

@@ -116,6 +116,7 @@ int show_summary(struct ctl *ctl, const struct doc *summary);
 int show_defrag(struct ctl *ctl, const struct doc *plan);
 int show_drift(struct ctl *ctl, const struct doc *list);
 int show_doctor(struct ctl *ctl, const struct doc *doctor);
+int show_policy(struct ctl *ctl, const struct doc *policy);
 
 /* Prints "NAME: text", aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);

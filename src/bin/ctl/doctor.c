@@ -7,7 +7,7 @@
 
 #include "milligpu/settings.h"
 
-#include "ctl.h"
+#include "policies.h"
 
 /* --- doctor --- */
 
@@ -96,13 +96,32 @@ int command_doctor(struct ctl *ctl)
 
 /* --- check-config --- */
 
+/* A document is on the machine of milligpud: check-policy is for that. */
+static int check_policy_word(const char *word, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct rulebook *book = NULL;
+
+    strbuf_init(&warnings);
+    if (policy_is_path(word))
+        return 0;
+    const int rc = policies_choose(word, &book, &warnings, err);
+    rulebook_unref(book);
+    return rc < 0 ? err_wrap(err, "policy") : 0;
+}
+
 int command_check_config(struct ctl *ctl)
 {
     const char *file = ctl->options.argument[0];
+    struct settings_set *set;
     struct err err;
 
     must(ctl->options.arguments == 1);
-    if (settings_check_file(file, &err) < 0)
+    if (settings_check_file(file, &set, &err) < 0)
+        return ctl_fail(ctl, &err);
+    const int rc = check_policy_word(settings_get(set)->policy, &err);
+    settings_free(set);
+    if (rc < 0)
         return ctl_fail(ctl, &err);
     (void)fprintf(ctl->screen.out, "%s: the settings are fine\n", file);
     return CTL_FINE;

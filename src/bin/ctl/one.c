@@ -516,6 +516,7 @@ int show_summary(struct ctl *ctl, const struct doc *summary)
     put_field(ctl, "milligpud", "%s, %s%s", doc_shown(summary, "version"),
               doc_true(summary, "ready") ? "ready" : "NOT READY",
               doc_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
+    put_field(ctl, "Policy", "%s", or_unknown(doc_shown(summary, "policy")));
     put_nodes(ctl, summary);
     put_milli(ctl, summary);
     put_field(ctl, "Allocations", "%lld bound, %lld reserved",

@@ -20,8 +20,8 @@ enum { SIMULATE_EVENTS = 40000 };
 struct simulate_call {
     struct ctl *ctl;
     struct simulate_options options;
-    size_t policies;
-    enum policy_kind policy[POLICIES];
+    struct policy_choices policies;
+    int64_t at_ms;   /* at which the rules of policies hold or do not */
     uint32_t rounds; /* 0: not given */
     FILE *csv;       /* NULL: not wanted */
     FILE *plot;      /* NULL: not wanted */
@@ -57,47 +57,12 @@ static int simulate_read_number(const struct ctl *ctl, const struct simulate_ran
     return 0;
 }
 
-static int simulate_unknown_policy(struct text word, struct err *err)
-{
-    char known[256] = "";
-    size_t length = 0;
-
-    for (int i = 0; i < POLICIES && length < sizeof known; i++)
-        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
-                                   policy_name((enum policy_kind)i));
-    must(length < sizeof known);
-    return err_set(err, ERR_INVALID, "--policy: there is no policy \"%.*s\"; there are %s",
-                   (int)(word.len < 60 ? word.len : 60), word.at, known);
-}
-
-/* Without the option: all of them. */
-static int simulate_read_policies(struct simulate_call *call, struct err *err)
-{
-    const char *given = call->ctl->options.given[OPTION_policy];
-    struct text rest = text_of(given);
-    struct text word;
-
-    must(call->policies == 0);
-    while (given != NULL && text_cut(&rest, ',', &word)) {
-        enum policy_kind policy;
-        if (!policy_of_name(word, &policy))
-            return simulate_unknown_policy(word, err);
-        for (size_t i = 0; i < call->policies; i++)
-            if (call->policy[i] == policy)
-                return err_set(err, ERR_INVALID, "--policy names %s twice", policy_name(policy));
-        call->policy[call->policies++] = policy;
-    }
-    for (int i = 0; given == NULL && i < POLICIES; i++)
-        call->policy[call->policies++] = (enum policy_kind)i;
-    must(call->policies > 0);
-    return 0;
-}
-
 /* A ledger says itself which nodes there were, and which pods came and ended. */
 static int simulate_check_ledger(const struct ctl *ctl, struct err *err)
 {
-    static const size_t others[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods,
-                                    OPTION_count, OPTION_churn,   OPTION_events,   OPTION_plot};
+    static const size_t others[] = {OPTION_nodes,  OPTION_cluster, OPTION_arrivals,
+                                    OPTION_pods,   OPTION_count,   OPTION_churn,
+                                    OPTION_events, OPTION_plot,    OPTION_at};
     const char *const *given = ctl->options.given;
 
     for (size_t i = 0; given[OPTION_ledger] != NULL && i < ARRAY_LEN(others); i++)
@@ -203,7 +168,7 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
     if (simulate_read_number(call->ctl, &seed, &options->seed, err) < 0 ||
         simulate_read_number(call->ctl, &churn, &options->churn_percent, err) < 0 ||
         simulate_read_number(call->ctl, &events, &options->events, err) < 0 ||
-        simulate_read_policies(call, err) < 0)
+        policies_read_at(call->ctl, &call->at_ms, err) < 0)
         return err_same(err);
     if (given[OPTION_events] != NULL && options->churn_percent == 0)
         return err_set(err, ERR_INVALID,
@@ -214,10 +179,27 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
         return err_set(err, ERR_INVALID,
                        "--churn writes no --placements, --csv or --plot: these are about the "
                        "arrivals in their order");
-    if (given[OPTION_placements] != NULL && call->policies > 1)
-        return err_set(err, ERR_INVALID,
-                       "--placements wants one --policy: the file is about one run");
     return 0;
+}
+
+/* The seed of a document counts if the command line gives none. Returns the exit status. */
+static int simulate_choose(struct simulate_call *call)
+{
+    struct policy_choices *policies = &call->policies;
+    const char *const *given = call->ctl->options.given;
+    struct err err;
+
+    const int status = policies_choose_all(call->ctl, call->at_ms, policies);
+    if (status != CTL_FINE)
+        return status;
+    must(policies->count > 0);
+    for (size_t i = 0; i < policies->count; i++)
+        if (policies->choice[i].bare || given[OPTION_seed] != NULL)
+            policies->choice[i].book->seed = call->options.seed;
+    if (given[OPTION_placements] == NULL || policies->count == 1)
+        return CTL_FINE;
+    (void)err_set(&err, ERR_INVALID, "--placements wants one --policy: the file is about one run");
+    return ctl_misused(call->ctl, &err);
 }
 
 /* --- output files --- */
@@ -272,8 +254,7 @@ static int simulate_backtest(struct simulate_call *call)
     const struct backtest_call backtest_call = {
         .file = call->ctl->options.given[OPTION_ledger],
         .span = call->span,
-        .policies = call->policies,
-        .policy = call->policy,
+        .policies = &call->policies,
         .options = {.seed = call->options.seed,
                     .learn = call->options.learn,
                     .placements = call->options.placements != NULL},
@@ -285,38 +266,39 @@ static int simulate_backtest(struct simulate_call *call)
     return backtest(call->ctl, &backtest_call);
 }
 
-/* world NULL: the past of a ledger. */
 static int simulate_all(struct simulate_call *call, const struct world *world)
 {
-    if (world == NULL)
-        return simulate_backtest(call);
-
-    struct simulate_result result[POLICIES];
+    const struct policy_choices *policies = &call->policies;
+    struct simulate_result result[POLICY_CHOICES_MAX];
     struct simulate_report report = {
         .world = world,
+        .at_ms = call->at_ms,
         .options = &call->options,
-        .results = call->policies,
+        .results = policies->count,
         .result = result,
     };
 
-    must(call->policies > 0 && call->policies <= POLICIES);
+    if (world == NULL)
+        return simulate_backtest(call);
+    must(policies->count > 0 && policies->count <= POLICY_CHOICES_MAX);
     struct workload *workload = world->rounds > 0 ? world_manifest_workload(world, &report.dropped)
                                                   : world_workload(world, &report.dropped);
     report.workload = workload;
-    for (size_t i = 0; i < call->policies; i++)
-        simulate_run(world, call->policy[i], workload, &call->options, &result[i]);
+    for (size_t i = 0; i < policies->count; i++)
+        simulate_run(world, &policies->choice[i], workload, &call->options, &result[i]);
     const int status = world->rounds > 0 ? simulate_show_rounds(call->ctl, &report)
                                          : simulate_show(call->ctl, &report);
     if (call->csv != NULL)
         simulate_write_curve(call->csv, &report);
     if (call->plot != NULL)
         simulate_write_plot(call->plot, &report);
-    for (size_t i = 0; i < call->policies; i++)
+    for (size_t i = 0; i < policies->count; i++)
         simulate_result_done(&result[i]);
     workload_unref(workload);
     return status;
 }
 
+/* world NULL: the past of a ledger. */
 static int simulate_write_all(struct simulate_call *call, const struct world *world)
 {
     const char *const *given = call->ctl->options.given;
@@ -353,10 +335,23 @@ static int simulate_read_world(const struct simulate_call *call, struct world *w
                : world_read_arrivals(world, given[OPTION_arrivals], ctl->err, err);
 }
 
+static int simulate_world(struct simulate_call *call)
+{
+    struct world world;
+    struct err err;
+
+    must(call->policies.count > 0);
+    world_init(&world);
+    const int status = simulate_read_world(call, &world, &err) < 0
+                           ? ctl_fail(call->ctl, &err)
+                           : simulate_write_all(call, &world);
+    world_done(&world);
+    return status;
+}
+
 int command_simulate(struct ctl *ctl)
 {
     struct simulate_call call = {.ctl = ctl};
-    struct world world;
     struct err err;
 
     must(ctl->options.arguments == 0);
@@ -365,12 +360,10 @@ int command_simulate(struct ctl *ctl)
     const int fd = fileno(ctl->err);
     if (fd >= 0 && isatty(fd) == 1)
         call.options.progress = ctl->err;
-    if (ctl->options.given[OPTION_ledger] != NULL)
-        return simulate_write_all(&call, NULL);
-    world_init(&world);
-    const int status = simulate_read_world(&call, &world, &err) < 0
-                           ? ctl_fail(ctl, &err)
-                           : simulate_write_all(&call, &world);
-    world_done(&world);
+    int status = simulate_choose(&call);
+    if (status == CTL_FINE)
+        status = ctl->options.given[OPTION_ledger] != NULL ? simulate_write_all(&call, NULL)
+                                                           : simulate_world(&call);
+    policies_done(&call.policies);
     return status;
 }

@@ -24,6 +24,7 @@
 #include "milligpu/map.h"
 #include "milligpu/policy.h"
 
+#include "policies.h"
 #include "reasons.h"
 
 struct ctl;
@@ -48,6 +49,8 @@ enum {
 /* As milligpud has them if no setting says otherwise. */
 #define SIMULATE_RESOURCE       "nvidia.com/vgpu"
 #define SIMULATE_WHOLE_RESOURCE "nvidia.com/gpu"
+/* Of pods whose file does not say one. */
+#define SIMULATE_NAMESPACE "simulate"
 
 /* --- what is read --- */
 
@@ -62,8 +65,9 @@ struct world_node {
 struct world_shape {
     struct request request; /* of no want, or of one */
     struct want want;
-    uint32_t count;   /* of arrivals */
-    const char *text; /* for people */
+    uint32_t count;        /* of arrivals */
+    const char *text;      /* for people */
+    const char *namespace; /* for the rules of policies */
 };
 
 struct world_pod {
@@ -130,7 +134,7 @@ struct workload *world_workload(const struct world *world, uint32_t *dropped) MU
 /* --- one run --- */
 
 struct simulate_options {
-    uint32_t seed;
+    uint32_t seed; /* of what is drawn, and of the node order where no document gives one */
     uint32_t churn_percent; /* 0: nothing ends */
     uint32_t events;        /* with churn */
     bool learn;             /* the workload is what has arrived so far */
@@ -148,7 +152,7 @@ struct simulate_level {
 
 /* Numbers of arrivals; with churn, of the second half of the events. */
 struct simulate_result {
-    enum policy_kind policy;
+    const struct policy_choice *policy;
     uint32_t arrived;
     uint32_t refused;
     uint32_t multi_arrived; /* pods of several GPUs */
@@ -182,7 +186,7 @@ uint64_t simulate_fill(struct ledger *ledger, const struct world *world,
                        struct arena *arena) MUST_USE;
 /* What nobody holds of the GPUs that the node shows. */
 uint64_t simulate_node_idle(const struct node *node);
-void simulate_run(const struct world *world, enum policy_kind policy,
+void simulate_run(const struct world *world, const struct policy_choice *policy,
                   const struct workload *workload, const struct simulate_options *options,
                   struct simulate_result *out);
 void simulate_result_done(struct simulate_result *result);
@@ -218,6 +222,7 @@ uint64_t simulate_ten_thousandths(uint64_t part, uint64_t whole) MUST_USE;
 
 struct simulate_report {
     const struct world *world;
+    int64_t at_ms; /* at which the rules of policies hold or do not */
     const struct simulate_options *options;
     const struct workload *workload;
     uint32_t dropped;

@@ -18,7 +18,7 @@ void simulate_write_curve(FILE *out, const struct simulate_report *report)
             const struct simulate_level *level = &report->result[i].level[l];
             char percent[SIMULATE_PERCENT_BYTES];
             simulate_percent(level->milli, level->count * report->world->gpu_milli, percent);
-            (void)fprintf(out, "%s,%" PRIu64 ",%s\n", policy_name(report->result[i].policy),
+            (void)fprintf(out, "%s,%" PRIu64 ",%s\n", report->result[i].policy->word,
                           level->percent, percent);
         }
 }
@@ -59,8 +59,25 @@ static const struct plot_style {
     {"#767c85", "2 3", "m-3.2,-3.2l6.4,6.4m0,-6.4l-6.4,6.4"},
     {"#8a63d2", "10 3 2 3", "m0,-4.6l4.6,4.6l-4.6,4.6l-4.6,-4.6z"},
     {"#cf4a60", "none", "m0,-4.6l4.4,7.6h-8.8z"},
+    {"#3a9a5b", "none", "m-3.2,-3.2h6.4v6.4h-6.4z"},
+    {"#9a7d0a", "8 4", "m0,-4.6l4.6,4.6l-4.6,4.6l-4.6,-4.6z"},
+    {"#12908e", "2 3", "m0,-4.6l4.4,7.6h-8.8z"},
 };
-static_assert(ARRAY_LEN(plot_style) == POLICIES, "one for each");
+static_assert(ARRAY_LEN(plot_style) > POLICIES, "one for each, and more for documents");
+
+/* Documents take turns. */
+static const struct plot_style *plot_style_of(const struct plot *plot,
+                                              const struct simulate_result *result)
+{
+    size_t documents = 0;
+
+    must(result->policy->book->policy < POLICIES);
+    if (result->policy->bare)
+        return &plot_style[result->policy->book->policy];
+    for (const struct simulate_result *at = plot->report->result; at < result; at++)
+        documents += !at->policy->bare;
+    return &plot_style[POLICIES + documents % (ARRAY_LEN(plot_style) - POLICIES)];
+}
 
 static uint64_t plot_height_of(const struct plot *plot, const struct simulate_level *level)
 {
@@ -181,8 +198,8 @@ static void plot_final(const struct plot *plot, const struct simulate_result *re
     const uint64_t shown = (final + 50) / 100;
 
     must(final <= (uint64_t)100 * PLOT_POINT);
-    (void)fprintf(plot->out, "%s %" PRIu64 ".%02" PRIu64 " %%", policy_name(result->policy),
-                  shown / 100, shown % 100);
+    (void)fprintf(plot->out, "%s %" PRIu64 ".%02" PRIu64 " %%", result->policy->word, shown / 100,
+                  shown % 100);
 }
 
 static void plot_head(const struct plot *plot)
@@ -264,10 +281,10 @@ static size_t plot_next(const struct plot *plot, const struct simulate_result *r
 
 static void plot_points(const struct plot *plot, const struct simulate_result *result)
 {
-    const struct plot_style *style = &plot_style[result->policy];
+    const struct plot_style *style = plot_style_of(plot, result);
     uint64_t drawn = 0;
 
-    must(result->policy < POLICIES);
+    must(result->levels > 0);
     (void)fprintf(plot->out, "<polyline stroke=\"%s\" stroke-dasharray=\"%s\" points=\"",
                   style->color, style->dashes);
     for (size_t at = plot_next(plot, result, 0, drawn); at < result->levels;
@@ -284,7 +301,7 @@ static void plot_points(const struct plot *plot, const struct simulate_result *r
 static void plot_marks(const struct plot *plot, size_t number)
 {
     const struct simulate_result *result = &plot->report->result[number];
-    const struct plot_style *style = &plot_style[result->policy];
+    const struct plot_style *style = plot_style_of(plot, result);
     uint64_t next = PLOT_LEFT + PLOT_MARKS * (2 * number + 1) / (2 * plot->report->results);
 
     must(number < plot->report->results);
@@ -312,12 +329,12 @@ struct plot_label {
 };
 
 /* Those at the top first; of equals, the one that was named first. */
-static size_t plot_sort_labels(const struct plot *plot, struct plot_label label[POLICIES])
+static size_t plot_sort_labels(const struct plot *plot, struct plot_label label[POLICY_CHOICES_MAX])
 {
     const struct simulate_report *report = plot->report;
     size_t labels = 0;
 
-    must(report->results <= POLICIES);
+    must(report->results <= POLICY_CHOICES_MAX);
     for (size_t i = 0; i < report->results; i++) {
         const struct simulate_result *result = &report->result[i];
         const struct simulate_level *last = &result->level[result->levels - 1];
@@ -345,13 +362,13 @@ static void plot_spread_labels(struct plot_label *label, size_t labels)
 
 static void plot_labels(const struct plot *plot)
 {
-    struct plot_label label[POLICIES];
+    struct plot_label label[POLICY_CHOICES_MAX];
     const size_t labels = plot_sort_labels(plot, label);
 
     must(labels == plot->report->results);
     plot_spread_labels(label, labels);
     for (size_t i = 0; i < labels; i++) {
-        const struct plot_style *style = &plot_style[label[i].result->policy];
+        const struct plot_style *style = plot_style_of(plot, label[i].result);
         (void)fprintf(plot->out, "<g stroke=\"%s\" stroke-opacity=\"0.6\">\n", style->color);
         plot_line(plot, (uint64_t[]){PLOT_RIGHT + 60, label[i].end},
                   (uint64_t[]){PLOT_LABEL - 50, label[i].y});

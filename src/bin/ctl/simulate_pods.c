@@ -131,6 +131,7 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     shape.want = (struct want){.container = "", .parts = class.parts, .milli = class.milli};
     shape.text = arena_printf(&world->arena, "%s %s/%s", workload_kind_name(maker->kind),
                               maker->namespace, maker->name);
+    shape.namespace = arena_copy(&world->arena, text_of(maker->namespace));
     world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
     world->shape[world->shapes++] = shape;
     for (uint32_t i = 0; i < maker->pods; i++) {

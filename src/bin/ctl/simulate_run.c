@@ -16,7 +16,6 @@
 
 #include "simulate.h"
 
-static const char simulate_namespace[] = "simulate";
 enum { SIMULATE_UID_BYTES = 24 };
 
 /* A pod that runs, with churn. */
@@ -83,9 +82,9 @@ static void simulate_publish(struct simulation *sim)
 
 static void simulate_set_outlook(struct simulation *sim, const struct workload *workload)
 {
-    const enum policy_kind policy = sim->result->policy;
-    struct outlook *outlook =
-        outlook_new(policy, sim->options->seed, policy_needs_workload(policy) ? workload : NULL);
+    const struct policy_choice *policy = sim->result->policy;
+    struct outlook *outlook = outlook_of_rulebook(
+        policy->book, policy->holding, rulebook_needs_workload(policy->book) ? workload : NULL);
 
     must(outlook != NULL);
     ledger_set_outlook(sim->ledger, outlook);
@@ -120,10 +119,12 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
         sim->left[i] = world->node[i].host;
     sim->allocated_milli = simulate_fill(sim->ledger, world, &sim->arena);
     sim->result->held_milli = sim->allocated_milli;
-    if (sim->tally != NULL)
+    if (sim->tally != NULL) {
+        tally_expect(sim->tally, sim->result->policy->book);
         simulate_use_tally(sim);
-    else
+    } else {
         simulate_set_outlook(sim, workload);
+    }
     simulate_publish(sim);
     sim->tells_at_ns = clock_ns() + 1000000000;
 }
@@ -216,11 +217,13 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
 {
     char uid[SIMULATE_UID_BYTES];
     struct filter_answer answer;
+    struct request request = shape->request;
 
     simulate_uid(serial, uid);
+    request.rules = outlook_rules(sim->snapshot->outlook, text_of(shape->namespace));
     const struct filter_question question = {
         .snapshot = sim->snapshot,
-        .request = &shape->request,
+        .request = &request,
         .uid = text_of(uid),
         .names = simulate_in_tree(sim, &shape->request.host),
         .name = sim->name,
@@ -238,10 +241,10 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
             .kind = COMMAND_RESERVE,
             .at_ms = 1,
             .uid = uid,
-            .namespace = simulate_namespace,
+            .namespace = shape->namespace,
             .name = uid,
             .node = sim->world->node[out->node].name,
-            .request = &shape->request,
+            .request = &request,
         };
         if (shape->request.wants > 0)
             must(ledger_decide(sim->ledger, &reserve, change) == VERDICT_OK);
@@ -351,8 +354,8 @@ static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
     must(done <= of);
     if (progress == NULL || done % 64 != 0 || clock_ns() < sim->tells_at_ns)
         return;
-    (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ",
-                  policy_name(sim->result->policy), done, of);
+    (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
+                  done, of);
     (void)fflush(progress); /* it is only for people */
     sim->tells_at_ns = clock_ns() + 1000000000;
     sim->told = true;
@@ -494,7 +497,7 @@ static void simulate_churn(struct simulation *sim)
     }
 }
 
-void simulate_run(const struct world *world, enum policy_kind policy,
+void simulate_run(const struct world *world, const struct policy_choice *policy,
                   const struct workload *workload, const struct simulate_options *options,
                   struct simulate_result *out)
 {

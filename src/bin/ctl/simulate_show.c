@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/wire_kube.h"
 
 #include "ctl.h"
 #include "simulate.h"
@@ -90,6 +91,23 @@ static struct doc *simulate_worst(struct arena *arena, const struct simulate_rep
     return list;
 }
 
+/* Which document it is, and its rules that hold. */
+static void simulate_set_policy(struct arena *arena, struct doc *item,
+                                const struct policy_choice *policy)
+{
+    struct doc *holding = doc_new(arena, DOC_ARRAY);
+
+    must(policy->book->rules <= RULES_MAX);
+    doc_set_str(arena, item, "policy", policy->word);
+    if (policy->bare)
+        return;
+    doc_set_str(arena, item, "digest", policy->book->digest);
+    for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+        if ((policy->holding & one_rule(rule)) != 0)
+            doc_append(holding, doc_new_int(arena, rule + 1));
+    doc_set(arena, item, TEXT("rulesHolding"), holding);
+}
+
 static struct doc *simulate_item(struct arena *arena, const struct simulate_report *report,
                                  const struct simulate_result *result)
 {
@@ -98,7 +116,7 @@ static struct doc *simulate_item(struct arena *arena, const struct simulate_repo
     const uint64_t decisions = result->decisions > 0 ? result->decisions : 1;
 
     must(capacity > 0);
-    doc_set_str(arena, item, "policy", policy_name(result->policy));
+    simulate_set_policy(arena, item, result->policy);
     simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli, capacity);
     must(result->allocated_milli + result->stranded_milli <= capacity);
     simulate_set_percent(arena, item, "idlePercent", capacity - result->allocated_milli, capacity);
@@ -284,6 +302,26 @@ static void simulate_load(uint64_t part, uint64_t whole, char out[SIMULATE_PERCE
     simulate_short_percent(text_of(percent), out);
 }
 
+/* Rules that do not hold now could tomorrow: so people are told which they are. */
+static void simulate_put_rules(FILE *out, const struct simulate_report *report)
+{
+    char at[TIME_TEXT_BYTES];
+
+    must(report->results > 0);
+    time_format(report->at_ms, at);
+    for (size_t i = 0; i < report->results; i++) {
+        const struct policy_choice *policy = report->result[i].policy;
+        if (!rulebook_has_windows(policy->book))
+            continue;
+        (void)fprintf(out, "rules of %s as of %s:", policy->word, at);
+        for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+            (void)fprintf(out, "%s %" PRIu32 " (%s)%s", rule > 0 ? "," : "", rule + 1,
+                          policy->book->rule[rule].name,
+                          (policy->holding & one_rule(rule)) != 0 ? "" : " does not hold");
+        (void)fputc('\n', out); /* judged at the end, as all output is */
+    }
+}
+
 static void simulate_put_cluster(FILE *out, const struct simulate_report *report)
 {
     const struct world *world = report->world;
@@ -322,7 +360,9 @@ static void simulate_put_head(const struct ctl *ctl, const struct simulate_repor
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
     if (report->options->learn)
         (void)fputs("; fgd and rollout know what has arrived so far", out);
-    (void)fputs("\n\n", out); /* judged at the end, as all output is */
+    (void)fputc('\n', out); /* judged at the end, as all output is */
+    simulate_put_rules(out, report);
+    (void)fputc('\n', out);
 }
 
 int simulate_show(struct ctl *ctl, const struct simulate_report *report)
@@ -379,7 +419,7 @@ static struct doc *rounds_document(struct arena *arena, const struct simulate_re
     for (size_t i = 0; i < report->results; i++) {
         struct simulate_result *result = &report->result[i];
         struct doc *item = doc_new(arena, DOC_OBJECT);
-        doc_set_str(arena, item, "policy", policy_name(result->policy));
+        simulate_set_policy(arena, item, result->policy);
         simulate_set_int(arena, item, "fittedBeforeRefusal", result->fitted_before);
         simulate_set_int(arena, item, "fitted", result->arrived - result->refused);
         simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli,
@@ -417,8 +457,10 @@ static void rounds_put_head(const struct ctl *ctl, const struct simulate_report 
     simulate_put_cluster(out, report);
     (void)fprintf(out,
                   "the pods of the manifest (%" PRIu32 ") arrive again and again, at most %" PRIu32
-                  " times\ntarget workload: the pods of the manifest\n\n",
+                  " times\ntarget workload: the pods of the manifest\n",
                   world->pods, world->rounds); /* judged at the end, as all output is */
+    simulate_put_rules(out, report);
+    (void)fputc('\n', out);
 }
 
 /* Sentences, because a reason is longer than a column. */

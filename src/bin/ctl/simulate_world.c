@@ -303,7 +303,8 @@ static int world_read_shape(struct world_reader *reader, struct world_shape *out
     const size_t *at = reader->at;
     const struct request *models;
 
-    *out = (struct world_shape){.want = {.container = "main", .kind = CONTAINER_APP}};
+    *out = (struct world_shape){.want = {.container = "main", .kind = CONTAINER_APP},
+                                .namespace = SIMULATE_NAMESPACE};
     if (csv_number(csv, at[POD_CPU], &cpu, &out->request.host.cpu_milli, err) < 0 ||
         csv_number(csv, at[POD_MEMORY], &memory, &out->request.host.memory_mib, err) < 0 ||
         csv_number(csv, at[POD_GPUS], &gpus, &out->want.parts, err) < 0 ||

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -49,6 +50,9 @@ func (d *Daemon) Spawn() error {
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
 		"--namespace", Namespace, "--grace-period-s", d.GracePeriodS}, d.Args...)
+	if !slices.Contains(d.Args, "--policy") {
+		args = append(args, "--policy", "binpack") // the tests of places count on it
+	}
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
+#include "support/rules.h"
+
 /* --- fault injection --- */
 
 static bool strikes(struct app_fixture *fixture, enum fixture_point point)
@@ -329,10 +331,12 @@ static void start(struct app_fixture *fixture)
 
     wire_up(fixture, &fixture->watch);
     wire_up(fixture, &fixture->call);
+    struct rulebook *bare = bare_rulebook(fixture->settings.policy);
     const struct app_edges edges = {
         .clock = {.ctx = fixture, .now_ms = fixture_now, .wall_ms = fixture_wall},
         .store = app->store,
         .store_ops = app->store_ops,
+        .rulebook = fixture->rulebook != NULL ? fixture->rulebook : bare,
         .fake = app->fake,
         .watch = &fixture->watch.ops,
         .calls = &fixture->call.ops,
@@ -340,6 +344,7 @@ static void start(struct app_fixture *fixture)
         .wake_namespace = "ns",
         .instance = "fixture"};
     app_open(app, &fixture->settings, &edges, &fixture->parts);
+    rulebook_unref(bare);
     must(writer_load(fixture->parts.writer, &err) == 0);
     atomic_store(&app->identified, true);
 }
@@ -401,6 +406,7 @@ void fixture_free(struct app_fixture *fixture)
     stop(fixture);
     fake_apiserver_free(fixture->app.fake);
     store_close(fixture->app.store);
+    rulebook_unref(fixture->rulebook);
     for (size_t i = 0; i < fixture->call_count; i++) {
         strbuf_done(&fixture->calls[i]->body);
         http_call_done(&fixture->calls[i]->http);
@@ -608,6 +614,16 @@ void fixture_annotate_node(struct app_fixture *fixture, const char *name, const 
     annotate(fixture, path, annotations);
 }
 
+void fixture_label_node(struct app_fixture *fixture, const char *name, const char *labels)
+{
+    char path[256];
+    char body[1024];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
+    (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{%s}}}", labels);
+    tell(fixture, "PATCH", path, body);
+}
+
 static void delete_pod(struct app_fixture *fixture, const char *name, int grace_s)
 {
     char path[256];
@@ -725,6 +741,16 @@ const char *fixture_where(struct app_fixture *fixture, const char *name)
     return look(fixture, name, where, uid) ? where : NULL;
 }
 
+void fixture_policy(struct app_fixture *fixture, const struct rulebook *take_book)
+{
+    struct message *message = message_new(MESSAGE_POLICY);
+
+    rulebook_unref(fixture->rulebook);
+    fixture->rulebook = take_book;
+    message->rulebook = rulebook_ref(take_book);
+    must(queue_put(fixture->app.queue, message));
+}
+
 /* --- kube-scheduler's side --- */
 
 static struct fixture_call *new_call(struct app_fixture *fixture, const char *path)
@@ -743,6 +769,18 @@ static void post(struct app_fixture *fixture, struct fixture_call *call)
     call->http.began_ns = clock_ns();
     call->http.body = (struct text){call->body.data, call->body.len};
     webhooks_handle(fixture->parts.webhooks, &call->http);
+}
+
+const char *fixture_ask(struct app_fixture *fixture, const char *path, const char *body)
+{
+    struct fixture_call *call = new_call(fixture, path);
+
+    strbuf_str(&call->body, body);
+    post(fixture, call);
+    if (call->http.status != 200)
+        (void)fprintf(stderr, "%s: %d %s\n", path, call->http.status, call->http.answer.data);
+    must(call->http.status == 200);
+    return call->http.answer.data;
 }
 
 const char *fixture_filter_of(struct app_fixture *fixture, const char *object, const char *names)

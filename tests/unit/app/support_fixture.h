@@ -81,6 +81,8 @@ struct app_fixture {
     struct app app;
     struct app_parts parts;
     struct settings settings;
+    /* with which a process begins; NULL: settings.policy, bare */
+    const struct rulebook *rulebook;
     struct store_ops real_store;
     struct fixture_wire watch;
     struct fixture_wire call;
@@ -144,6 +146,8 @@ void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *l
 /* "key":"value" or "key":null, as a client would patch it in. */
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);
+/* The same for its labels. */
+void fixture_label_node(struct app_fixture *fixture, const char *name, const char *labels);
 void fixture_delete_pod(struct app_fixture *fixture, const char *name); /* gone at once */
 void fixture_terminate_pod(struct app_fixture *fixture,
                            const char *name);                        /* a deletion timestamp */
@@ -156,6 +160,11 @@ void fixture_delete_node(struct app_fixture *fixture, const char *name);
    call. */
 const char *fixture_where(struct app_fixture *fixture, const char *name);
 
+/* What the daemon does with a policy document that it has read. The next process begins with it. */
+void fixture_policy(struct app_fixture *fixture, const struct rulebook *take_book);
+
+/* Any webhook: "/scheduler/prioritize" and so on. */
+const char *fixture_ask(struct app_fixture *fixture, const char *path, const char *body);
 /* kube-scheduler's side: the text of the answer. names: separated by spaces. */
 const char *fixture_filter(struct app_fixture *fixture, const char *pod, const char *names);
 /* The same for a pod as it was seen earlier: fixture_object() shows it. */

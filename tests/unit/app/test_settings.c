@@ -90,7 +90,7 @@ static void file_refuses(const char *text, const char *line, const char *says)
     char place[80];
     print_message("%s\n", text);
     write_file(text);
-    assert_true(settings_check_file(file, &err) < 0);
+    assert_true(settings_check_file(file, NULL, &err) < 0);
     (void)snprintf(place, sizeof place, "%s:%s: ", file, line);
     assert_says(place);
     assert_says(says);
@@ -331,17 +331,17 @@ static void wrong_files_are_named_with_their_line(void **state)
 static void files_that_are_none_are_refused(void **state)
 {
     (void)state;
-    assert_int_equal(settings_check_file("/nowhere/milligpu.yaml", &err), -ERR_IO);
+    assert_int_equal(settings_check_file("/nowhere/milligpu.yaml", NULL, &err), -ERR_IO);
     assert_says("/nowhere/milligpu.yaml: No such file or directory");
-    assert_int_equal(settings_check_file("/tmp", &err), -ERR_IO);
+    assert_int_equal(settings_check_file("/tmp", NULL, &err), -ERR_IO);
     assert_says("/tmp: Is a directory");
     write_bytes("wake: b\xff\xfe\n", 10);
-    assert_true(settings_check_file(file, &err) < 0);
+    assert_true(settings_check_file(file, NULL, &err) < 0);
     assert_says(file);
     CLEANUP(xfreep) char *large = xmalloc(2 << 20);
     memset(large, '#', 2 << 20);
     write_bytes(large, 2 << 20);
-    assert_int_equal(settings_check_file(file, &err), -ERR_TOO_LARGE);
+    assert_int_equal(settings_check_file(file, NULL, &err), -ERR_TOO_LARGE);
     refuses("--config /nowhere/x.yaml", "/nowhere/x.yaml: No such file");
     refuses("MILLIGPU_CONFIG=/nowhere/x.yaml", "/nowhere/x.yaml: No such file");
 }
@@ -381,7 +381,7 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     refuses("--resource nvidia.com/gpu", "must be another than resource");
     refuses("--ledger=", "must name a file");
     write_file("wake: object\nadmin_listen: 10.0.0.1:1\n");
-    assert_true(settings_check_file(file, &err) < 0);
+    assert_true(settings_check_file(file, NULL, &err) < 0);
     assert_says(":2: admin_listen: must be a loopback address");
 }
 
@@ -466,7 +466,7 @@ static void the_files_of_the_manifests_load(void **state)
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         char path[4096];
         (void)snprintf(path, sizeof path, "%s/%s", source != NULL ? source : ".", files[i]);
-        if (settings_check_file(path, &err) < 0)
+        if (settings_check_file(path, NULL, &err) < 0)
             fail_msg("%s", err.text);
     }
 }

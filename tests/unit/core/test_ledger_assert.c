@@ -11,6 +11,7 @@
 
 #include "core/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/rules.h"
 
 /* n1: GPU-a with reserved pod a, GPU-b with bound pod b; n2, n4: no pods; n3: GPU-a again. */
 static int set_up(void **state)
@@ -53,6 +54,28 @@ static void assert_found_at(const struct core_fixture *core, const void *at, con
     assert_found(core, says);
     memcpy(here, kept, bytes);
     assert_int_equal(ledger_check(core->ledger, &err), 0);
+}
+
+/* n4 is the only host with two free GPUs. */
+static void idle_hosts_are_counted_again(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct rule keeps[] = {{.min_milli = 1}, {.reserve = 1}};
+    const uint32_t two = 2, one = 1;
+    struct err err;
+    struct rulebook *book = rulebook_with(POLICY_BINPACK, "book", keeps, 2);
+    struct outlook *outlook = outlook_of_rulebook(book, 3, NULL);
+    core_forget_undo(core);
+    ledger_set_outlook(core->ledger, outlook);
+    const struct outlook *now = ledger_outlook(core->ledger);
+    assert_int_equal(ledger_check(core->ledger, &err), 0);
+    assert_int_equal(now->idle[1], 1);
+    assert_found_at(core, &now->idle[1], &two, sizeof two,
+                    "the ledger counts 2 idle hosts of rule 2 where there are 1");
+    assert_found_at(core, &now->idle[0], &one, sizeof one,
+                    "the ledger counts 1 idle hosts of rule 1 where there are 0");
+    outlook_unref(outlook);
+    rulebook_unref(book);
 }
 
 static void a_ledger_without_nodes_is_sound(void **state)
@@ -260,6 +283,7 @@ int main(void)
         WITH_CORE(a_gpu_that_cannot_be_as_it_stands_is_named),
         WITH_CORE(a_node_or_pod_that_cannot_be_looked_up_is_named),
         WITH_CORE(a_free_place_is_known),
+        WITH_CORE(idle_hosts_are_counted_again),
         WITH_CORE(what_is_counted_is_counted_again),
         WITH_CORE(a_claim_that_cannot_be_as_it_stands_is_named),
         WITH_CORE(who_shows_anothers_uuid_stands_among_its_rivals),

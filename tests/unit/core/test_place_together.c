@@ -285,7 +285,7 @@ static void what_is_not_settled_by_rule_5_says_so(void **state)
     link_islands(&room, 64);
     for (uint32_t i = 61; i < 64; i++)
         set_free(&room, i, 400);
-    plan_init(&plan, &request);
+    plan_init(&plan, &request, NULL);
     assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
     assert_true(rank.exact);
     assert_int_equal(rank.steps, 4 + 61 * 2 + 2); /* two at the leaf, two back; then by GPU */
@@ -329,7 +329,7 @@ static void a_room_tells_if_any_gpu_does(void **state)
     struct rank rank;
 
     (void)state;
-    plan_init(&plan, &request);
+    plan_init(&plan, &request, NULL);
     for (uint32_t i = 0; i < 3; i++) {
         open_room(&room, 3);
         room.gpu[i].socket = 1;
@@ -353,7 +353,7 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     (void)state;
     open_room(&room, 16); /* rows x GPUs is bounded */
     link(&room, 14, 15);
-    plan_init(&plan, &request);
+    plan_init(&plan, &request, NULL);
     assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
     assert_int_equal(found.apart, APART_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
@@ -363,7 +363,7 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     for (uint32_t i = 2; i < 64; i++)
         set_free(&room, i, 450); /* too small for b */
     want[0].milli = 450;
-    plan_init(&plan, &request);
+    plan_init(&plan, &request, NULL);
     assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
     assert_int_equal(found.apart, APART_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)

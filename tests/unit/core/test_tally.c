@@ -390,6 +390,200 @@ static void weights_that_would_outgrow_a_workload_are_not_restored(void **state)
     is_restored(stored);
 }
 
+/*
+ * What is expected
+ */
+
+struct expecting {
+    struct tally *tally;
+    struct rulebook *book;
+    struct expected_shape shape[RULEBOOK_SHAPES_MAX];
+};
+
+static void expecting_done(struct expecting *expecting)
+{
+    tally_free(expecting->tally);
+    rulebook_unref(expecting->book);
+}
+
+/* One pod was seen, of 600 milli; the cold start is over. */
+static void expecting_start(struct expecting *out)
+{
+    const struct workload_class class = {.parts = 1, .milli = 600, .count = TALLY_WEIGHT};
+    const struct tally_rows rows = {.pods = TALLY_COLD + 1, .classes = 1, .class = &class};
+    struct err err;
+
+    *out = (struct expecting){.book = rulebook_new(POLICY_ROLLOUT, "test")};
+    if (tally_restore(&rows, &out->tally, &err) < 0)
+        fail_msg("%s", err.text);
+    out->book->shape = out->shape;
+}
+
+static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, uint32_t weight)
+{
+    struct expected_shape *shape = &expecting->shape[expecting->book->shapes++];
+
+    shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1};
+    shape->weight = weight;
+}
+
+static uint32_t count_in(const struct workload *workload, uint32_t parts, uint32_t milli)
+{
+    for (uint32_t i = 0; i < workload->classes; i++)
+        if (workload->class[i].parts == parts && workload->class[i].milli == milli)
+            return workload->class[i].count;
+    return 0;
+}
+
+/* Of a million pods of the workload. */
+static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_t milli)
+{
+    return UINT64_C(1000000) * count_in(workload, parts, milli) / workload->count;
+}
+
+static void what_is_expected_is_its_weight_of_the_workload(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 4, 1000, 20);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 3);
+    count(expecting.tally, 700, 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, 5);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
+    assert_int_equal(tally_classes(expecting.tally), 3); /* it is not learned */
+    assert_int_equal(workload->class[1].milli, 300);     /* what was seen comes first */
+    assert_int_equal(workload->class[3].parts, 8);
+}
+
+static void where_all_that_was_seen_is_expected_the_others_are_a_part_of_it(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 600, 1);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 600), 131072);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_int_equal(workload->classes, 2);
+}
+
+static void what_was_seen_more_often_than_expected_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 8, 1000, 500 - 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 2);
+    count(expecting.tally, 700, 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 300), 2 * count_in(workload, 1, 700));
+    assert_in_range(part_of(workload, 8, 1000), 400000, 400020);
+}
+
+static void what_was_seen_exactly_as_expected_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 250);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 1);
+    count(expecting.tally, 700, 2);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(2 * count_in(workload, 1, 300), count_in(workload, 1, 700));
+    assert_int_equal(count_in(workload, 1, 300), 32 * 1024);
+}
+
+/* Seen rarely, it is raised; what is seen beyond its weight does not make it too few. */
+static void no_shape_is_less_than_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 200, 100);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 1, 400, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 200, 2);
+    count(expecting.tally, 300, 30);
+    count(expecting.tally, 700, 10);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_in_range(part_of(workload, 1, 200), 100000, 100020);
+    assert_in_range(part_of(workload, 1, 400), 100000, 100020);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
+    assert_in_range(workload->count, 65537, 262144);
+}
+
+static void a_full_tally_makes_room_for_what_is_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    count(expecting.tally, 600, 1);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, i == 0 || i == 7 ? 1 : 2);
+    expect(&expecting, 1, 1, 1); /* the rarest, but it is expected */
+    expect(&expecting, 8, 1000, 5);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 8), 0); /* the other one of the rarest is left out */
+    assert_true(count_in(workload, 1, 1) > 0);
+    assert_true(count_in(workload, 1, 2) > 0);
+    assert_true(count_in(workload, 1, 9) > 0);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
+}
+
+static void a_new_expectation_is_due_and_an_empty_one_changes_nothing(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    count(expecting.tally, 300, 100);
+    CLEANUP(workload_unrefp) struct workload *bare = tally_workload(expecting.tally);
+    assert_false(tally_is_due(expecting.tally));
+    tally_expect(expecting.tally, expecting.book);
+    assert_true(tally_is_due(expecting.tally));
+    CLEANUP(workload_unrefp) struct workload *empty = tally_workload(expecting.tally);
+    assert_int_equal(empty->count, bare->count);
+    assert_false(tally_is_due(expecting.tally));
+    count(expecting.tally, 300, 49);
+    assert_false(tally_is_due(expecting.tally));
+    tally_expect(expecting.tally, NULL);
+    assert_true(tally_is_due(expecting.tally));
+    CLEANUP(workload_unrefp) struct workload *none = tally_workload(expecting.tally);
+    assert_int_equal(none->classes, 2);
+}
+
+static void the_same_pods_and_expectations_make_the_same_workload(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
+        expect(&expecting, 2 + i, 1000, 1 + i % 15);
+    tally_expect(expecting.tally, expecting.book);
+    for (uint32_t i = 1; i < 200; i++)
+        count(expecting.tally, i, i);
+    CLEANUP(workload_unrefp) struct workload *one = tally_workload(expecting.tally);
+    CLEANUP(workload_unrefp) struct workload *two = tally_workload(expecting.tally);
+    assert_int_equal(one->classes, two->classes);
+    assert_memory_equal(one->sequence, two->sequence, sizeof one->sequence);
+    for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
+        assert_true(part_of(one, 2 + i, 1000) >= 999 * (1 + i % 15)); /* but for rounding */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +600,14 @@ int main(void)
         cmocka_unit_test(alike_classes_are_found_wherever_they_are),
         cmocka_unit_test(models_are_stored_and_forgotten_with_their_class),
         cmocka_unit_test(weights_that_would_outgrow_a_workload_are_not_restored),
+        cmocka_unit_test(what_is_expected_is_its_weight_of_the_workload),
+        cmocka_unit_test(where_all_that_was_seen_is_expected_the_others_are_a_part_of_it),
+        cmocka_unit_test(what_was_seen_more_often_than_expected_stays),
+        cmocka_unit_test(what_was_seen_exactly_as_expected_stays),
+        cmocka_unit_test(no_shape_is_less_than_expected),
+        cmocka_unit_test(a_full_tally_makes_room_for_what_is_expected),
+        cmocka_unit_test(a_new_expectation_is_due_and_an_empty_one_changes_nothing),
+        cmocka_unit_test(the_same_pods_and_expectations_make_the_same_workload),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,8 @@ static const char nodes[] =
 
 static const char summary[] =
     "{\"version\":\"0.1.0\",\"cluster\":\"c-1\",\"mode\":\"cluster\",\"ready\":true,\"safeMode\":"
-    "false,\"generation\":7,\"nodes\":2,\"nodeStates\":[{\"state\":\"ok\",\"nodes\":1},{\"state\":"
+    "false,\"generation\":7,\"policy\":\"mixed\",\"nodes\":2,\"nodeStates\":[{\"state\":"
+    "\"ok\",\"nodes\":1},{\"state\":"
     "\"cordoned\",\"nodes\":0},{\"state\":\"mixed\",\"nodes\":1}],\"gpus\":4,\"capacityMilli\":"
     "3500,\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
     "\"fragmentMilli\":130,\"totalMilli\":3500,"
@@ -486,6 +487,7 @@ static void summary_adds_up_by_name(void **state)
         shown.out,
         "Cluster:      c-1, cluster\n"
         "milligpud:    0.1.0, ready\n"
+        "Policy:       mixed\n"
         "Nodes:        2 with 4 GPUs: 1 ok, 1 mixed\n"
         "Milli:        3500 = 1300 used + 200 reserved + 500 free + 1000 held whole + 500 closed\n"
         "Beyond:       40 of what is held exceeds the size of its GPU\n"
@@ -510,6 +512,32 @@ static void summary_shouts_when_nothing_is_granted(void **state)
     assert_int_equal(show("summary", show_summary, "{\"ready\":false,\"safeMode\":true}"),
                      CTL_FINE);
     assert_non_null(strstr(shown.out, "NOT READY, SAFE MODE"));
+}
+
+static void policy_shows_which_rules_hold(void **state)
+{
+    (void)state;
+    assert_int_equal(show("policy", show_policy,
+                          "{\"name\":\"/etc/p.yaml\",\"digest\":\"ab12\",\"policy\":\"rollout\","
+                          "\"seed\":0,\"memory\":\"filter\",\"prices\":\"known\",\"rules\":[{"
+                          "\"number\":1,\"name\":\"night\",\"nodes\":\"pool=night\","
+                          "\"namespaces\":\"all\",\"says\":\"only whole GPUs\",\"when\":"
+                          "\"daily 20:00-08:00 UTC\",\"changesAt\":\"2026-01-02T08:00:00.000Z\","
+                          "\"holds\":true}],\"changesAt\":\"2026-01-02T08:00:00.000Z\",\"failed\":{"
+                          "\"since\":\"2026-01-02T01:00:00.000Z\",\"text\":\"line 7\"}}"),
+                     CTL_FINE);
+    assert_non_null(strstr(shown.out, "Policy:       /etc/p.yaml (digest ab12)\n"));
+    assert_non_null(
+        strstr(shown.out, "Rules:        1, others hold from 2026-01-02T08:00:00.000Z\n"));
+    assert_non_null(strstr(shown.out, "not read again since 2026-01-02T01:00:00.000Z"));
+    assert_non_null(strstr(shown.out, "night"));
+    assert_non_null(strstr(shown.out, "only whole GPUs"));
+    shown_free(&shown);
+    assert_int_equal(show("policy -o name", show_policy, "{\"name\":\"mixed\"}"), CTL_FINE);
+    assert_string_equal(shown.out, "policy/mixed\n");
+    shown_free(&shown);
+    assert_int_equal(show("policy", show_policy, "{\"name\":\"spread\",\"rules\":[]}"), CTL_FINE);
+    assert_non_null(strstr(shown.out, "spread (bare)"));
 }
 
 static void doctor_fails_when_a_check_failed(void **state)
@@ -597,10 +625,11 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
         "{\"items\":[17,null,[],{}]}",
         "{\"items\":[{\"name\":17,\"gpus\":[17,{}],\"charges\":{\"a\":1},\"milli\":\"x\"}]}",
         "{\"checks\":[1],\"gpus\":[1],\"models\":[1],\"allocation\":17,\"waiting\":[],\"nodes\":1}",
+        "{\"rules\":[17,{}],\"failed\":17}",
     };
     int (*const views[])(struct ctl *, const struct doc *) = {
-        show_nodes,   show_node,  show_allocations, show_pod,    show_waiting,
-        show_history, show_drift, show_summary,     show_doctor, show_defrag,
+        show_nodes, show_node,    show_allocations, show_pod,    show_waiting, show_history,
+        show_drift, show_summary, show_doctor,      show_defrag, show_policy,
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
@@ -671,6 +700,7 @@ int main(void)
         TEST(drift_and_waiting_have_their_lines),
         TEST(summary_adds_up_by_name),
         TEST(summary_shouts_when_nothing_is_granted),
+        TEST(policy_shows_which_rules_hold),
         TEST(doctor_fails_when_a_check_failed),
         TEST(text_of_others_does_not_steer_the_terminal),
         TEST(answers_of_another_shape_are_shown_without_harm),

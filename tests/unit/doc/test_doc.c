@@ -166,7 +166,7 @@ static void broken_yaml_names_its_line(void **state)
     } bad[] = {
         {"a: [1\nb: 2\n", "line 2"},     {"a: 1\na: 2\n", "line 2"},
         {"a: &x 1\nb: *x\n", "aliases"}, {"? [1]\n: 2\n", "line 1"},
-        {"a: b: c\n", "line 1"},         {"a: \"\xff\"\n", "byte 4"},
+        {"a: b: c\n", "line 1"},         {"a: \"\xff\"\n", "line 1"},
         {"\t- a\n", "line 1"},           {"a: {b: {c: 1, c: 2}}\n", "twice"},
         {"\n- !!int x\n", "line 2"},     {"!!bool 3", "\"3\" is tagged !!bool"},
     };
@@ -177,6 +177,92 @@ static void broken_yaml_names_its_line(void **state)
         if (strstr(err.text, bad[i].says) == NULL)
             fail_msg("%s: %s", bad[i].text, err.text);
     }
+}
+
+static struct doc *file(const char *text)
+{
+    struct doc *value;
+    if (doc_parse_file(text_of(text), "x", &arena, &value, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(value->kind, DOC_ARRAY);
+    return value;
+}
+
+static void assert_places(const struct doc *root)
+{
+    const struct doc *b = doc_get(root, "b");
+    const struct doc *c = b->last;
+    assert_int_equal(root->first->key_at.line, 1);
+    assert_int_equal(root->first->key_at.column, 2);
+    assert_int_equal(root->first->at.column, 7);
+    assert_int_equal(b->key_at.line, 2);
+    assert_int_equal(b->key_at.column, 3);
+    assert_int_equal(b->at.line, 2);
+    assert_int_equal(b->at.column, 8);
+    assert_int_equal(c->at.line, 2);
+    assert_int_equal(c->at.column, 18); /* a character of two bytes is before it */
+    assert_int_equal(c->first->key_at.column, 19);
+    assert_int_equal(c->first->at.line, 3);
+    assert_int_equal(c->first->at.column, 1);
+}
+
+static void a_value_and_its_key_know_their_places(void **state)
+{
+    static const char text[] = "{\"a\": 1,\n  \"b\": [\"x\xc3\xa4\", 2, {\"c\":\n4}]}\n";
+    struct doc *yaml_root = yaml(text)->first;
+    (void)state;
+    assert_places(json(text));
+    assert_places(yaml_root);
+    assert_places(doc_copy(&arena, yaml_root));
+    assert_int_equal(json("{\"\\u0061\": 1,  \"\\u0062\": 2}")->last->key_at.column, 16);
+}
+
+static void a_file_is_json_if_it_begins_with_a_brace(void **state)
+{
+    (void)state;
+    assert_json(file(" \n{\"a\": \"\\ud83d\\ude00\"}"), "[{\"a\":\"\xf0\x9f\x98\x80\"}]");
+    assert_json(file("a: 1\n---\nb: 2\n"), "[{\"a\":1},{\"b\":2}]");
+    assert_json(file(""), "[]");
+}
+
+static void a_broken_file_names_its_place(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says;
+    } bad[] = {
+        {"a: 1\n  b: 2\n", "x:2:4: mapping values are not allowed in this context"},
+        {"a: 1\na: 2\n", "x:2:1: the key \"a\" is there twice"},
+        {"a: 1\nb: \"\xff\"\n", "x:2:5: invalid leading UTF-8 octet"},
+        {"{\"a\": 1,\n \"b\": ]}", "x:2:7: JSON.b: "},
+        {"{\"a\": 1,\n \"a\": 2}", "x:2:6: JSON.a: the key \"a\" is there twice"},
+    };
+    struct doc *value;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_true(doc_parse_file(text_of(bad[i].text), "x", &arena, &value, &err) < 0);
+        if (strncmp(err.text, bad[i].says, strlen(bad[i].says)) != 0)
+            fail_msg("%s: %s", bad[i].text, err.text);
+    }
+}
+
+static void a_path_leads_to_a_value(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+    struct doc *root = json("{\"a\": [1, {\"b\": {\"c\": 1}}], \"d\": 2}");
+    (void)state;
+    strbuf_init(&out);
+    doc_write_path(&out, root, root);
+    assert_string_equal(out.data, "");
+    doc_write_path(&out, root, doc_at(doc_get(root, "a")->last, "b.c"));
+    strbuf_char(&out, ' ');
+    doc_write_path(&out, root, doc_get(root, "d"));
+    assert_string_equal(out.data, "a[1].b.c d");
+    root = json("{\"a.b/c\": {\"\": 1, \"d_E-1\": 2}}");
+    strbuf_reset(&out);
+    doc_write_path(&out, root, root->first->first);
+    doc_write_path(&out, root, root->first->last);
+    assert_string_equal(out.data, "[\"a.b/c\"][\"\"][\"a.b/c\"].d_E-1");
 }
 
 static void yaml_that_is_written_reads_back_the_same(void **state)
@@ -271,6 +357,10 @@ int main(void)
         TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl),
         TEST(a_number_of_yaml_is_what_is_one_in_json_too),
         TEST(broken_yaml_names_its_line),
+        TEST(a_value_and_its_key_know_their_places),
+        TEST(a_file_is_json_if_it_begins_with_a_brace),
+        TEST(a_broken_file_names_its_place),
+        TEST(a_path_leads_to_a_value),
         TEST(yaml_that_is_written_reads_back_the_same),
         TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was),
         TEST(a_nul_is_shown_and_no_string_of_c),

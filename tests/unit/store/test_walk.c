@@ -89,6 +89,7 @@ static void step(struct walk *walk)
         {.kind = COMMAND_TERMINATING, .uid = uid, .terminating_ms = 77},
         {.kind = COMMAND_NOTE, .uid = uid, .differs = draw(walk, 2) == 0},
         {.kind = COMMAND_CLOCK, .clock_from_ms = 5},
+        {.kind = COMMAND_POLICY},
         {.kind = COMMAND_CONFIRM, .uid = uid},
         {.kind = COMMAND_DOUBT, .uid = uid},
         {.kind = COMMAND_RELEASE, .uid = uid, .why = "ended"},
@@ -106,7 +107,7 @@ static void step(struct walk *walk)
     else if (what < 12)
         (void)see_pod(walk, uid, node);
     else
-        (void)core_do(core, &others[what < 20 ? what - 12 : 8]);
+        (void)core_do(core, &others[what < 21 ? what - 12 : 9]);
 
     /* The heir of a UUID gets its turn, as the writer would give it. */
     const struct node *heir = ledger_stale_duplicate(core->ledger);

@@ -1,0 +1,31 @@
+/*
+ * policy_source - where the policy comes from: the word of the setting, and the file that it names.
+ *
+ * The main thread's. Reading it takes a few files, so nobody who answers waits for it.
+ */
+#ifndef MILLIGPU_APP_POLICY_SOURCE_H
+#define MILLIGPU_APP_POLICY_SOURCE_H
+
+#include "milligpu/err.h"
+#include "milligpu/rulebook.h"
+
+struct policy_source {
+    char *word;    /* that was read last; NULL: none */
+    uint64_t seen; /* device, inode, size and time of the file then */
+};
+
+void policy_source_done(struct policy_source *source);
+
+/*
+ * One reference in *out. A failure counts as seen, too, so that it is told once; the text names
+ * file and line.
+ */
+int policy_source_read(struct policy_source *source, const char *word, struct rulebook **out,
+                       struct err *err) MUST_USE;
+
+/* Is the file another one than when it was read last? */
+bool policy_source_changed(const struct policy_source *source);
+/* What was read did not reach anyone: it counts as changed. */
+void policy_source_again(struct policy_source *source);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * Which rules decide. They change when a policy document was read again (MESSAGE_POLICY), and when
+ * a calendar window opens or closes. Either way the writer first writes a batch that holds nothing
+ * but that entry of the journal, and then goes on with another outlook: so the journal says for
+ * each grant by which rules it was decided, and a snapshot contains the rules by which it answers.
+ * Called by writer.c.
+ *
+ * Time is the wall clock: which rules hold follows a step of it at once, in either direction.
+ */
+#include "milligpu/log.h"
+#include "milligpu/metric.h"
+
+#include "writer/writer_internal.h"
+
+void writer_set_outlook(struct writer *writer)
+{
+    must(!writer->batch.open);
+    tally_expect(writer->tally, writer->rulebook);
+    struct workload *workload = tally_workload(writer->tally);
+    struct outlook *outlook = outlook_of_rulebook(writer->rulebook, writer->holding, workload);
+    ledger_set_outlook(writer->ledger, outlook);
+    outlook_unref(outlook);
+    workload_unref(workload);
+    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
+}
+
+/* Until the clock leaves the stretch of time in which they hold, nobody has to look at windows. */
+static void hold_rules(struct writer *writer, int64_t wall_ms)
+{
+    writer->holding = rulebook_holding(writer->rulebook, wall_ms);
+    writer->rules_from_ms = wall_ms;
+    writer->rules_until_ms = rulebook_next_ms(writer->rulebook, wall_ms);
+    must(writer->rules_until_ms > writer->rules_from_ms);
+}
+
+void writer_begin_policy(struct writer *writer)
+{
+    must(writer->rulebook == NULL && writer->app->rulebook != NULL);
+    writer->rulebook = rulebook_ref(writer->app->rulebook);
+    hold_rules(writer, writer->app->clock.wall_ms(writer->app->clock.ctx));
+}
+
+void writer_end_policy(struct writer *writer)
+{
+    rulebook_unref(writer->rulebook);
+    rulebook_unref(writer->next_book);
+    writer->rulebook = writer->next_book = NULL;
+}
+
+void writer_handle_policy(struct writer *writer, const struct rulebook *book)
+{
+    must(book != NULL);
+    rulebook_unref(writer->next_book);
+    writer->next_book = rulebook_ref(book);
+}
+
+int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms)
+{
+    const int64_t left =
+        writer->rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
+
+    must(wait_ms >= 0);
+    if (atomic_load(&writer->app->disk_broken))
+        return wait_ms;
+    if (!writer->rules_told || writer->next_book != NULL || left <= 0)
+        return 0;
+    return left < wait_ms ? left : wait_ms;
+}
+
+static bool is_outside(const struct writer *writer)
+{
+    return writer->wall_ms < writer->rules_from_ms || writer->wall_ms >= writer->rules_until_ms;
+}
+
+/* Those that decide from now on. */
+static rule_set rules_to_hold(const struct writer *writer, const struct rulebook *book)
+{
+    if (writer->next_book == NULL && !is_outside(writer))
+        return writer->holding;
+    return rulebook_holding(book, writer->wall_ms);
+}
+
+bool writer_note_policy(struct writer *writer)
+{
+    const struct rulebook *book = writer->next_book != NULL ? writer->next_book : writer->rulebook;
+    const struct command command = {.kind = COMMAND_POLICY,
+                                    .at_ms = writer->wall_ms,
+                                    .rulebook = book,
+                                    .holding = rules_to_hold(writer, book)};
+
+    must(!writer->batch.lost);
+    writer->rules_change = false;
+    /* Nothing is granted until something can be written, so the entry waits, too. */
+    if (atomic_load(&writer->app->disk_broken))
+        return true;
+    if (writer->rules_told && book == writer->rulebook && command.holding == writer->holding) {
+        if (is_outside(writer))
+            hold_rules(writer, writer->wall_ms);
+        return true;
+    }
+    writer->rules_change = true;
+    return writer_run(writer, &command);
+}
+
+static void tell_of_rules(const struct writer *writer)
+{
+    CLEANUP(strbuf_done) struct strbuf holding;
+
+    strbuf_init(&holding);
+    for (uint32_t i = 0; i < writer->rulebook->rules; i++)
+        if ((writer->holding & one_rule(i)) != 0)
+            strbuf_printf(&holding, "%s%u", holding.len > 0 ? "," : "", i + 1);
+    log_write(LOG_INFO, "these rules decide from now on", log_str("policy", writer->rulebook->name),
+              log_str("digest", writer->rulebook->digest),
+              log_str("rules", holding.len > 0 ? holding.data : ""));
+}
+
+void writer_take_policy(struct writer *writer)
+{
+    const bool first = !writer->rules_told;
+    const rule_set held = writer->holding;
+    const struct rulebook *former = writer->rulebook;
+
+    must(!writer->batch.open);
+    if (!writer->rules_change)
+        return;
+    if (writer->next_book != NULL)
+        writer->rulebook = STEAL(writer->next_book);
+    hold_rules(writer, writer->wall_ms);
+    writer->rules_told = true;
+    tell_of_rules(writer);
+    /* At the start they decide already. */
+    if (!first || writer->rulebook != former || writer->holding != held) {
+        writer_set_outlook(writer);
+        batch_publish(writer->app, writer->ledger);
+        writer_wake(writer, writer_some_node(writer));
+    }
+    if (writer->rulebook != former)
+        rulebook_unref(former);
+}

@@ -1,0 +1,193 @@
+"""milligpud runs by a policy document: its rules, their change while it runs, and what it says of them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+import harness
+from test_ctl import run
+
+HEAD = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
+NIGHT = HEAD + """
+rules:
+  - {name: research, nodes: {pool: night}, namespaces: [ml-*], min: 500}
+  - {name: night, nodes: {pool: night}, whole: true}
+"""
+STEPS = HEAD + """
+rules:
+  - {name: day, nodes: {pool: night}, step: 100}
+"""
+BROKEN = HEAD + "\nrules:\n  - {name: day, min: 0}\n"
+WINDOW = HEAD + """
+rules:
+  - {name: berlin, when: Mon-Fri 08:00-20:00 Europe/Berlin, min: 100}
+  - {name: rest, min: 200}
+"""
+
+
+def cluster():
+    amounts = {"nvidia.com/vgpu": "4000"}
+    return {"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": pool}}, "spec": {},
+         "status": {"capacity": amounts, "allocatable": amounts}}
+        for name, pool in (("alpha", "night"), ("beta", "day"))]}
+
+
+class Documents(unittest.TestCase):
+    def begin(self, text, ledger="ledger.db"):
+        folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
+        self.addCleanup(folder.cleanup)
+        self.file = harness.pathlib.Path(folder.name) / "policy.yaml"
+        self.write(text)
+        self.daemon = harness.Daemon(cluster(), "--policy", str(self.file), ledger=ledger)
+        self.addCleanup(self.daemon.close)
+
+    def write(self, text):
+        """As kubelet replaces the files of a ConfigMap: another file behind the same name."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, self.file)
+
+    def reload(self):
+        self.daemon.process.send_signal(signal.SIGHUP)
+
+    def policy(self):
+        return self.daemon.get("/api/v1/policy")
+
+    def decides(self, *names):
+        self.daemon.wait(lambda: [rule["name"] for rule in self.policy()["rules"]] == list(names), names)
+
+    def refused(self, made, node="alpha"):
+        answer = self.daemon.filter(made, [node])
+        self.assertFalse(answer["NodeNames"], answer)
+        return answer["FailedAndUnresolvableNodes"][node]
+
+    def fits(self, made, node="alpha"):
+        return self.daemon.filter(made, [node])["NodeNames"] == [node]
+
+    def metric(self, name):
+        body = self.daemon.admin("GET", "/metrics")[1].decode()
+        return [line for line in body.splitlines() if line.startswith(name)]
+
+    def finding(self):
+        return next(check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "policy")
+
+    def test_refusals_name_the_rule_of_namespace_and_node(self):
+        self.begin(NIGHT)
+        part = self.daemon.create(harness.pod("part", 300))
+        self.assertEqual(self.refused(part), "policy rule 2 (night): only whole GPUs here")
+        self.assertTrue(self.fits(part, "beta"))
+        self.assertTrue(self.fits(self.daemon.create(harness.pod("whole", 1000))))
+        research = self.daemon.create(harness.pod("part", 300, namespace="ml-a"))
+        self.assertEqual(self.refused(research), "policy rule 1 (research): shares of at least 500 milli here")
+        self.assertTrue(self.fits(self.daemon.create(harness.pod("half", 500, namespace="ml-a"))))
+        self.assertIn("policy rule 2 (night)", self.daemon.bind(part, "alpha"))
+        shown = self.daemon.get("/api/v1/pods/default/part")
+        self.assertIn("rule", json.dumps(shown))
+        self.assertEqual(self.daemon.bind(part, "beta"), "")
+
+    def test_a_signal_reads_the_document_again(self):
+        self.begin(NIGHT)
+        part = self.daemon.create(harness.pod("part", 300))
+        odd = self.daemon.create(harness.pod("odd", 250))
+        self.refused(part)
+        self.write(STEPS)
+        self.reload()
+        self.decides("day")
+        self.assertTrue(self.fits(part))
+        self.assertEqual(self.refused(odd), "policy rule 1 (day): shares in steps of 100 milli here")
+        self.assertEqual(self.daemon.bind(part, "alpha"), "")
+
+    def test_a_file_that_is_replaced_is_read_without_a_signal(self):
+        self.begin(NIGHT)
+        self.write(STEPS)
+        self.decides("day")
+
+    def test_a_broken_document_leaves_the_old_one_in_force(self):
+        self.begin(NIGHT)
+        self.assertEqual(self.finding()["status"], "ok")
+        part = self.daemon.create(harness.pod("part", 300))
+        self.write(BROKEN)
+        self.reload()
+        self.daemon.wait(lambda: "failed" in self.policy(), "the failure")
+        self.assertRegex(self.policy()["failed"]["text"], re.escape(str(self.file)) + r":6:\d+: rules\[0\].min: 0 is below")
+        self.assertIn("the old one stays in force", self.daemon.logged())
+        self.assertEqual(self.finding()["status"], "failed")
+        self.assertEqual(self.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
+        self.refused(part)
+        self.write(STEPS)
+        self.decides("day")  # found without a signal
+        self.assertNotIn("failed", self.policy())
+        self.assertEqual(self.finding()["status"], "ok")
+
+    def test_a_document_that_is_gone_leaves_the_old_one_in_force(self):
+        self.begin(NIGHT)
+        self.file.unlink()
+        self.daemon.wait(lambda: "failed" in self.policy(), "the failure")
+        self.assertEqual(len(self.policy()["rules"]), 2)
+
+    def test_zones_are_read_again_within_the_sandbox(self):
+        self.begin(NIGHT)
+        self.write(WINDOW)
+        self.reload()
+        self.decides("berlin", "rest")
+        rule = self.policy()["rules"][0]
+        self.assertEqual(rule["when"], "Mon-Fri 08:00-20:00 Europe/Berlin")
+        self.assertRegex(rule["changesAt"], r"^\d{4}-\d\d-\d\dT\d\d:00:00.000Z$")
+        self.assertEqual(self.policy()["changesAt"], rule["changesAt"])
+
+    def test_the_journal_and_the_log_say_what_decides(self):
+        self.begin(NIGHT)
+        self.write(STEPS)
+        self.reload()
+        self.decides("day")
+        self.assertEqual(self.daemon.logged().count("these rules decide from now on"), 2)
+        self.daemon.kill()
+        with harness.contextlib.closing(harness.sqlite3.connect(self.daemon.home / "ledger.db")) as ledger:
+            rows = [json.loads(row[0]) for row in ledger.execute(
+                "SELECT command FROM journal WHERE command LIKE '%\"kind\":\"policy\"%' ORDER BY seq")]
+        self.assertEqual([row["policy"] for row in rows], [str(self.file)] * 2)
+        self.assertEqual([row["holding"] for row in rows], [[1, 2], [1]])
+        self.assertNotEqual(rows[0]["digest"], rows[1]["digest"])
+        self.daemon.start()
+        self.decides("day")
+
+    def test_milligpuctl_shows_what_decides(self):
+        self.begin(NIGHT)
+        done = run("--port-file", self.daemon.home / "ports", "policy")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("binpack", done.stdout)
+        self.assertIn("only whole GPUs", done.stdout)
+        self.assertIn("pool=night", done.stdout)
+        self.assertIn(str(self.file), run("--port-file", self.daemon.home / "ports", "summary").stdout)
+        self.assertEqual(self.metric("milligpu_policy_info"), ['milligpu_policy_info{policy="file"} 1'])
+        self.assertEqual(self.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
+
+    def test_a_ready_policy_and_a_bare_one_need_no_file(self):
+        for word, order in (("mixed", "rollout"), ("fgd", "fgd")):
+            daemon = harness.Daemon(cluster(), "--policy", word)
+            self.addCleanup(daemon.close)
+            shown = daemon.get("/api/v1/policy")
+            self.assertEqual((shown["name"], shown["policy"]), (word, order))
+            self.assertEqual(daemon.get("/api/v1/summary")["policy"], word)
+
+    def test_a_policy_that_cannot_be_read_is_no_start(self):
+        folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
+        self.addCleanup(folder.cleanup)
+        file = harness.pathlib.Path(folder.name) / "policy.yaml"
+        file.write_text(BROKEN)
+        for word, says in (("bestfit", 'there is no policy "bestfit"; there are'), (str(file), f"{file}:6:"),
+                           (str(file) + ".yaml", f"{file}.yaml")):
+            for flags in (["--check-config"], []):
+                done = subprocess.run([harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--policy", word, *flags],
+                                      capture_output=True, text=True, timeout=30, check=False)
+                self.assertEqual(done.returncode, 2, done)
+                self.assertIn("policy: ", done.stderr)
+                self.assertIn(says, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

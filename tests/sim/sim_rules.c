@@ -1,0 +1,278 @@
+/*
+ * rules - a policy with rules, which change while milligpud runs.
+ *
+ * Half of the nodes are in the pool "even", the others in "odd", for good. A rule is about a pool,
+ * or all nodes; about the namespace of all pods, or another one; and holds always, or in a window
+ * of minutes. Which rule wins, whether its window is open, and what it demands, is counted here,
+ * from the wall clock and from what was drawn. What is judged is each grant when it is written: by
+ * the rules that the journal named last.
+ */
+#include <string.h>
+
+#include "milligpu/window.h"
+#include "milligpu/zone.h"
+
+#include "sim_run.h"
+#include "support/rules.h"
+
+enum { DAY_MIN = 24 * 60, MINUTE_MS = 60000, WHOLE = 1000 };
+
+static const struct label even = {"sim/pool", "even"};
+static const struct label odd = {"sim/pool", "odd"};
+static const char *const ours[] = {"def*"};
+static const char *const others[] = {"other-*", "default-*"};
+
+bool rules_even(const struct model_node *node)
+{
+    return (node->name[strlen(node->name) - 1] & 1) == 0;
+}
+
+/* --- drawn --- */
+
+static void draw_window(const struct sim *sim, struct draw *draw, struct sim_rule *out)
+{
+    const int64_t minute = sim->wall_ms / MINUTE_MS % DAY_MIN;
+
+    out->from_min = (uint32_t)((minute + draw_below(draw, 3)) % DAY_MIN);
+    out->minutes = 1 + draw_below(draw, 2);
+}
+
+static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule *out)
+{
+    static const uint32_t min[] = {60, 300, 500};
+    static const uint32_t step[] = {50, 100, 250};
+
+    *out = (struct sim_rule){.pool = draw_below(draw, 3), .others = draw_chance(draw, 200)};
+    if (draw_chance(draw, 400))
+        draw_window(sim, draw, out);
+    switch (draw_below(draw, 5)) {
+    case 0:
+        out->whole = true;
+        break;
+    case 1:
+        out->min_milli = min[draw_below(draw, ARRAY_LEN(min))];
+        break;
+    case 2:
+        out->step_milli = step[draw_below(draw, ARRAY_LEN(step))];
+        break;
+    case 3:
+        out->reserve = 1 + draw_below(draw, 2);
+        break;
+    default:
+        break; /* exempts from the rules after it */
+    }
+}
+
+/* The other two are for rulebooks that still decide, and that are on their way. */
+static struct sim_book *next_book(struct sim *sim)
+{
+    sim->books++;
+    return &sim->book[sim->books % SIM_BOOKS];
+}
+
+void rules_draw(struct sim *sim, struct draw *draw)
+{
+    struct sim_book *book = next_book(sim);
+
+    *book = (struct sim_book){.number = sim->books,
+                              .rules = sim->rules.ruled ? draw_below(draw, SIM_RULES + 1) : 0};
+    for (uint32_t i = 0; i < book->rules; i++)
+        draw_rule(sim, draw, &book->rule[i]);
+    sim->changes++;
+}
+
+/* --- as the document of milligpud --- */
+
+static struct zone *utc;
+
+/* One for all windows: it lives as long as the process. */
+static const struct zone *zone_of_sim(void)
+{
+    if (utc == NULL)
+        utc = zone_utc();
+    return utc;
+}
+
+static const struct window *window_of(struct rulebook *book, const struct sim_rule *is)
+{
+    struct window *window = arena_alloc(&book->arena, sizeof *window);
+
+    if (is->minutes == 0)
+        return NULL;
+    *window = (struct window){.days = 0x7f,
+                              .from_min = (int32_t)is->from_min,
+                              .minutes = (int32_t)is->minutes,
+                              .zone = "UTC"};
+    return window;
+}
+
+struct rulebook *rules_document(const struct sim *sim)
+{
+    const struct sim_book *is = &sim->book[sim->books % SIM_BOOKS];
+    struct rule rule[SIM_RULES];
+    enum policy_kind kind = POLICY_BINPACK;
+    char name[32];
+
+    must(policy_of_name(text_of(sim->policy.order), &kind));
+    (void)snprintf(name, sizeof name, "book %u", is->number);
+    memset(rule, 0, sizeof rule);
+    struct rulebook *book = rulebook_with(kind, name, rule, is->rules);
+    struct rule *own = (struct rule *)(uintptr_t)book->rule;
+    for (uint32_t i = 0; i < is->rules; i++) {
+        const struct sim_rule *from = &is->rule[i];
+        own[i].labels = from->pool > 0;
+        own[i].label = from->pool == 1 ? &even : &odd;
+        own[i].namespaces = from->others ? 2 : from->pool == 2;
+        own[i].namespace = from->others ? others : ours;
+        own[i].window = window_of(book, from);
+        own[i].zone = own[i].window != NULL ? zone_of_sim() : NULL;
+        own[i].whole = from->whole;
+        own[i].min_milli = from->min_milli;
+        own[i].step_milli = from->step_milli;
+        own[i].reserve = from->reserve;
+    }
+    return book;
+}
+
+/* Somebody edits the document; a process that is down reads it at its start. */
+void rules_change(struct sim *sim, struct draw *draw)
+{
+    rules_draw(sim, draw);
+    if (!sim->daemon.up)
+        return;
+    struct message *message = message_new(MESSAGE_POLICY);
+    message->rulebook = rules_document(sim);
+    if (!queue_put(sim->daemon.app.queue, message)) {
+        message_free(message);
+        sim->books--;
+        return;
+    }
+    sim_met("rules/changed");
+    sim_say(sim, "the policy is book %u, of %u rules", sim->books,
+            sim->book[sim->books % SIM_BOOKS].rules);
+}
+
+/* --- what decides --- */
+
+static bool is_open(const struct sim_rule *rule, int64_t wall_ms)
+{
+    const int64_t minute = wall_ms / MINUTE_MS % DAY_MIN;
+
+    return rule->minutes == 0 ||
+           (minute + DAY_MIN - rule->from_min) % DAY_MIN < (int64_t)rule->minutes;
+}
+
+static uint64_t open_rules(const struct sim_book *book, int64_t wall_ms)
+{
+    uint64_t open = 0;
+
+    for (uint32_t i = 0; i < book->rules; i++)
+        open |= is_open(&book->rule[i], wall_ms) ? UINT64_C(1) << i : 0;
+    return open;
+}
+
+/* NULL: none. */
+static const struct sim_rule *winner(const struct sim_book *book, bool is_even, int64_t wall_ms)
+{
+    for (uint32_t i = 0; i < book->rules; i++) {
+        const struct sim_rule *rule = &book->rule[i];
+        if (is_open(rule, wall_ms) && !rule->others &&
+            (rule->pool == 0 || is_even == (rule->pool == 1)))
+            return rule;
+    }
+    return NULL;
+}
+
+static bool allows(const struct sim_rule *rule, uint32_t milli)
+{
+    return (!rule->whole || milli == WHOLE) && milli >= rule->min_milli &&
+           (rule->step_milli == 0 || milli % rule->step_milli == 0);
+}
+
+static const struct sim_book *book_of(const struct sim *sim, uint32_t number)
+{
+    const struct sim_book *book = &sim->book[number % SIM_BOOKS];
+
+    if (book->number != number)
+        sim_violation(sim, "rules of book %u decide, and book %u is the policy", number,
+                      sim->books);
+    return book;
+}
+
+/* From its COMMIT on, the entry that the journal got decides. */
+void rules_written(struct sim *sim, const struct command *command, const struct change *change)
+{
+    if (command->kind == COMMAND_POLICY) {
+        sim->told_book = (uint32_t)strtoul(command->rulebook->name + strlen("book "), NULL, 10);
+        if (command->holding != open_rules(book_of(sim, sim->told_book), command->at_ms))
+            sim_violation(sim, "the journal says that rules %llx of book %u hold",
+                          (unsigned long long)command->holding, sim->told_book);
+        sim_met(command->holding != 0 ? "rules/hold" : "rules/none_holds");
+        return;
+    }
+    if (command->kind != COMMAND_RESERVE)
+        return;
+    const struct sim_book *book = book_of(sim, sim->deciding_book);
+    const char *node = change->after->is.node->text;
+    const struct sim_rule *rule = winner(book, (node[strlen(node) - 1] & 1) == 0, command->at_ms);
+    if (rule == NULL)
+        return;
+    for (uint32_t i = 0; i < change->after->is.shares; i++)
+        if (!allows(rule, change->after->is.share[i].milli))
+            sim_violation(sim, "%s was granted %u milli on %s, against rule %u of book %u",
+                          command->name, change->after->is.share[i].milli, node,
+                          (uint32_t)(rule - book->rule) + 1, book->number);
+    sim_met("rules/granted");
+}
+
+void rules_committed(struct sim *sim)
+{
+    if (sim->deciding_book == sim->told_book)
+        return;
+    sim->deciding_book = sim->told_book;
+    sim->changes++;
+}
+
+void rules_lost(struct sim *sim)
+{
+    sim->told_book = sim->deciding_book;
+}
+
+/* --- for what fits --- */
+
+enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
+                         const struct model_node *node)
+{
+    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_rule *rule = winner(book, rules_even(node), sim->wall_ms);
+
+    /* A window that has just opened or closed may not have been noticed. */
+    if (sim->deciding_book != sim->books ||
+        open_rules(book, sim->wall_ms) != open_rules(book, sim->wall_ms - MINUTE_MS / 4))
+        return RULES_UNSURE;
+    if (rule == NULL)
+        return RULES_FIT;
+    for (uint32_t w = 0; w < shape->wants; w++) {
+        const uint32_t parts = model_parts(&shape->want[w]);
+        if (parts > 0 && !allows(rule, shape->want[w].milli / parts))
+            return RULES_NOT;
+    }
+    return rule->reserve > 0 ? RULES_UNSURE : RULES_FIT;
+}
+
+/* All is quiet: what decides is what was drawn last, and what the clock says. */
+void oracle_rules(const struct sim *sim, const struct snapshot *snapshot)
+{
+    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    char name[32];
+
+    (void)snprintf(name, sizeof name, "book %u", sim->books);
+    if (strcmp(snapshot->outlook->rulebook->name, name) != 0)
+        sim_violation(sim, "%s decides when everything is quiet, and %s is the policy",
+                      snapshot->outlook->rulebook->name, name);
+    if (snapshot->outlook->holding != open_rules(book, sim->wall_ms) &&
+        open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4))
+        sim_violation(sim, "rules %llx hold when everything is quiet, %llx are due",
+                      (unsigned long long)snapshot->outlook->holding,
+                      (unsigned long long)open_rules(book, sim->wall_ms));
+}

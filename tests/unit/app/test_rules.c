@@ -1,0 +1,565 @@
+/*
+ * Rules of a policy in the whole application: who they refuse, when they change, who is woken, and
+ * what the journal says of it. The clock stands at 22:13 UTC on a Tuesday.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/hints.h"
+#include "milligpu/outbox.h"
+#include "milligpu/policy_document.h"
+#include "milligpu/zone_file.h"
+
+#include "support_fixture.h"
+
+enum { MINUTE_MS = 60000, HOUR_MS = 60 * MINUTE_MS };
+
+#define NIGHT                                                                                      \
+    "rules:\n"                                                                                     \
+    "  - name: night\n"                                                                            \
+    "    nodes: {pool: night}\n"                                                                   \
+    "    when: 20:00-08:00 UTC\n"                                                                  \
+    "    whole: true\n"
+#define NIGHT_REFUSES "policy rule 1 (night): only whole GPUs here"
+
+static const struct rulebook *document(const char *rules)
+{
+    static const struct policy_edges edges = {.load_zone = zone_load};
+    CLEANUP(strbuf_done) struct strbuf text;
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct rulebook *book;
+    struct err err;
+
+    strbuf_init(&text);
+    strbuf_init(&warnings);
+    strbuf_printf(&text, "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n%s", rules);
+    if (policy_document_read((struct text){text.data, text.len}, "test.yaml", &edges, &book,
+                             &warnings, &err) < 0)
+        fail_msg("%s", err.text);
+    return book;
+}
+
+static void decide_by(struct app_fixture *fixture, const char *rules)
+{
+    fixture_policy(fixture, document(rules));
+    fixture_run(fixture);
+}
+
+/* n1 is in the pool that the rule is about, n2 is not. */
+static int set_up(void **state)
+{
+    *state = fixture_new(fixture_two_nodes);
+    fixture_label_node(*state, "n1", "\"pool\":\"night\"");
+    fixture_run(*state);
+    return 0;
+}
+
+static bool passes(const char *answer, const char *node)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "\"NodeNames\":[\"%s\"", node);
+    return strstr(answer, name) != NULL;
+}
+
+static void assert_refused(struct app_fixture *fixture, const char *pod, const char *node,
+                           const char *text)
+{
+    const char *answer = fixture_filter(fixture, pod, node);
+
+    if (strstr(answer, text) == NULL)
+        fail_msg("%s does not say \"%s\"", answer, text);
+    assert_false(passes(answer, node));
+}
+
+/* Wake-ups that are due come within seconds. */
+static uint32_t wake_ups_of(struct app_fixture *fixture)
+{
+    fixture_pass(fixture, 5000);
+    return fixture->wake_ups;
+}
+
+static void add_object(struct app_fixture *fixture, const char *pod, struct strbuf *out)
+{
+    CLEANUP(strbuf_done) struct strbuf object;
+
+    strbuf_init(&object);
+    fixture_object(fixture, pod, &object);
+    strbuf_str(out, object.data);
+}
+
+/* The newest entries of this kind; their commands, one per line. */
+struct entries {
+    struct strbuf text;
+    uint32_t count;
+};
+
+static bool note_entry(void *user, const struct journal_row *row)
+{
+    struct entries *entries = user;
+
+    if (strcmp(row->kind, "policy") == 0) {
+        strbuf_printf(&entries->text, "%s %s\n", row->command, row->result);
+        entries->count++;
+    }
+    return true;
+}
+
+/* What the journal says of policies. */
+static void read_journal(struct app_fixture *fixture, struct entries *out)
+{
+    const struct store_journal_query query = {.limit = 1000, .user = out, .each = note_entry};
+    uint64_t folded;
+    struct err err;
+
+    *out = (struct entries){.count = 0};
+    strbuf_init(&out->text);
+    assert_int_equal(store_journal(fixture->app.store, &query, &folded, &err), 0);
+    assert_int_equal(store_replay_check(fixture->app.store, &err), 0);
+}
+
+static uint32_t told(struct app_fixture *fixture)
+{
+    struct entries entries;
+
+    read_journal(fixture, &entries);
+    strbuf_done(&entries.text);
+    return entries.count;
+}
+
+static void assert_told_last(struct app_fixture *fixture, const char *part)
+{
+    struct entries entries;
+
+    read_journal(fixture, &entries);
+    assert_true(entries.text.len > 0);
+    entries.text.data[entries.text.len - 1] = '\0';
+    const char *last = strrchr(entries.text.data, '\n');
+    last = last != NULL ? last + 1 : entries.text.data;
+    if (strstr(last, part) == NULL)
+        fail_msg("%s does not say %s", last, part);
+    strbuf_done(&entries.text);
+}
+
+/*
+ * Who is refused
+ */
+
+static void a_rule_decides_in_filter_and_bind(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "part", "300");
+    fixture_pod(fixture, "whole", "1000");
+    fixture_run(fixture);
+    assert_refused(fixture, "part", "n1", NIGHT_REFUSES);
+    assert_true(passes(fixture_filter(fixture, "part", "n2"), "n2"));
+    assert_true(passes(fixture_filter(fixture, "whole", "n1"), "n1"));
+    /* kube-scheduler may bring any node. */
+    assert_non_null(strstr(fixture_bind(fixture, "part", "n1"), NIGHT_REFUSES));
+    assert_string_equal(fixture_bind(fixture, "whole", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "part", "n2"), "");
+}
+
+static void a_rule_decides_for_its_namespaces(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    decide_by(fixture, "rules:\n  - {name: others, namespaces: [ml-*], whole: true}\n");
+    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    decide_by(fixture, "rules:\n  - {name: ours, namespaces: [def*], min: 400}\n");
+    assert_refused(fixture, "a", "n1", "policy rule 1 (ours): shares of at least 400 milli here");
+}
+
+static void a_rule_decides_in_prioritize(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf body;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    strbuf_init(&body);
+    strbuf_str(&body, "{\"Pod\":");
+    add_object(fixture, "a", &body);
+    strbuf_str(&body, ",\"Nodes\":null,\"NodeNames\":[\"n1\",\"n2\"]}");
+    const char *answer = fixture_ask(fixture, "/scheduler/prioritize", body.data);
+    assert_non_null(strstr(answer, "{\"Host\":\"n1\",\"Score\":0}"));
+    assert_non_null(strstr(answer, "{\"Host\":\"n2\",\"Score\":10}"));
+    strbuf_done(&body);
+}
+
+/* A victim gives room, and the rule stays. */
+static void a_rule_decides_in_preempt(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf body;
+
+    fixture_bound_pod(fixture, "on-1", "1000", "n1");
+    fixture_bound_pod(fixture, "on-2", "1000", "n2");
+    fixture_pod(fixture, "a", "300");
+    decide_by(fixture, NIGHT);
+    strbuf_init(&body);
+    strbuf_str(&body, "{\"Pod\":");
+    add_object(fixture, "a", &body);
+    strbuf_str(&body, ",\"NodeNameToMetaVictims\":null,\"NodeNameToVictims\":{\"n1\":{\"Pods\":[");
+    add_object(fixture, "on-1", &body);
+    strbuf_str(&body, "]},\"n2\":{\"Pods\":[");
+    add_object(fixture, "on-2", &body);
+    strbuf_str(&body, "]}}}");
+    const char *answer = fixture_ask(fixture, "/scheduler/preempt", body.data);
+    assert_null(strstr(answer, "\"n1\""));
+    assert_non_null(strstr(answer, "\"n2\""));
+    strbuf_done(&body);
+}
+
+/* An autoscaler's template, which the ledger does not know, has labels like every Node. */
+static void a_rule_decides_about_a_node_that_is_only_shown(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf body;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    for (int i = 0; i < 2; i++) {
+        strbuf_init(&body);
+        strbuf_str(&body, "{\"Pod\":");
+        add_object(fixture, "a", &body);
+        strbuf_printf(
+            &body,
+            ",\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"new\",\"labels\":{"
+            "\"pool\":\"%s\",\"nvidia.com/gpu.product\":\"A100\"}},\"status\":{"
+            "\"capacity\":{\"nvidia.com/vgpu\":\"1000\"},"
+            "\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}]}}",
+            i == 0 ? "night" : "day");
+        const char *answer = fixture_ask(fixture, "/scheduler/filter", body.data);
+        assert_int_equal(strstr(answer, NIGHT_REFUSES) != NULL, i == 0);
+        strbuf_done(&body);
+    }
+}
+
+static void what_runs_goes_on_whatever_the_rules_say(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    decide_by(fixture, NIGHT);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    fixture_bound_pod(fixture, "by-hand", "200", "n1"); /* adopted, not granted */
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 500);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 500);
+}
+
+/* The labels of a node come with the watch; they alone change nothing on disk. */
+static void a_label_decides_at_once(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+    const uint32_t wake_ups = wake_ups_of(fixture);
+    const uint64_t newest = store_newest(fixture->app.store);
+    fixture_label_node(fixture, "n1", "\"pool\":\"day\"");
+    assert_int_equal(wake_ups_of(fixture), wake_ups + 1);
+    assert_int_equal(store_newest(fixture->app.store), newest);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+}
+
+/*
+ * When they change
+ */
+
+static void who_waits_for_a_window_is_woken_when_it_ends(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+    assert_told_last(fixture, "\"holding\":[1]");
+    const uint32_t entries = told(fixture);
+    fixture->wall_ms = INT64_C(1700035200000) - 500; /* 08:00 */
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_pass(fixture, 500);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_int_equal(told(fixture), entries + 1);
+    assert_told_last(fixture, "\"holding\":[]} {}");
+    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+}
+
+static void a_window_begins_again(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    for (int64_t day = 0; day < 3; day++) {
+        fixture->wall_ms = INT64_C(1700035200000) + day * 24 * HOUR_MS;
+        fixture_run(fixture);
+        assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+        fixture->wall_ms += 12 * (int64_t)HOUR_MS;
+        fixture_run(fixture);
+        assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+    }
+    assert_int_equal(told(fixture), 2 + 6);
+}
+
+/* In either direction, and at once. */
+static void a_step_of_the_wall_clock_is_followed(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture->wall_ms += 12 * (int64_t)HOUR_MS;
+    fixture_run(fixture);
+    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    fixture->wall_ms -= 12 * (int64_t)HOUR_MS;
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+}
+
+static void the_writer_does_not_sleep_through_a_change(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture->wall_ms = INT64_C(1700035200000) - 3;
+    (void)writer_step(fixture->parts.writer, 0);
+    const int64_t began_ns = clock_ns();
+    (void)writer_step(fixture->parts.writer, 60000); /* the clock of the test stands still */
+    assert_true(clock_ns() - began_ns < INT64_C(5000000000));
+}
+
+/* A bind that comes with the new rules is decided by them. */
+static void binds_behind_a_change_are_decided_by_it(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    struct fixture_call *before = fixture_bind_begin(fixture, "a", "n1");
+    fixture_policy(fixture, document(NIGHT));
+    fixture_run(fixture);
+    struct fixture_call *behind = fixture_bind_begin(fixture, "b", "n1");
+    fixture_run(fixture);
+    assert_string_equal(fixture_error(before), "");
+    assert_non_null(strstr(fixture_error(behind), NIGHT_REFUSES));
+}
+
+static void another_document_is_told_and_wakes_who_waits(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, NIGHT);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+    const uint32_t wake_ups = wake_ups_of(fixture);
+    const uint32_t entries = told(fixture);
+    decide_by(fixture, "rules:\n  - {name: pool, nodes: {pool: night}, step: 100}\n");
+    assert_int_equal(wake_ups_of(fixture), wake_ups + 1);
+    assert_int_equal(told(fixture), entries + 1);
+    assert_told_last(fixture, "\"policy\":\"test.yaml\",\"digest\":\"");
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_pod(fixture, "b", "250");
+    fixture_run(fixture);
+    assert_refused(fixture, "b", "n1", "policy rule 1 (pool): shares in steps of 100 milli here");
+}
+
+static void a_process_says_by_what_it_begins_to_decide(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    assert_int_equal(told(fixture), 1);
+    assert_told_last(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
+    decide_by(fixture, NIGHT);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(told(fixture), 3);
+    assert_told_last(fixture, "\"holding\":[1]");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+}
+
+/* Rules that the journal could not name do not decide yet, and nothing is granted meanwhile. */
+static void a_change_waits_for_the_disk(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->disk_full = true;
+    decide_by(fixture, NIGHT);
+    assert_false(app_ready(&fixture->app, NULL));
+    assert_int_equal(told(fixture), 1);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_int_equal(told(fixture), 2);
+    assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
+}
+
+/*
+ * Idle hosts in reserve
+ */
+
+#define RESERVE "rules:\n  - {name: big, nodes: {pool: big}, reserve: 1}\n"
+
+static uint32_t idle_hosts(struct app_fixture *fixture)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return snapshot->outlook->idle[0];
+}
+
+/* Two hosts with two GPUs each: a and b. */
+static int set_up_hosts(void **state)
+{
+    static const char *const none[] = {NULL};
+    struct app_fixture *fixture = fixture_new(none);
+
+    fixture_node_with(fixture, "a", "GPU-a0 GPU-a1");
+    fixture_node_with(fixture, "b", "GPU-b0 GPU-b1");
+    fixture_label_node(fixture, "a", "\"pool\":\"big\"");
+    fixture_label_node(fixture, "b", "\"pool\":\"big\"");
+    fixture_run(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static void the_last_idle_host_is_kept_for_pods_of_several_gpus(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, RESERVE);
+    assert_int_equal(idle_hosts(fixture), 2);
+    fixture_pod(fixture, "p", "300");
+    fixture_pod(fixture, "q", "300");
+    fixture_pod(fixture, "big", "2000");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "p", "a"), "");
+    assert_int_equal(idle_hosts(fixture), 1);
+    assert_non_null(strstr(fixture_bind(fixture, "q", "b"), "reserve: "));
+    assert_false(passes(fixture_filter(fixture, "q", "b"), "b"));
+    assert_true(passes(fixture_filter(fixture, "big", "b"), "b"));
+    assert_string_equal(fixture_bind(fixture, "q", "a"), ""); /* it is not idle */
+    assert_string_equal(fixture_bind(fixture, "big", "b"), "");
+    assert_int_equal(idle_hosts(fixture), 0);
+}
+
+#define A100(index)                                                                                \
+    "{\\\"uuid\\\":\\\"GPU-b" index "\\\",\\\"index\\\":" index ",\\\"mib\\\":81920,"              \
+    "\\\"model\\\":\\\"A100\\\"}"
+
+/* The pod that waits may fit on another host than the one that became idle. */
+static void one_more_idle_host_wakes_who_waits_for_any(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_annotate_node(fixture, "b", "\"milligpu.io/gpus\":\"[" A100("0") "," A100("1") "]\"");
+    fixture_bound_pod(fixture, "p", "300", "a");
+    decide_by(fixture, RESERVE);
+    assert_int_equal(idle_hosts(fixture), 1);
+    fixture_pod_of(fixture, "q", "\"nvidia.com/vgpu\":\"300\"",
+                   "\"milligpu.io/gpu-model\":\"A100\"", NULL);
+    fixture_run(fixture);
+    assert_false(passes(fixture_filter(fixture, "q", "b"), "b"));
+    const uint32_t wake_ups = wake_ups_of(fixture);
+    fixture_end_pod(fixture, "p");
+    assert_int_equal(wake_ups_of(fixture), wake_ups + 1);
+    assert_int_equal(idle_hosts(fixture), 2);
+    assert_false(passes(fixture_filter(fixture, "q", "a"), "a"));
+    assert_true(passes(fixture_filter(fixture, "q", "b"), "b"));
+    assert_string_equal(fixture_bind(fixture, "q", "b"), "");
+}
+
+static void idle_hosts_are_counted_through_the_life_of_nodes(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, RESERVE);
+    assert_int_equal(idle_hosts(fixture), 2);
+    fixture_annotate_node(fixture, "a", "\"milligpu.io/cordon\":\"all\"");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 1);
+    fixture_annotate_node(fixture, "a", "\"milligpu.io/cordon\":null");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 2);
+    fixture_label_node(fixture, "a", "\"pool\":\"small\"");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 1);
+    fixture_delete_node(fixture, "b");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 0);
+    fixture_label_node(fixture, "a", "\"pool\":\"big\"");
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 1);
+}
+
+static void a_grant_that_is_taken_back_leaves_the_host_idle(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, RESERVE);
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    fixture->disk_full = true;
+    assert_string_not_equal(fixture_bind(fixture, "p", "a"), "");
+    assert_int_equal(idle_hosts(fixture), 2);
+    fixture->disk_full = false;
+    fixture_pass(fixture, 3000);
+    assert_string_equal(fixture_bind(fixture, "p", "a"), "");
+    assert_int_equal(idle_hosts(fixture), 1);
+}
+
+int main(void)
+{
+#define TEST(name)  cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
+#define HOSTS(name) cmocka_unit_test_setup_teardown(name, set_up_hosts, fixture_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_rule_decides_in_filter_and_bind),
+        TEST(a_rule_decides_for_its_namespaces),
+        TEST(a_rule_decides_in_prioritize),
+        TEST(a_rule_decides_in_preempt),
+        TEST(a_rule_decides_about_a_node_that_is_only_shown),
+        TEST(what_runs_goes_on_whatever_the_rules_say),
+        TEST(a_label_decides_at_once),
+        TEST(who_waits_for_a_window_is_woken_when_it_ends),
+        TEST(a_window_begins_again),
+        TEST(a_step_of_the_wall_clock_is_followed),
+        TEST(the_writer_does_not_sleep_through_a_change),
+        TEST(binds_behind_a_change_are_decided_by_it),
+        TEST(another_document_is_told_and_wakes_who_waits),
+        TEST(a_process_says_by_what_it_begins_to_decide),
+        TEST(a_change_waits_for_the_disk),
+        HOSTS(the_last_idle_host_is_kept_for_pods_of_several_gpus),
+        HOSTS(one_more_idle_host_wakes_who_waits_for_any),
+        HOSTS(idle_hosts_are_counted_through_the_life_of_nodes),
+        HOSTS(a_grant_that_is_taken_back_leaves_the_host_idle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

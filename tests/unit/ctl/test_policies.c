@@ -1,0 +1,100 @@
+/* What check-policy says of a document. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bin/ctl/policies.h"
+#include "support.h"
+
+static struct shown shown;
+
+/* Runs check-policy on a file of this content. */
+static int check(const char *content, const char *options)
+{
+    char path[] = "/tmp/milligpu-policy-XXXXXX";
+    char words[128];
+    const int file = mkstemp(path);
+
+    assert_true(file >= 0);
+    assert_int_equal(write(file, content, strlen(content)), (ssize_t)strlen(content));
+    assert_int_equal(close(file), 0);
+    (void)snprintf(words, sizeof words, "check-policy %s %s", path, options);
+    const int status = run_program(&shown, words);
+    assert_int_equal(remove(path), 0);
+    return status;
+}
+
+#define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: fgd\n"
+
+static void an_error_is_one_sentence_with_its_place(void **state)
+{
+    (void)state;
+    assert_int_equal(check(HEAD "rules: [{min: 0}]\n", ""), CTL_NO);
+    assert_string_equal(shown.out, "");
+    assert_int_equal(strncmp(shown.err, "milligpuctl: /tmp/milligpu-policy-", 34), 0);
+    assert_non_null(strstr(shown.err, ":4:15: rules[0].min: 0 is below 1; write 1 to 1000\n"));
+    shown_free(&shown);
+}
+
+static void a_warning_does_not_change_the_status(void **state)
+{
+    (void)state;
+    assert_int_equal(check(HEAD "rules: [{min: 5}, {min: 6}]\n", "-o json"), CTL_FINE);
+    assert_non_null(strstr(shown.err, ":4:19: rules[1]: never applies: "));
+    assert_non_null(strstr(shown.out, "rules[1]: never applies: "));
+    assert_non_null(strstr(shown.out, "\"policy\": \"fgd\""));
+    shown_free(&shown);
+}
+
+static void windows_are_shown_as_of_the_time_that_is_meant(void **state)
+{
+    static const char document[] = HEAD "rules: [{when: 'Mon 08:00-20:00', whole: true}]\n";
+    (void)state;
+    assert_int_equal(check(document, "--at 2026-01-05T08:00:00Z"), CTL_FINE);
+    assert_non_null(strstr(shown.out, "Mon 08:00-20:00 UTC  until 2026-01-05T20:00:00.000Z  "));
+    shown_free(&shown);
+    assert_int_equal(check(document, "--at 2026-01-05T20:00:00Z"), CTL_FINE);
+    assert_non_null(strstr(shown.out, "Mon 08:00-20:00 UTC  from 2026-01-12T08:00:00.000Z  "));
+    shown_free(&shown);
+    assert_int_equal(check(document, "--at yesterday"), CTL_USAGE);
+    assert_non_null(strstr(shown.err, "--at is yesterday: "));
+    shown_free(&shown);
+}
+
+static void each_ready_policy_is_described(void **state)
+{
+    struct policy_ready ready;
+    char words[64];
+    (void)state;
+    for (size_t i = 0; policy_ready(i, &ready); i++) {
+        (void)snprintf(words, sizeof words, "check-policy %s", ready.name);
+        assert_int_equal(run_program(&shown, words), CTL_FINE);
+        assert_string_equal(shown.err, "");
+        assert_non_null(strstr(shown.out, ready.name));
+        assert_non_null(strstr(shown.out, "Prices:       known: "));
+        shown_free(&shown);
+        (void)snprintf(words, sizeof words, "check-policy %s -o name", ready.name);
+        assert_int_equal(run_program(&shown, words), CTL_FINE);
+        assert_non_null(strstr(shown.out, "policy/"));
+        shown_free(&shown);
+    }
+}
+
+#define TEST(name) cmocka_unit_test(name)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_error_is_one_sentence_with_its_place),
+        TEST(a_warning_does_not_change_the_status),
+        TEST(windows_are_shown_as_of_the_time_that_is_meant),
+        TEST(each_ready_policy_is_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
