@@ -244,9 +244,11 @@ static bool is_expected(const struct rulebook *book, const struct workload_class
 {
     must(class->parts > 0);
     must(book->shapes <= RULEBOOK_SHAPES_MAX);
-    for (uint32_t i = 0; i < book->shapes; i++)
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        must(book->shape[i].weight > 0);
         if (workload_alike(&book->shape[i].class, class))
             return true;
+    }
     return false;
 }
 
