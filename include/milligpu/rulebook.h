@@ -2,7 +2,7 @@
  * rulebook - what a policy document says: which policy orders placements, what GPU models cost, and
  * the rules by which nodes and namespaces differ.
  *
- *   policy document -------> rulebook --\
+ *   policy document --------> rulebook --\
  *   clock --> which rules hold now -------+--> outlook (policy.h) --> snapshot
  *   workload ----------------------------/
  *

@@ -218,11 +218,10 @@ struct blend {
     const struct rulebook *book;
     uint32_t classes;
     struct workload_class *class;
-    bool *expected;                      /* of each class */
     uint32_t place[RULEBOOK_SHAPES_MAX]; /* of each shape */
+    bool open[RULEBOOK_SHAPES_MAX];      /* is the count of its class not final? */
     uint64_t count;                      /* of the classes whose count is final */
-    uint32_t weight;                     /* of the shapes whose count is not final */
-    bool open[RULEBOOK_SHAPES_MAX];      /* is it not final? */
+    uint32_t weight;                     /* of the shapes that are open */
 };
 
 /* Larger numbers, so that 5 of 1,000 are not rounded to 1 of 11. */
@@ -238,26 +237,35 @@ static void scale_blend(struct blend *blend)
         scale *= 2;
     for (uint32_t i = 0; i < blend->classes; i++)
         blend->class[i].count *= scale;
-    blend->count = sum * scale;
-    must(blend->count <= TALLY_SUM_MAX);
+    must(sum * scale <= TALLY_SUM_MAX);
 }
 
-/* The rarest that nothing expects. */
+static bool is_expected(const struct rulebook *book, const struct workload_class *class)
+{
+    must(class->parts > 0);
+    must(book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        must(book->shape[i].weight > 0);
+        if (workload_alike(&book->shape[i].class, class))
+            return true;
+    }
+    return false;
+}
+
+/* The rarest that nothing expects; of equals the first. */
 static void drop_from_blend(struct blend *blend)
 {
     uint32_t least = blend->classes;
 
     must(blend->classes > RULEBOOK_SHAPES_MAX);
     for (uint32_t i = 0; i < blend->classes; i++)
-        if (!blend->expected[i] &&
+        if (!is_expected(blend->book, &blend->class[i]) &&
             (least == blend->classes || blend->class[i].count < blend->class[least].count))
             least = i;
     must(least < blend->classes);
-    blend->count -= blend->class[least].count;
     blend->classes--;
-    const uint32_t rest = blend->classes - least;
-    memmove(&blend->class[least], &blend -> class[least + 1], rest * sizeof *blend->class);
-    memmove(&blend->expected[least], &blend->expected[least + 1], rest * sizeof *blend->expected);
+    memmove(&blend->class[least], &blend -> class[least + 1],
+            (blend->classes - least) * sizeof *blend->class);
 }
 
 static uint32_t place_in_blend(const struct blend *blend, const struct workload_class *class)
@@ -278,13 +286,8 @@ static void add_expected(struct blend *blend)
     uint32_t unseen = 0;
 
     must(book->shapes > 0 && book->shapes <= RULEBOOK_SHAPES_MAX);
-    for (uint32_t i = 0; i < book->shapes; i++) {
-        const uint32_t at = place_in_blend(blend, &book->shape[i].class);
-        if (at < blend->classes)
-            blend->expected[at] = true;
-        else
-            unseen++;
-    }
+    for (uint32_t i = 0; i < book->shapes; i++)
+        unseen += place_in_blend(blend, &book->shape[i].class) == blend->classes;
     while (blend->classes + unseen > WORKLOAD_CLASSES_MAX)
         drop_from_blend(blend);
     for (uint32_t i = 0; i < book->shapes; i++) {
@@ -292,7 +295,6 @@ static void add_expected(struct blend *blend)
         if (at == blend->classes) {
             blend->class[at] = book->shape[i].class;
             blend->class[at].count = 0;
-            blend->expected[at] = true;
             blend->classes++;
         }
         blend->place[i] = at;
@@ -308,9 +310,9 @@ static uint32_t most_seen(const struct blend *blend)
 
     must(blend->book->shapes <= RULEBOOK_SHAPES_MAX);
     for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        must(shape[i].weight > 0);
         if (!blend->open[i])
             continue;
-        must(shape[i].weight > 0);
         const uint64_t count = blend->class[blend->place[i]].count;
         if (most == RULEBOOK_SHAPES_MAX ||
             count * shape[most].weight >
@@ -327,6 +329,8 @@ static uint32_t most_seen(const struct blend *blend)
  */
 static void keep_seen(struct blend *blend)
 {
+    for (uint32_t i = 0; i < blend->classes; i++)
+        blend->count += blend->class[i].count;
     for (uint32_t i = 0; i < blend->book->shapes; i++) {
         blend->open[i] = true;
         blend->count -= blend->class[blend->place[i]].count;
@@ -370,7 +374,6 @@ static struct workload *workload_with_expected(const struct tally *tally)
         .book = tally->book,
         .classes = tally->classes,
         .class = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *blend.class),
-        .expected = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *blend.expected),
     };
 
     must(tally->book->shapes > 0);
@@ -381,7 +384,6 @@ static struct workload *workload_with_expected(const struct tally *tally)
     raise_unseen(&blend);
     struct workload *workload = workload_new(blend.class, blend.classes);
     xfree(blend.class);
-    xfree(blend.expected);
     must(workload->classes >= tally->book->shapes);
     return workload;
 }

@@ -231,7 +231,7 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
 static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
                               struct map *seen, struct doc *object)
 {
-    struct text key;
+    struct text key = {0};
     struct doc *value = NULL;
     yaml_event_t event;
 

@@ -19,7 +19,7 @@
 static int read_api_version(struct policy_reader *in, const struct doc *value, void *unused)
 {
     static const char *const word[] = {POLICY_API_VERSION};
-    size_t at;
+    size_t at = 0;
 
     must(unused == NULL);
     return policy_read_word(in, value, word, ARRAY_LEN(word), &at);
@@ -28,7 +28,7 @@ static int read_api_version(struct policy_reader *in, const struct doc *value, v
 static int read_object_kind(struct policy_reader *in, const struct doc *value, void *unused)
 {
     static const char *const word[] = {"Policy"};
-    size_t at;
+    size_t at = 0;
 
     must(unused == NULL);
     return policy_read_word(in, value, word, ARRAY_LEN(word), &at);

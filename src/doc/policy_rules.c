@@ -128,7 +128,7 @@ static int read_namespaces(struct policy_reader *in, const struct doc *value, vo
         return err_same(in->err);
     const char **glob = arena_array(&in->book->arena, value->count, sizeof *glob);
     doc_each (item, value) {
-        struct text text;
+        struct text text = {0};
         if (policy_read_text(in, item, NAMESPACE_BYTES_MAX, &text) < 0)
             return err_same(in->err);
         if (!one_of_chars(text, "-*?"))
@@ -271,7 +271,7 @@ static int read_topology(struct policy_reader *in, const struct doc *value, void
 {
     static const char *const word[] = {"numa", "nvlink"};
     struct rule *rule = into;
-    size_t at;
+    size_t at = 0;
 
     must(rule->topology == TOPOLOGY_ANY);
     if (policy_read_word(in, value, word, ARRAY_LEN(word), &at) < 0)

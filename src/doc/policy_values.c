@@ -209,7 +209,7 @@ int policy_read_word(struct policy_reader *in, const struct doc *value, const ch
 int policy_read_kind(struct policy_reader *in, const struct doc *value, enum policy_kind *out)
 {
     const char *word[POLICIES];
-    size_t at;
+    size_t at = 0;
 
     for (size_t i = 0; i < POLICIES; i++)
         word[i] = policy_name((enum policy_kind)i);
@@ -223,7 +223,7 @@ int policy_read_kind(struct policy_reader *in, const struct doc *value, enum pol
 int policy_read_memory(struct policy_reader *in, const struct doc *value, enum memory_mode *out)
 {
     static const char *const word[] = {"filter", "raise"};
-    size_t at;
+    size_t at = 0;
 
     if (policy_read_word(in, value, word, ARRAY_LEN(word), &at) < 0)
         return err_same(in->err);
@@ -292,7 +292,7 @@ int policy_read_models(struct policy_reader *in, const struct doc *list, uint32_
         return err_same(in->err);
     const char **model = arena_array(&in->book->arena, list->count, sizeof *model);
     doc_each (value, list) {
-        struct text text;
+        struct text text = {0};
         if (policy_read_text(in, value, MODEL_BYTES_MAX, &text) < 0 ||
             policy_read_model(in, text, value, &model[count++]) < 0)
             return err_same(in->err);

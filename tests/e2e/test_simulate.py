@@ -572,6 +572,108 @@ not considered: priority: nothing is preempted (Deployment default/b)
                     self.assertEqual(item["fittedBeforeRefusal"], (placed + [False]).index(False))
 
 
+class Documents(Folder):
+    """Policy documents beside the names of policies."""
+
+    HEAD = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
+    NODES = NODES + "a,8000,16384,2,T4\nb,8000,16384,2,T4\n"
+
+    def placed(self, rules, pods, *words):
+        self.file("own.yaml", self.HEAD + rules)
+        self.simulate(self.NODES, PODS + pods, "--policy", "own.yaml", "--placements", "p.csv", *words)
+        return (self.home / "p.csv").read_text().split()
+
+    def test_rules_decide_who_fits(self):
+        pods = "p,0,0,1,300,\nq,0,0,1,1000,\nr,0,0,1,500,\n"
+        self.assertEqual(self.placed("", pods), ["p,a,0", "q,a,1", "r,a,0"])
+        self.assertEqual(self.placed("rules: [{whole: true}]\n", pods), ["p,,", "q,a,0", "r,,"])
+        self.assertEqual(self.placed("rules: [{sizes: [500, 1000]}]\n", pods), ["p,,", "q,a,0", "r,a,1"])
+        self.assertEqual(self.placed("rules: [{reserve: 1}]\n", pods), ["p,a,0", "q,a,1", "r,a,0"])
+        self.assertEqual(self.placed("rules: [{reserve: 2}]\n", pods), ["p,,", "q,,", "r,,"])
+        self.assertEqual(self.placed("rules: [{policy: spread}]\n", pods), ["p,a,0", "q,b,0", "r,a,1"])
+
+    def test_rules_for_labels_or_other_namespaces_do_not_apply(self):
+        pods = "p,0,0,1,300,\n"
+        self.assertEqual(self.placed("rules: [{nodes: {pool: x}, whole: true}]\n", pods), ["p,a,0"])
+        self.assertEqual(self.placed("rules: [{namespaces: [ml], whole: true}]\n", pods), ["p,a,0"])
+        self.assertEqual(self.placed("rules: [{namespaces: [sim*], whole: true}]\n", pods), ["p,,"])
+
+    def test_rules_with_a_window_hold_as_of_a_time(self):
+        rules = "rules:\n  - {name: day, when: 'Mon 08:00-20:00', whole: true}\n  - {min: 400}\n"
+        pods = "p,0,0,1,300,\nq,0,0,1,500,\n"
+        self.assertEqual(self.placed(rules, pods, "--at", "2026-01-05T12:00:00Z"), ["p,,", "q,,"])
+        self.assertEqual(self.placed(rules, pods, "--at", "2026-01-05T20:00:00Z"), ["p,,", "q,a,0"])
+        done = self.simulate(self.NODES, PODS + pods, "--policy", "own.yaml", "--at", "2026-01-05T20:00:00Z")
+        self.assertIn("\nrules of own.yaml as of 2026-01-05T20:00:00.000Z: 1 (day) does not hold, 2 (rule 2)\n\n",
+                      done.stdout)
+        done = self.simulate(self.NODES, PODS + pods, "--policy", "own.yaml", "--at", "2026-01-05T12:00:00Z", "-o", "json")
+        self.assertEqual(json.loads(done.stdout)["items"][0]["rulesHolding"], [1, 2])
+
+    def test_labels_and_namespaces_of_a_cluster(self):
+        self.file("own.yaml", self.HEAD + "rules:\n"
+                  "  - {nodes: {pool: shared}, namespaces: [team-*], whole: false}\n"
+                  "  - {nodes: {pool: shared}, whole: true}\n")
+        items = [node("a", labels={**labels(1), "pool": "shared"}), node("b", labels=labels(1))]
+        for namespace, fit in (("team-a", 2), ("other", 1)):
+            web = pod("web", None, {"nvidia.com/vgpu": 600})
+            web["metadata"]["namespace"] = namespace
+            done = self.run_it("--cluster", self.file("c.json", dump(*items)), "--pods",
+                               self.file("m.json", json.dumps(web)), "--policy", "own.yaml", "-o", "json")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            item = json.loads(done.stdout)["items"][0]
+            self.assertEqual(item["fitted"], fit, namespace)
+            self.assertEqual("policy rule 2 (rule 2): only whole GPUs here" in item["firstRefused"]["text"],
+                             namespace == "other", item)
+
+    def test_what_is_expected_counts_with_learn(self):
+        nodes = NODES + "".join(f"n{i},64000,262144,4,T4\n" for i in range(8))
+        pods = PODS + "".join(f"p{i},1000,1024,1,{300 + i % 5 * 100},\n" for i in range(30))
+        expects = "workload: [{gpus: 4, weight: 400}]\n"
+        for name, more in ("bare.yaml", ""), ("expects.yaml", expects):
+            self.file(name, self.HEAD.replace("binpack", "rollout") + more)
+        written = {}
+        for name in "bare.yaml", "expects.yaml", "rollout":
+            for learn in (), ("--learn",):
+                self.simulate(nodes, pods, "--policy", name, "--placements", "p.csv", *learn)
+                written[name, bool(learn)] = (self.home / "p.csv").read_text()
+        self.assertEqual(written["bare.yaml", False], written["rollout", False])
+        self.assertEqual(written["bare.yaml", True], written["rollout", True])
+        self.assertEqual(written["expects.yaml", False], written["rollout", False])
+        self.assertNotEqual(written["expects.yaml", True], written["rollout", True])
+
+    def test_the_seed_of_a_document_counts_unless_another_is_given(self):
+        nodes = NODES + "".join(f"n{i},8000,16384,1,T4\n" for i in range(20))
+        self.file("own.yaml", self.HEAD.replace("binpack", "firstfit") + "seed: 7\n")
+        written = []
+        for words in ("own.yaml",), ("firstfit", "--seed", 7), ("own.yaml", "--seed", 8), ("firstfit", "--seed", 8):
+            self.simulate(nodes, PODS + "p,0,0,1,700,\n" * 9, "--policy", *words, "--placements", "p.csv")
+            written.append((self.home / "p.csv").read_text())
+        self.assertEqual(written[0], written[1])
+        self.assertEqual(written[2], written[3])
+        self.assertNotEqual(written[0], written[2])
+
+    def test_documents_side_by_side(self):
+        self.file("own.yaml", self.HEAD + "rules: [{min: 5}, {min: 6}]\n")
+        done = self.simulate(SMALL_NODES, SMALL_PODS, "--policy", "mixed,binpack,own.yaml,training", "-o", "json",
+                             "--plot", "p.svg", "--csv", "c.csv")
+        items = json.loads(done.stdout)["items"]
+        self.assertEqual([item["policy"] for item in items], ["mixed", "binpack", "own.yaml", "training"])
+        self.assertEqual(["digest" in item for item in items], [True, False, True, True])
+        self.assertIn("own.yaml:4:19: rules[1]: never applies", done.stderr)
+        self.assertIn("own.yaml,", (self.home / "c.csv").read_text())
+        svg = xml.etree.ElementTree.parse(self.home / "p.svg")
+        lines = [(line.get("stroke"), line.get("stroke-dasharray")) for line in svg.iter(f"{SVG}polyline")]
+        self.assertEqual(len(set(lines)), 4)
+
+    def test_wrong_documents(self):
+        given = ("--nodes", self.file("n.csv", SMALL_NODES), "--arrivals", self.file("a.csv", SMALL_PODS))
+        self.file("bad.yaml", self.HEAD + "rules: [{min: 0}]\n")
+        self.refuse(1, "bad.yaml:4:15: rules[0].min: 0 is below 1; write 1 to 1000", *given, "--policy", "fgd,bad.yaml")
+        self.refuse(1, "./none: No such file or directory", *given, "--policy", "./none")
+        self.refuse(2, "--policy names mixed twice", *given, "--policy", "mixed,fgd,mixed")
+        self.refuse(2, "--at is noon: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d", *given, "--at", "noon")
+
+
 class Judge(Folder):
     """The judge itself finds what it is there to find."""
 

@@ -423,7 +423,7 @@ static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, 
 {
     struct expected_shape *shape = &expecting->shape[expecting->book->shapes++];
 
-    shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1};
+    shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1 << 20};
     shape->weight = weight;
 }
 
@@ -531,18 +531,112 @@ static void a_full_tally_makes_room_for_what_is_expected(void **state)
     expecting_start(&expecting);
     count(expecting.tally, 600, 1);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
-        count(expecting.tally, i + 1, i == 0 || i == 7 ? 1 : 2);
-    expect(&expecting, 1, 1, 1); /* the rarest, but it is expected */
+        count(expecting.tally, i + 1, i == 0 || i == 7 || i == 11 ? 1 : 2);
     expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 1, 1); /* the rarest, but it is expected */
     tally_expect(expecting.tally, expecting.book);
     CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
-    assert_int_equal(count_in(workload, 1, 8), 0); /* the other one of the rarest is left out */
+    assert_int_equal(count_in(workload, 1, 8), 0); /* the first one of the others is left out */
+    assert_true(count_in(workload, 1, 12) > 0);
     assert_true(count_in(workload, 1, 1) > 0);
     assert_true(count_in(workload, 1, 2) > 0);
     assert_true(count_in(workload, 1, 9) > 0);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
     assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
+}
+
+static void the_first_class_may_be_the_rarest(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, 2);
+    expect(&expecting, 8, 1000, 5);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 600), 0);
+    assert_int_equal(workload->class[0].milli, 1);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+}
+
+static void all_that_was_seen_often_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 1, 400, 1);
+    expect(&expecting, 1, 500, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 3);
+    count(expecting.tally, 400, 3);
+    count(expecting.tally, 500, 3);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 600));
+    assert_int_equal(count_in(workload, 1, 400), 3 * count_in(workload, 1, 600));
+    assert_int_equal(count_in(workload, 1, 500), 3 * count_in(workload, 1, 600));
+}
+
+/* Compared by count for its weight, not by count. */
+static void a_light_shape_that_was_seen_often_comes_before_a_heavy_one(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 1);
+    expect(&expecting, 1, 400, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 10);
+    count(expecting.tally, 400, 100);
+    count(expecting.tally, 600, 949);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(95 * count_in(workload, 1, 300), count_in(workload, 1, 600));
+    assert_true(count_in(workload, 1, 400) > 10 * count_in(workload, 1, 300));
+}
+
+/* A quarter: 300 of 1,201 are too few, 300 of 1,199 are enough. */
+static void a_shape_is_raised_if_it_was_seen_a_little_too_rarely(void **state)
+{
+    (void)state;
+    for (uint32_t others = 899; others <= 901; others += 2) {
+        CLEANUP(expecting_done) struct expecting expecting;
+        expecting_start(&expecting);
+        expect(&expecting, 1, 300, 250);
+        tally_expect(expecting.tally, expecting.book);
+        count(expecting.tally, 300, 300);
+        count(expecting.tally, 600, others - 1);
+        CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        const uint32_t seen = count_in(workload, 1, 600) / others * 300;
+        assert_true((count_in(workload, 1, 300) > seen) == (others == 901));
+        assert_true(count_in(workload, 1, 300) >= seen);
+    }
+}
+
+static void a_count_that_is_whole_is_not_rounded(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 250);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 600, 2);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(3 * count_in(workload, 8, 1000), count_in(workload, 1, 600));
+}
+
+static void an_expectation_is_due_before_the_first_pod(void **state)
+{
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+    struct rulebook *book = rulebook_new(POLICY_ROLLOUT, "test");
+    (void)state;
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_false(tally_is_due(tally));
+    tally_expect(tally, book);
+    assert_true(tally_is_due(tally));
+    rulebook_unref(book);
+    assert_int_equal(workload->classes, 6);
 }
 
 static void a_new_expectation_is_due_and_an_empty_one_changes_nothing(void **state)
@@ -606,6 +700,12 @@ int main(void)
         cmocka_unit_test(what_was_seen_exactly_as_expected_stays),
         cmocka_unit_test(no_shape_is_less_than_expected),
         cmocka_unit_test(a_full_tally_makes_room_for_what_is_expected),
+        cmocka_unit_test(the_first_class_may_be_the_rarest),
+        cmocka_unit_test(all_that_was_seen_often_stays),
+        cmocka_unit_test(a_light_shape_that_was_seen_often_comes_before_a_heavy_one),
+        cmocka_unit_test(a_shape_is_raised_if_it_was_seen_a_little_too_rarely),
+        cmocka_unit_test(a_count_that_is_whole_is_not_rounded),
+        cmocka_unit_test(an_expectation_is_due_before_the_first_pod),
         cmocka_unit_test(a_new_expectation_is_due_and_an_empty_one_changes_nothing),
         cmocka_unit_test(the_same_pods_and_expectations_make_the_same_workload),
     };
