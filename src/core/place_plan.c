@@ -232,6 +232,7 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
     struct plan_model *known = model_of(plan, gpu->model);
 
     must(plan->priced);
+    must(book != NULL);
     must(gpu->milli > 0);
     const uint64_t mib = (uint64_t)gpu->mib * GPU_MILLI / gpu->milli;
     const uint32_t whole = mib < UINT32_MAX ? (uint32_t)mib : UINT32_MAX;

@@ -74,6 +74,7 @@ static void a_raise_is_believed_where_it_could_have_been_granted(void **state)
         {"100", 16384, "c0 GPU-a 200 16384 0", false},
         {"100", 16384, "c0 GPU-a 100 8192 0", true}, /* as before, whatever the memory */
         {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 200 99 0 100", true},
+        {"100", 1, "c0 GPU-a 200 1 0 100", true},
         {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 201 99 0 100", false},
         {"100x2", 9, "c0 GPU-a 200 99 0 100,c0 GPU-b 100 99 0", false},
         {"100x2", 9, "c0 GPU-b 100 99 0,c0 GPU-a 200 99 0 100", false},

@@ -680,6 +680,60 @@ static void more_prices_than_are_tried_leave_the_dearest(void **state)
     }
     assert_int_equal(judge(&setting, &rank), REASON_ROOM);
     assert_int_equal(rank.price, 0);
+    /* Full GPUs are none of the eight. */
+    for (uint32_t i = 0; i < 7; i++)
+        setting.room.gpu[i].free_milli = 0;
+    setting.room.gpu[8].free_milli = setting.room.gpu[9].free_milli = 600;
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, rulebook_price(setting.book, TEXT("A40"), 0));
+    setting_done(&setting);
+}
+
+/* The slots are the same at both levels, and what is laid on them is not. */
+static void a_search_that_failed_as_asked_says_nothing_of_a_raise(void **state)
+{
+    struct arena arena;
+    struct plan plan;
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(600, 12000);
+    setting.request.want = setting.want;
+    setting.request.wants = 2;
+    setting.want[1] = setting.want[0];
+    setting.book->raise = true;
+    add_gpu(&setting, "A100", 20000, GPU_MILLI);
+    add_gpu(&setting, "A100", 17200, GPU_MILLI);
+    arena_init(&arena);
+    plan_init(&plan, &setting.request, setting.outlook);
+    plan_remember(&plan, &arena);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(rank.raised_milli, 698);
+        assert_int_equal(rank.charge_milli, 2 * 698);
+    }
+    arena_done(&arena);
+    setting_done(&setting);
+}
+
+/* A plan keeps some models; the others cost the same as if they were kept. */
+static void more_models_than_a_plan_keeps_have_their_prices(void **state)
+{
+    struct plan plan;
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(100, 0);
+    setting.request.want = setting.want;
+    setting.book->prices_by = PRICES_KNOWN;
+    add_gpu(&setting, "T4", 16384, GPU_MILLI);
+    plan_init(&plan, &setting.request, setting.outlook);
+    for (uint32_t i = 0; i < 2 * PLAN_MODELS; i++) {
+        char model[16];
+        (void)snprintf(model, sizeof model, "card-%u", i % (PLAN_MODELS + 9));
+        setting.room.gpu[0].model = atom(model);
+        setting.room.gpu[0].mib = 16384 * (1 + i % 3); /* by memory, which is not kept */
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(rank.price, 100 * (1 + i % 3));
+    }
     setting_done(&setting);
 }
 
@@ -755,6 +809,8 @@ int main(void)
         cmocka_unit_test(the_cheapest_gpus_and_the_smallest_raise_are_found),
         cmocka_unit_test(every_policy_has_the_same_prices_and_raises),
         cmocka_unit_test(every_attempt_counts_its_steps_and_its_doubts),
+        cmocka_unit_test(a_search_that_failed_as_asked_says_nothing_of_a_raise),
+        cmocka_unit_test(more_models_than_a_plan_keeps_have_their_prices),
         cmocka_unit_test(the_last_milli_of_a_cheap_gpu_comes_first),
         cmocka_unit_test(the_last_gpu_of_the_largest_node_has_its_price_too),
         cmocka_unit_test(what_was_searched_at_one_level_is_not_the_answer_at_another),

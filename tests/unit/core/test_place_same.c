@@ -246,6 +246,13 @@ static void each_model_has_its_place_in_a_plan(void **state)
     const struct atom *model = atom("A100");
     memset(&plan, 0xa5, sizeof plan);
     plan_init(&plan, &request, NULL);
+    assert_int_equal(plan.most_parts, 1);
+    assert_int_equal(plan.running_milli, 100);
+    assert_int_equal(plan.rules, 0);
+    assert_null(plan.allowed.rule);
+    assert_int_equal(plan.price, 0);
+    assert_int_equal(plan.raised_milli, 0);
+    assert_false(plan.priced);
     for (int i = 0; i < 2; i++) {
         assert_true(plan_takes(&plan, model));
         assert_ptr_equal(plan.model[model->hash % PLAN_MODELS].model, model);
