@@ -34,14 +34,6 @@ static struct doc *policy_list(struct arena *arena, const char *const *text, uin
 
 /* --- prices --- */
 
-/* The table of known models is in prices.c. */
-static bool policy_known_price(uint32_t at, struct model_price *out)
-{
-    must(out != NULL);
-    (void)at;
-    return false;
-}
-
 static void policy_add_price(struct arena *arena, struct doc *list, const struct model_price *price,
                              const char *source)
 {
@@ -63,7 +55,7 @@ static struct doc *policy_prices(struct arena *arena, const struct rulebook *boo
     must(book->prices <= PRICES_MAX);
     for (uint32_t i = 0; i < book->prices; i++)
         policy_add_price(arena, list, &book->price[i], "document");
-    for (uint32_t i = 0; book->prices_by == PRICES_KNOWN && policy_known_price(i, &known); i++)
+    for (uint32_t i = 0; book->prices_by == PRICES_KNOWN && known_price(i, &known); i++)
         policy_add_price(arena, list, &known, "known");
     return list;
 }

@@ -45,7 +45,7 @@ static void set_up(struct setting *setting, enum policy_kind kind, uint32_t gpus
     setting->node = node_new(&build);
     setting->workload = workload_new(class, 2);
     setting->outlook = outlook_new(kind, 0, setting->workload);
-    plan_init(&setting->plan, &setting->request);
+    plan_init(&setting->plan, &setting->request, NULL);
 }
 
 static void tear_down(struct setting *setting)
@@ -118,7 +118,7 @@ static void the_placement_of_the_search_is_paid_for(void **state)
     set_up(&setting, POLICY_FGD, 8, WANTS);
     for (uint32_t w = 0; w < WANTS; w++)
         setting.want[w] = (struct want){.container = "c", .parts = 2, .milli = 211 + 37 * w};
-    plan_init(&setting.plan, &setting.request);
+    plan_init(&setting.plan, &setting.request, NULL);
     judge(&setting);
     assert_int_equal(setting.rank.judged, LAYOUTS_MAX + 1);
     const uint64_t walked = walk_work(&setting, LAYOUTS_MAX + 1, 1);

@@ -254,7 +254,8 @@ static void the_table_compares_with_what_was_recorded(void **state)
         "POD         RECORDED  BINPACK  SPREAD\n"
         "team/whole       40m       0s     40m\n\n"
         "a ledger does not tell:\n"
-        "- CPU, memory, labels, taints and affinity: every node is asked about every pod\n"
+        "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
+        "  and rules of a policy document about nodes match none\n"
         "- pods that never got a place, or that nobody created because there was none\n";
     struct diary *diary = *state;
 
