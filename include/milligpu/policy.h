@@ -18,8 +18,8 @@
  *   rule c     nodes under the policy of the document before those under the policy of a rule, and
  *              these in the order of the rules that name a policy first
  *
- * A node is searched with the GPUs up to the lowest price at which the request fits, and among these
- * as near together as it fits; the policy judges the placements that are left.
+ * A node is searched with the GPUs up to the lowest price at which the request fits, and among
+ * these as near together as it fits; the policy judges the placements that are left.
  *
  * Node order: a fixed order that looks random, by hash of seed and name, and then by name. Charge,
  * left and free are those of place.h. policy/README.md contains the same rules with the same

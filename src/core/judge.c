@@ -314,6 +314,7 @@ static uint32_t index_level(struct judge *judge, const struct judged_level *leve
     uint32_t at = 0;
 
     must(judge->levels <= LEVELS_MAX);
+    must(level->price <= PRICE_MAX);
     must(level->raised_milli <= GPU_MILLI);
     while (at < judge->levels &&
            (judge->level[at].price != level->price || judge->level[at].apart != level->apart ||

@@ -40,8 +40,8 @@ struct appraisals {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
     enum apart apart; /* rule b */
-    bool more;      /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t price; /* the level of the placements, as in a rank */
+    bool more;        /* there are more distinct losses than fit in here: not to be remembered */
+    uint32_t price;   /* the level of the placements, as in a rank */
     uint32_t raised_milli;
     uint32_t judged; /* placements */
     uint64_t work;   /* in ns or so; what is remembered counts like what is made */

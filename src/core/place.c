@@ -668,6 +668,7 @@ enum reason place_find_ranked(struct plan *plan, const struct room *room, struct
                               struct placement *out)
 {
     must(out_rank != NULL);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
     return find_way(plan, room, false, out_rank, out);
 }
 

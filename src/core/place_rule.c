@@ -36,6 +36,7 @@ static bool is_allowed(struct plan *plan, const struct atom *model)
 bool plan_takes(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
+    must(plan->request != NULL);
     return plan_asks_for(plan, model) && is_allowed(plan, model);
 }
 

@@ -239,6 +239,7 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
     struct appraisals appraisals;
 
     must(room != NULL);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
     return judge_anew(question, plan, room, &appraisals, out, out_placement);
 }
 

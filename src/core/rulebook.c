@@ -1,7 +1,7 @@
 /*
  * What a policy document says: who a rule is about, when it holds, and what it demands of a
- * request. A rulebook is made from a document by policy_document.c, and read by any thread; it never
- * changes after it was shared.
+ * request. A rulebook is made from a document by policy_document.c, and read by any thread; it
+ * never changes after it was shared.
  */
 #include "milligpu/rulebook.h"
 
@@ -169,6 +169,7 @@ bool rulebook_needs_workload(const struct rulebook *book)
 static bool is_size(const struct rule *rule, uint32_t milli)
 {
     must(rule->sizes <= RULE_SIZES_MAX);
+    must(milli <= GPU_MILLI);
     for (uint32_t i = 0; i < rule->sizes; i++)
         if (rule->size[i] == milli)
             return true;
