@@ -160,7 +160,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
                        struct rank *out)
 {
     const uint32_t raised_milli = plan->raised_milli;
-    UNSET uint32_t price[GPUS_PER_NODE_MAX];
+    uint32_t price[GPUS_PER_NODE_MAX] = {0};
     const uint32_t dearest = prices_of(plan, room, price);
     uint32_t tier = next_price(price, room->gpus, 0);
 
