@@ -1165,6 +1165,31 @@ static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
                      PLACE_STOPPED);
 }
 
+/* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
+static void any_placement_is_found_where_the_first_is_not(void **state)
+{
+    (void)state;
+    static struct want want[120];
+    struct setting setting = {.request = {.wants = ARRAY_LEN(want), .want = want}};
+    struct placement first;
+    struct placement any;
+    struct rank rank;
+    struct plan plan;
+    set_room(&setting.room, 8);
+    for (uint32_t i = 0; i < 8; i++)
+        setting.room.gpu[i].free_milli = 990 - 41 * i % 90;
+    for (uint32_t w = 0; w < ARRAY_LEN(want); w++)
+        want[w] = (struct want){.container = "c", .parts = 1, .milli = 2 + w};
+    plan_init(&plan, &setting.request);
+    assert_int_equal(place_find(&plan, &setting.room, &first), REASON_NONE);
+    assert_int_equal(place_any(&plan, &setting.room, &rank, &any), REASON_NONE);
+    assert_false(first.exact);
+    assert_true(any.exact);
+    assert_true(rank.exact);
+    assert_int_equal(any.left_milli, first.left_milli);
+    assert_int_equal(any.parts, ARRAY_LEN(want));
+}
+
 static void wants_are_sorted_into_rows(void **state)
 {
     (void)state;
@@ -1667,6 +1692,7 @@ int main(void)
         cmocka_unit_test(each_way_that_differs_is_told_once),
         cmocka_unit_test(each_way_that_lies_nearest_is_told),
         cmocka_unit_test(a_walk_is_ended_by_steps_or_by_who_is_told),
+        cmocka_unit_test(any_placement_is_found_where_the_first_is_not),
         cmocka_unit_test(wants_are_sorted_into_rows),
         cmocka_unit_test(each_model_is_looked_at_once),
         cmocka_unit_test(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it),
