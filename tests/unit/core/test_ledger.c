@@ -1662,7 +1662,12 @@ static struct command walk_command(struct core_fixture *core)
         command.kind == COMMAND_NODE_GONE)
         command.node = name;
     if (command.kind == COMMAND_RESERVE || command.kind == COMMAND_VERSION) {
-        struct request *request = core_request(core, odd == 0 ? NULL : walk_words[words]);
+        /* A later version of a pod mostly asks for what the pod asked for before. */
+        static uint32_t asked[ARRAY_LEN(walk_uid)];
+        if (command.kind == COMMAND_RESERVE)
+            asked[uid] = words;
+        struct request *request =
+            core_request(core, odd == 0 ? NULL : walk_words[odd % 2 == 1 ? asked[uid] : words]);
         request->whole = odd < 2 ? 1 : 0;
         command.request = request;
         command.version = 1 + odd;

@@ -1180,7 +1180,7 @@ static void any_placement_is_found_where_the_first_is_not(void **state)
         setting.room.gpu[i].free_milli = 990 - 41 * i % 90;
     for (uint32_t w = 0; w < ARRAY_LEN(want); w++)
         want[w] = (struct want){.container = "c", .parts = 1, .milli = 2 + w};
-    plan_init(&plan, &setting.request);
+    plan_init(&plan, &setting.request, NULL);
     assert_int_equal(place_find(&plan, &setting.room, &first), REASON_NONE);
     assert_int_equal(place_any(&plan, &setting.room, &rank, &any), REASON_NONE);
     assert_false(first.exact);
