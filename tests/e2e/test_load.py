@@ -24,7 +24,7 @@ CUTS = (3, 10, 20)  # turns in which the watch ends; few, as each failure in a r
 ALIVE = 3  # pods that each scheduler keeps running
 AMOUNTS = (50, 100, 250, 300, 500, 1000)
 MAY = {"/readyz": {200, 503}, "/api/v1/standalone/nodes": {404}, "/api/v1/standalone/pods": {404}, "/no/such/path": {404},
-       "/api/v1/history": {200, 400}, "/api/v1/pods/default/s0-3": {200, 404}}
+       "/api/v1/history": {200, 400}, "/api/v1/defrag": {200, 503}, "/api/v1/pods/default/s0-3": {200, 404}}
 
 
 def is_race_test():

@@ -1403,6 +1403,7 @@ static void draw_placement(uint64_t *seed, struct placement *out)
 {
     out->exact = true;
     out->price = draw(seed, 2);
+    out->apart = (enum apart)draw(seed, 2);
     out->charge_milli = 1 + draw(seed, 2);
     out->left_milli = draw(seed, 2);
     out->free_milli = draw(seed, 2);
@@ -1415,7 +1416,7 @@ static void draw_placement(uint64_t *seed, struct placement *out)
 
 static bool is_same(const struct placement *a, const struct placement *b)
 {
-    return a->price == b->price && a->charge_milli == b->charge_milli &&
+    return a->price == b->price && a->apart == b->apart && a->charge_milli == b->charge_milli &&
            a->left_milli == b->left_milli && a->free_milli == b->free_milli &&
            a->parts == b->parts && memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
 }
