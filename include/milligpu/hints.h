@@ -13,8 +13,9 @@
  * If a list was shorter than the set of fitting nodes and no bind followed, another plugin refused
  * those nodes, so the next list is four times longer. If a bind followed and failed, no plugin
  * refused the list, and nothing changes. In a large cluster kube-scheduler asks about a part of the
- * nodes, a different one each time. Until as many nodes have been offered as exist, even a list of
- * all nodes in the question counts as too short.
+ * nodes, mostly a different one each time; where another pod is asked about in between, the same
+ * part may come again. Until SAMPLES_COVER times as many nodes have been offered as exist, even a
+ * list of all nodes in the question counts as too short.
  *
  * Hints change the order and the length of answers, never whether a node fits.
  *
@@ -38,6 +39,7 @@ enum {
     SHORTLIST_GROWTH = 4,
     /* with more fitting nodes kube-scheduler may evaluate only some of them, with fewer never */
     SAMPLE_MIN = 100,
+    SAMPLES_COVER = 3,
     TENTATIVES_MAX = 1024,
     ANSWERS_MAX = 64, /* distinct refused questions */
     /* distinct requests that are tried when capacity comes free */

@@ -420,12 +420,12 @@ static bool is_short(struct kept *kept, const struct shortlist *offered)
 {
     if (offered->listed < offered->fitting)
         return true;
-    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes ||
-        kept->covered >= offered->nodes)
+    const uint32_t enough = SAMPLES_COVER * offered->nodes;
+    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes || kept->covered >= enough)
         return false;
     kept->covered += offered->names;
     must(kept->covered >= offered->names);
-    return kept->covered < offered->nodes;
+    return kept->covered < enough;
 }
 
 /* Notes what the next list and a late offer depend on; growth is the factor of this list. */
