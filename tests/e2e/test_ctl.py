@@ -200,7 +200,7 @@ class Ctl(harness.Story):
     def test_nodes_in_every_format(self):
         self.assertEqual([row[0] for row in self.rows("nodes")], ["NAME", "a100-0", "t4-0", "vm-0"])
         self.assertEqual([row[0] for row in self.rows("nodes", "--no-headers", "--sort-by=-FREE")],
-                         ["a100-0", "vm-0", "t4-0"])
+                         ["a100-0", "t4-0", "vm-0"])
         self.assertEqual(self.ask("nodes", "-o", "name"), "node/a100-0\nnode/t4-0\nnode/vm-0\n")
         listed = json.loads(self.ask("nodes", "-o", "json"))
         self.assertEqual(listed, self.daemon.get("/api/v1/nodes"))
