@@ -11,7 +11,8 @@
 #include "milligpu/store.h"
 
 struct journal_span {
-    int64_t oldest_ms; /* of the first entry and of the last one, as their clocks said */
+    /* of the first entry about the cluster and of the last one, as their clocks said */
+    int64_t oldest_ms;
     int64_t newest_ms;
     /* By how much the clock entries say that the wall clock was set, all together: + forward. */
     int64_t set_ms;

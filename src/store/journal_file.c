@@ -8,19 +8,24 @@
 
 #include "store/store_internal.h"
 
-/* The numbers of meta and journal that the reader needs first. */
+/*
+ * The numbers of meta and journal that the reader needs first. The journal begins with the first
+ * entry about the cluster: that of the policy comes before any node is known.
+ */
 static int journal_file_span(sqlite3 *db, const char *path, struct journal_span *out,
                              struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
-    int more = db_prepare(db,
-                          "SELECT count(*), coalesce((SELECT at FROM journal ORDER BY seq LIMIT 1),"
-                          " 0), coalesce((SELECT at FROM journal ORDER BY seq DESC LIMIT 1), 0),"
-                          " coalesce(sum(at - json_extract(command, '$.clock_from_ms'))"
-                          " FILTER (WHERE json_extract(command, '$.kind') = 'clock'), 0),"
-                          " (SELECT folded FROM meta) FROM journal",
-                          &stmt, err);
+    int more = db_prepare(
+        db,
+        "SELECT count(*), coalesce((SELECT at FROM journal"
+        " WHERE json_extract(command, '$.kind') IS NOT 'policy'"
+        " ORDER BY seq LIMIT 1), 0), coalesce((SELECT at FROM journal ORDER BY seq DESC LIMIT 1), 0),"
+        " coalesce(sum(at - json_extract(command, '$.clock_from_ms'))"
+        " FILTER (WHERE json_extract(command, '$.kind') = 'clock'), 0),"
+        " (SELECT folded FROM meta) FROM journal",
+        &stmt, err);
     if (more == 0)
         more = db_step(stmt, err);
     if (more < 0)

@@ -237,26 +237,27 @@ static void a_pod_waits_under_one_policy_and_not_under_another(void **state)
                  "team/whole,2026-01-01T00:20:00.000Z,2400000,0,2400000\n");
 }
 
+static const char table_expected[] =
+    "from 2026-01-01T00:00:00Z to 2026-01-01T01:10:00Z (70m): 3 pods arrive\n"
+    "not played again: 0 pods that stand there at the beginning, 0 bound by others\n"
+    "target workload: 2 shapes of these pods\n\n"
+    "POLICY    AT-ONCE  WAITED  NEVER  MEAN-WAIT  SUM-WAIT  GPU-HOURS  MEAN-%  PEAK-%\n"
+    "recorded        2       1      0        40m       40m        0.8   32.64   65.00\n"
+    "binpack         3       0      0         0s        0s        1.4   61.21   80.00\n"
+    "spread          2       1      0        40m       40m        0.8   32.64   65.00\n\n"
+    "compared with what was recorded:\n"
+    "binpack   1 wait less (1 not at all), 0 wait longer; 87.53 % more GPU hours\n"
+    "spread    every pod waits as it did; as many GPU hours\n\n"
+    "waits that differ most, 1 of 1:\n"
+    "POD         RECORDED  BINPACK  SPREAD\n"
+    "team/whole       40m       0s     40m\n\n"
+    "a ledger does not tell:\n"
+    "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
+    "  and rules of a policy document about nodes match none\n"
+    "- pods that never got a place, or that nobody created because there was none\n";
+
 static void the_table_compares_with_what_was_recorded(void **state)
 {
-    static const char expected[] =
-        "from 2026-01-01T00:00:00Z to 2026-01-01T01:10:00Z (70m): 3 pods arrive\n"
-        "not played again: 0 pods that stand there at the beginning, 0 bound by others\n"
-        "target workload: 2 shapes of these pods\n\n"
-        "POLICY    AT-ONCE  WAITED  NEVER  MEAN-WAIT  SUM-WAIT  GPU-HOURS  MEAN-%  PEAK-%\n"
-        "recorded        2       1      0        40m       40m        0.8   32.64   65.00\n"
-        "binpack         3       0      0         0s        0s        1.4   61.21   80.00\n"
-        "spread          2       1      0        40m       40m        0.8   32.64   65.00\n\n"
-        "compared with what was recorded:\n"
-        "binpack   1 wait less (1 not at all), 0 wait longer; 87.53 % more GPU hours\n"
-        "spread    every pod waits as it did; as many GPU hours\n\n"
-        "waits that differ most, 1 of 1:\n"
-        "POD         RECORDED  BINPACK  SPREAD\n"
-        "team/whole       40m       0s     40m\n\n"
-        "a ledger does not tell:\n"
-        "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
-        "  and rules of a policy document about nodes match none\n"
-        "- pods that never got a place, or that nobody created because there was none\n";
     struct diary *diary = *state;
 
     small_pods_lie_apart(diary);
@@ -265,7 +266,22 @@ static void the_table_compares_with_what_was_recorded(void **state)
         run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
         CTL_FINE);
     assert_memory_equal(diary->shown.out, diary->ledger, strlen(diary->ledger));
-    assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, expected);
+    assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, table_expected);
+    shown_free(&diary->shown);
+}
+
+/* milligpud notes its policy before it knows any node. */
+static void the_past_begins_with_the_cluster(void **state)
+{
+    struct diary *diary = *state;
+
+    tell(diary, -60, (struct command){.kind = COMMAND_POLICY});
+    small_pods_lie_apart(diary);
+    diary_close(diary);
+    assert_int_equal(
+        run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
+        CTL_FINE);
+    assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, table_expected);
     shown_free(&diary->shown);
 }
 
@@ -686,6 +702,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TOLD(a_pod_waits_under_one_policy_and_not_under_another),
         TOLD(the_table_compares_with_what_was_recorded),
+        TOLD(the_past_begins_with_the_cluster),
         TOLD(what_stands_at_the_beginning_stays_where_it_was),
         TOLD(who_gets_a_place_behind_the_end_was_waiting),
         TOLD(an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier),
