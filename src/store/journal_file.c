@@ -17,15 +17,15 @@ static int journal_file_span(sqlite3 *db, const char *path, struct journal_span 
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
-    int more = db_prepare(
-        db,
-        "SELECT count(*), coalesce((SELECT at FROM journal"
-        " WHERE json_extract(command, '$.kind') IS NOT 'policy'"
-        " ORDER BY seq LIMIT 1), 0), coalesce((SELECT at FROM journal ORDER BY seq DESC LIMIT 1), 0),"
-        " coalesce(sum(at - json_extract(command, '$.clock_from_ms'))"
-        " FILTER (WHERE json_extract(command, '$.kind') = 'clock'), 0),"
-        " (SELECT folded FROM meta) FROM journal",
-        &stmt, err);
+    int more = db_prepare(db,
+                          "SELECT count(*), coalesce((SELECT at FROM journal"
+                          " WHERE json_extract(command, '$.kind') IS NOT 'policy'"
+                          " ORDER BY seq LIMIT 1), 0),"
+                          " coalesce((SELECT at FROM journal ORDER BY seq DESC LIMIT 1), 0),"
+                          " coalesce(sum(at - json_extract(command, '$.clock_from_ms'))"
+                          " FILTER (WHERE json_extract(command, '$.kind') = 'clock'), 0),"
+                          " (SELECT folded FROM meta) FROM journal",
+                          &stmt, err);
     if (more == 0)
         more = db_step(stmt, err);
     if (more < 0)
