@@ -597,7 +597,7 @@ static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **
                        text);
     assert_string_equal(text, "policy rule 2 (two): shares of at least 400 milli here");
     assert_true(survey.never);
-    assert_non_null(strstr(survey.never_text, "policy rule"));
+    assert_non_null(strstr(survey.never_text, "policy rule 1 (one)"));
     filter_explain(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")), asked.request,
                    text, sizeof text);
     assert_string_equal(text, "rule: policy rule 1 (one): only whole GPUs here");
