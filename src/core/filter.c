@@ -462,7 +462,7 @@ void filter_refusals(const struct filter_question *question, const struct filter
                      uint32_t names_max, void *user,
                      void (*emit)(void *user, struct text name, const char *text))
 {
-    UNSET struct texts texts;
+    CLEANUP(xfreep) struct texts *texts = xcalloc(1, sizeof *texts);
     char spoken[REASON_BYTES_MAX + sizeof FILTER_SPEAKS_FOR_ALL];
 
     must(emit != NULL);
@@ -470,17 +470,15 @@ void filter_refusals(const struct filter_question *question, const struct filter
         return;
     must(answer->fitting == 0);
     must(question->names == 0 || answer->cause != NULL);
-    texts.question = question;
-    memset(texts.made, 0, sizeof texts.made);
-    memset(texts.spoken, 0, sizeof texts.spoken);
+    texts->question = question;
     /* In a large cluster, an entry per node would be megabytes of the same sentence. */
     const bool each = question->names <= names_max;
     for (uint32_t i = 0; i < question->names; i++) {
         const uint32_t at = text_at(answer, i);
         if (each) {
-            emit(user, question->name[i], text_for(&texts, at));
-        } else if (first_to_say(&texts, at)) {
-            const char *text = text_for(&texts, at);
+            emit(user, question->name[i], text_for(texts, at));
+        } else if (first_to_say(texts, at)) {
+            const char *text = text_for(texts, at);
             const size_t len = strlen(text);
             must(len + sizeof FILTER_SPEAKS_FOR_ALL <= sizeof spoken);
             memcpy(spoken, text, len);

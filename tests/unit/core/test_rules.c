@@ -502,6 +502,89 @@ static void a_book_begins_empty(void **state)
     rulebook_unref(NULL);
 }
 
+/* It has no GPU that a rule could give away. */
+static void a_node_without_gpus_keeps_no_labels(void **state)
+{
+    static const struct label label = {"pool", "training"};
+    struct scene *scene = *state;
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", NULL, 0);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    inventory->label = &label;
+    inventory->labels = 1;
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    assert_null(ledger_node(scene->core.ledger, TEXT("a"))->labels);
+}
+
+static void the_next_amount_that_a_rule_hands_out(void **state)
+{
+    const struct rule sizes = {.sizes = 2, .size = {250, 500}};
+    const struct rule one = {.sizes = 1, .size = {500}};
+    (void)state;
+    assert_int_equal(rule_next(&sizes, 100), 250);
+    assert_int_equal(rule_next(&sizes, 251), 500);
+    assert_int_equal(rule_next(&sizes, 501), 0);
+    assert_int_equal(rule_next(&one, 300), 500);
+    assert_int_equal(rule_next(&one, 600), 0);
+}
+
+/* Other rules match the same nodes, so no node is replaced. */
+static void what_was_remembered_of_other_rules_is_void(void **state)
+{
+    static const struct rule strict[] = {{.name = "s", .whole = true}};
+    static const struct rule lax[] = {{.name = "l", .min_milli = 100}};
+    struct scene *scene = *state;
+    struct rulebook *other = rulebook_new(POLICY_ROLLOUT, "other");
+    scene->book->policy = POLICY_ROLLOUT;
+    scene->book->rule = lax;
+    scene->book->rules = 1;
+    other->rule = strict;
+    other->rules = 1;
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(strlen(fits(scene, "300", "x")), 3);
+    struct outlook *outlook = outlook_of_rulebook(other, RULES_ALL, scene->workload);
+    ledger_set_outlook(scene->core.ledger, outlook);
+    assert_string_equal(fits(scene, "300", "x"), "");
+    outlook_unref(outlook);
+    rulebook_unref(other);
+}
+
+static void what_is_remembered_names_its_rule(void **state)
+{
+    struct scene *scene = *state;
+    scene->book->policy = POLICY_ROLLOUT;
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.labels = 1, .label = any_pool, .min_milli = 900});
+    say(scene, (struct rule){.min_milli = 800});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    for (int round = 0; round < 2; round++)
+        for (uint32_t node = 0; node < NODES; node++) {
+            const struct cause cause = cause_on(scene, "300", "x", node);
+            assert_int_equal(cause.why, REASON_RULE);
+            assert_int_equal(cause.rule, node);
+        }
+}
+
+static void a_bind_is_told_which_rule_refused_it(void **state)
+{
+    struct scene *scene = *state;
+    struct change change;
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = "p",
+                                    .namespace = "x",
+                                    .name = "p",
+                                    .node = "b",
+                                    .request = core_request(&scene->core, "300")};
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.whole = true});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(ledger_decide(scene->core.ledger, &command, &change), VERDICT_REFUSED);
+    assert_int_equal(change.reason, REASON_RULE);
+    assert_int_equal(change.rule, 1);
+}
+
 /*
  * Texts
  */
@@ -535,6 +618,9 @@ static void a_refusal_names_the_rule_and_what_it_wants(void **state)
     scene->rule[0].size[1] = 500;
     scene->rule[0].size[2] = 1000;
     assert_refusal(scene, "300", "policy rule 1 (night): shares of 250, 500 or 1000 milli here");
+    scene->rule[0].models = 1;
+    scene->rule[0].model = two + 1;
+    assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model H100");
     scene->rule[0].models = 2;
     scene->rule[0].model = two;
     assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model A100* or H100");
@@ -604,6 +690,33 @@ static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **
     asked_done(&asked);
 }
 
+static struct survey survey_of(struct scene *scene, const char *words)
+{
+    struct survey survey;
+    struct asked asked;
+    ask(scene, words, "x", false, &asked);
+    survey_cluster(asked.snapshot, asked.request, &asked.arena, &survey);
+    asked_done(&asked);
+    return survey;
+}
+
+static void what_only_the_hour_or_a_reserve_forbids_is_not_never(void **state)
+{
+    const struct window window = {.days = 1, .minutes = 60};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 3});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(survey_of(scene, "300").nodes[REASON_RESERVE], 3);
+    assert_false(survey_of(scene, "300").never);
+    scene->rule[0] = (struct rule){.name = "r", .whole = true, .window = &window};
+    assert_int_equal(survey_of(scene, "300").nodes[REASON_RULE], 3);
+    assert_false(survey_of(scene, "300").never);
+    scene->rule[0].window = NULL;
+    assert_true(survey_of(scene, "300").never);
+    scene->rule[0] = (struct rule){.name = "r"};
+}
+
 /*
  * Idle hosts in reserve
  */
@@ -646,6 +759,16 @@ static void a_reserve_counts_the_hosts_of_its_rule(void **state)
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     three_pools(scene);
+    assert_int_equal(bind_in(scene, "o", "x", "c", "300"), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[1], 2);
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "o"), VERDICT_OK);
+    /* The same outlook again counts nothing twice. */
+    const struct outlook *same = outlook_ref(ledger_outlook(scene->core.ledger));
+    ledger_set_outlook(scene->core.ledger, same);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[1], 3);
+    outlook_unref(same);
     /* All three count for the second rule, which wins on c alone. */
     assert_string_equal(fits(scene, "300", "x"), "abc");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
@@ -663,11 +786,13 @@ static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **s
     three_pools(scene);
     const struct outlook *before = outlook_ref(ledger_outlook(scene->core.ledger));
     assert_int_equal(before->idle[0], 3);
+    assert_true(before->price[0] > 0);
     (void)fits(scene, "300", "x");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_int_equal(bind_in(scene, "q", "x", "b", "300"), VERDICT_OK);
     assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
     assert_int_equal(before->idle[0], 3); /* a filter may still read it */
+    assert_int_equal(ledger_outlook(scene->core.ledger)->price[0], before->price[0]);
     assert_int_equal(cause_on(scene, "300", "x", 2).why, REASON_RESERVE);
     assert_int_equal(strlen(fits(scene, "300", "x")), 2);
     outlook_unref(before);
@@ -681,6 +806,11 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
+    ask(scene, "300", "x", false, &asked);
+    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+                                 asked.request, NULL, victim, 1),
+                     REASON_RESERVE); /* it is idle already */
+    asked_done(&asked);
     assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
     ask(scene, "300", "x", false, &asked);
     const struct node *node = snapshot_node(asked.snapshot, TEXT("a"));
@@ -759,6 +889,8 @@ static void what_nobody_could_have_for_itself_is_not_idle(void **state)
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "b"};
     assert_int_equal(core_do(&scene->core, &gone), VERDICT_OK);
     assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    ledger_set_outlook(scene->core.ledger, NULL); /* and its slot is empty */
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 0);
 }
 
 /*
@@ -775,6 +907,12 @@ static void a_pool_can_be_ordered_by_another_policy(void **state)
     show(scene, "b", "training");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "ba"); /* the emptier one */
+    for (uint32_t seed = 0; seed < 6; seed++) {         /* equals by name, whatever the seed is */
+        scene->book->seed = seed;
+        enforce(scene, 0);
+        enforce(scene, RULES_ALL);
+        assert_string_equal(fits(scene, "1000", "x"), "ba");
+    }
     enforce(scene, 0);
     assert_string_equal(fits(scene, "300", "x"), "ab");
     enforce(scene, RULES_ALL);
@@ -797,6 +935,12 @@ static void nodes_under_the_policy_of_the_document_come_before_those_of_rules(vo
     assert_int_equal(bind_in(scene, "p", "x", "a", "500"), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "cab");
     assert_string_equal(fits(scene, "300+200", "x"), "cab");
+    struct asked asked;
+    ask(scene, "300", "x", false, &asked);
+    assert_int_equal(asked.answer.candidate[0].rank.pool, 0);
+    assert_int_equal(asked.answer.candidate[1].rank.pool, 1);
+    assert_int_equal(asked.answer.candidate[2].rank.pool, 2);
+    asked_done(&asked);
     /* A later rule with the policy of an earlier one is of the same pool. */
     scene->rule[2].policy = POLICY_ROLLOUT;
     enforce(scene, 0);
@@ -808,13 +952,14 @@ static void a_policy_of_a_rule_gets_its_workload(void **state)
 {
     struct scene *scene = *state;
     assert_false(rulebook_needs_workload(scene->book));
+    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.orders = true, .policy = POLICY_FGD});
     assert_true(rulebook_needs_workload(scene->book));
     enforce(scene, RULES_ALL);
     assert_true(outlook_needs_workload(ledger_outlook(scene->core.ledger)));
     assert_true(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_FGD));
     assert_false(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_ROLLOUT));
-    scene->rule[0].orders = false;
+    scene->rule[1].orders = false;
     assert_false(rulebook_needs_workload(scene->book));
     scene->book->policy = POLICY_ROLLOUT;
     assert_true(rulebook_needs_workload(scene->book));
@@ -908,6 +1053,12 @@ int main(void)
         WITH_SCENE(a_rule_about_two_labels_needs_both),
         WITH_SCENE(a_rule_without_models_takes_any),
         WITH_SCENE(a_book_begins_empty),
+        WITH_SCENE(a_node_without_gpus_keeps_no_labels),
+        WITH_SCENE(the_next_amount_that_a_rule_hands_out),
+        WITH_SCENE(what_was_remembered_of_other_rules_is_void),
+        WITH_SCENE(what_is_remembered_names_its_rule),
+        WITH_SCENE(a_bind_is_told_which_rule_refused_it),
+        WITH_SCENE(what_only_the_hour_or_a_reserve_forbids_is_not_never),
         WITH_SCENE(whole_gpus_of_the_other_resource_are_no_shares),
         WITH_SCENE(what_runs_is_judged_by_no_rule),
         WITH_SCENE(a_refusal_names_the_rule_and_what_it_wants),
