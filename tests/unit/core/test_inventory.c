@@ -643,6 +643,20 @@ static void a_link_that_either_side_names_is_one(void **state)
     assert_int_equal(fixture.out.gpu[3].peers, 1 << 0 | 1 << 2);
 }
 
+static void the_first_gpu_alone_may_name_a_link(void **state)
+{
+    (void)state;
+    static const char *names[] = {"GPU-1001"};
+    start();
+    add(0);
+    add(1);
+    link(0, names, 1);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_int_equal(fixture.out.gpu[0].peers, 1 << 1);
+    assert_int_equal(fixture.out.gpu[1].peers, 1 << 0);
+}
+
 static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
 {
     (void)state;
@@ -865,6 +879,7 @@ int main(void)
         cmocka_unit_test(cordons_name_gpus_or_all),
         cmocka_unit_test(health_has_the_usual_words),
         cmocka_unit_test(a_link_that_either_side_names_is_one),
+        cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
         cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
         cmocka_unit_test(links_are_read_from_the_source_alone),
         cmocka_unit_test(sixty_four_gpus_may_all_be_linked),

@@ -29,6 +29,9 @@ static void a_rule_says_each_of_its_demands(void **state)
     says(&(struct rule){.sizes = 3, .size = {1, 2, 3}}, "1, 2 or 3 milli and nothing else");
     says(&(struct rule){.reserve = 1}, "keeps 1 idle host for pods of several GPUs");
     says(&(struct rule){.reserve = 2}, "keeps 2 idle hosts for pods of several GPUs");
+    says(&(struct rule){.min_milli = 1}, "shares of at least 1 milli");
+    says(&(struct rule){.step_milli = 1}, "shares in steps of 1 milli");
+    says(&(struct rule){.models = 1, .model = model}, "only models A100*");
     says(&(struct rule){.models = 2, .model = model}, "only models A100*, H100*");
     says(&(struct rule){.memory = MEMORY_RAISE}, "gpu-memory raises the share");
     says(&(struct rule){.memory = MEMORY_FILTER}, "gpu-memory only filters");

@@ -171,6 +171,68 @@ static void the_journal_of_a_file_is_read_beside_its_daemon_and_without(void **s
     assert_string_equal(err.text, "heard enough");
 }
 
+static int keep_span(void *user, const struct journal_span *span, struct err *err)
+{
+    assert_non_null(err);
+    *(struct journal_span *)user = *span;
+    return 0;
+}
+
+static int pass_object(void *user, bool is_node, const char *state, struct err *err)
+{
+    (void)user;
+    (void)is_node;
+    (void)state;
+    (void)err;
+    return 0;
+}
+
+static int pass_entry(void *user, const struct journal_row *row, struct err *err)
+{
+    (void)user;
+    (void)row;
+    (void)err;
+    return 0;
+}
+
+/* What each start of milligpud notes of its policy comes before anything is known of the cluster. */
+static void the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set(void **state)
+{
+    struct shelf *shelf = *state;
+    struct journal_span span = {0};
+    const struct journal_file_reader reader = {
+        .user = &span, .span = keep_span, .object = pass_object, .entry = pass_entry};
+    const struct command command[] = {
+        {.kind = COMMAND_POLICY, .at_ms = 1000},
+        {.kind = COMMAND_NODE,
+         .at_ms = 2000,
+         .inventory = core_inventory(&shelf->core, "n1", "uid", one_a100, 1)},
+        {.kind = COMMAND_CLOCK, .at_ms = 9000, .clock_from_ms = 4000},
+        {.kind = COMMAND_POLICY, .at_ms = 9500},
+    };
+    struct err err;
+
+    for (size_t i = 0; i < ARRAY_LEN(command); i++) {
+        struct change change;
+        assert_int_equal(ledger_decide(shelf->core.ledger, &command[i], &change), VERDICT_OK);
+        assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+        assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command[i], &change, &err), STORE_OK);
+        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        ledger_apply(shelf->core.ledger, &change);
+        change_done(&change);
+        if (i == 0) { /* there is no more yet */
+            assert_int_equal(store_journal_file(shelf->path, &reader, &err), 0);
+            assert_int_equal(span.oldest_ms, 0);
+            assert_int_equal(span.set_ms, 0);
+        }
+    }
+    assert_int_equal(store_journal_file(shelf->path, &reader, &err), 0);
+    assert_int_equal(span.oldest_ms, 2000);
+    assert_int_equal(span.newest_ms, 9500);
+    assert_int_equal(span.set_ms, 5000);
+    assert_int_equal(span.folded, 0);
+}
+
 static void what_is_folded_comes_first_nodes_before_pods(void **state)
 {
     struct shelf *shelf = *state;
@@ -221,6 +283,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_no_json_is_left_out, shelf_set_up, shelf_tear_down),
         cmocka_unit_test_setup_teardown(the_journal_of_a_file_is_read_beside_its_daemon_and_without,
                                         shelf_set_up, shelf_tear_down),
+        cmocka_unit_test_setup_teardown(
+            the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set, shelf_set_up,
+            shelf_tear_down),
         cmocka_unit_test_setup_teardown(what_is_folded_comes_first_nodes_before_pods, shelf_set_up,
                                         shelf_tear_down),
         cmocka_unit_test_setup_teardown(a_journal_with_a_gap_or_without_json_is_refused,
