@@ -905,7 +905,7 @@ static void a_pool_can_be_ordered_by_another_policy(void **state)
     enforce(scene, RULES_ALL);
     show(scene, "a", "training");
     show(scene, "b", "training");
-    for (uint32_t seed = 0; seed < 6; seed++) {         /* equals by name, whatever the seed is */
+    for (uint32_t seed = 0; seed < 6; seed++) { /* equals by name, whatever the seed is */
         scene->book->seed = seed;
         enforce(scene, 0);
         enforce(scene, RULES_ALL);

@@ -195,7 +195,7 @@ static int pass_entry(void *user, const struct journal_row *row, struct err *err
     return 0;
 }
 
-/* What each start of milligpud notes of its policy comes before anything is known of the cluster. */
+/* Each start of milligpud notes its policy before it knows anything of the cluster. */
 static void the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set(void **state)
 {
     struct shelf *shelf = *state;
