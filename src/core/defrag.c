@@ -348,7 +348,7 @@ static bool is_ranked(const struct aim *aim)
     return aim->all || aim->count >= 2; /* a pod may be on one of them */
 }
 
-/* Rules 1 to 4; negative if a is better. */
+/* Rules a to c and 1 to 4 of policy.h; negative if a is better. */
 static int ranked_cmp(const struct defrag *defrag, const struct ranked *a, const struct ranked *b)
 {
     must(a->at < defrag->spots);

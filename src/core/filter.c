@@ -134,7 +134,7 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
     best->placement = out;
 }
 
-/* Rules b to 4 of policy.h; negative if a is better. */
+/* Rules a to c and 1 to 4 of policy.h; negative if a is better. */
 static int candidate_cmp(const struct candidate *a, const struct candidate *b)
 {
     must(a->node != NULL);
