@@ -123,6 +123,8 @@ void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_L
 
 /* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */
 void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
+/* The time that an option names; *out_ms stays as it is if the option is not given. */
+int at_read(const struct ctl *ctl, size_t option, int64_t *out_ms, struct err *err) MUST_USE;
 
 /* "0:300,1:300": charges by the index of their GPU; an id without one, "?" without a place. */
 void put_charges(struct strbuf *out, const struct doc *allocation);

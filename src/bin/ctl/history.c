@@ -50,6 +50,25 @@ void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
         time_format(now_ms - strtoll(given, NULL, 10) * unit, out);
 }
 
+static int at_refuse(const struct ctl *ctl, size_t option, struct err *err)
+{
+    must(ctl->options.given[option] != NULL);
+    return err_set(err, ERR_INVALID,
+                   "--%s is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d",
+                   option_info(option)->name, ctl->options.given[option]);
+}
+
+int at_read(const struct ctl *ctl, size_t option, int64_t *out_ms, struct err *err)
+{
+    char at[AGE_BYTES + 32];
+
+    must(option < OPTIONS);
+    if (ctl->options.given[option] == NULL)
+        return 0;
+    at_format(ctl->options.given[option], ctl->screen.now_ms, at);
+    return time_parse(text_of(at), out_ms) ? 0 : at_refuse(ctl, option, err);
+}
+
 /* --- whose history --- */
 
 struct history_question {
@@ -228,10 +247,7 @@ int command_history(struct ctl *ctl)
         at_format(given[OPTION_at], ctl->screen.now_ms, at);
         question.at = at;
         if (at[0] == '\0') {
-            (void)err_set(&err, ERR_INVALID,
-                          "--at is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, "
-                          "5h, 2d",
-                          given[OPTION_at]);
+            (void)at_refuse(ctl, OPTION_at, &err);
             return ctl_misused(ctl, &err);
         }
     }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "milligpu/file.h"
-#include "milligpu/wire_kube.h"
 #include "milligpu/zone_file.h"
 
 int policies_choose(const char *word, struct rulebook **out, struct strbuf *warnings,
@@ -21,19 +20,9 @@ int policies_choose(const char *word, struct rulebook **out, struct strbuf *warn
 
 int policies_read_at(const struct ctl *ctl, int64_t *out_ms, struct err *err)
 {
-    const char *given = ctl->options.given[OPTION_at];
-    char at[AGE_BYTES + 32];
-
     must(ctl->screen.now_ms > 0);
     *out_ms = ctl->screen.now_ms;
-    if (given == NULL)
-        return 0;
-    at_format(given, ctl->screen.now_ms, at);
-    if (time_parse(text_of(at), out_ms))
-        return 0;
-    return err_set(err, ERR_INVALID,
-                   "--at is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d",
-                   given);
+    return at_read(ctl, OPTION_at, out_ms, err);
 }
 
 /* --- several --- */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/wire_kube.h"
 
 #include "backtest.h"
 #include "ctl.h"
@@ -118,30 +117,13 @@ static int simulate_check_pods(const struct ctl *ctl, struct err *err)
     return 0;
 }
 
-/* *out stays as it is if the option is not given. */
-static int simulate_read_time(const struct ctl *ctl, size_t option, int64_t *out, struct err *err)
-{
-    const char *given = ctl->options.given[option];
-    char at[AGE_BYTES + 32];
-
-    must(option < OPTIONS);
-    if (given == NULL)
-        return 0;
-    at_format(given, ctl->screen.now_ms, at);
-    if (time_parse(text_of(at), out))
-        return 0;
-    return err_set(err, ERR_INVALID,
-                   "--%s is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d",
-                   option_info(option)->name, given);
-}
-
 static int simulate_read_span(struct simulate_call *call, struct err *err)
 {
     struct past_span *span = &call->span;
 
     *span = (struct past_span){INT64_MIN, INT64_MAX};
-    if (simulate_read_time(call->ctl, OPTION_from, &span->from_ms, err) < 0 ||
-        simulate_read_time(call->ctl, OPTION_to, &span->to_ms, err) < 0)
+    if (at_read(call->ctl, OPTION_from, &span->from_ms, err) < 0 ||
+        at_read(call->ctl, OPTION_to, &span->to_ms, err) < 0)
         return err_same(err);
     if (span->from_ms >= span->to_ms)
         return err_set(err, ERR_INVALID, "--from is not before --to: nothing is in between");
