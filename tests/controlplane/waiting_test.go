@@ -127,6 +127,10 @@ func (f *fixture) beside(count int, silent bool, accept ...string) *harness.Pick
 	return picky
 }
 
+// Of 300 nodes kube-scheduler asks about 144. Two lists of those grow, seven more have offered 900, and once it may
+// try by itself.
+const mostLists = 2 + 7 + 1
+
 func (f *fixture) createChoosy(name string, milli int) {
 	pod := harness.Simple(name, milli)
 	pod.Scheduler = "choosy"
@@ -140,7 +144,7 @@ func TestAPodThatAnotherExtenderRefusesOnSixteenNodesIsOfferedMoreOnAQuietCluste
 		t.Errorf("it is on %s", node)
 	}
 	sizes := picky.Sizes()
-	if len(sizes) > 8 || sizes[0] != 16 {
+	if len(sizes) > mostLists || sizes[0] != 16 {
 		t.Errorf("the lists had %v names", sizes)
 	}
 	f.consistent()
@@ -162,7 +166,7 @@ func TestAPodThatAnotherExtenderRefusesEverywhereIsShownAsOfferedAndNotBound(t *
 			fmt.Sprintf("waiting are %v", waiting)
 	})
 	time.Sleep(10 * time.Second)
-	if sizes := picky.Sizes(); len(sizes) > 8 {
+	if sizes := picky.Sizes(); len(sizes) > mostLists {
 		t.Errorf("asked again although milligpud has no longer list to offer: the lists had %v names", sizes)
 	}
 }
@@ -190,7 +194,7 @@ func TestAPodThatAnotherExtenderRefusesOnSixteenNodesIsOfferedMoreOnABusyCluster
 	defer func() { close(stop); <-stopped }()
 	f.createChoosy("waits", 300)
 	f.bound("waits")
-	if sizes := picky.Sizes(); len(sizes) > 8 {
+	if sizes := picky.Sizes(); len(sizes) > mostLists {
 		t.Errorf("the lists had %v names", sizes)
 	}
 }

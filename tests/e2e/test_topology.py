@@ -56,6 +56,7 @@ class Topology(unittest.TestCase):
         answer = daemon.schedule(pod("waits", 2000, "nvlink"))[1]
         text = "no 2 GPUs with 1000 milli free each, all linked by NVLink"
         self.assertEqual(answer["FailedAndUnresolvableNodes"] | answer["FailedNodes"], {NODE: text})
+        daemon.wait(lambda: daemon.admin("GET", "/api/v1/pods/default/waits")[0] == 200, "the watch")
         self.assertEqual(daemon.get("/api/v1/pods/default/waits")["request"],
                          "2 whole GPUs, all linked by NVLink")
         self.assertEqual(daemon.schedule(pod("anywhere", 2000))[1], "", "two GPUs are free, on two islands")
