@@ -248,13 +248,13 @@ static void what_was_asked_for_is_what_a_share_has_unless_it_was_raised(void **s
     (void)state;
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
                              share("c", 2, "GPU-a", 300)};
-    shares[1].asked = 100;
+    shares[1].asked = 1; /* as little as anybody can ask for */
     shares[2].asked = 300;
     const struct allocation_facts facts = facts_of(shares, 3);
     assert_null(allocation_fault(&facts));
     const struct allocation *made = allocation_new(&facts);
     assert_int_equal(made->is.share[0].asked, 300);
-    assert_int_equal(made->is.share[1].asked, 100);
+    assert_int_equal(made->is.share[1].asked, 1);
     assert_int_equal(made->is.share[2].asked, 300);
     assert_int_equal(allocation_milli(made), 900); /* what is charged is what it has */
     allocation_unref(made);

@@ -636,14 +636,8 @@ static enum verdict judge_again(struct core_fixture *core, uint64_t version,
     return core_do(core, &command);
 }
 
-static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **state)
+static enum verdict reserve_first(struct core_fixture *core, const struct request *request)
 {
-    struct core_fixture *core = *state;
-    struct change change;
-    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
-                                          {.id = "GPU-b", .index = 1, .mib = 1000}};
-    struct request *request = core_request(core, "300+200x2");
-    (void)core_node(core, "n1", gpu, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = core->now_ms,
                                     .uid = "a",
@@ -652,7 +646,18 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
                                     .node = "n1",
                                     .version = 1,
                                     .request = request};
-    assert_int_equal(core_do(core, &reserve), VERDICT_OK);
+    return core_do(core, &reserve);
+}
+
+static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **state)
+{
+    struct core_fixture *core = *state;
+    struct change change;
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                          {.id = "GPU-b", .index = 1, .mib = 1000}};
+    struct request *request = core_request(core, "300+200x2");
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(reserve_first(core, request), VERDICT_OK);
     const struct command again = {
         .kind = COMMAND_VERSION, .uid = "a", .version = 1, .request = request};
     assert_int_equal(ledger_decide(core->ledger, &again, &change), VERDICT_SAME);
@@ -681,41 +686,38 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
 static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
 {
     static const struct core_gpu gpu[] = {
-        {.id = "GPU-a", .index = 0, .socket = 1, .peers = 2},
-        {.id = "GPU-b", .index = 1, .socket = 2, .peers = 1},
+        {.id = "GPU-a", .index = 0, .socket = 1, .peers = 1 << 1 | 1 << 5},
+        {.id = "GPU-b", .index = 1, .socket = 2, .peers = 1 << 0},
         {.id = "GPU-c", .index = 2, .socket = 2},
         {.id = "GPU-d", .index = 3},
         {.id = "GPU-e", .index = 4},
+        {.id = "GPU-f", .index = 5, .socket = 1, .peers = 1 << 0},
+        {.id = "GPU-g", .index = 6, .socket = 1},
     };
     static const struct {
         const char *words;
-        uint32_t gpus[2]; /* that are shown, and of these the only ones with room */
+        uint32_t gpus[3]; /* that are shown, and of these the only ones with room */
         bool nvlink;
         bool numa;
     } row[] = {
-        {"700x2", {0, 1}, true, false},
-        {"700x2", {1, 2}, false, true},
-        {"700x2", {3, 4}, false, false}, /* an unknown NUMA node is none */
-        {"700", {3, 3}, true, true},
-        {"700+700", {0, 2}, true, true}, /* each container by itself */
+        {"700x2", {0, 1, 1}, true, false},
+        {"700x2", {1, 2, 2}, false, true},
+        {"700x2", {3, 4, 4}, false, false}, /* an unknown NUMA node is none */
+        {"700x2", {5, 6, 6}, false, true},
+        {"700", {3, 3, 3}, true, true},
+        {"700+700", {0, 2, 2}, true, true}, /* each container by itself */
+        {"700x3", {0, 5, 6}, false, true},
+        {"700x3", {0, 1, 5}, false, false}, /* the first is linked with both, and these are not */
     };
     struct core_fixture *core = *state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct core_gpu shown[ARRAY_LEN(gpu)];
         memcpy(shown, gpu, sizeof gpu);
         for (uint32_t k = 0; k < ARRAY_LEN(gpu); k++)
-            shown[k].sick = k != row[i].gpus[0] && k != row[i].gpus[1];
+            shown[k].sick = k != row[i].gpus[0] && k != row[i].gpus[1] && k != row[i].gpus[2];
         (void)core_node(core, "n1", shown, ARRAY_LEN(shown));
         struct request *request = core_request(core, row[i].words);
-        const struct command reserve = {.kind = COMMAND_RESERVE,
-                                        .at_ms = core->now_ms,
-                                        .uid = "a",
-                                        .namespace = "default",
-                                        .name = "a",
-                                        .node = "n1",
-                                        .version = 1,
-                                        .request = request};
-        assert_int_equal(core_do(core, &reserve), VERDICT_OK);
+        assert_int_equal(reserve_first(core, request), VERDICT_OK);
         request->topology = TOPOLOGY_NVLINK;
         assert_int_equal(judge_again(core, 2, request),
                          row[i].nvlink ? VERDICT_OK : VERDICT_REFUSED);
@@ -725,6 +727,29 @@ static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
         assert_int_equal(judge_again(core, 4, request), VERDICT_OK);
         assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     }
+}
+
+/* It comes behind as many GPUs as a set of links has bits. */
+static void a_gpu_that_left_is_linked_with_none(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    static char name[GPUS_PER_NODE_MAX + 1][16];
+    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++) {
+        (void)snprintf(name[i], sizeof name[i], "GPU-%02u", i);
+        gpu[i] = (struct core_gpu){.id = name[i], .index = i, .sick = i > 1};
+    }
+    gpu[0].peers = 1 << 1;
+    gpu[1].peers = 1 << 0;
+    (void)core_node(core, "n1", gpu, ARRAY_LEN(gpu));
+    struct request *request = core_request(core, "700x2");
+    assert_int_equal(reserve_first(core, request), VERDICT_OK);
+    request->topology = TOPOLOGY_NVLINK;
+    assert_int_equal(judge_again(core, 2, request), VERDICT_OK);
+    gpu[1].id = "GPU-new";
+    (void)core_node(core, "n1", gpu, ARRAY_LEN(gpu));
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, ARRAY_LEN(gpu) + 1);
+    assert_int_equal(judge_again(core, 3, request), VERDICT_REFUSED);
 }
 
 /* Of many nodes that show an owner's UUID, only one is looked at when the owner leaves. */
@@ -1884,6 +1909,7 @@ int main(void)
         WITH_CORE(a_gpu_of_another_kind_gives_room_be_it_smaller),
         WITH_CORE(a_new_link_gives_room),
         WITH_CORE(what_is_asked_for_now_lies_as_it_demands_or_not_at_all),
+        WITH_CORE(a_gpu_that_left_is_linked_with_none),
         WITH_CORE(a_release_gives_room_though_no_memory_is_known),
         WITH_CORE(a_release_gives_room_be_it_on_the_last_gpu),
         WITH_CORE(a_release_gives_no_room_where_nothing_is_granted),

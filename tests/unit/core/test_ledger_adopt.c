@@ -367,6 +367,12 @@ static void a_note_differs_that_tells_of_another_request(void **state)
 {
     struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    struct pod *least = core_pod(core, "b", "n1");
+    least->memory = "8Gi";
+    core_note(core, least, "c0 GPU-a 100 8192 0 1");
+    assert_int_equal(core_adopt(core, least, "1"), VERDICT_OK);
+    assert_share(core, "b", 100, 1, 8192);
+    assert_false(held(core, "b")->annotation_differs);
     assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
     struct pod *pod = core_pod(core, "a", "n1");
     const struct node *node = ledger_node(core->ledger, TEXT("n1"));

@@ -289,6 +289,24 @@ static void peers_are_those_that_the_node_showed_last(void **state)
     assert_int_equal(core_node(core, "n1", gpu, 3), VERDICT_SAME);
 }
 
+/* Counts replace moved UUIDs: one more than before may be any GPU and is left out. */
+static void links_by_place_are_dropped_where_places_have_moved(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu linked[] = {{.index = 0, .mib = 1000, .peers = 1 << 1},
+                                      {.index = 1, .mib = 1000, .peers = 1 << 0},
+                                      {.index = 2, .mib = 1000}};
+    (void)core_node(core, "n1", linked, 2);
+    assert_int_equal(peers_of(core, "n1/gpu-0"), 1 << 1);
+    assert_int_equal(core_reserve(core, "p", "n1", "300"), VERDICT_OK);
+    (void)core_node(core, "n1", a_then_b, 2);
+    (void)core_node(core, "n1", b_then_a, 2);
+    (void)core_node(core, "n1", linked, 3);
+    assert_string_equal(shown(core), "GPU-b 0, GPU-a 300");
+    assert_int_equal(peers_of(core, "GPU-a"), 0);
+    assert_int_equal(peers_of(core, "GPU-b"), 0);
+}
+
 static void a_missing_gpu_is_missing_and_nothing_else(void **state)
 {
     struct core_fixture *core = *state;
@@ -502,6 +520,7 @@ int main(void)
         WITH_CORE(counts_do_not_mean_a_gpu_where_another_was_last),
         WITH_CORE(gpus_and_charges_are_read_to_their_end),
         WITH_CORE(peers_are_those_that_the_node_showed_last),
+        WITH_CORE(links_by_place_are_dropped_where_places_have_moved),
         WITH_CORE(a_missing_gpu_is_missing_and_nothing_else),
         WITH_CORE(a_made_up_name_of_its_own_is_never_a_duplicate),
         WITH_CORE(a_node_that_cannot_be_read_keeps_its_gpus_closed),

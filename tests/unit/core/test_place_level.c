@@ -378,6 +378,7 @@ struct told {
     enum reason why;
     struct rank rank;
     uint32_t raised;
+    uint32_t on; /* the GPUs of the last attempt that fitted */
 };
 
 /* Prices and raises are unknown to it: shares of at least so many milli, on these GPUs. */
@@ -426,6 +427,7 @@ static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t
     for (uint32_t w = 0; w < setting->request.wants; w++)
         least = setting->want[w].milli < least ? setting->want[w].milli : least;
     out->raised = 0;
+    out->on = on;
     out->why = judge_plainly(setting, steps, on, 0, &out->rank);
     for (uint32_t m = least + 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
         struct rank rank;
@@ -481,10 +483,27 @@ static void tell(const struct setting *setting, uint32_t steps, struct told *out
     out->rank.price = dearest;
 }
 
+/* Where: one more search, at the level that was found. Returns whether that one left no doubt. */
+static bool find_at_level(const struct setting *setting, struct plan *plan, const struct told *told)
+{
+    struct placement found;
+    struct rank last;
+    struct rank rank;
+
+    assert_int_equal(judge_plainly(setting, plan->steps, told->on, told->raised, &last),
+                     REASON_NONE);
+    assert_int_equal(place_find_ranked(plan, &setting->room, &rank, &found), REASON_NONE);
+    assert_int_equal(rank.exact, told->rank.exact);
+    assert_int_equal(rank.steps, last.steps + (plan_has_levels(plan) ? told->rank.steps : 0));
+    assert_int_equal(rank.price, told->rank.price);
+    return last.exact;
+}
+
 static void every_attempt_counts_its_steps_and_its_doubts(void **state)
 {
     uint64_t seed = 23;
     uint32_t inexact = 0;
+    uint32_t before = 0;
     uint32_t raised = 0;
     (void)state;
 
@@ -514,10 +533,11 @@ static void every_attempt_counts_its_steps_and_its_doubts(void **state)
             assert_int_equal(rank.charge_milli, told.rank.charge_milli);
             inexact += !rank.exact;
             raised += told.raised > 0;
+            before += find_at_level(&setting, &plan, &told) && !rank.exact;
         }
         setting_done(&setting);
     }
-    assert_true(inexact > 10 && raised > 10);
+    assert_true(inexact > 10 && before > 10 && raised > 10);
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "milligpu/window.h"
 
 #include "support/core_fixture.h"
+#include "support/rules.h"
 
 enum { RULES = 8, NODES = 3 };
 
@@ -777,6 +778,31 @@ static void a_reserve_counts_the_hosts_of_its_rule(void **state)
     assert_string_equal(fits(scene, "300", "x"), "a");
 }
 
+/* The first 63 rules are about other nodes; the last one keeps hosts. */
+static void the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve(void **state)
+{
+    static const struct label elsewhere = {"pool", "elsewhere"};
+    struct scene *scene = *state;
+    struct rule rule[RULES_MAX];
+    for (uint32_t i = 0; i < RULES_MAX; i++)
+        rule[i] = (struct rule){.labels = 1, .label = &elsewhere, .reserve = 1};
+    rule[RULES_MAX - 1] = (struct rule){.reserve = 2};
+    rulebook_unref(scene->book);
+    scene->book = rulebook_with(POLICY_BINPACK, "full", rule, RULES_MAX);
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 2);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RESERVE);
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+    for (uint32_t i = 0; i < RULES_MAX - 1; i++)
+        assert_int_equal(ledger_outlook(scene->core.ledger)->idle[i], 0);
+}
+
 static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **state)
 {
     struct scene *scene = *state;
@@ -1066,6 +1092,7 @@ int main(void)
         WITH_SCENE(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes),
         WITH_SCENE(idle_hosts_are_kept_for_pods_of_several_gpus),
         WITH_SCENE(a_reserve_counts_the_hosts_of_its_rule),
+        WITH_SCENE(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve),
         WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
         WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
         WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),

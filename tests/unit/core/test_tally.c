@@ -546,6 +546,51 @@ static void a_full_tally_makes_room_for_what_is_expected(void **state)
     assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
 }
 
+static void the_first_that_is_expected_stays_though_it_came_least_often(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, i == 99 ? 1 : 2);
+    count(expecting.tally, 600, 1);
+    expect(&expecting, 1, 100, 1);
+    expect(&expecting, 8, 1000, 5);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 600), 0); /* the first one of the others is left out */
+    assert_int_equal(workload->class[99].milli, 100);
+    assert_in_range(part_of(workload, 1, 100), 1000, 1020);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+}
+
+/* Of equals the first ones go, as many as there are shapes that were not seen. */
+static void a_full_tally_makes_room_for_all_that_is_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, 2);
+    count(expecting.tally, 600, 1); /* with the one at the start as often as the others */
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 2, 1); /* it was seen */
+    expect(&expecting, 4, 1000, 20);
+    expect(&expecting, 2, 1000, 10);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 600), 0);
+    assert_int_equal(count_in(workload, 1, 1), 0);
+    assert_true(count_in(workload, 1, 2) > 0);
+    assert_int_equal(count_in(workload, 1, 3), 0);
+    assert_true(count_in(workload, 1, 4) > 0);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
+    assert_in_range(part_of(workload, 2, 1000), 10000, 10020);
+}
+
 static void the_first_class_may_be_the_rarest(void **state)
 {
     CLEANUP(expecting_done) struct expecting expecting;
@@ -700,6 +745,8 @@ int main(void)
         cmocka_unit_test(what_was_seen_exactly_as_expected_stays),
         cmocka_unit_test(no_shape_is_less_than_expected),
         cmocka_unit_test(a_full_tally_makes_room_for_what_is_expected),
+        cmocka_unit_test(the_first_that_is_expected_stays_though_it_came_least_often),
+        cmocka_unit_test(a_full_tally_makes_room_for_all_that_is_expected),
         cmocka_unit_test(the_first_class_may_be_the_rarest),
         cmocka_unit_test(all_that_was_seen_often_stays),
         cmocka_unit_test(a_light_shape_that_was_seen_often_comes_before_a_heavy_one),
