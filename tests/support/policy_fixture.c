@@ -17,12 +17,12 @@ static const char *const words[SHAPES] = {"250",  "300",   "500", "1000",   "200
                                           "4000", "400x2", "810", "300+200"};
 static const uint32_t cores[SHAPES] = {1, 0, 4, 8, 12, 20, 3, 2, 1};
 
-const char *node_name(struct core_fixture *core, uint32_t node)
+const char *cluster_node(struct core_fixture *core, uint32_t node)
 {
     return arena_printf(&core->arena, "n-%u", node);
 }
 
-void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t links)
+void cluster_show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t links)
 {
     struct core_gpu gpu[GPUS + 1];
     for (uint32_t i = 0; i < gpus; i++) {
@@ -35,7 +35,7 @@ void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t
         gpu[i].socket = links != 0 ? draw_below(&links, 3) : 0;
     }
     struct inventory *inventory =
-        core_inventory(core, node_name(core, node), "node-uid", gpu, gpus);
+        core_inventory(core, cluster_node(core, node), "node-uid", gpu, gpus);
     for (uint32_t i = 0; i < gpus; i++)
         inventory->gpu[i].model = model[(node + (node % 5 == 0 ? i : 0)) % ARRAY_LEN(model)];
     const struct command command = {
@@ -44,54 +44,54 @@ void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t
     assert_true(verdict == VERDICT_OK || verdict == VERDICT_SAME);
 }
 
-struct host host_of(uint32_t cpu_milli)
+struct host cluster_host(uint32_t cpu_milli)
 {
     return (struct host){.cpu_milli = cpu_milli, .memory_mib = 64000};
 }
 
-void show_cluster(struct core_fixture *core, bool linked)
+void cluster_show(struct core_fixture *core, bool linked)
 {
     for (uint32_t i = 0; i < NODES; i++) {
-        const struct host host = host_of(8000 * (1 + i % 4));
-        show_node(core, i, 1 + i % GPUS, linked && i % 6 != 0 ? i : 0);
+        const struct host host = cluster_host(8000 * (1 + i % 4));
+        cluster_show_node(core, i, 1 + i % GPUS, linked && i % 6 != 0 ? i : 0);
         if (i % 7 != 0)
-            assert_true(ledger_set_host(core->ledger, text_of(node_name(core, i)), &host));
+            assert_true(ledger_set_host(core->ledger, text_of(cluster_node(core, i)), &host));
     }
 }
 
-struct request *shape(struct core_fixture *core, uint32_t i)
+struct request *cluster_shape(struct core_fixture *core, uint32_t i)
 {
     static const char *wanted[] = {"H100", "A1*"};
     struct request *request = core_request(core, words[i % SHAPES]);
-    request->host = host_of(1000 * cores[i % SHAPES]);
+    request->host = cluster_host(1000 * cores[i % SHAPES]);
     request->host.memory_mib = 100 * cores[i % SHAPES];
     request->models = i % 11 == 3 ? 1 + i % 2 : 0;
     request->model = wanted;
     return request;
 }
 
-struct workload *workload_of(struct core_fixture *core, uint32_t classes)
+struct workload *cluster_workload(struct core_fixture *core, uint32_t classes)
 {
     struct workload_class class[SHAPES];
     for (uint32_t i = 0; i < classes; i++) {
-        workload_class_of(shape(core, i), &class[i]);
+        workload_class_of(cluster_shape(core, i), &class[i]);
         class[i].count = 1 + 5 * i % 7;
     }
     return workload_new(class, classes);
 }
 
-void set_policy(struct core_fixture *core, enum policy_kind kind, uint32_t classes)
+void cluster_set_policy(struct core_fixture *core, enum policy_kind kind, uint32_t classes)
 {
-    struct workload *workload = workload_of(core, classes);
+    struct workload *workload = cluster_workload(core, classes);
     struct outlook *outlook = outlook_new(kind, SEED, workload);
     ledger_set_outlook(core->ledger, outlook);
     outlook_unref(outlook);
     workload_unref(workload);
 }
 
-void set_policy_with_levels(struct core_fixture *core, enum policy_kind kind, uint32_t classes)
+void cluster_set_levels(struct core_fixture *core, enum policy_kind kind, uint32_t classes)
 {
-    struct workload *workload = workload_of(core, classes);
+    struct workload *workload = cluster_workload(core, classes);
     struct rulebook *book = rulebook_new(kind, "levels");
     book->seed = SEED;
     book->raise = true;
@@ -107,13 +107,13 @@ void set_policy_with_levels(struct core_fixture *core, enum policy_kind kind, ui
  * A question about all nodes
  */
 
-void ask(struct asked *asked, struct core_fixture *core, const struct request *request,
-         struct judge *judge)
+void cluster_ask(struct asked *asked, struct core_fixture *core, const struct request *request,
+                 struct judge *judge)
 {
     *asked = (struct asked){.snapshot = ledger_publish(core->ledger, NULL, 0)};
     arena_init(&asked->arena);
     for (uint32_t i = 0; i < NODES; i++)
-        asked->name[i] = text_of(node_name(core, i));
+        asked->name[i] = text_of(cluster_node(core, i));
     asked->question = (struct filter_question){.snapshot = asked->snapshot,
                                                .request = request,
                                                .uid = TEXT("asking"),
@@ -123,7 +123,7 @@ void ask(struct asked *asked, struct core_fixture *core, const struct request *r
     filter_ask(&asked->question, &asked->arena, &asked->answer);
 }
 
-void ask_done(struct asked *asked)
+void cluster_ask_done(struct asked *asked)
 {
     snapshot_unref(asked->snapshot);
     arena_done(&asked->arena);

@@ -1,8 +1,9 @@
 /*
  * policy_fixture - a cluster, a workload of nine shapes, policies over it, and a question about it.
  *
- *   show_cluster() --> set_policy() --> ask() with a judge ---\
- *                                   \-> ask() without one -----+--> assert_same_answers()
+ *   cluster_show() --> cluster_set_policy() --> cluster_ask() with a judge --\
+ *                                           \-> cluster_ask() without one ----+
+ *                                               assert_same_answers() <------/
  *
  * The cluster has nodes with 1 to 4 GPUs of three models, and with different hosts; of some hosts
  * nothing is known. It is the same each time, and so are the shapes: tests count on their numbers.
@@ -19,29 +20,29 @@
 enum { NODES = 24, GPUS = 4, SHAPES = 9, SEED = 7 };
 
 /* "n-3" */
-const char *node_name(struct core_fixture *core, uint32_t node);
-struct host host_of(uint32_t cpu_milli); /* with 64000 MiB */
+const char *cluster_node(struct core_fixture *core, uint32_t node);
+struct host cluster_host(uint32_t cpu_milli); /* with 64000 MiB */
 /*
  * This node, of this many GPUs from now on, at most GPUS + 1; what is known of its host stays.
  * links: 0: nothing is told; else what is told follows from this number.
  */
-void show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t links);
+void cluster_show_node(struct core_fixture *core, uint32_t node, uint32_t gpus, uint64_t links);
 /* All NODES of them. linked: most of them tell which GPUs are linked, and on which NUMA node. */
-void show_cluster(struct core_fixture *core, bool linked);
+void cluster_show(struct core_fixture *core, bool linked);
 
 /* One of the SHAPES, the same for the same number; some numbers want only some of the models. */
-struct request *shape(struct core_fixture *core, uint32_t i);
+struct request *cluster_shape(struct core_fixture *core, uint32_t i);
 /* The first of the shapes, some commoner than others; yours to unref. */
-struct workload *workload_of(struct core_fixture *core, uint32_t classes) MUST_USE;
+struct workload *cluster_workload(struct core_fixture *core, uint32_t classes) MUST_USE;
 
 /* In force from now on: the policy with the first shapes as its workload, and SEED. */
-void set_policy(struct core_fixture *core, enum policy_kind kind, uint32_t classes);
+void cluster_set_policy(struct core_fixture *core, enum policy_kind kind, uint32_t classes);
 /* The same where models have prices and shares are raised. */
-void set_policy_with_levels(struct core_fixture *core, enum policy_kind kind, uint32_t classes);
+void cluster_set_levels(struct core_fixture *core, enum policy_kind kind, uint32_t classes);
 
 /*
  * A question about the nodes of the cluster, by name. There is room for more names, and the
- * question may be changed and asked again, until ask_done().
+ * question may be changed and asked again, until cluster_ask_done().
  */
 struct asked {
     struct arena arena;
@@ -52,9 +53,9 @@ struct asked {
 };
 
 /* judge: NULL: nothing is remembered */
-void ask(struct asked *asked, struct core_fixture *core, const struct request *request,
-         struct judge *judge);
-void ask_done(struct asked *asked);
+void cluster_ask(struct asked *asked, struct core_fixture *core, const struct request *request,
+                 struct judge *judge);
+void cluster_ask_done(struct asked *asked);
 
 /*
  * The same candidates in the same order with the same ranks, but for the steps of the search, the

@@ -34,13 +34,13 @@ static void assert_remembered(struct core_fixture *core, struct judge *judge, co
     const struct judge_counts before = judge_counts(judge);
     struct asked known;
     struct asked fresh;
-    ask(&known, core, core_request(core, wanted), judge);
-    ask(&fresh, core, core_request(core, wanted), NULL);
+    cluster_ask(&known, core, core_request(core, wanted), judge);
+    cluster_ask(&fresh, core, core_request(core, wanted), NULL);
     assert_int_equal(judge_counts(judge).made, before.made);
     assert_int_equal(judge_counts(judge).found, before.found + NODES);
     assert_same_answers(&known.answer, &fresh.answer);
-    ask_done(&known);
-    ask_done(&fresh);
+    cluster_ask_done(&known);
+    cluster_ask_done(&fresh);
 }
 
 /*
@@ -54,7 +54,7 @@ static void all_nodes_of_a_question_are_remembered(void **state)
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3}};
     struct asked first;
     for (uint32_t i = 0; i < NODES; i++) {
-        const char *node = node_name(core, i);
+        const char *node = cluster_node(core, i);
         assert_int_equal(core_node(core, node, gpu, 4), VERDICT_OK);
         if (i % 2 == 0)
             assert_int_equal(core_reserve(core, node, node, "2000"), VERDICT_OK);
@@ -63,13 +63,13 @@ static void all_nodes_of_a_question_are_remembered(void **state)
         if (i % 2 == 0)
             assert_int_equal(core_step(core, COMMAND_RELEASE, node), VERDICT_OK);
     }
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (uint32_t i = 0; i < ARRAY_LEN(wanted); i++) {
         struct judge *judge = judge_new();
-        ask(&first, core, core_request(core, wanted[i]), judge);
+        cluster_ask(&first, core, core_request(core, wanted[i]), judge);
         assert_int_equal(judge_counts(judge).made, NODES);
         assert_int_equal(first.answer.candidate[0].rank.judged, i == 0 ? 3 : 1);
-        ask_done(&first);
+        cluster_ask_done(&first);
         assert_remembered(core, judge, wanted[i]);
         /* Other prices are another outlook; what is remembered holds. */
         other_prices(core, 1234);
@@ -85,12 +85,13 @@ static void what_is_refused_is_remembered_too(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (uint32_t turn = 0; turn < 2; turn++) {
-        ask(&asked, core, shape(core, 5), judge); /* 4 GPUs: a quarter of the nodes */
+        cluster_ask(&asked, core, cluster_shape(core, 5),
+                    judge); /* 4 GPUs: a quarter of the nodes */
         assert_int_equal(asked.answer.candidates, NODES / GPUS);
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
     assert_int_equal(judge_counts(judge).made, NODES);
     assert_int_equal(judge_counts(judge).found, NODES);
@@ -101,10 +102,10 @@ static void another_order_of_nodes_is_another_answer(void **state)
 {
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
-    struct workload *workload = workload_of(core, SHAPES);
+    struct workload *workload = cluster_workload(core, SHAPES);
     struct asked with;
     struct asked without;
-    show_cluster(core, false);
+    cluster_show(core, false);
     static const struct {
         enum policy_kind kind;
         uint32_t seed;
@@ -114,11 +115,11 @@ static void another_order_of_nodes_is_another_answer(void **state)
             struct outlook *outlook = outlook_new(order[i].kind, order[i].seed, workload);
             ledger_set_outlook(core->ledger, outlook); /* another object, which says the same */
             outlook_unref(outlook);
-            ask(&with, core, shape(core, 3), judge);
-            ask(&without, core, shape(core, 3), NULL);
+            cluster_ask(&with, core, cluster_shape(core, 3), judge);
+            cluster_ask(&without, core, cluster_shape(core, 3), NULL);
             assert_same_answers(&with.answer, &without.answer);
-            ask_done(&with);
-            ask_done(&without);
+            cluster_ask_done(&with);
+            cluster_ask_done(&without);
         }
     }
     assert_int_equal(judge_counts(judge).found, 4 * NODES);
@@ -131,24 +132,25 @@ static void a_judge_is_not_asked_by_policies_that_judge_no_nodes(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    set_policy(core, POLICY_FGD, SHAPES);
-    ask(&asked, core, shape(core, 0), judge); /* before there is any node */
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge); /* before there is any node */
     assert_int_equal(asked.answer.verdict, FILTER_NONE);
-    ask_done(&asked);
-    show_cluster(core, false);
-    set_policy(core, POLICY_SPREAD, SHAPES);
-    ask(&asked, core, shape(core, 0), judge);
-    ask_done(&asked);
+    cluster_ask_done(&asked);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge);
+    cluster_ask_done(&asked);
     ledger_set_outlook(core->ledger, NULL);
-    ask(&asked, core, shape(core, 0), judge);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge);
     assert_int_equal(asked.answer.candidates, NODES);
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     assert_int_equal(judge_counts(judge).made, 0);
-    set_policy(core, POLICY_FGD, SHAPES);
-    ask(&asked, core, shape(core, 8), judge); /* several containers are judged, not remembered */
-    ask_done(&asked);
-    ask(&asked, core, shape(core, 8), judge);
-    ask_done(&asked);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 8),
+                judge); /* several containers are judged, not remembered */
+    cluster_ask_done(&asked);
+    cluster_ask(&asked, core, cluster_shape(core, 8), judge);
+    cluster_ask_done(&asked);
     assert_int_equal(judge_counts(judge).made, 2 * NODES);
     assert_int_equal(judge_counts(judge).found, 0);
     judge_free(judge);
@@ -164,9 +166,9 @@ static void an_unknown_node_is_judged_each_time(void **state)
                                             ledger_names(core->ledger));
     const struct node *nodes[NODES + 1] = {[NODES] = node};
     struct asked asked;
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
-    ask(&asked, core, shape(core, 0), NULL);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
     asked.name[NODES] = TEXT("new");
     asked.question.names++;
     asked.question.node = nodes;
@@ -177,7 +179,7 @@ static void an_unknown_node_is_judged_each_time(void **state)
         assert_int_equal(judge_counts(judge).made, NODES + 1 + turn);
     }
     node_unref(node);
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     judge_free(judge);
 }
 
@@ -195,9 +197,9 @@ static void an_unknown_node_leaves_nothing_behind(void **state)
     struct asked asked;
     struct filter_answer fresh;
     struct workload_class class;
-    show_cluster(core, false);
-    assert_int_equal(core_reserve(core, "full", node_name(core, 0), "1000"), VERDICT_OK);
-    workload_class_of(shape(core, 3), &class); /* 1000 milli, not of a T4 */
+    cluster_show(core, false);
+    assert_int_equal(core_reserve(core, "full", cluster_node(core, 0), "1000"), VERDICT_OK);
+    workload_class_of(cluster_shape(core, 3), &class); /* 1000 milli, not of a T4 */
     class.count = 1;
     struct workload *workload = workload_new(&class, 1);
     struct outlook *outlook = outlook_new(POLICY_ROLLOUT, SEED, workload);
@@ -205,9 +207,9 @@ static void an_unknown_node_leaves_nothing_behind(void **state)
     inventory->gpu[0].model = "T4";
     struct node *node = node_from_inventory(inventory, NULL, names);
     const struct node *nodes[2] = {node, NULL};
-    ask(&asked, core, shape(core, 0), NULL);
+    cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
     asked.name[0] = TEXT("new");
-    asked.name[1] = text_of(node_name(core, 0));
+    asked.name[1] = text_of(cluster_node(core, 0));
     asked.question.names = 2;
     asked.question.node = nodes;
     asked.question.judge = judge;
@@ -224,7 +226,7 @@ static void an_unknown_node_leaves_nothing_behind(void **state)
     workload_unref(workload);
     node_unref(node);
     names_free(names);
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     judge_free(judge);
 }
 
@@ -257,9 +259,9 @@ static void equal_rests_are_rolled_out_once(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
-    ask(&asked, core, shape(core, 0), judge);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge);
     const struct workload *workload = asked.snapshot->outlook->workload;
     struct rest rest = {.host = {8000, 900},
                         .gpus = 3,
@@ -312,7 +314,7 @@ static void equal_rests_are_rolled_out_once(void **state)
         rest.host.cpu_milli = 10 * i;
         assert_idle(judge, workload, &rest);
     }
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     judge_free(judge);
 }
 
@@ -321,9 +323,9 @@ static void large_and_mixed_rests_are_not_remembered(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
-    ask(&asked, core, shape(core, 0), judge);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge);
     const struct workload *workload = asked.snapshot->outlook->workload;
     struct rest rest = {.host = {8000, 900}, .gpus = 16, .kinds = judge_kinds(judge)->kind};
     rest.free_milli = rest.total_milli = 1600;
@@ -340,7 +342,7 @@ static void large_and_mixed_rests_are_not_remembered(void **state)
     assert_idle(judge, workload, &rest);
     assert_int_equal(judge_counts(judge).idle_found, before.idle_found);
     assert_int_equal(judge_counts(judge).idle_made, before.idle_made);
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     judge_free(judge);
 }
 
@@ -360,7 +362,7 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
     for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
         gpu[i] = (struct core_gpu){.index = i};
     for (uint32_t i = 0; i < NODES; i++)
-        assert_int_equal(core_node(core, node_name(core, i), gpu, NODES + i), VERDICT_OK);
+        assert_int_equal(core_node(core, cluster_node(core, i), gpu, NODES + i), VERDICT_OK);
     for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
         class[i] = (struct workload_class){.parts = 2 + i, .milli = GPU_MILLI, .count = 40 - i};
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
@@ -372,11 +374,11 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
         for (uint32_t parts = 1; parts <= NODES; parts += 2) {
             struct request *request = core_request(core, "1000");
             request->want[0].parts = parts;
-            ask(&with, core, request, judge);
-            ask(&without, core, request, NULL);
+            cluster_ask(&with, core, request, judge);
+            cluster_ask(&without, core, request, NULL);
             assert_same_answers(&with.answer, &without.answer);
-            ask_done(&with);
-            ask_done(&without);
+            cluster_ask_done(&with);
+            cluster_ask_done(&without);
         }
     /* What was full was forgotten, again and again; each time what came next was remembered. */
     const struct judge_counts counts = judge_counts(judge);
@@ -385,8 +387,8 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
     for (uint32_t turn = 0; turn < 3; turn++) {
         struct request *request = core_request(core, "1000");
         request->want[0].parts = NODES - 1;
-        ask(&with, core, request, judge);
-        ask_done(&with);
+        cluster_ask(&with, core, request, judge);
+        cluster_ask_done(&with);
     }
     assert_true(judge_counts(judge).found >= counts.found + NODES);
     judge_free(judge);
@@ -409,10 +411,10 @@ static void more_levels_than_a_judge_keeps_change_nothing(void **state)
     for (uint32_t i = 0; i < LEVELS; i++) {
         const uint32_t least = 100 + i; /* milli that have the memory */
         const struct core_gpu gpu = {.index = 0, .mib = (16000 * GPU_MILLI + least - 1) / least};
-        name[i] = text_of(node_name(core, i));
+        name[i] = text_of(cluster_node(core, i));
         core_show_quickly(core, name[i].at, &gpu, 1);
     }
-    set_policy_with_levels(core, POLICY_FGD, SHAPES);
+    cluster_set_levels(core, POLICY_FGD, SHAPES);
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     struct filter_question question = {
         .snapshot = snapshot, .request = request, .names = LEVELS, .name = name};
@@ -453,7 +455,7 @@ static void more_kinds_of_gpus_than_are_known_at_once_change_nothing(void **stat
     struct arena arena;
     for (uint32_t i = 0; i < KINDS; i++) {
         const struct core_gpu gpu = {.index = 0, .mib = 1000 + (i * 7919) % KINDS};
-        name[i] = text_of(node_name(core, i));
+        name[i] = text_of(cluster_node(core, i));
         core_show_quickly(core, name[i].at, &gpu, 1);
     }
     ledger_set_outlook(core->ledger, outlook);
@@ -492,24 +494,25 @@ static void what_was_asked_longest_ago_is_forgotten(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct asked asked;
-    show_cluster(core, false);
-    set_policy(core, POLICY_FGD, SHAPES);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
     for (uint32_t turn = 0; turn < 2; turn++)
         for (uint32_t i = 1; i <= 257; i++) {
-            ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)), judge);
-            ask_done(&asked);
+            cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)),
+                        judge);
+            cluster_ask_done(&asked);
         }
     assert_int_equal(judge_counts(judge).found, 0);
     for (uint32_t i = 257; i > 2; i--) {
-        ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)), judge);
-        ask_done(&asked);
+        cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)), judge);
+        cluster_ask_done(&asked);
         assert_int_equal(judge_counts(judge).found, (258 - i) * NODES);
     }
     const size_t bytes = judge_counts(judge).bytes;
     for (uint32_t i = NODES; i < BOOK_NODES + 1; i++)
-        show_node(core, i, 1, 0);
-    ask(&asked, core, shape(core, 0), judge);
-    ask_done(&asked);
+        cluster_show_node(core, i, 1, 0);
+    cluster_ask(&asked, core, cluster_shape(core, 0), judge);
+    cluster_ask_done(&asked);
     assert_true(judge_counts(judge).bytes < bytes); /* one request, for twice as many places */
     judge_free(judge);
     judge_free(NULL);
@@ -521,11 +524,11 @@ static void a_judge_takes_no_more_memory_than_it_may(void **state)
     struct judge *judge = judge_new();
     const size_t empty = judge_counts(judge).bytes;
     size_t bytes[3];
-    set_policy(core, POLICY_FGD, SHAPES);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
     struct snapshot snapshot = {.outlook = ledger_outlook(core->ledger), .slots = BOOK_NODES};
     assert_true(empty > 3 << 20 && empty < 8 << 20);
     for (uint32_t i = 0; i < 2; i++) {
-        policy_begin(judge, &snapshot, shape(core, i));
+        policy_begin(judge, &snapshot, cluster_shape(core, i));
         bytes[i] = judge_counts(judge).bytes;
     }
     const size_t entries = bytes[1] - bytes[0]; /* of one request */

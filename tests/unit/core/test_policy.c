@@ -26,17 +26,17 @@ static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
     struct core_fixture *core = *state;
     struct asked asked;
     uint32_t dearer = 0;
-    show_cluster(core, false);
+    cluster_show(core, false);
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
-        set_policy_with_levels(core, kinds[k], SHAPES);
-        ask(&asked, core, shape(core, 0), NULL);
+        cluster_set_levels(core, kinds[k], SHAPES);
+        cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
         assert_true(asked.answer.candidates > 10);
         for (uint32_t i = 1; i < asked.answer.candidates; i++) {
             const uint32_t before = asked.answer.candidate[i - 1].rank.price;
             assert_true(before > 0 && before <= asked.answer.candidate[i].rank.price);
             dearer += before < asked.answer.candidate[i].rank.price;
         }
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
     assert_true(dearer >= ARRAY_LEN(kinds));
 }
@@ -113,12 +113,12 @@ static void the_order_of_nodes_is_that_of_the_seed(void **state)
     struct core_fixture *core = *state;
     struct asked one;
     struct asked other;
-    show_cluster(core, false);
+    cluster_show(core, false);
     for (uint32_t seed = 0; seed < 2; seed++) {
         struct outlook *outlook = outlook_new(POLICY_FIRSTFIT, seed, NULL);
         ledger_set_outlook(core->ledger, outlook);
         outlook_unref(outlook);
-        ask(seed == 0 ? &one : &other, core, shape(core, 0), NULL);
+        cluster_ask(seed == 0 ? &one : &other, core, cluster_shape(core, 0), NULL);
     }
     uint32_t moved = 0;
     assert_int_equal(one.answer.candidates, NODES);
@@ -128,8 +128,8 @@ static void the_order_of_nodes_is_that_of_the_seed(void **state)
                     one.answer.candidate[i - 1].rank.order < one.answer.candidate[i].rank.order);
     }
     assert_true(moved > NODES / 2);
-    ask_done(&one);
-    ask_done(&other);
+    cluster_ask_done(&one);
+    cluster_ask_done(&other);
 }
 
 static int64_t key_of(struct core_fixture *core, const char *wanted)
@@ -137,10 +137,10 @@ static int64_t key_of(struct core_fixture *core, const char *wanted)
     struct request *request = core_request(core, wanted != NULL ? wanted : "1");
     struct asked asked;
     request->wants = wanted != NULL;
-    ask(&asked, core, request, NULL);
+    cluster_ask(&asked, core, request, NULL);
     assert_int_equal(asked.answer.candidates, 1);
     const int64_t key = asked.answer.candidate[0].rank.key[0];
-    ask_done(&asked);
+    cluster_ask_done(&asked);
     return key;
 }
 
@@ -150,13 +150,13 @@ static void an_empty_workload_prefers_only_the_fuller_node(void **state)
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
     const struct core_gpu tiny = {.index = 0, .milli = 1};
     assert_int_equal(core_node(core, "n-0", gpu, 2), VERDICT_OK);
-    set_policy(core, POLICY_ROLLOUT, 0);
+    cluster_set_policy(core, POLICY_ROLLOUT, 0);
     assert_int_equal(key_of(core, "1000"), 150);
     assert_int_equal(key_of(core, NULL), 300);
-    set_policy(core, POLICY_FGD, 0);
+    cluster_set_policy(core, POLICY_FGD, 0);
     assert_int_equal(key_of(core, "1000"), 0);
     assert_int_equal(core_node(core, "n-0", &tiny, 1), VERDICT_OK);
-    set_policy(core, POLICY_ROLLOUT, 0);
+    cluster_set_policy(core, POLICY_ROLLOUT, 0);
     assert_int_equal(key_of(core, NULL), 300);
     assert_int_equal(core_node(core, "n-0", NULL, 0), VERDICT_OK);
     assert_int_equal(key_of(core, NULL), 0);
@@ -169,7 +169,7 @@ static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
     const struct core_gpu gpu[] = {{.index = 0, .milli = 700}, {.index = 1, .milli = 400}};
     const struct workload_class class = {.parts = 1, .milli = 800, .count = 1};
     struct workload *workload = workload_new(&class, 1);
-    const struct text name = text_of(node_name(core, 0));
+    const struct text name = text_of(cluster_node(core, 0));
     assert_int_equal(core_node(core, name.at, gpu, 2), VERDICT_OK);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
         struct outlook *outlook =
@@ -177,13 +177,13 @@ static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
         struct asked asked;
         ledger_set_outlook(core->ledger, outlook);
         outlook_unref(outlook);
-        ask(&asked, core, core_request(core, "i700+400"), NULL);
+        cluster_ask(&asked, core, core_request(core, "i700+400"), NULL);
         assert_int_equal(asked.answer.candidates, 1);
         const struct candidate *best = &asked.answer.candidate[0];
         assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
         if (policy_needs_workload(kind))
             assert_int_equal(best->rank.charge_milli, 1100);
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
     workload_unref(workload);
 }
@@ -193,30 +193,30 @@ static void a_pod_without_gpus_is_ranked(void **state)
 {
     struct core_fixture *core = *state;
     struct asked asked;
-    struct request *request = shape(core, 2);
+    struct request *request = cluster_shape(core, 2);
     request->wants = 0;
-    show_cluster(core, false);
+    cluster_show(core, false);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
-        set_policy(core, kind, SHAPES);
-        ask(&asked, core, request, NULL);
+        cluster_set_policy(core, kind, SHAPES);
+        cluster_ask(&asked, core, request, NULL);
         assert_int_equal(asked.answer.verdict, FILTER_FITS);
         assert_int_equal(asked.answer.candidates, NODES);
         assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
         assert_int_equal(asked.answer.candidate[0].rank.judged, policy_needs_workload(kind));
         assert_true(asked.answer.candidate[0].rank.exact);
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
 }
 
 static void a_node_keeps_what_its_pods_leave_of_the_host(void **state)
 {
     struct core_fixture *core = *state;
-    const struct host host = host_of(5000);
-    show_cluster(core, false);
+    const struct host host = cluster_host(5000);
+    cluster_show(core, false);
     assert_false(ledger_set_host(core->ledger, TEXT("nobody"), &host));
     assert_true(ledger_set_host(core->ledger, TEXT("n-0"), &host));
     assert_int_equal(core_reserve(core, "p", "n-0", "300"), VERDICT_OK);
-    show_node(core, 0, 2, 0);
+    cluster_show_node(core, 0, 2, 0);
     const struct node *node = ledger_node(core->ledger, TEXT("n-0"));
     struct room room;
     room_of(node, &room);
@@ -252,22 +252,22 @@ static void more_layouts_than_are_judged_still_get_a_place(void **state)
     static const enum policy_kind kinds[] = {POLICY_FGD, POLICY_ROLLOUT, POLICY_SPREAD,
                                              POLICY_FIRSTFIT};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        set_policy(core, kinds[i], SHAPES);
-        ask(&asked, core, core_request(core, many), NULL);
+        cluster_set_policy(core, kinds[i], SHAPES);
+        cluster_ask(&asked, core, core_request(core, many), NULL);
         assert_int_equal(asked.answer.candidates, 1);
         const struct candidate *best = &asked.answer.candidate[0];
         assert_int_equal(best->placement->parts, 30);
         assert_int_equal(best->rank.exact, kinds[i] == POLICY_FIRSTFIT);
         assert_int_equal(best->placement->exact, best->rank.exact);
         assert_int_equal(best->rank.judged, policy_needs_workload(kinds[i]) ? LAYOUTS_MAX + 1 : 0);
-        ask_done(&asked);
+        cluster_ask_done(&asked);
         /* one container, whose four parts have 1,820 places */
-        ask(&asked, core, core_request(core, "400x4"), NULL);
+        cluster_ask(&asked, core, core_request(core, "400x4"), NULL);
         best = &asked.answer.candidate[0];
         assert_int_equal(best->placement->parts, 4);
         assert_int_equal(best->rank.exact, !policy_needs_workload(kinds[i]));
         assert_int_equal(best->placement->exact, best->rank.exact);
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
 }
 
@@ -285,14 +285,14 @@ static void a_request_that_is_too_large_to_walk_over_gets_the_greedy_place(void 
         (void)snprintf(many + strlen(many), sizeof many - strlen(many), "%s%u", i > 0 ? "+" : "",
                        10 + i);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
-        set_policy(core, kind, SHAPES);
-        ask(&asked, core, core_request(core, many), NULL);
+        cluster_set_policy(core, kind, SHAPES);
+        cluster_ask(&asked, core, core_request(core, many), NULL);
         assert_int_equal(asked.answer.candidates, 1);
         const struct candidate *best = &asked.answer.candidate[0];
         assert_int_equal(best->placement->parts, 17);
         assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
         assert_int_equal(best->rank.judged, policy_needs_workload(kind));
-        ask_done(&asked);
+        cluster_ask_done(&asked);
     }
 }
 
@@ -307,7 +307,7 @@ static void ask_often(struct core_fixture *core, const struct snapshot *snapshot
 {
     struct text *name = arena_array(&core->arena, names, sizeof *name);
     for (uint32_t i = 0; i < names; i++)
-        name[i] = text_of(node_name(core, i % NODES));
+        name[i] = text_of(cluster_node(core, i % NODES));
     const struct filter_question question = {
         .snapshot = snapshot, .request = request, .names = names, .name = name, .judge = judge};
     filter_ask(&question, &core->arena, answer);
@@ -343,10 +343,10 @@ static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
     struct core_fixture *core = *state;
     struct filter_answer cold;
     struct filter_answer warm;
-    show_cluster(core, false);
+    cluster_show(core, false);
     static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        set_policy(core, kinds[i], SHAPES);
+        cluster_set_policy(core, kinds[i], SHAPES);
         const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
         struct judge *judge = judge_new();
         const uint32_t names = kinds[i] == POLICY_FGD ? 4 * NAMES : NAMES;
@@ -372,10 +372,10 @@ static void a_question_about_several_containers_pays_for_its_search_first(void *
     enum { ALL = WORK_MAX / SEARCH_WORK };
     struct core_fixture *core = *state;
     struct filter_answer answer;
-    show_cluster(core, false);
+    cluster_show(core, false);
     const struct request *request = core_request(core, "300+200");
     for (enum policy_kind kind = POLICY_FIRSTFIT; kind < POLICIES; kind++) {
-        set_policy(core, kind, SHAPES);
+        cluster_set_policy(core, kind, SHAPES);
         const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
         ask_often(core, snapshot, request, ALL - 1, NULL, &answer);
         const uint32_t judged = assert_budget(&answer, ALL - 1, (ALL - 1) * SEARCH_WORK);

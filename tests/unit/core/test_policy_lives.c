@@ -62,9 +62,9 @@ static void prices_follow_after_every_20_grants(void **state)
     struct core_fixture *core = *state;
     int64_t price[WORKLOAD_SCARCE_MAX];
     struct supply supply;
-    show_cluster(core, false);
+    cluster_show(core, false);
     assert_int_equal(core_node(core, "empty", NULL, 0), VERDICT_OK);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_supply(core->ledger);
     assert_int_equal(core->ledger->supply.nodes, NODES);
     const struct outlook *first = ledger_outlook(core->ledger);
@@ -76,7 +76,7 @@ static void prices_follow_after_every_20_grants(void **state)
     for (uint32_t i = 0; i < PRICE_EVERY; i++) {
         assert_ptr_equal(ledger_outlook(core->ledger), first);
         const char *uid = arena_printf(&core->arena, "p-%u", i);
-        const char *node = node_name(core, 3 + 4 * (i % 5));
+        const char *node = cluster_node(core, 3 + 4 * (i % 5));
         assert_int_equal(core_reserve(core, uid, node, i < 5 ? "2000" : "100"), VERDICT_OK);
     }
     const struct outlook *second = ledger_outlook(core->ledger);
@@ -97,8 +97,8 @@ static void prices_follow_after_every_20_grants(void **state)
 static void what_is_undone_counts_no_more(void **state)
 {
     struct core_fixture *core = *state;
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     const struct supply before = core->ledger->supply;
     assert_int_equal(core_reserve(core, "p", "n-3", "4000"), VERDICT_OK);
     assert_memory_not_equal(&core->ledger->supply, &before, sizeof before);
@@ -110,19 +110,19 @@ static void what_is_undone_counts_no_more(void **state)
 static void a_ledger_without_prices_counts_nothing(void **state)
 {
     struct core_fixture *core = *state;
-    show_cluster(core, false);
+    cluster_show(core, false);
     assert_null(ledger_outlook(core->ledger));
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_non_null(core->ledger->kinds);
-    set_policy(core, POLICY_ROLLOUT, 5); /* one class of several GPUs */
+    cluster_set_policy(core, POLICY_ROLLOUT, 5); /* one class of several GPUs */
     assert_int_equal(ledger_outlook(core->ledger)->workload->scarces, 1);
     assert_non_null(core->ledger->kinds);
-    set_policy(core, POLICY_ROLLOUT, 3); /* none */
+    cluster_set_policy(core, POLICY_ROLLOUT, 3); /* none */
     assert_null(core->ledger->kinds);
     assert_int_equal(core->ledger->supply.nodes, 0);
-    set_policy(core, POLICY_FGD, SHAPES);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
     assert_null(core->ledger->kinds);
-    set_policy(core, POLICY_SPREAD, SHAPES);
+    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
     assert_null(core->ledger->kinds);
     ledger_set_outlook(core->ledger, NULL);
     assert_null(ledger_outlook(core->ledger));
@@ -191,7 +191,7 @@ static void assert_near(struct life *life, const struct request *request,
 static void place_one(struct life *life)
 {
     struct core_fixture *core = life->core;
-    struct request *request = shape(core, draw_below(&life->seed, 23));
+    struct request *request = cluster_shape(core, draw_below(&life->seed, 23));
     struct asked with;
     struct asked without;
 
@@ -201,8 +201,8 @@ static void place_one(struct life *life)
         request->topology = (enum topology)draw_below(&life->seed, TOPOLOGIES);
     if (life->levels && draw_below(&life->seed, 2) == 0)
         request->memory_mib = 2000 * (1 + draw_below(&life->seed, 8));
-    ask(&with, core, request, life->judge);
-    ask(&without, core, request, NULL);
+    cluster_ask(&with, core, request, life->judge);
+    cluster_ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
     assert_near(life, request, &with.answer);
     if (with.answer.verdict == FILTER_FITS && request->wants > 0) {
@@ -220,8 +220,8 @@ static void place_one(struct life *life)
         }
         life->raised += best->placement->raised_milli > 0;
     }
-    ask_done(&with);
-    ask_done(&without);
+    cluster_ask_done(&with);
+    cluster_ask_done(&without);
 }
 
 static void end_one(struct life *life)
@@ -235,13 +235,13 @@ static void end_one(struct life *life)
 static void change_one(struct life *life)
 {
     const uint32_t node = draw_below(&life->seed, NODES);
-    const struct host host = host_of(draw_below(&life->seed, 30000));
+    const struct host host = cluster_host(draw_below(&life->seed, 30000));
     if (draw_below(&life->seed, 2) == 0)
         assert_true(
-            ledger_set_host(life->core->ledger, text_of(node_name(life->core, node)), &host));
+            ledger_set_host(life->core->ledger, text_of(cluster_node(life->core, node)), &host));
     else
-        show_node(life->core, node, draw_below(&life->seed, GPUS + 1),
-                  life->linked ? draw_below(&life->seed, 1000) : 0);
+        cluster_show_node(life->core, node, draw_below(&life->seed, GPUS + 1),
+                          life->linked ? draw_below(&life->seed, 1000) : 0);
 }
 
 static void live(struct life *life, int steps)
@@ -251,7 +251,7 @@ static void live(struct life *life, int steps)
             life->kind = life->linked               ? (life->kind + 1) % POLICIES
                          : life->kind == POLICY_FGD ? POLICY_ROLLOUT
                                                     : POLICY_FGD;
-            (life->levels ? set_policy_with_levels : set_policy)(
+            (life->levels ? cluster_set_levels : cluster_set_policy)(
                 life->core, life->kind, 3 + draw_below(&life->seed, SHAPES - 3));
         }
         const uint32_t what = draw_below(&life->seed, 10);
@@ -269,8 +269,8 @@ static void what_is_remembered_never_changes_an_answer(void **state)
 {
     struct core_fixture *core = *state;
     struct life life = {.core = core, .judge = judge_new(), .seed = 1, .kind = POLICY_ROLLOUT};
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(600, 200));
     const struct judge_counts counts = judge_counts(life.judge);
     assert_true(counts.found > 0);
@@ -284,8 +284,8 @@ static void rule_b_comes_first_under_every_policy(void **state)
     struct core_fixture *core = *state;
     struct life life = {
         .core = core, .judge = judge_new(), .seed = 4, .kind = POLICY_ROLLOUT, .linked = true};
-    show_cluster(core, true);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, true);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(1000, 500));
     assert_true(judge_counts(life.judge).found > 0);
     judge_free(life.judge);
@@ -300,8 +300,8 @@ static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void
     struct core_fixture *core = *state;
     struct life life = {
         .core = core, .judge = judge_new(), .seed = 5, .kind = POLICY_ROLLOUT, .levels = true};
-    show_cluster(core, false);
-    set_policy_with_levels(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, false);
+    cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(600, 200));
     const struct judge_counts counts = judge_counts(life.judge);
     assert_true(counts.found > 0);
@@ -422,17 +422,19 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
     struct core_fixture *core = *state;
     struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
     struct merits merits = {.kinds = xmalloc(sizeof(struct kinds))};
-    show_cluster(core, false);
-    set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (int turn = 0; turn < walk_steps(30, 6); turn++) {
         live(&life, 20);
-        set_policy(core, turn % 3 == 0 ? POLICY_FGD : POLICY_ROLLOUT, SHAPES - (uint32_t)turn % 3);
+        cluster_set_policy(core, turn % 3 == 0 ? POLICY_FGD : POLICY_ROLLOUT,
+                           SHAPES - (uint32_t)turn % 3);
         merits.outlook = ledger_outlook(core->ledger);
         kinds_init(merits.kinds, merits.outlook->workload);
         for (uint32_t i = 0; i < 8; i++) {
-            merits.request = shape(core, i);
+            merits.request = cluster_shape(core, i);
             for (uint32_t n = 0; n < NODES; n++)
-                assert_best_merit(&merits, ledger_node(core->ledger, text_of(node_name(core, n))));
+                assert_best_merit(&merits,
+                                  ledger_node(core->ledger, text_of(cluster_node(core, n))));
         }
     }
     xfree(merits.kinds);
