@@ -69,7 +69,12 @@ struct gpu {
 
 struct node {
     atomic_uint refs;
+    /* First what a question reads of every node: in a large cluster it waits for memory. */
+    uint32_t gpus;
     const struct atom *name;
+    rule_set rules; /* of the policy that match the labels (rulebook.h) */
+    struct gpu *gpu;
+    uint32_t free_milli; /* of GPUs that take new shares */
     const struct atom *uid;
     enum inventory_source source;
     enum inventory_problem problem;
@@ -77,16 +82,12 @@ struct node {
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
     uint32_t unplaced_milli;     /* observed, not assigned to a GPU: no new shares */
-    uint32_t free_milli;         /* of GPUs that take new shares */
     bool host_known;             /* else nothing is known of host */
     struct host host;            /* what its pods leave of CPU and memory (ledger_set_host()) */
     const struct labels *labels; /* a reference; NULL: none, or not shown yet */
-    rule_set rules;              /* of the policy that match the labels (rulebook.h) */
     int64_t since_ms;            /* when problem, gone, or the GPUs' flags last changed */
-    uint32_t gpus;
     uint32_t allocations;
     uint32_t owned_ids;
-    struct gpu *gpu;
     const struct allocation **allocation; /* references; ascending uid */
     const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
 };

@@ -131,6 +131,8 @@ struct policy_question {
 /* Before the first node of a question: what the judge remembers of this request from now on. */
 void policy_begin(struct judge *judge, const struct snapshot *snapshot,
                   const struct request *request);
+/* Is this node's judgement remembered? judge may be NULL. */
+bool judge_knows(const struct judge *judge, const struct node *node, uint32_t slot);
 
 /*
  * Judges the placements on a node by the policy: place_judge(), but the best is the policy's. A

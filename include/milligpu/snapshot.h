@@ -57,7 +57,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 /*
  * The same for many names, NULL where there is no such node. hash[i] is text_hash(name[i]). slot[i]
  * is where the node is among the snapshot's slots, or SNAPSHOT_NO_SLOT. In a large cluster memory
- * latency dominates, so what later names need is prefetched.
+ * latency dominates, so what later names need is prefetched: the nodes, but not their GPUs.
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out, uint32_t *slot);

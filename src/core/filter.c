@@ -213,7 +213,20 @@ static void sort_best_first(struct filter_answer *out)
         must_debug(candidate_cmp(&out->candidate[i - 1], &out->candidate[i]) < 0);
 }
 
-enum { AT_ONCE = 16 };
+enum { AT_ONCE = 32, CACHE_LINE = 64 };
+
+/* Those of the nodes whose judgement is not remembered. */
+static void send_for_gpus(const struct judge *judge, uint32_t count, const struct node *const *node,
+                          const uint32_t *slot)
+{
+    must(count <= AT_ONCE);
+    for (uint32_t i = 0; i < count; i++) {
+        if (node[i] == NULL || judge_knows(judge, node[i], slot[i]))
+            continue;
+        for (size_t at = 0; at < node[i]->gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
+            __builtin_prefetch((const char *)node[i]->gpu + at);
+    }
+}
 
 /*
  * Looks up the names from first on, at most AT_ONCE of them; returns how many. Together, because a
@@ -234,6 +247,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
     for (uint32_t i = 0; i < count && question->node != NULL; i++)
         if (node[i] == NULL)
             node[i] = question->node[first + i];
+    send_for_gpus(question->judge, count, node, slot);
     return count;
 }
 
@@ -253,8 +267,12 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
-        struct candidate candidate = {
-            .name = i, .slot = slot[i % AT_ONCE], .node = node[i % AT_ONCE]};
+        UNSET struct candidate candidate; /* the judge writes its rank */
+        candidate.name = i;
+        candidate.slot = slot[i % AT_ONCE];
+        candidate.node = node[i % AT_ONCE];
+        candidate.behind = false;
+        candidate.placement = NULL;
         const enum reason why =
             candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
         out->cause[i] = plan_cause(&asking->plan, why);

@@ -24,8 +24,8 @@ enum {
 
 struct judged_node {
     const struct node *node; /* a reference */
-    uint64_t serial;         /* of the entries that hold for this object; 0: none yet */
     uint32_t order;          /* rule 4 */
+    uint16_t serial;         /* of the entries that hold for this object; 0: none */
 };
 
 /* What is the same for all placements of a node that are judged; there are few of them. */
@@ -37,16 +37,16 @@ struct judged_level {
 
 /* One node for one request. */
 struct judge_entry {
-    uint64_t serial;
-    uint8_t why;
-    uint8_t judged; /* the highest bit: not exact */
+    int32_t base[APPRAISALS_MAX];
+    uint16_t serial;
     uint16_t work;
+    uint8_t why;
+    uint8_t judged;               /* the highest bit: not exact */
     uint8_t level;                /* index into judge.level */
     uint8_t loss[APPRAISALS_MAX]; /* LOSSES_MAX: no more */
-    int32_t base[APPRAISALS_MAX];
 };
 static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes fit");
-static_assert(sizeof(struct judge_entry) == 24, "there are as many as nodes for each request");
+static_assert(sizeof(struct judge_entry) == 20, "there are as many as nodes for each request");
 
 struct judged_request {
     struct request *request; /* NULL: free */
@@ -76,7 +76,6 @@ struct judge {
     const struct outlook *outlook; /* a reference; NULL: nothing was judged yet */
     struct kinds kinds;
     uint32_t slots;
-    uint64_t serial; /* the last one given */
     struct judged_node *node;
     uint32_t requests_max; /* as many as fit into ENTRY_BYTES_MAX */
     uint64_t turn;
@@ -347,17 +346,26 @@ static struct judge_entry *entry_of_node(const struct policy_question *question)
     return &judge->now->entry[question->slot];
 }
 
+bool judge_knows(const struct judge *judge, const struct node *node, uint32_t slot)
+{
+    must(node != NULL);
+    if (judge == NULL || judge->now == NULL || slot == SNAPSHOT_NO_SLOT)
+        return false;
+    must(slot < judge->slots);
+    must(judge->now->entry != NULL);
+    return judge->node[slot].node == node &&
+           judge->now->entry[slot].serial == judge->node[slot].serial;
+}
+
 bool judge_find(const struct policy_question *question, enum reason *out_why, struct rank *out)
 {
-    const struct judge_entry *entry = entry_of_node(question);
     struct judge *judge = question->judge;
 
-    if (entry == NULL)
+    if (!judge_knows(judge, question->node, question->slot))
         return false;
     must(question->outlook == judge->outlook);
+    const struct judge_entry *entry = &judge->now->entry[question->slot];
     const struct judged_node *seen = &judge->node[question->slot];
-    if (seen->node != question->node || entry->serial != seen->serial)
-        return false;
     judge->counts.found++;
     *out_why = (enum reason)entry->why;
     *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0, .order = seen->order};
@@ -381,8 +389,19 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
     return true;
 }
 
+/* No serial is given twice while an entry may have it. */
+static void start_serials_again(struct judge *judge, uint32_t slot)
+{
+    must(slot < judge->slots);
+    must(judge->node[slot].serial == UINT16_MAX);
+    for (uint32_t i = 0; i < judge->requests_max; i++)
+        if (judge->request[i].entry != NULL)
+            judge->request[i].entry[slot].serial = 0;
+    judge->node[slot].serial = 0;
+}
+
 /* Another object in the slot: what was known of the former one is void. */
-static uint64_t see_node(struct judge *judge, uint32_t slot, const struct node *node)
+static uint16_t see_node(struct judge *judge, uint32_t slot, const struct node *node)
 {
     struct judged_node *seen = &judge->node[slot];
 
@@ -390,7 +409,9 @@ static uint64_t see_node(struct judge *judge, uint32_t slot, const struct node *
     if (seen->node != node) {
         node_unref(seen->node);
         seen->node = node_ref(node);
-        seen->serial = ++judge->serial;
+        if (seen->serial == UINT16_MAX)
+            start_serials_again(judge, slot);
+        seen->serial++;
         /* fgd and rollout have the same one. */
         seen->order = outlook_order(judge->outlook, POLICY_ROLLOUT, node->name);
     }

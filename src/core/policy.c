@@ -250,7 +250,7 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
     /* How many hosts are idle is no property of the node, so the answer is not remembered. */
     const bool remembered =
         policy_needs_workload(kind_asked(question, rule)) && !plan_reserve_matters(plan, rule);
-    struct appraisals appraisals;
+    UNSET struct appraisals appraisals;
     UNSET struct room room;
     enum reason why;
 

@@ -311,8 +311,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
     return find_hashed(snapshot, name, text_hash(name), &slot);
 }
 
-/* Bytes; nodes that are fetched from memory together. */
-enum { CACHE_LINE = 64, AHEAD = 16 };
+enum { AHEAD = 32 }; /* nodes that are fetched from memory together */
 
 /*
  * The place that the first entry of this hash leads to, or led to; NULL if there is no such entry.
@@ -331,7 +330,7 @@ static const struct node *const *snapshot_place_of(const struct snapshot *snapsh
     return &slot_page(snapshot->book, slot)->node[slot % PAGE_NODES];
 }
 
-/* Each step needs what the one before it prefetched: entry, place in the page, node, the rest. */
+/* Each step needs what the one before it prefetched: entry, place in the page, node, its name. */
 static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
 {
     const struct slot_index *index = snapshot->index;
@@ -343,17 +342,15 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
     for (uint32_t i = 0; i < count; i++)
         if ((place[i] = snapshot_place_of(snapshot, hash[i])) != NULL)
             __builtin_prefetch(place[i]);
-    for (uint32_t i = 0; i < count; i++)
-        if (place[i] != NULL)
-            __builtin_prefetch(*place[i]);
     for (uint32_t i = 0; i < count; i++) {
-        const struct node *node = place[i] != NULL ? *place[i] : NULL;
-        if (node == NULL)
+        if (place[i] == NULL || *place[i] == NULL)
             continue;
-        __builtin_prefetch(node->name);
-        for (size_t at = 0; at < node->gpus * sizeof node->gpu[0]; at += CACHE_LINE)
-            __builtin_prefetch((const char *)node->gpu + at);
+        __builtin_prefetch(*place[i]); /* as a rule this is one line of the cache, else two */
+        __builtin_prefetch(&(*place[i])->free_milli);
     }
+    for (uint32_t i = 0; i < count; i++)
+        if (place[i] != NULL && *place[i] != NULL)
+            __builtin_prefetch((*place[i])->name);
 }
 
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,

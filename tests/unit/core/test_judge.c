@@ -394,6 +394,56 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
     judge_free(judge);
 }
 
+static void judge_node(const struct snapshot *snapshot, struct judge *judge,
+                       const struct node *node, const struct request *request, struct rank *out)
+{
+    const struct policy_question question = {
+        .outlook = snapshot->outlook, .judge = judge, .node = node};
+    struct plan plan;
+    policy_begin(judge, snapshot, request);
+    plan_init(&plan, request, snapshot->outlook);
+    assert_int_equal(policy_judge(&question, &plan, out), REASON_NONE);
+}
+
+/*
+ * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
+ * Between the two nobody asks about the requests that are asked about then.
+ */
+static void an_object_with_the_serial_of_a_former_one_is_not_taken_for_it(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+    const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
+                                       core_request(core, "200")};
+    struct judge *judge = judge_new();
+    const struct node *object[2];
+    struct rank first[ARRAY_LEN(request)];
+    struct rank last;
+    struct rank alone;
+    assert_int_equal(core_node(core, "n", gpu, 2), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    object[0] = node_ref(ledger_node(core->ledger, TEXT("n")));
+    assert_int_equal(core_reserve(core, "p", "n", "600"), VERDICT_OK);
+    object[1] = node_ref(ledger_node(core->ledger, TEXT("n")));
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    for (uint32_t r = 0; r < ARRAY_LEN(request); r++)
+        judge_node(snapshot, judge, object[0], request[r], &first[r]);
+    for (uint32_t i = 1; i <= UINT16_MAX; i++)
+        judge_node(snapshot, judge, object[i % 2], request[1], &last);
+    assert_int_equal(judge_counts(judge).found, 0);
+    for (uint32_t r = 0; r < ARRAY_LEN(request); r++) {
+        judge_node(snapshot, judge, object[1], request[r], &last);
+        judge_node(snapshot, NULL, object[1], request[r], &alone);
+        assert_memory_equal(last.key, alone.key, sizeof last.key);
+        assert_memory_not_equal(last.key, first[r].key, sizeof last.key);
+    }
+    assert_int_equal(judge_counts(judge).found, 1);
+    snapshot_unref(snapshot);
+    node_unref(object[0]);
+    node_unref(object[1]);
+    judge_free(judge);
+}
+
 /*
  * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
  * raised to another one on each of them.
@@ -564,6 +614,7 @@ int main(void)
         TEST(large_and_mixed_rests_are_not_remembered),
         TEST(more_losses_than_are_remembered_change_nothing),
         TEST(more_levels_than_a_judge_keeps_change_nothing),
+        TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it),
         TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing),
         TEST(what_was_asked_longest_ago_is_forgotten),
         TEST(a_judge_takes_no_more_memory_than_it_may),
