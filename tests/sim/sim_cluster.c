@@ -68,10 +68,12 @@ json_t *core_gpus(const struct model_node *node)
         const struct model_gpu *gpu = &node->is.gpu[i];
         if (gpu->missing)
             continue;
-        json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:i,s:s,s:s}", "uuid", gpu->id, "index",
-                                              (int)gpu->index, "milli", (int)gpu->milli, "mib",
-                                              (int)gpu->mib, "model", gpu->model, "health",
-                                              gpu->ill ? "Unhealthy" : "Healthy"));
+        json_t *object =
+            json_pack("{s:s,s:i,s:i,s:i,s:s,s:s}", "uuid", gpu->id, "index", (int)gpu->index,
+                      "milli", (int)gpu->milli, "mib", (int)gpu->mib, "model", gpu->model, "health",
+                      gpu->ill ? "Unhealthy" : "Healthy");
+        topology_tell(node, i, object);
+        json_array_append_new(list, object);
     }
     char *text = json_dumps(list, JSON_COMPACT);
     json_t *out = json_string(text);
@@ -226,6 +228,7 @@ static void name_gpus(struct sim *sim, struct model_node *node)
         (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-late-%u", n, i);
         gpu->mib = MIB;
     }
+    topology_draw(sim, node, &sim->draw);
     core_patch_node(sim, node, "gets_uuids");
 }
 
@@ -304,7 +307,7 @@ static void change_node(struct sim *sim, struct draw *draw)
         cordon(sim, node, !node->is.cordoned);
     else if (node->odd)
         odd_mend(sim, node);
-    else if (copies_step(sim, node, draw))
+    else if (copies_step(sim, node, draw) || topology_step(sim, node, draw))
         return;
     else if (node->source == MODEL_ANNOTATED)
         change_annotated(sim, node, draw);
@@ -321,7 +324,7 @@ static void begin_node(struct sim *sim, uint32_t n)
     node->source = kind < 5 || sim->rules.copies ? MODEL_ANNOTATED
                    : kind < 8                    ? MODEL_COUNTED
                                                  : MODEL_LABELLED;
-    node->is.gpus = 1 + draw_below(&sim->draw, GPUS);
+    node->is.gpus = topology_gpus(sim, 1 + draw_below(&sim->draw, GPUS), &sim->draw);
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         *gpu = (struct model_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
@@ -337,6 +340,7 @@ static void begin_node(struct sim *sim, uint32_t n)
             gpu->model = "";
         }
     }
+    topology_draw(sim, node, &sim->draw);
     create_node(sim, node, false);
 }
 
@@ -402,6 +406,8 @@ static json_t *notes_object(const struct shape *shape)
         json_object_set_new(notes, "milligpu.io/gpu-model", json_string(shape->model));
     if (shape->memory != NULL)
         json_object_set_new(notes, "milligpu.io/gpu-memory", json_string(shape->memory));
+    if (shape->topology != NULL)
+        json_object_set_new(notes, "milligpu.io/topology", json_string(shape->topology));
     for (uint32_t i = 0; i < shape->wants; i++)
         if (shape->want[i].count > 0) {
             (void)snprintf(count, sizeof count, "%u", shape->want[i].count);
@@ -514,6 +520,10 @@ bool core_makes_room(struct sim *sim, const struct model_pod *pod)
 
     if (!pod->shape->grantable || oracle_fits_somewhere(sim, pod))
         return false;
+    if (topology_makes_room(sim, pod)) {
+        sim_met("pod/makes_room");
+        return true;
+    }
     for (uint32_t k = 0; k < sim->model.pods && ended < MAKE_ROOM; k++) {
         struct model_pod *other = &sim->model.pod[(from + k) % sim->model.pods];
         if (!model_alive(other) || !other->ours || other->shares == 0)
@@ -554,6 +564,11 @@ void core_kubelets(struct sim *sim)
         struct model_pod *pod = &sim->model.pod[i];
         if (pod->there && pod->kubelet_ms != 0 && sim->now_ms >= pod->kubelet_ms)
             kubelet(sim, pod);
+        if (!pod->hesitates)
+            continue;
+        pod->hesitates = false;
+        if (model_alive(pod) && pod->node[0] == '\0')
+            (void)topology_ask(sim, pod, &sim->draw);
     }
 }
 
@@ -652,6 +667,7 @@ static void ask_otherwise(struct sim *sim)
     if (pod == NULL)
         return;
     const bool one = is_shape(pod, "1000");
+    pod->edited = true;
     for (uint32_t i = 0; i < model_shapes; i++)
         if (strcmp(model_shape[i].word, one ? "1000over2" : "1000") == 0)
             pod->shape = &model_shape[i];
@@ -661,6 +677,19 @@ static void ask_otherwise(struct sim *sim)
         one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
             : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
     sim_met("tenant/asks_otherwise");
+}
+
+/* How its GPUs lie: the youngest that waits and may demand that. */
+static bool demand_otherwise(struct sim *sim, struct draw *draw)
+{
+    if (!sim->rules.linked)
+        return false;
+    for (uint32_t i = sim->model.pods; i > 0; i--) {
+        struct model_pod *pod = &sim->model.pod[i - 1];
+        if (model_alive(pod) && pod->node[0] == '\0' && topology_ask(sim, pod, draw))
+            return true;
+    }
+    return false;
 }
 
 /* --- what the API server accepts and a careless reader does not --- */
@@ -727,7 +756,7 @@ static void squat(struct sim *sim, struct draw *draw, const char *node)
     for (uint32_t i = 0; i < pods; i++)
         create_pod(sim, draw,
                    draw_chance(draw, 700) ? &model_squatter[draw_below(draw, model_squatters)]
-                                          : &model_shape[draw_below(draw, model_shapes)],
+                                          : topology_shape(sim, draw),
                    node, "");
     sim_met("tenant/squats");
 }
@@ -736,7 +765,7 @@ static void tenant(struct sim *sim, struct draw *draw)
 {
     char note[256];
     char path[160];
-    const struct shape *shape = &model_shape[draw_below(draw, model_shapes)];
+    const struct shape *shape = topology_shape(sim, draw);
     const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
     struct model_pod *pod = some_pod(sim, draw);
 
@@ -757,7 +786,8 @@ static void tenant(struct sim *sim, struct draw *draw)
         write_something(sim, draw, pod);
         break;
     case 4:
-        ask_otherwise(sim);
+        if (!demand_otherwise(sim, draw))
+            ask_otherwise(sim);
         break;
     case 5:
         hostile_stranger(sim, draw, node->name);
@@ -869,7 +899,7 @@ static void users(struct sim *sim, struct draw *draw)
     if (what < 8) {
         const uint32_t pods = draw_chance(draw, 100) ? 1 + draw_below(draw, 12) : 1;
         for (uint32_t i = 0; i < pods; i++)
-            create_pod(sim, draw, &model_shape[draw_below(draw, model_shapes)], "", "");
+            create_pod(sim, draw, topology_shape(sim, draw), "", "");
         return;
     }
     const struct model_pod *pod = some_pod(sim, draw);

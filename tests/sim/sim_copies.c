@@ -107,6 +107,7 @@ static void copy(struct sim *sim, struct model_node *node, const struct model_no
     mine->index = node->is.gpus++;
     mine->copy = true;
     mine->missing = mine->ill = false;
+    mine->names = 0; /* those of the other node */
 }
 
 static bool has(const struct model_node *node, const char *id)

@@ -60,6 +60,9 @@ static enum store_outcome count_write(void *ctx, const struct command *command,
         sim->daemon.writes += command->kind != COMMAND_POLICY;
         sim_met("command/%s", command_name(command->kind));
         rules_written(sim, command, change);
+        reserve_written(sim, command, change);
+        if (command->kind == COMMAND_RESERVE)
+            oracle_reserved(sim, command, change);
     }
     return outcome;
 }
@@ -76,10 +79,13 @@ static int count_commit(void *ctx, struct err *err)
 
     if (!disk_is_cut())
         oracle_uncommitted(sim);
+    sim->daemon.uncommitted = true;
     others(sim, "publish_and_commit");
     const int failed = sim->daemon.store.commit(sim->daemon.store.ctx, err);
-    if (failed == 0)
+    if (failed == 0) {
         rules_committed(sim);
+        reserve_committed(sim);
+    }
     others(sim, "commit_and_room");
     return failed;
 }
@@ -89,6 +95,7 @@ static void count_rollback(void *ctx)
     struct sim *sim = ctx;
     sim->daemon.store.rollback(sim->daemon.store.ctx);
     rules_lost(sim);
+    reserve_lost(sim);
 }
 
 static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
@@ -185,7 +192,7 @@ static void close_parts(struct sim *sim)
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
     sim_api_gone(sim->api);
-    daemon->up = daemon->doomed = false;
+    daemon->up = daemon->doomed = daemon->uncommitted = false;
     snapshot_unref(daemon->seen);
     daemon->seen = NULL;
     for (size_t i = 0; i < SIM_CALLS; i++)
@@ -239,6 +246,7 @@ void daemon_boot(struct sim *sim)
     sim_met("boot");
     sim_say(sim, "milligpud is up");
     oracle_snapshot(sim);
+    reserve_loaded(sim);
 }
 
 /* --- end --- */
@@ -339,6 +347,7 @@ static void turn_of_writer(struct sim *sim)
         return;
     if (writer_step(daemon->parts.writer, 0) > 0)
         sooner(sim, 1);
+    daemon->uncommitted = false;
     if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;
         daemon->applied_pods = daemon->told_pods;

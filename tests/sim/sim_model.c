@@ -147,27 +147,32 @@ uint32_t model_parts(const struct model_want *want)
     return want->milli > 1000 ? want->milli / 1000 : 1;
 }
 
-uint32_t model_charge(const struct model_pod *pod, const char *gpu)
-{
-    struct life life = {0};
-
-    for (uint32_t w = 0; w < pod->shape->wants; w++) {
-        uint32_t milli = 0;
-        for (uint32_t i = 0; i < pod->shares; i++)
-            if (pod->share[i].want == w && strcmp(pod->share[i].gpu, gpu) == 0)
-                milli += pod->share[i].milli;
-        live(&life, &pod->shape->want[w], milli);
-    }
-    return most(&life);
-}
-
-uint32_t model_peak(const struct shape *shape)
+uint32_t model_peak_of(const struct shape *shape, const uint32_t amount[MODEL_WANTS])
 {
     struct life life = {0};
 
     for (uint32_t w = 0; w < shape->wants; w++)
-        live(&life, &shape->want[w], shape->want[w].milli);
+        live(&life, &shape->want[w], amount[w]);
     return most(&life);
+}
+
+uint32_t model_charge(const struct model_pod *pod, const char *gpu)
+{
+    uint32_t milli[MODEL_WANTS] = {0};
+
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (strcmp(pod->share[i].gpu, gpu) == 0)
+            milli[pod->share[i].want] += pod->share[i].milli;
+    return model_peak_of(pod->shape, milli);
+}
+
+uint32_t model_peak(const struct shape *shape)
+{
+    uint32_t milli[MODEL_WANTS] = {0};
+
+    for (uint32_t w = 0; w < shape->wants; w++)
+        milli[w] = shape->want[w].milli;
+    return model_peak_of(shape, milli);
 }
 
 /* --- nodes --- */

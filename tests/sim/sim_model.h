@@ -35,6 +35,9 @@ struct model_want {
     uint32_t count; /* GPUs to spread it over; 0: not given */
 };
 
+/* How the GPUs of each container must lie. */
+enum model_lie { LIE_ANYWHERE, LIE_ON_NUMA, LIE_LINKED };
+
 struct shape {
     const char *word;
     uint32_t wants;
@@ -46,10 +49,15 @@ struct shape {
     uint32_t memory_mib; /* the same as a number */
     uint32_t whole;      /* GPUs of the other resource */
     bool apart;          /* requested by a container that requests nothing else */
+    const char *topology;
+    enum model_lie lie; /* what that demands */
 };
 
 extern const struct shape model_shape[];
 extern const uint32_t model_shapes;
+/* For nodes that tell which GPUs lie together. */
+extern const struct shape model_lying[];
+extern const uint32_t model_lyings;
 /* More than any node has: for pods that name their node themselves. */
 extern const struct shape model_squatter[];
 extern const uint32_t model_squatters;
@@ -64,8 +72,10 @@ struct model_gpu {
     uint32_t milli;
     uint32_t mib;
     bool ill;
-    bool missing; /* not in the inventory at the moment */
-    bool copy;    /* the UUID belongs to another node */
+    bool missing;   /* not in the inventory at the moment */
+    bool copy;      /* the UUID belongs to another node */
+    uint32_t numa;  /* its NUMA node + 1; 0: not told */
+    uint32_t names; /* bits: GPUs of the node that it names as linked with it, by position */
 };
 
 enum model_source { MODEL_ANNOTATED, MODEL_COUNTED, MODEL_LABELLED };
@@ -121,6 +131,9 @@ struct model_pod {
     bool answered;            /* a bind of it was answered with success */
     bool strange;             /* somebody else wrote our annotation on it */
     bool asked;               /* a bind was requested */
+    bool hesitates;           /* somebody is about to write another demand into it */
+    bool edited;              /* it did not always request what it requests now */
+    bool told_nvlink;         /* a rule demanded linked GPUs when it was granted its shares */
     uint64_t asked_version;   /* the writer's of nodes then; of a foreign pod: when it came */
     uint64_t asked_pods;      /* and its version of pods */
     uint64_t bound_version;   /* of the object, when it was bound */
@@ -179,6 +192,8 @@ uint32_t model_first_known(const struct model_node *node, uint64_t version);
 uint32_t model_parts(const struct model_want *want);
 /* What the pod takes on one GPU over its life: the peak (design 2). */
 uint32_t model_charge(const struct model_pod *pod, const char *gpu);
+/* The same of whatever each of its wants takes there. */
+uint32_t model_peak_of(const struct shape *shape, const uint32_t amount[MODEL_WANTS]);
 /* What it requests altogether, as if everything were on one GPU. */
 uint32_t model_peak(const struct shape *shape);
 

@@ -1,11 +1,12 @@
 /*
  * oracle - what must hold, judged from API objects, answers and snapshots alone.
  *
- *   a grant       gives each container what it requested, on GPUs that the node has, and
- * overcommits
- *                 none of them, whatever else was granted there to living pods
- *   an answer     of success means that the pod is on that node at the API server; one to preempt
- *                 keeps proposals unchanged, namely those that help
+ *   a grant       gives each container what it requested, on GPUs that the node has and that lie as
+ *                 it demands, the nearest that fit, and overcommits none of them, whatever else was
+ *                 granted there to living pods
+ *   an answer     of success means that the pod is on that node at the API server; filter passes
+ *                 nodes where the pod fits, and refuses the others; one to preempt keeps proposals
+ *                 unchanged, namely those that help
  *   a snapshot    holds every living pod with a grant, with exactly that grant; counts each GPU as
  *                 the sum of what its pods hold; contains each uid once
  *   quiet         ledger and cluster agree, the file agrees with memory, its journal replays, and a
@@ -20,6 +21,7 @@
 
 #include "milligpu/reconcile.h"
 
+#include "sim_lay.h"
 #include "sim_run.h"
 
 /* --- a grant --- */
@@ -110,29 +112,17 @@ static const struct model_gpu *gpu_in(const struct model_version *version, const
     return NULL;
 }
 
-static uint32_t mib_of(const struct model_gpu *gpu, uint32_t milli)
-{
-    return (uint32_t)((uint64_t)gpu->mib * milli / gpu->milli);
-}
-
-/* May this GPU serve this much to the pod, if it has room? */
-static bool suits(const struct shape *shape, const struct model_gpu *gpu, uint32_t milli)
-{
-    if (gpu->missing || gpu->ill)
-        return false;
-    if (shape->model != NULL && strncmp(gpu->model, shape->model, 4) != 0)
-        return false;
-    return shape->memory == NULL || mib_of(gpu, milli) >= shape->memory_mib;
-}
-
 /* Does any version that the writer may have used allow this share? */
 static bool allowed(const struct model_pod *pod, const struct model_share *share,
                     const struct model_version *version)
 {
     const struct model_gpu *gpu = gpu_in(version, share->gpu);
 
-    return gpu != NULL && version->there && !version->cordoned &&
-           suits(pod->shape, gpu, share->milli) && share->mib == mib_of(gpu, share->milli);
+    if (gpu == NULL || gpu->ill || !version->there || version->cordoned)
+        return false;
+    const struct lay_gpu is = {.model = gpu->model, .milli = gpu->milli, .mib = gpu->mib};
+    return lay_suits(pod->shape, &is, share->milli) &&
+           share->mib == lay_mib(gpu->mib, gpu->milli, share->milli);
 }
 
 static bool same_gpu(const struct model_node *node, const char *a, const char *b)
@@ -268,6 +258,7 @@ void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation
     oracle_policy(sim, pod);
     for (uint32_t i = 0; i < pod->shares; i++)
         oracle_share(sim, pod, &pod->share[i]);
+    oracle_lies(sim, pod);
     oracle_whole(sim, pod);
     oracle_company(sim, pod);
     oracle_beside_squatters(sim, pod);
@@ -276,105 +267,50 @@ void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation
 
 /* --- does it fit? --- */
 
-static bool asks(const struct model_pod *pod)
+bool oracle_asks(const struct model_pod *pod)
 {
     return pod->shape->ours && model_peak(pod->shape) > 0;
 }
 
-static bool should_hold(const struct model_pod *pod)
+bool oracle_should_hold(const struct model_pod *pod)
 {
-    return model_alive(pod) && pod->node[0] != '\0' && (asks(pod) || pod->shape->whole > 0);
-}
-
-/* A pod placed on a node as a trial; victims (NULL: none) are gone. */
-struct trial {
-    const struct sim *sim;
-    const struct model_node *node;
-    const bool *victim;
-    bool bold; /* if it is unknown whose the UUID is, it counts as this node's */
-    struct model_pod pod;
-};
-
-static bool place(struct trial *trial, uint32_t want, uint32_t part);
-
-/* Place one more part of the want on this GPU, and all the others somewhere. */
-static bool place_on(struct trial *trial, uint32_t want, uint32_t part, const struct model_gpu *gpu)
-{
-    struct model_pod *pod = &trial->pod;
-    const uint32_t milli = pod->shape->want[want].milli / model_parts(&pod->shape->want[want]);
-
-    const enum copies_whose whose = copies_whose(trial->sim, trial->node, gpu->id);
-    if (!suits(pod->shape, gpu, milli) || whose == COPIES_ANOTHERS ||
-        (whose == COPIES_UNSURE && !trial->bold))
-        return false;
-    for (uint32_t i = 0; i < pod->shares; i++)
-        if (pod->share[i].want == want && strcmp(pod->share[i].gpu, gpu->id) == 0)
-            return false;
-    struct model_share *share = &pod->share[pod->shares++];
-    *share = (struct model_share){.want = want, .milli = milli};
-    (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu->id);
-    const uint32_t others = oracle_granted(trial->sim, trial->node, gpu->id, trial->victim);
-    const bool fits =
-        others + model_charge(pod, gpu->id) <= gpu->milli && place(trial, want, part + 1);
-    pod->shares--;
-    return fits;
-}
-
-/* Every way to place what is left, one by one. */
-static bool place(struct trial *trial, uint32_t want, uint32_t part)
-{
-    if (want == trial->pod.shape->wants)
-        return leaves_whole(&trial->pod, &trial->node->is);
-    if (part == model_parts(&trial->pod.shape->want[want]))
-        return place(trial, want + 1, 0);
-    for (uint32_t i = 0; i < trial->node->is.gpus; i++)
-        if (place_on(trial, want, part, &trial->node->is.gpu[i]))
-            return true;
-    return false;
-}
-
-static uint32_t choices(uint32_t gpus, uint32_t parts)
-{
-    uint64_t count = 1;
-
-    for (uint32_t i = 0; i < parts; i++)
-        count = count * (gpus - i) / (i + 1);
-    return (uint32_t)count;
+    return model_alive(pod) && pod->node[0] != '\0' && (oracle_asks(pod) || pod->shape->whole > 0);
 }
 
 /*
- * The daemon searches for a limited number of steps; here the search always ends before, whatever
- * the GPUs hold. Each beginning of a layout opens one line of the table of counts, which is visited
- * once and laid cell by cell, back and forth, for each choice of GPUs. Before that every container
- * has been tried greedily, and counted. One container needs no search.
+ * The node as it is, without the victims (NULL: none). bold: if it is unknown whose a UUID is, it
+ * counts as this node's.
  */
-static bool is_searched(const struct shape *shape, uint32_t gpus)
+static void room_of_node(const struct sim *sim, const struct model_node *node, const bool *victim,
+                         bool bold, struct lay_room *out)
 {
-    uint64_t beginnings = 1;
-    uint64_t steps = 1 + (uint64_t)shape->wants * 3 * gpus;
-
-    for (uint32_t w = 0; w < shape->wants; w++) {
-        const uint32_t parts = model_parts(&shape->want[w]);
-        if (parts > gpus)
-            return true; /* nor does it fit */
-        const uint64_t cells =
-            parts == 1 ? (uint64_t)gpus * (gpus + 1) : 2 * (uint64_t)gpus * choices(gpus, parts);
-        steps += beginnings * (cells + 3 * gpus);
-        beginnings *= choices(gpus, parts);
+    out->gpus = node->is.gpus;
+    for (uint32_t i = 0; i < node->is.gpus; i++) {
+        const struct model_gpu *gpu = &node->is.gpu[i];
+        const enum copies_whose whose = copies_whose(sim, node, gpu->id);
+        const uint32_t taken = oracle_granted(sim, node, gpu->id, victim);
+        out->gpu[i] = (struct lay_gpu){
+            .id = gpu->id,
+            .model = gpu->model,
+            .milli = gpu->milli,
+            .mib = gpu->mib,
+            .free_milli = taken < gpu->milli ? gpu->milli - taken : 0,
+            .free_mib = UINT32_MAX, /* follows from the milli */
+            .open = !gpu->missing && !gpu->ill &&
+                    (whose == COPIES_ITS_OWN || (whose == COPIES_UNSURE && bold)),
+            .whole = !gpu->missing,
+        };
     }
-    return shape->wants == 1 || steps <= PLACE_STEPS_MAX;
+    lay_tell(out, &node->is);
 }
-
-enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 
 /* Is there room for the pod on this node as it is, without the victims (NULL: none)? */
 static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
                        const struct model_node *node, const bool *victim)
 {
-    struct trial trial = {.sim = sim, .node = node, .victim = victim, .pod = {.shape = pod->shape}};
     bool sure = true;
-
-    const bool shares = asks(pod);
+    struct lay_room room;
+    const bool shares = oracle_asks(pod);
 
     if (!node->is.there ||
         (shares &&
@@ -382,16 +318,16 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         return FIT_NO;
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
-        if (!should_hold(other) || strcmp(other->node, node->name) != 0 ||
+        if (!oracle_should_hold(other) || strcmp(other->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
-        if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && asks(other)))
+        if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && oracle_asks(other)))
             return FIT_NO; /* whole GPUs do not fit where other pods have shares */
         if (shares && squat_fills(other, node))
             return FIT_NO;
         sure = sure && other->ours; /* where other pods lie is the ledger's choice */
     }
-    const enum rules_fit by_rules = rules_fit(sim, pod->shape, node);
+    const enum rules_fit by_rules = rules_fit(sim, pod->shape, node, victim);
     if (by_rules == RULES_NOT)
         return FIT_NO;
     sure = sure && by_rules == RULES_FIT;
@@ -401,10 +337,14 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
                    : FIT_YES; /* kube-scheduler counts how many whole GPUs there are */
     if (!sure || (pod->shape->whole > 0 && copies_at(sim, node)))
         return FIT_UNSURE;
-    if (place(&trial, 0, 0))
-        return is_searched(pod->shape, node->is.gpus) ? FIT_YES : FIT_UNSURE;
-    trial.bold = true;
-    return place(&trial, 0, 0) ? FIT_UNSURE : FIT_NO;
+    const enum model_lie demand = rules_demand(rules_now(sim, node), pod->shape);
+    room_of_node(sim, node, victim, false, &room);
+    if (lay_fits(&room, pod->shape, demand))
+        return lay_is_searched(pod->shape, node->is.gpus) ? FIT_YES : FIT_UNSURE;
+    if (!copies_at(sim, node))
+        return FIT_NO;
+    room_of_node(sim, node, victim, true, &room);
+    return lay_fits(&room, pod->shape, demand) ? FIT_UNSURE : FIT_NO;
 }
 
 /* --- an answer --- */
@@ -448,7 +388,7 @@ static void oracle_victims(const struct sim *sim, const struct model_node *node,
 static void oracle_kept(const struct sim *sim, const struct model_pod *pod,
                         const struct model_node *node, const struct proposal *proposal, bool kept)
 {
-    const bool judged = asks(pod) || pod->shape->whole > 0;
+    const bool judged = oracle_asks(pod) || pod->shape->whole > 0;
     const enum fit fit = judged ? fit_of(sim, pod, node, proposal->victim) : FIT_YES;
 
     if ((judged && !sim->frozen) || fit == FIT_UNSURE)
@@ -494,6 +434,8 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
         known += kept[n] ? 1 : 0;
         if (kept[n])
             oracle_victims(sim, node, proposal, victims);
+        if (held == NULL)
+            oracle_kept_there(sim, pod, snapshot, node, proposal, kept[n]);
         if (held == NULL && is_reserved_on(snapshot, node))
             sim_met("preempt/beside a doubt");
         else if (held == NULL)
@@ -502,7 +444,7 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
             sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
                           held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
     }
-    if (json_object_get(map, "stranger") != NULL && proposal->stranger && !asks(pod))
+    if (json_object_get(map, "stranger") != NULL && proposal->stranger && !oracle_asks(pod))
         known++; /* requests without our resource are not judged here */
     if (known != json_object_size(map))
         sim_violation(sim, "preempt kept a node that was not proposed, or that nobody knows");
@@ -779,7 +721,7 @@ static uint32_t oracle_cluster_is_held(struct sim *sim, const struct snapshot *s
 
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
-        if (!should_hold(pod))
+        if (!oracle_should_hold(pod))
             continue;
         count++;
         const struct node *node = snapshot_node(snapshot, text_of(pod->node));
@@ -832,7 +774,8 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
             doubts += doubt;
             if (doubt)
                 sim_met("quiet/in doubt");
-            else if (pod == NULL || !should_hold(pod) || strcmp(pod->node, node->name->text) != 0)
+            else if (pod == NULL || !oracle_should_hold(pod) ||
+                     strcmp(pod->node, node->name->text) != 0)
                 sim_violation(sim, "leaked: %s (%s, %s%s) on %s, and no such pod lives there",
                               is->name, is->uid, allocation_state_name(is->state),
                               is->in_doubt ? " in doubt" : "", node->name->text);
@@ -889,6 +832,12 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
                 sim_violation(sim, "memory and file disagree about GPU %s: flags %x and %x",
                               shown->gpu[i].id->text, (unsigned)shown->gpu[i].flags,
                               (unsigned)node->gpu[i].flags);
+        /* Known: what a Node told of links, and is gone, is read back as links of other GPUs. */
+        for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+            if (node->gpu[i].numa != shown->gpu[i].numa ||
+                node->gpu[i].peers != shown->gpu[i].peers)
+                sim_violation(sim, "memory and file disagree about where GPU %s lies",
+                              shown->gpu[i].id->text);
         for (uint32_t i = 0; i < node->allocations; i++) {
             const struct allocation *a = node->allocation[i];
             const struct allocation *b = node_allocation(shown, text_of(a->is.uid));
@@ -946,6 +895,8 @@ void oracle_quiet(struct sim *sim)
         oracle_odd_nodes(sim, snapshot);
         oracle_open_nodes(sim, snapshot);
         oracle_rules(sim, snapshot);
+        oracle_reserve(sim, snapshot);
+        oracle_told(sim, snapshot);
         oracle_proposals(sim);
         oracle_file(sim, snapshot);
         snapshot_unref(snapshot);
@@ -962,7 +913,8 @@ void oracle_quiet(struct sim *sim)
 bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t node)
 {
     return (pod->accepts & 1U << node) != 0 &&
-           fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES;
+           fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES &&
+           !reserve_opens_unheard(rules_now(sim, &sim->model.node[node]), pod->shape);
 }
 
 bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod)

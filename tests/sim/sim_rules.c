@@ -22,9 +22,14 @@ static const struct label odd = {"sim/pool", "odd"};
 static const char *const ours[] = {"def*"};
 static const char *const others[] = {"other-*", "default-*"};
 
+static bool is_even_name(const char *node)
+{
+    return (node[strlen(node) - 1] & 1) == 0;
+}
+
 bool rules_even(const struct model_node *node)
 {
-    return (node->name[strlen(node->name) - 1] & 1) == 0;
+    return is_even_name(node->name);
 }
 
 /* --- drawn --- */
@@ -61,6 +66,8 @@ static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule 
     default:
         break; /* exempts from the rules after it */
     }
+    if (sim->rules.linked && draw_chance(draw, 300))
+        out->lie = draw_chance(draw, 500) ? LIE_ON_NUMA : LIE_LINKED;
 }
 
 /* The other two are for rulebooks that still decide, and that are on their way. */
@@ -108,6 +115,9 @@ static const struct window *window_of(struct rulebook *book, const struct sim_ru
 
 struct rulebook *rules_document(const struct sim *sim)
 {
+    static const enum topology topology[] = {[LIE_ANYWHERE] = TOPOLOGY_ANY,
+                                             [LIE_ON_NUMA] = TOPOLOGY_NUMA,
+                                             [LIE_LINKED] = TOPOLOGY_NVLINK};
     const struct sim_book *is = &sim->book[sim->books % SIM_BOOKS];
     struct rule rule[SIM_RULES];
     enum policy_kind kind = POLICY_BINPACK;
@@ -130,6 +140,7 @@ struct rulebook *rules_document(const struct sim *sim)
         own[i].min_milli = from->min_milli;
         own[i].step_milli = from->step_milli;
         own[i].reserve = from->reserve;
+        own[i].topology = topology[from->lie];
     }
     return book;
 }
@@ -171,13 +182,17 @@ static uint64_t open_rules(const struct sim_book *book, int64_t wall_ms)
     return open;
 }
 
-/* NULL: none. */
-static const struct sim_rule *winner(const struct sim_book *book, bool is_even, int64_t wall_ms)
+bool rules_match(const struct sim_rule *rule, bool is_even)
+{
+    return rule->pool == 0 || is_even == (rule->pool == 1);
+}
+
+/* Of those that are open; NULL: none. */
+static const struct sim_rule *winner(const struct sim_book *book, bool is_even, uint64_t open)
 {
     for (uint32_t i = 0; i < book->rules; i++) {
         const struct sim_rule *rule = &book->rule[i];
-        if (is_open(rule, wall_ms) && !rule->others &&
-            (rule->pool == 0 || is_even == (rule->pool == 1)))
+        if ((open >> i & 1) != 0 && !rule->others && rules_match(rule, is_even))
             return rule;
     }
     return NULL;
@@ -187,6 +202,25 @@ static bool allows(const struct sim_rule *rule, uint32_t milli)
 {
     return (!rule->whole || milli == WHOLE) && milli >= rule->min_milli &&
            (rule->step_milli == 0 || milli % rule->step_milli == 0);
+}
+
+bool rules_take(const struct sim_rule *rule, const struct shape *shape)
+{
+    for (uint32_t w = 0; w < shape->wants; w++) {
+        const uint32_t parts = model_parts(&shape->want[w]);
+        if (parts > 0 && !allows(rule, shape->want[w].milli / parts))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * How the GPUs of each container must lie: as the rule (NULL: none) demands, or more, as the pod
+ * does. Linked is more than on one NUMA node, wherever the links go (rulebook.h).
+ */
+enum model_lie rules_demand(const struct sim_rule *rule, const struct shape *shape)
+{
+    return rule != NULL && rule->lie > shape->lie ? rule->lie : shape->lie;
 }
 
 static const struct sim_book *book_of(const struct sim *sim, uint32_t number)
@@ -199,11 +233,33 @@ static const struct sim_book *book_of(const struct sim *sim, uint32_t number)
     return book;
 }
 
+const struct sim_rule *rules_granting(const struct sim *sim, const struct command *command,
+                                      const char *node)
+{
+    const struct sim_book *book = book_of(sim, sim->deciding_book);
+
+    return winner(book, is_even_name(node), open_rules(book, command->at_ms));
+}
+
+static uint32_t number_of(const char *name)
+{
+    return (uint32_t)strtoul(name + strlen("book "), NULL, 10);
+}
+
+const struct sim_rule *rules_shown(const struct sim *sim, const struct snapshot *snapshot,
+                                   const struct model_node *node)
+{
+    const struct outlook *outlook = snapshot->outlook;
+
+    return winner(book_of(sim, number_of(outlook->rulebook->name)), rules_even(node),
+                  outlook->holding);
+}
+
 /* From its COMMIT on, the entry that the journal got decides. */
 void rules_written(struct sim *sim, const struct command *command, const struct change *change)
 {
     if (command->kind == COMMAND_POLICY) {
-        sim->told_book = (uint32_t)strtoul(command->rulebook->name + strlen("book "), NULL, 10);
+        sim->told_book = number_of(command->rulebook->name);
         if (command->holding != open_rules(book_of(sim, sim->told_book), command->at_ms))
             sim_violation(sim, "the journal says that rules %llx of book %u hold",
                           (unsigned long long)command->holding, sim->told_book);
@@ -214,7 +270,7 @@ void rules_written(struct sim *sim, const struct command *command, const struct 
         return;
     const struct sim_book *book = book_of(sim, sim->deciding_book);
     const char *node = change->after->is.node->text;
-    const struct sim_rule *rule = winner(book, (node[strlen(node) - 1] & 1) == 0, command->at_ms);
+    const struct sim_rule *rule = rules_granting(sim, command, node);
     if (rule == NULL)
         return;
     for (uint32_t i = 0; i < change->after->is.shares; i++)
@@ -240,24 +296,36 @@ void rules_lost(struct sim *sim)
 
 /* --- for what fits --- */
 
-enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
-                         const struct model_node *node)
+/* A window that has just opened or closed may not have been noticed. */
+static bool is_settled(const struct sim *sim, const struct sim_book *book)
+{
+    return sim->deciding_book == sim->books &&
+           open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4);
+}
+
+const struct sim_rule *rules_now(const struct sim *sim, const struct model_node *node)
 {
     const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
-    const struct sim_rule *rule = winner(book, rules_even(node), sim->wall_ms);
 
-    /* A window that has just opened or closed may not have been noticed. */
-    if (sim->deciding_book != sim->books ||
-        open_rules(book, sim->wall_ms) != open_rules(book, sim->wall_ms - MINUTE_MS / 4))
+    return winner(book, rules_even(node), open_rules(book, sim->wall_ms));
+}
+
+enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
+                         const struct model_node *node, const bool *victim)
+{
+    static const enum rules_fit kept[] = {
+        [FIT_NO] = RULES_FIT, [FIT_YES] = RULES_NOT, [FIT_UNSURE] = RULES_UNSURE};
+    const struct sim_rule *rule = rules_now(sim, node);
+
+    if (!is_settled(sim, &sim->book[sim->books % SIM_BOOKS]))
         return RULES_UNSURE;
     if (rule == NULL)
         return RULES_FIT;
-    for (uint32_t w = 0; w < shape->wants; w++) {
-        const uint32_t parts = model_parts(&shape->want[w]);
-        if (parts > 0 && !allows(rule, shape->want[w].milli / parts))
-            return RULES_NOT;
-    }
-    return rule->reserve > 0 ? RULES_UNSURE : RULES_FIT;
+    if (!rules_take(rule, shape))
+        return RULES_NOT;
+    if (rule->reserve == 0 || !reserve_is_small(shape))
+        return RULES_FIT;
+    return kept[reserve_keeps(sim, rule, node, victim)];
 }
 
 /* All is quiet: what decides is what was drawn last, and what the clock says. */

@@ -245,6 +245,11 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
         rules->nodes = 2;
     if (rules->copies && !rules->loses)
         rules->node_per_mille = 100 + draw_below(draw, 100);
+    /* By itself: without it a seed is the run that it was before there was any. */
+    struct draw linked = {.state = ~plan->seed};
+    rules->linked = draw_chance(&linked, 350);
+    if (rules->linked && !rules->loses && rules->node_per_mille < 60)
+        rules->node_per_mille = 60 + draw_below(&linked, 100);
 }
 
 uint32_t sim_steps(uint64_t seed)

@@ -37,7 +37,7 @@
 #include "sim_model.h"
 #include "support/fake_http.h"
 
-enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 256, SIM_STEPS_MAX = 4096 };
+enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 320, SIM_STEPS_MAX = 4096 };
 
 struct draw {
     uint64_t state;
@@ -71,6 +71,7 @@ struct sim_rules {
     bool ruled;      /* the policy has rules, which change */
     bool copies;     /* nodes show UUIDs of others */
     bool picky;      /* another extender agrees to one node only, for many pods */
+    bool linked;     /* nodes tell which GPUs lie together, and pods demand it */
     uint32_t crowd;  /* pods that no step touches: lists of several pages */
 };
 
@@ -84,6 +85,7 @@ struct sim_rule {
     uint32_t min_milli;
     uint32_t step_milli;
     uint32_t reserve;
+    enum model_lie lie;
 };
 enum { SIM_RULES = 3, SIM_BOOKS = 64 };
 struct sim_book {
@@ -132,6 +134,7 @@ struct sim_daemon {
     int64_t disk_heals_ms;       /* 0: the disk is well */
     uint64_t writes;             /* changes that the store accepted */
     const struct snapshot *seen; /* the last one judged */
+    bool uncommitted;            /* the writer has shown more than is on disk, maybe */
 };
 
 /* The pods that kube-scheduler would evict so that a pod fits. */
@@ -200,6 +203,8 @@ struct sim {
     uint32_t told_book;     /* the journal says that it decides */
     uint32_t deciding_book; /* and that is committed */
     struct sim_book book[SIM_BOOKS];
+    bool idle[MODEL_NODES];      /* hosts, by what was written so far */
+    bool idle_kept[MODEL_NODES]; /* and committed */
     uint32_t step;
     char ledger[256];
 };
@@ -315,6 +320,7 @@ void oracle_policy(const struct sim *sim, const struct model_pod *pod); /* that 
 /* rules */
 enum rules_fit { RULES_FIT, RULES_NOT, RULES_UNSURE };
 bool rules_even(const struct model_node *node); /* its pool */
+bool rules_match(const struct sim_rule *rule, bool is_even);
 void rules_draw(struct sim *sim, struct draw *draw);
 struct rulebook *rules_document(const struct sim *sim); /* the last one drawn; one reference */
 void rules_change(struct sim *sim, struct draw *draw);  /* while milligpud runs */
@@ -323,7 +329,36 @@ void rules_written(struct sim *sim, const struct command *command, const struct 
 void rules_committed(struct sim *sim);
 void rules_lost(struct sim *sim); /* instead */
 enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
-                         const struct model_node *node);
+                         const struct model_node *node, const bool *victim);
+/* The rule that wins there now; NULL: there is none. */
+const struct sim_rule *rules_now(const struct sim *sim, const struct model_node *node);
+/* The same by a snapshot. */
+const struct sim_rule *rules_shown(const struct sim *sim, const struct snapshot *snapshot,
+                                   const struct model_node *node);
+bool rules_take(const struct sim_rule *rule, const struct shape *shape);
+enum model_lie rules_demand(const struct sim_rule *rule, const struct shape *shape);
+/* The rule that wins where a reservation is written; NULL: there is none. */
+const struct sim_rule *rules_granting(const struct sim *sim, const struct command *command,
+                                      const char *node);
+
+/* reserve */
+bool reserve_is_small(const struct shape *shape);
+bool reserve_opens_unheard(const struct sim_rule *rule, const struct shape *shape);
+bool reserve_is_ahead(const struct sim *sim, const struct sim_rule *rule,
+                      const struct shape *shape);
+/* Is the node one of the idle hosts that the rule keeps, by what the cluster shows? */
+enum fit reserve_keeps(const struct sim *sim, const struct sim_rule *rule,
+                       const struct model_node *node, const bool *victim);
+/* The same by a snapshot. */
+bool reserve_keeps_shown(const struct sim *sim, const struct sim_rule *rule,
+                         const struct snapshot *snapshot, const struct model_node *node,
+                         const struct proposal *proposal);
+/* What the ledger holds, change by change; a grant is judged before it counts. */
+void reserve_loaded(struct sim *sim);
+void reserve_written(struct sim *sim, const struct command *command, const struct change *change);
+void reserve_committed(struct sim *sim);
+void reserve_lost(struct sim *sim);
+void oracle_reserve(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
 void oracle_rules(const struct sim *sim, const struct snapshot *snapshot);
 
 /* copies */
@@ -338,7 +373,39 @@ void copies_node_gone(struct sim *sim, const struct model_node *node);
 void oracle_copies(const struct sim *sim, const struct model_pod *pod,
                    const struct model_share *share);
 
+/* topology */
+void topology_draw(const struct sim *sim, struct model_node *node, struct draw *draw);
+uint32_t topology_gpus(const struct sim *sim, uint32_t gpus, struct draw *draw);
+void topology_tell(const struct model_node *node, uint32_t at, json_t *object); /* of a GPU */
+bool topology_step(struct sim *sim, struct model_node *node,
+                   struct draw *draw); /* false: nothing */
+bool topology_makes_room(struct sim *sim, const struct model_pod *pod);
+const struct shape *topology_shape(const struct sim *sim, struct draw *draw); /* of a new pod */
+bool topology_ask(struct sim *sim, struct model_pod *pod, struct draw *draw);
+/* Its Binding is about to be sent: somebody may be faster. */
+void topology_reserved(struct sim *sim, struct model_pod *pod);
+void oracle_told(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
+void oracle_lies(const struct sim *sim, const struct model_pod *pod); /* it was granted its GPUs */
+
+/* answers: by the snapshot that was shown when they were given */
+struct offer {
+    uint32_t names;
+    const char (*name)[MODEL_NAME];
+};
+void oracle_filter(const struct sim *sim, const struct model_pod *pod,
+                   const struct snapshot *snapshot, const struct offer *offer,
+                   const json_t *answer);
+/* Without the victims, if there are any: did preempt keep the node, and should it have? */
+void oracle_kept_there(const struct sim *sim, const struct model_pod *pod,
+                       const struct snapshot *snapshot, const struct model_node *node,
+                       const struct proposal *proposal, bool kept);
+/* A reservation that is written: the node is as it was before. */
+void oracle_reserved(struct sim *sim, const struct command *command, const struct change *change);
+
 /* oracle */
+enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
+bool oracle_asks(const struct model_pod *pod);        /* for shares */
+bool oracle_should_hold(const struct model_pod *pod); /* something, on its node */
 void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation);
 void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod);
 void oracle_bind_answer(struct sim *sim, const struct sim_call *call, const char *error);

@@ -298,8 +298,13 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
     strbuf_reset(&call->seen);
     put_pod(sim, &call->seen, pod);
     put_args(sim, call, count, name);
+    const struct snapshot *before = daemon_view(sim);
     json_t *answer = ask(sim, call);
+    const struct snapshot *after = daemon_view(sim);
+    const bool same = before == after;
+    snapshot_unref(before);
     if (answer == NULL) {
+        snapshot_unref(after);
         sim_met("filter/nobody");
         return false;
     }
@@ -316,9 +321,12 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
         met_refusals(sim, json_object_get(answer, "FailedNodes"), out->names);
         met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->names);
         sim_met(out->names > 0 ? "filter/fits" : "filter/refused");
+        if (same)
+            oracle_filter(sim, pod, after, &(struct offer){count, name}, answer);
         out->left = out->names == 0;
         second_extender(sim, pod, out);
     }
+    snapshot_unref(after);
     json_decref(answer);
     return !failed;
 }
