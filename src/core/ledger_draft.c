@@ -75,6 +75,7 @@ void draft_forget_gpus(struct draft *draft)
     for (uint32_t i = 0; i < draft->gpus; i++) {
         draft->gpu[i].flags &= GPU_DUPLICATE;
         draft->gpu[i].flags |= GPU_ABSENT;
+        draft->gpu[i].peers = 0; /* as in keep_absent(); by place they would be those of others */
     }
 }
 

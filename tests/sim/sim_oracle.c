@@ -832,8 +832,7 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
                 sim_violation(sim, "memory and file disagree about GPU %s: flags %x and %x",
                               shown->gpu[i].id->text, (unsigned)shown->gpu[i].flags,
                               (unsigned)node->gpu[i].flags);
-        /* Known: what a Node told of links, and is gone, is read back as links of other GPUs. */
-        for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+        for (uint32_t i = 0; i < node->gpus; i++)
             if (node->gpu[i].numa != shown->gpu[i].numa ||
                 node->gpu[i].peers != shown->gpu[i].peers)
                 sim_violation(sim, "memory and file disagree about where GPU %s lies",
@@ -913,8 +912,7 @@ void oracle_quiet(struct sim *sim)
 bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t node)
 {
     return (pod->accepts & 1U << node) != 0 &&
-           fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES &&
-           !reserve_opens_unheard(rules_now(sim, &sim->model.node[node]), pod->shape);
+           fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES;
 }
 
 bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod)

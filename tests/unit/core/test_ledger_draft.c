@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "milligpu/alloc.h"
+
 #include "core/ledger_internal.h"
 #include "support/core_fixture.h"
 
@@ -420,6 +422,31 @@ static void every_new_trouble_has_its_time(void **state)
     assert_int_equal(since(core), core->now_ms - 1); /* no new trouble */
 }
 
+/* Restored, they come one by one in another order, so links by place would be those of others. */
+static void gpus_of_a_gone_node_are_linked_with_none(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    gpu[0].peers = 1 << 1;
+    gpu[1].peers = 1 << 0;
+    (void)core_node(core, "n1", gpu, 2);
+    hold_gpu_a(core);
+    assert_int_equal(core_reserve(core, "b", "n1", "900"), VERDICT_OK);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(peers_of(core, "GPU-a"), 0);
+    assert_int_equal(peers_of(core, "GPU-b"), 0);
+    struct ledger *copy = core_copy(core->ledger);
+    char *was = core_dump(core->ledger);
+    char *is = core_dump(copy);
+    assert_string_equal(is, was);
+    xfree(was);
+    xfree(is);
+    ledger_free(copy);
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(peers_of(core, "GPU-a"), 1 << 1);
+}
+
 static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(void **state)
 {
     struct core_fixture *core = *state;
@@ -527,6 +554,7 @@ int main(void)
         WITH_CORE(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read),
         WITH_CORE(another_word_for_the_same_problem_is_a_change),
         WITH_CORE(every_new_trouble_has_its_time),
+        WITH_CORE(gpus_of_a_gone_node_are_linked_with_none),
         WITH_CORE(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
         WITH_CORE(what_nobody_holds_gives_way_to_an_older_node),
         WITH_CORE(a_node_anew_inherits_nothing_that_a_pod_gives_back),
