@@ -614,6 +614,9 @@ static bool gives_room(const struct node *from, const struct node *to)
         return true;
     if (from != NULL && from->rules != to->rules)
         return true;
+    /* Idle, a rule may have kept it for pods of several GPUs (rulebook.h). */
+    if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))
+        return true;
     for (uint32_t i = 0; i < to->gpus; i++) {
         const struct gpu *gpu = &to->gpu[i];
         const struct gpu *was = from == NULL ? NULL : node_gpu(from, atom_text(gpu->id));

@@ -307,8 +307,7 @@ static void oracle_name(const struct shown *shown, const struct model_pod *pod,
     if (is && fit == FIT_NO)
         sim_violation(sim, "p%u (%s) does not fit on %s, and filter passed it", pod->name,
                       pod->shape->word, name);
-    if (!is && all && fit == FIT_YES &&
-        !reserve_opens_unheard(rules_shown(sim, snapshot, shown->model), pod->shape))
+    if (!is && all && fit == FIT_YES)
         sim_violation(sim, "p%u (%s) fits on %s, and filter refused it", pod->name,
                       pod->shape->word, name);
     sim_met(fit == FIT_UNSURE ? "filter/unsure" : is ? "filter/exactly_yes" : "filter/exactly_no");

@@ -25,16 +25,6 @@ bool reserve_is_small(const struct shape *shape)
 }
 
 /*
- * Known: a host that stops being idle is kept no longer and opens to small pods, but milligpud does
- * not count that as room that came. So a small pod that was refused before is not woken, and its
- * refusal is repeated until other room comes; where the oracle knows better it says nothing.
- */
-bool reserve_opens_unheard(const struct sim_rule *rule, const struct shape *shape)
-{
-    return rule != NULL && rule->reserve > 0 && reserve_is_small(shape);
-}
-
-/*
  * Known: what is shown before a COMMIT counts hosts as idle that are only shown so afterwards. A
  * small pod may be offered another one until then.
  */

@@ -343,7 +343,6 @@ const struct sim_rule *rules_granting(const struct sim *sim, const struct comman
 
 /* reserve */
 bool reserve_is_small(const struct shape *shape);
-bool reserve_opens_unheard(const struct sim_rule *rule, const struct shape *shape);
 bool reserve_is_ahead(const struct sim *sim, const struct sim_rule *rule,
                       const struct shape *shape);
 /* Is the node one of the idle hosts that the rule keeps, by what the cluster shows? */

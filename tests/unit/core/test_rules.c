@@ -803,6 +803,28 @@ static void the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve(void **s
         assert_int_equal(ledger_outlook(scene->core.ledger)->idle[i], 0);
 }
 
+static bool last_gave_room(const struct scene *scene)
+{
+    return change_gives_room(&scene->core.done[scene->core.dones - 1]);
+}
+
+/* What was kept for pods of several GPUs opens to others with the first of those. */
+static void a_host_that_is_idle_no_longer_is_room_for_small_pods(void **state)
+{
+    struct scene *scene = *state;
+    three_pools(scene);
+    assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
+    assert_false(last_gave_room(scene)); /* no rule could have kept it */
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    say(scene, (struct rule){.reserve = 3});
+    enforce(scene, RULES_ALL);
+    assert_string_equal(fits(scene, "300", "x"), "");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
+    assert_true(last_gave_room(scene));
+    assert_int_equal(core_step(&scene->core, COMMAND_CONFIRM, "p"), VERDICT_OK);
+    assert_false(last_gave_room(scene));
+}
+
 static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **state)
 {
     struct scene *scene = *state;
@@ -1097,6 +1119,7 @@ int main(void)
         WITH_SCENE(idle_hosts_are_kept_for_pods_of_several_gpus),
         WITH_SCENE(a_reserve_counts_the_hosts_of_its_rule),
         WITH_SCENE(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve),
+        WITH_SCENE(a_host_that_is_idle_no_longer_is_room_for_small_pods),
         WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
         WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
         WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
