@@ -522,7 +522,7 @@ BUGS: List[Bug] = [
         "src/core/place.c",
         "    out->leaves = out->idle && !node_is_idle(node);",
         "    out->leaves = false;",
-        "sim 1-60",
+        "sim 1-600",
     ),
     Bug(
         "half_a_host",
