@@ -333,28 +333,23 @@ enum { NOT_EXACT = 1 << 7 };
 static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
 static_assert(NODE_WORK_MAX <= UINT16_MAX, "the work of a node fits");
 
-/* The entry of the question's node; NULL: it is not to be remembered. */
-static struct judge_entry *entry_of_node(const struct policy_question *question)
+/* Of the present request; NULL: the node is not to be remembered. */
+static struct judge_entry *entry_at_slot(const struct judge *judge, uint32_t slot)
 {
-    const struct judge *judge = question->judge;
-
-    must(question->node != NULL);
-    if (judge == NULL || judge->now == NULL || question->slot == SNAPSHOT_NO_SLOT)
+    if (judge == NULL || judge->now == NULL || slot == SNAPSHOT_NO_SLOT)
         return NULL;
     must(judge->now->entry != NULL);
-    must(question->slot < judge->slots);
-    return &judge->now->entry[question->slot];
+    must(slot < judge->slots);
+    return &judge->now->entry[slot];
 }
 
 bool judge_knows(const struct judge *judge, const struct node *node, uint32_t slot)
 {
+    const struct judge_entry *entry = entry_at_slot(judge, slot);
+
     must(node != NULL);
-    if (judge == NULL || judge->now == NULL || slot == SNAPSHOT_NO_SLOT)
-        return false;
-    must(slot < judge->slots);
-    must(judge->now->entry != NULL);
-    return judge->node[slot].node == node &&
-           judge->now->entry[slot].serial == judge->node[slot].serial;
+    return entry != NULL && judge->node[slot].node == node &&
+           judge->node[slot].serial == entry->serial;
 }
 
 bool judge_find(const struct policy_question *question, enum reason *out_why, struct rank *out)
@@ -364,6 +359,7 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
     if (!judge_knows(judge, question->node, question->slot))
         return false;
     must(question->outlook == judge->outlook);
+    must(judge->node[question->slot].serial > 0); /* what is known was seen */
     const struct judge_entry *entry = &judge->now->entry[question->slot];
     const struct judged_node *seen = &judge->node[question->slot];
     judge->counts.found++;
@@ -421,10 +417,11 @@ static uint16_t see_node(struct judge *judge, uint32_t slot, const struct node *
 
 void judge_keep(const struct policy_question *question, const struct appraisals *appraisals)
 {
-    struct judge_entry *entry = entry_of_node(question);
+    struct judge_entry *entry = entry_at_slot(question->judge, question->slot);
     struct judge *judge = question->judge;
     struct judge_entry kept;
 
+    must(question->node != NULL);
     if (judge != NULL)
         judge->counts.made++;
     if (entry == NULL || appraisals->more)

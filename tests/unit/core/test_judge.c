@@ -28,19 +28,26 @@ static void other_prices(struct core_fixture *core, int64_t price)
     core->ledger->outlook = outlook;
 }
 
+/* The answer is that of one who remembers nothing. */
+static void assert_right(struct core_fixture *core, struct judge *judge,
+                         const struct request *request)
+{
+    struct asked with;
+    struct asked without;
+    cluster_ask(&with, core, request, judge);
+    cluster_ask(&without, core, request, NULL);
+    assert_same_answers(&with.answer, &without.answer);
+    cluster_ask_done(&with);
+    cluster_ask_done(&without);
+}
+
 /* What is remembered holds for all nodes, and the answer is the right one. */
 static void assert_remembered(struct core_fixture *core, struct judge *judge, const char *wanted)
 {
     const struct judge_counts before = judge_counts(judge);
-    struct asked known;
-    struct asked fresh;
-    cluster_ask(&known, core, core_request(core, wanted), judge);
-    cluster_ask(&fresh, core, core_request(core, wanted), NULL);
+    assert_right(core, judge, core_request(core, wanted));
     assert_int_equal(judge_counts(judge).made, before.made);
     assert_int_equal(judge_counts(judge).found, before.found + NODES);
-    assert_same_answers(&known.answer, &fresh.answer);
-    cluster_ask_done(&known);
-    cluster_ask_done(&fresh);
 }
 
 /*
@@ -103,8 +110,6 @@ static void another_order_of_nodes_is_another_answer(void **state)
     struct core_fixture *core = *state;
     struct judge *judge = judge_new();
     struct workload *workload = cluster_workload(core, SHAPES);
-    struct asked with;
-    struct asked without;
     cluster_show(core, false);
     static const struct {
         enum policy_kind kind;
@@ -115,11 +120,7 @@ static void another_order_of_nodes_is_another_answer(void **state)
             struct outlook *outlook = outlook_new(order[i].kind, order[i].seed, workload);
             ledger_set_outlook(core->ledger, outlook); /* another object, which says the same */
             outlook_unref(outlook);
-            cluster_ask(&with, core, cluster_shape(core, 3), judge);
-            cluster_ask(&without, core, cluster_shape(core, 3), NULL);
-            assert_same_answers(&with.answer, &without.answer);
-            cluster_ask_done(&with);
-            cluster_ask_done(&without);
+            assert_right(core, judge, cluster_shape(core, 3));
         }
     }
     assert_int_equal(judge_counts(judge).found, 4 * NODES);
@@ -358,7 +359,6 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
     struct core_gpu gpu[2 * NODES];
     struct judge *judge = judge_new();
     struct asked with;
-    struct asked without;
     for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
         gpu[i] = (struct core_gpu){.index = i};
     for (uint32_t i = 0; i < NODES; i++)
@@ -374,11 +374,7 @@ static void more_losses_than_are_remembered_change_nothing(void **state)
         for (uint32_t parts = 1; parts <= NODES; parts += 2) {
             struct request *request = core_request(core, "1000");
             request->want[0].parts = parts;
-            cluster_ask(&with, core, request, judge);
-            cluster_ask(&without, core, request, NULL);
-            assert_same_answers(&with.answer, &without.answer);
-            cluster_ask_done(&with);
-            cluster_ask_done(&without);
+            assert_right(core, judge, request);
         }
     /* What was full was forgotten, again and again; each time what came next was remembered. */
     const struct judge_counts counts = judge_counts(judge);
