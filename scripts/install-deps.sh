@@ -23,6 +23,8 @@ libjansson-dev             @jansson
 libyaml-dev                @yaml-0.1
 libmicrohttpd-dev          @libmicrohttpd
 libgnutls28-dev            @gnutls
+libprotobuf-c-dev          @libprotobuf-c
+protobuf-c-compiler        protoc-c
 libsmartcols-dev           @smartcols
 libseccomp-dev             @libseccomp
 tzdata                     /usr/share/zoneinfo/Europe/Berlin

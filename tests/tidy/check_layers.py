@@ -10,17 +10,22 @@ MAY_INCLUDE = {
     "core": {"core", "base"},
     "wire": {"wire", "core", "base"},
     "run": {"run", "base"},
+    "sign": {"sign", "run", "base"},
+    "nri": {"nri", "base"},
+    "nvml": {"nvml", "run", "base"},
     "store": {"store", "run", "core", "base"},
     "doc": {"doc", "wire", "core", "base"},
     "kube": {"kube", "doc", "run", "wire", "core", "base"},
     "fake_apiserver": {"fake_apiserver", "kube", "doc", "run", "wire", "core", "base"},
     "http": {"http", "run", "base"},
+    "agent": {"agent", "http", "kube", "doc", "nvml", "nri", "sign", "wire", "run", "core", "base"},
     "settings": {"settings", "http", "run", "base"},
-    "state": {"state", "settings", "store", "wire", "run", "core", "base"},
+    "state": {"state", "settings", "store", "sign", "wire", "run", "core", "base"},
     "scheduler": {"scheduler", "state", "settings", "http", "wire", "run", "core", "base"},
-    "sync": {"sync", "state", "settings", "store", "kube", "wire", "run", "core", "base"},
+    "sync": {"sync", "state", "settings", "store", "sign", "kube", "wire", "run", "core", "base"},
     "health": {"health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
-    "writer": {"writer", "health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
+    "writer": {"writer", "health", "scheduler", "sync", "state", "settings", "store", "sign", "wire", "run", "core",
+               "base"},
     "admin": {"admin", "health", "scheduler", "sync", "state", "settings", "store", "fake_apiserver", "http", "wire",
               "run", "core", "base"},
     "daemon": set(LAYERS) - {"bin"},
@@ -29,6 +34,8 @@ MAY_INCLUDE = {
 
 THIRD_PARTY = {
     "store": r"sqlite3\.h",
+    "sign": r"gnutls/.*",
+    "nri": r"protobuf-c/.*|nri\.pb-c\.h",
     "doc": r"yaml\.h",
     "kube": r"curl/.*",
     "http": r"microhttpd\.h|gnutls/.*",
@@ -54,7 +61,7 @@ GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
 # A public header belongs to the layer that has a source file of its name. Headers without
 # one are listed here.
 HEADER_LAYER = {
-    **dict.fromkeys("alloc arena base err limits map names random strbuf text".split(), "base"),
+    **dict.fromkeys("alloc annotations arena base err limits map names random strbuf text".split(), "base"),
     **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
     **dict.fromkeys("quantity reason reconcile request rule_set snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),

@@ -1,0 +1,151 @@
+/*
+ * nri - the side of a container runtime's plugin (Node Resource Interface 0.8 to 0.12), without
+ * I/O: bytes from the socket go in, calls come out to handlers, bytes for the socket are left in a
+ * buffer.
+ *
+ *     socket -> nri_feed() -> mux frames -> ttrpc messages -> handlers
+ *     socket <- nri_output() <- mux frames of at most 4,096 bytes <- their answers
+ *
+ * A session is one connection: it registers, is configured, is told what runs (synchronize), and is
+ * then asked about each container, one at a time: the runtime holds one lock for the whole node, so
+ * no handler may do anything slow. Wire format, field numbers and traps: containerd/nri
+ * pkg/net/multiplex, containerd/ttrpc, pkg/api/api.proto; measured, docs/NODE.md.
+ *
+ * A handler that fails refuses its container: the text of err is what the pod's owner reads in an
+ * event. Bytes that are no NRI end the session with an error; nothing from the socket reaches a
+ * must(). All texts are borrowed for the call of the handler.
+ *
+ * Pure; one thread for each session.
+ */
+#ifndef MILLIGPU_NRI_H
+#define MILLIGPU_NRI_H
+
+#include "milligpu/err.h"
+#include "milligpu/text.h"
+
+/* Plugins are known by name and are called in the order of their index, two digits. */
+#define NRI_PLUGIN_NAME  "milligpu"
+#define NRI_PLUGIN_INDEX "20"
+
+enum {
+    NRI_FRAME_MAX = 4096,              /* of a mux frame that we send, its head not counted */
+    NRI_MESSAGE_MAX = 4 * 1024 * 1024, /* of a ttrpc message, as in ttrpc */
+    NRI_CDI_DEVICES_MAX = 64,          /* that an adjustment adds */
+};
+
+struct nri_pair {
+    struct text key;
+    struct text value;
+};
+
+/* A pod sandbox: its annotations are those of the moment when it was made. */
+struct nri_pod {
+    struct text id;
+    struct text name;
+    struct text uid;
+    struct text namespace;
+    uint32_t annotations;
+    const struct nri_pair *annotation;
+};
+
+/* api.ContainerState */
+enum nri_state { NRI_UNKNOWN, NRI_CREATED, NRI_PAUSED, NRI_RUNNING, NRI_STOPPED };
+
+struct nri_container {
+    struct text id;
+    struct text pod_id; /* of its sandbox */
+    struct text name;
+    enum nri_state state;
+    uint32_t pid;             /* 0: none */
+    struct text cgroups_path; /* as in the OCI specification */
+    uint32_t envs;
+    const struct text *env; /* "NAME=value", as the container will see it */
+    uint32_t cdi_devices;
+    const struct text *cdi_device; /* that kubelet asked for: "nvidia.com/gpu=GPU-..." */
+    uint32_t devices;
+    const struct text *device; /* paths of device nodes in the container */
+};
+
+/* What one or all plugins want to change of a container. Other changes are not looked at. */
+struct nri_adjustment {
+    uint32_t envs;
+    struct nri_pair *env; /* sets: a variable of the pod is replaced */
+    uint32_t cdi_devices;
+    struct text *cdi_device;
+    uint32_t devices;
+    struct text *device; /* paths; in an answer of ours: none */
+    uint32_t mounts;
+    struct nri_mount *mount; /* of ours only */
+};
+
+struct nri_mount {
+    struct text destination;
+    struct text source;
+    struct text type;
+    uint32_t options;
+    const struct text *option;
+};
+
+struct nri_runtime {
+    struct text name;    /* "containerd" */
+    struct text version; /* "v2.3.7" */
+};
+
+/*
+ * 0, or negative with err: a refusal of this container. The texts and arrays that create() leaves
+ * in *out must live until the call of nri_feed() returns.
+ */
+struct nri_handlers {
+    void *user;
+    /* *out_events: which calls we want, NRI_EVENTS or a part. An error: we serve no such runtime. */
+    int (*configure)(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
+                     struct err *err);
+    /*
+     * Everything that runs; in several calls if it is much, more is true for all but the last.
+     * Containers name their pod by pod_id; their pod may have come in an earlier call.
+     */
+    void (*synchronize)(void *user, const struct nri_pod *pod, uint32_t pods,
+                        const struct nri_container *container, uint32_t containers, bool more);
+    int (*create)(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                  struct nri_adjustment *out, struct err *err);
+    /* Its cgroup exists, and its program was not executed yet. */
+    int (*start)(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                 struct err *err);
+    void (*stopped)(void *user, const struct nri_pod *pod, const struct nri_container *container);
+    void (*removed)(void *user, const struct nri_pod *pod, const struct nri_container *container);
+    /* all: the adjustments of all plugins together, ours included. An error: not created. */
+    int (*validate)(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                    const struct nri_adjustment *all, struct err *err);
+};
+
+/* Bit n - 1 for event n of api.proto. */
+enum nri_event {
+    NRI_CREATE_CONTAINER = 1 << 3,
+    NRI_START_CONTAINER = 1 << 5,
+    NRI_STOP_CONTAINER = 1 << 9,
+    NRI_REMOVE_CONTAINER = 1 << 10,
+    NRI_VALIDATE_ADJUSTMENT = 1 << 13, /* containerd 2.2 and later */
+    NRI_EVENTS = NRI_CREATE_CONTAINER | NRI_START_CONTAINER | NRI_STOP_CONTAINER |
+                 NRI_REMOVE_CONTAINER | NRI_VALIDATE_ADJUSTMENT,
+};
+
+struct nri_session;
+
+/* Its output begins with RegisterPlugin. The handlers are copied. */
+struct nri_session *nri_session_new(const struct nri_handlers *handlers) MUST_USE;
+void nri_session_free(struct nri_session *session); /* NULL is fine */
+
+/* Any number of bytes, cut anywhere. Negative: this is no NRI, and the connection must be closed. */
+int nri_feed(struct nri_session *session, struct text bytes, struct err *err) MUST_USE;
+
+/* What is to be sent; nri_sent() says how much of it was. */
+struct text nri_output(const struct nri_session *session);
+void nri_sent(struct nri_session *session, size_t bytes);
+
+/* Configured, and told everything that runs. */
+bool nri_is_synchronized(const struct nri_session *session);
+
+/* The value of an annotation; *out is empty if it has none. False: no such annotation. */
+bool nri_annotation(const struct nri_pod *pod, const char *key, struct text *out);
+
+#endif
