@@ -41,6 +41,8 @@ struct signing_key;
  * that is no key, or that others may read, is an error that says so.
  */
 int signing_key_open(const char *file, struct signing_key **out, struct err *err) MUST_USE;
+/* Would that succeed? A file that is missing is none yet, so it is fine. */
+int signing_key_check(const char *file, struct err *err) MUST_USE;
 void signing_key_free(struct signing_key *key); /* NULL is fine */
 const char *signing_key_id(const struct signing_key *key);
 const char *signing_key_public(const struct signing_key *key);

@@ -1,0 +1,343 @@
+/* Keys are made once and kept to themselves; whatever is not signed is believed by nobody. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/file.h"
+#include "milligpu/signing.h"
+
+/* RFC 8032, 7.1, TEST 2: the seed as PKCS#8 (RFC 8410), and the public key that belongs to it. */
+static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"
+                              "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                              "-----END PRIVATE KEY-----\n";
+static const char rfc_public[] = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=";
+static const char other_public[] = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+
+/* P-256 */
+static const char ec_key[] = "-----BEGIN PRIVATE KEY-----\n"
+                             "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgGL/MBqew9b8UJXHX\n"
+                             "KLt6LfOdAQoJoUvuccru4Cqti6+hRANCAAQuyadJRLZldiV018hDs0BlD6omhIDe\n"
+                             "qkFm9xA9ydFHE2cxOdT/yX+GS4+i4BYZzalVE8riRF1+bsjV7aeJtgKe\n"
+                             "-----END PRIVATE KEY-----\n";
+
+struct fixture {
+    char folder[64];
+    char file[96];
+    struct err err;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+
+    (void)snprintf(fixture->folder, sizeof fixture->folder, "/tmp/milligpu-sign-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    (void)snprintf(fixture->file, sizeof fixture->file, "%s/key", fixture->folder);
+    *state = fixture;
+    return 0;
+}
+
+/* Fails if anything but the key was left in the folder. */
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+
+    (void)unlink(fixture->file);
+    assert_int_equal(rmdir(fixture->folder), 0);
+    xfree(fixture);
+    return 0;
+}
+
+static void put_file(struct fixture *fixture, const char *bytes, size_t len, mode_t mode)
+{
+    FILE *file = fopen(fixture->file, "we");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(fixture->file, mode), 0);
+}
+
+static unsigned mode_of(const char *file)
+{
+    struct stat is;
+
+    assert_int_equal(stat(file, &is), 0);
+    return is.st_mode & 0777U;
+}
+
+static struct signing_key *open_key(struct fixture *fixture)
+{
+    struct signing_key *key = NULL;
+    const int rc = signing_key_open(fixture->file, &key, &fixture->err);
+
+    if (rc < 0)
+        fail_msg("%s", fixture->err.text);
+    assert_non_null(key);
+    return key;
+}
+
+static void refused(struct fixture *fixture, enum err_code code, const char *part)
+{
+    struct signing_key *key = NULL;
+
+    assert_int_equal(signing_key_open(fixture->file, &key, &fixture->err), -(int)code);
+    assert_null(key);
+    if (strstr(fixture->err.text, part) == NULL || strstr(fixture->err.text, fixture->file) == NULL)
+        fail_msg("\"%s\" lacks \"%s\" or the file", fixture->err.text, part);
+    assert_int_equal(signing_key_check(fixture->file, &fixture->err), -(int)code);
+}
+
+static const struct signed_facts facts = {
+    TEXT("6d3f2b0c-7d0e-4f3e-8f15-55a7b1b3f001"), TEXT("node-1"),
+    TEXT("{\"v\":1,\"containers\":{\"c\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":300,\"mib\":"
+         "4915}]}}")};
+
+static void a_file_is_made_once(void **state)
+{
+    struct fixture *fixture = *state;
+    char first[PUBLIC_KEY_TEXT_BYTES];
+
+    assert_int_equal(signing_key_check(fixture->file, &fixture->err), 0);
+    assert_int_equal(access(fixture->file, F_OK), -1); /* a check makes none */
+    struct signing_key *key = open_key(fixture);
+    assert_int_equal(mode_of(fixture->file), 0600);
+    assert_int_equal(strlen(signing_key_id(key)), 16);
+    assert_true(public_key_has_id(text_of(signing_key_public(key)), signing_key_id(key)));
+    (void)snprintf(first, sizeof first, "%s", signing_key_public(key));
+    signing_key_free(key);
+    key = open_key(fixture);
+    assert_string_equal(signing_key_public(key), first);
+    signing_key_free(key);
+    assert_int_equal(signing_key_check(fixture->file, &fixture->err), 0);
+    /* Another file has another key. */
+    assert_int_equal(unlink(fixture->file), 0);
+    key = open_key(fixture);
+    assert_string_not_equal(signing_key_public(key), first);
+    signing_key_free(key);
+}
+
+static void the_key_of_the_rfc_signs_as_the_rfc_says(void **state)
+{
+    struct fixture *fixture = *state;
+    char text[SIGNATURE_TEXT_BYTES];
+    char again[SIGNATURE_TEXT_BYTES];
+    char id[KEY_ID_BYTES];
+
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    struct signing_key *key = open_key(fixture);
+    assert_string_equal(signing_key_public(key), rfc_public);
+    /* By sha256sum and by openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
+    assert_string_equal(signing_key_id(key), "39f713d0a644253f");
+    assert_int_equal(signing_sign(key, &facts, text, &fixture->err), 0);
+    assert_string_equal(
+        text, "v1:39f713d0a644253f:km2abcfT7qXUeDbqxh7Nz9Ap71BrgHoTgRpLmzS9jj7cQrDlkulyHBLj8YVOXs22"
+              "I3q8yVgQ7ebDWvQ5+JdUDg==");
+    assert_int_equal(signing_sign(key, &facts, again, &fixture->err), 0);
+    assert_string_equal(again, text);
+    assert_true(signature_key_id(text_of(text), id));
+    assert_string_equal(id, signing_key_id(key));
+    assert_true(signature_is_good(text_of(rfc_public), text_of(text), &facts));
+    assert_false(signature_is_good(text_of(other_public), text_of(text), &facts));
+    signing_key_free(key);
+}
+
+struct signed_text {
+    char part[4][512]; /* uid, node, annotation, signature */
+    size_t len[4];
+    char key[PUBLIC_KEY_TEXT_BYTES];
+    size_t key_len;
+};
+
+static bool is_good(const struct signed_text *is)
+{
+    const struct signed_facts what = {
+        {is->part[0], is->len[0]}, {is->part[1], is->len[1]}, {is->part[2], is->len[2]}};
+
+    return signature_is_good((struct text){is->key, is->key_len},
+                             (struct text){is->part[3], is->len[3]}, &what);
+}
+
+/* Each byte in each of its other 255 values, and each length less and one more. */
+static void changes_nothing_else(struct signed_text *is, char *bytes, size_t *len)
+{
+    const size_t was = *len;
+
+    for (size_t i = 0; i < was; i++) {
+        const char good = bytes[i];
+        for (unsigned by = 1; by < 256; by++) {
+            bytes[i] = (char)((unsigned char)good ^ by);
+            assert_false(is_good(is));
+        }
+        bytes[i] = good;
+        *len = i;
+        assert_false(is_good(is));
+        *len = was;
+    }
+    bytes[was] = 'A';
+    *len = was + 1;
+    assert_false(is_good(is));
+    bytes[was] = '\0';
+    *len = was;
+    assert_true(is_good(is));
+}
+
+static void every_changed_byte_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct text part[3] = {TEXT("u-1"), TEXT("n-1"), TEXT("{\"v\":1}")};
+    const struct signed_facts what = {part[0], part[1], part[2]};
+    struct signed_text is = {.key_len = 0};
+
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0400);
+    struct signing_key *key = open_key(fixture);
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(is.part[i], part[i].at, part[i].len);
+        is.len[i] = part[i].len;
+    }
+    assert_int_equal(signing_sign(key, &what, is.part[3], &fixture->err), 0);
+    is.len[3] = strlen(is.part[3]);
+    assert_int_equal(is.len[3], SIGNATURE_TEXT_BYTES - 1);
+    (void)snprintf(is.key, sizeof is.key, "%s", signing_key_public(key));
+    is.key_len = PUBLIC_KEY_TEXT_BYTES - 1;
+    assert_true(is_good(&is));
+    for (size_t i = 0; i < 4; i++)
+        changes_nothing_else(&is, is.part[i], &is.len[i]);
+    changes_nothing_else(&is, is.key, &is.key_len);
+    signing_key_free(key);
+}
+
+/* The parts are told apart by a NUL: nothing may move from one to the next. */
+static void parts_cannot_be_cut_in_another_way(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}")};
+    const struct signed_facts b = {TEXT("uidn"), TEXT("ode"), TEXT("{}")};
+    const struct signed_facts c = {TEXT("uid\0node"), TEXT(""), TEXT("{}")};
+    char text[SIGNATURE_TEXT_BYTES];
+    struct signing_key *key = open_key(fixture);
+    const struct text public_key = text_of(signing_key_public(key));
+
+    assert_int_equal(signing_sign(key, &a, text, &fixture->err), 0);
+    assert_true(signature_is_good(public_key, text_of(text), &a));
+    assert_false(signature_is_good(public_key, text_of(text), &b));
+    assert_false(signature_is_good(public_key, text_of(text), &c));
+    signing_key_free(key);
+}
+
+static void rubbish_of_any_length_is_no_signature(void **state)
+{
+    char bytes[256];
+    char id[KEY_ID_BYTES];
+
+    (void)state;
+    for (unsigned fill = 0; fill < 256; fill++)
+        for (size_t len = 0; len <= sizeof bytes; len += len > 120 ? 32 : 1) {
+            memset(bytes, (int)fill, sizeof bytes);
+            const struct text text = {bytes, len};
+            assert_false(signature_key_id(text, id));
+            assert_false(signature_is_good(text, text, &facts));
+            assert_false(signature_is_good(text_of(rfc_public), text, &facts));
+            if (len != PUBLIC_KEY_TEXT_BYTES - 1)
+                assert_false(public_key_has_id(text, "0000000000000000"));
+        }
+    assert_false(signature_key_id(TEXT("v1:66687AADF862BD77:"), id));
+    assert_false(public_key_has_id(TEXT("AAAA"), ""));
+}
+
+static void a_key_that_others_can_read_is_refused(void **state)
+{
+    static const mode_t bad[] = {0640, 0604, 0644, 0620, 0602, 0610, 0601, 0666, 0664, 0440};
+    struct fixture *fixture = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        put_file(fixture, rfc_key, sizeof rfc_key - 1, bad[i]);
+        refused(fixture, ERR_INVALID, "others could read it");
+        assert_int_equal(mode_of(fixture->file), bad[i]);
+        assert_int_equal(unlink(fixture->file), 0);
+    }
+    /* kubelet adds exactly these to every file of a volume with fsGroup. */
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0660);
+    signing_key_free(open_key(fixture));
+    assert_int_equal(mode_of(fixture->file), 0600);
+}
+
+static void what_is_no_key_is_refused_with_a_sentence(void **state)
+{
+    struct fixture *fixture = *state;
+    CLEANUP(xfreep) char *large = xcalloc(20000, 1);
+
+    put_file(fixture, "", 0, 0600);
+    refused(fixture, ERR_INVALID, "is empty");
+    put_file(fixture, "rubbish\n", 8, 0600);
+    refused(fixture, ERR_INVALID, "is no private key");
+    put_file(fixture, rfc_key, sizeof rfc_key / 2, 0600);
+    refused(fixture, ERR_INVALID, "is no private key");
+    put_file(fixture, ec_key, sizeof ec_key - 1, 0600);
+    refused(fixture, ERR_INVALID, "another kind");
+    memset(large, 'x', 20000);
+    put_file(fixture, large, 20000, 0600);
+    refused(fixture, ERR_TOO_LARGE, "too large");
+    assert_int_equal(unlink(fixture->file), 0);
+    assert_int_equal(mkdir(fixture->file, 0700), 0);
+    refused(fixture, ERR_INVALID, "is no file");
+    assert_int_equal(rmdir(fixture->file), 0);
+    assert_int_equal(mkfifo(fixture->file, 0600), 0);
+    refused(fixture, ERR_INVALID, "is no file");
+}
+
+static void a_link_leads_to_the_key(void **state)
+{
+    struct fixture *fixture = *state;
+    char target[120];
+
+    (void)snprintf(target, sizeof target, "%s/target", fixture->folder);
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    assert_int_equal(rename(fixture->file, target), 0);
+    assert_int_equal(symlink("target", fixture->file), 0);
+    struct signing_key *key = open_key(fixture);
+    assert_string_equal(signing_key_public(key), rfc_public);
+    signing_key_free(key);
+    /* A link to nothing stays one: no key is made in somebody's place. */
+    assert_int_equal(unlink(target), 0);
+    struct signing_key *none = NULL;
+    assert_int_equal(signing_key_open(fixture->file, &none, &fixture->err), -ERR_NOT_FOUND);
+}
+
+static void a_folder_that_is_missing_is_an_error(void **state)
+{
+    struct fixture *fixture = *state;
+    struct signing_key *key = NULL;
+    char file[128];
+
+    (void)snprintf(file, sizeof file, "%s/no/key", fixture->folder);
+    assert_int_equal(signing_key_open(file, &key, &fixture->err), -ERR_NOT_FOUND);
+    assert_null(key);
+    assert_non_null(strstr(fixture->err.text, "cannot be made"));
+    signing_key_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_file_is_made_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_key_of_the_rfc_signs_as_the_rfc_says, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(every_changed_byte_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(parts_cannot_be_cut_in_another_way, set_up, tear_down),
+        cmocka_unit_test(rubbish_of_any_length_is_no_signature),
+        cmocka_unit_test_setup_teardown(a_key_that_others_can_read_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_key_is_refused_with_a_sentence, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_link_leads_to_the_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_missing_is_an_error, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
