@@ -39,6 +39,7 @@ struct node_facts {
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
      */
     const char *cordon;
+    bool agent;             /* annotation milligpu.io/agent, whatever its value */
     const char *gpus_error; /* why it is invalid: milligpu.io/gpus[0].milli: ... */
     uint32_t gpus;          /* in the annotation */
     struct gpu_facts *gpu;
@@ -123,6 +124,7 @@ struct inventory {
     struct gpu_facts *gpu; /* ascending index, distinct ids */
     uint32_t labels;
     const struct label *label;
+    bool agent; /* milligpu-node runs there, and lets nobody have a GPU without it */
     /* with rules.advertise: the correct value of status.capacity; else 0 */
     uint32_t advertise_milli;
 };

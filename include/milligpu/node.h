@@ -80,6 +80,7 @@ struct node {
     enum inventory_problem problem;
     const struct atom *problem_text; /* or what the node says that means nothing (inventory.h) */
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
+    bool agent;                      /* its Bindings name milligpu-node (inventory.h); not stored */
     uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
     uint32_t unplaced_milli;     /* observed, not assigned to a GPU: no new shares */
     bool host_known;             /* else nothing is known of host */
@@ -104,6 +105,7 @@ struct node_build {
     enum inventory_problem problem;
     const struct atom *problem_text;
     bool gone;
+    bool agent;
     bool host_known;
     struct host host;
     const struct labels *labels; /* the node takes a reference of its own */

@@ -635,8 +635,11 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
     must(facts->name != NULL);
     must(rules != NULL);
 
-    *out = (struct inventory){
-        .node = facts->name, .uid = facts->uid, .labels = facts->labels, .label = facts->label};
+    *out = (struct inventory){.node = facts->name,
+                              .uid = facts->uid,
+                              .labels = facts->labels,
+                              .label = facts->label,
+                              .agent = facts->agent};
     struct judge judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
     if (leave_out_partitioned(&judge))
         return;

@@ -37,6 +37,7 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .problem = old->problem,
         .problem_text = old->problem_text,
         .gone = old->gone,
+        .agent = old->agent,
         .host_known = old->host_known,
         .host = old->host,
         .labels = old->labels,
@@ -392,6 +393,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->problem = inventory->problem;
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
     build->gone = false;
+    build->agent = inventory->agent;
     show_labels(draft, ledger, inventory);
     draft->gpus = 0;
     /* Before any GPU is added: it decides what an index means. */

@@ -144,7 +144,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 
 /*
  * Equal in all that a Node object decides and the store keeps; since_ms and the charges are
- * ignored, and so are labels and host.
+ * ignored, and so are labels, agent and host.
  */
 bool node_alike(const struct node *a, const struct node *b);
 

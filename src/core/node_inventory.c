@@ -44,6 +44,7 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .source = inventory->source,
         .problem = inventory->problem,
         .problem_text = names_intern(names, text_of(inventory->problem_text)),
+        .agent = inventory->agent,
         .labels = labels,
         .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,

@@ -351,6 +351,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     put_str(json, "state", admin_node_state(node));
     put_node_text(json, node);
     put_bool(json, "cordoned", admin_is_cordoned(node));
+    put_bool(json, "agent", node->agent);
     admin_amounts(json, &amounts);
     put_u64(json, "heldGpus", node->held_gpus);
     json_write_key(json, "gpus");

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "milligpu/annotations.h"
 #include "milligpu/quantity.h"
 
 #include "wire/kube_read.h"
@@ -129,6 +130,14 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
+/* There is one, whatever is said of it: then its Bindings demand it, and no GPU goes by without. */
+static bool read_agent(struct json_reader *in, struct node_facts *node)
+{
+    must(node->name != NULL);
+    node->agent = true;
+    return json_read_skip(in);
+}
+
 /* gpus is only kept here: it is decoded when the whole object has been read. */
 static bool node_read_annotation(void *user, struct json_reader *in, struct text key)
 {
@@ -139,6 +148,8 @@ static bool node_read_annotation(void *user, struct json_reader *in, struct text
         return read_once(in, &reading->gpus);
     if (text_is(key, "milligpu.io/cordon"))
         return read_cordon(in, reading->node);
+    if (text_is(key, ANNOTATION_AGENT))
+        return read_agent(in, reading->node);
     return json_read_skip(in);
 }
 

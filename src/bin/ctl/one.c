@@ -150,6 +150,8 @@ int show_node(struct ctl *ctl, const struct doc *node)
     put_field(ctl, "Node", "%s", doc_shown(node, "name"));
     put_field(ctl, "Model", "%s", or_unknown(doc_shown(node, "model")));
     put_field(ctl, "Inventory", "%s", or_unknown(doc_shown(node, "source")));
+    if (doc_true(node, "agent"))
+        put_field(ctl, "Agent", "milligpu-node gives containers their GPUs");
     /* Beside "ok" the text is no reason: it tells what else there is to know. */
     put_field(ctl, "State", "%s%s%s%s", doc_shown(node, "state"),
               doc_true(node, "cordoned") ? ", cordoned" : "",

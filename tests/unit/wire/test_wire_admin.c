@@ -56,7 +56,7 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
     assert_int_equal(admin_gpu_free(node, &node->gpu[1]), 0);
     assert_int_equal(admin_gpu_free(node, &node->gpu[2]), 500);
     CLEANUP(freep) char *json = node_json(node, false);
-    assert_non_null(strstr(json, "\"cordoned\":false,\"capacityMilli\":2500"));
+    assert_non_null(strstr(json, "\"cordoned\":false,\"agent\":false,\"capacityMilli\":2500"));
     assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
 }
 

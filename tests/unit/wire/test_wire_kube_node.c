@@ -338,6 +338,30 @@ static void a_cordon_that_cannot_be_read_takes_all(void **state)
     assert_null(node.unreadable);
 }
 
+static void an_agent_is_there_whatever_is_said_of_it(void **state)
+{
+    static const struct {
+        const char *annotations;
+        bool agent;
+    } cases[] = {
+        {"", false},
+        {"\"milligpu.io/agents\":\"1\"", false},
+        {"\"milligpu.io/agent\":\"1.0\"", true},
+        {"\"milligpu.io/agent\":\"\"", true},
+        {"\"milligpu.io/agent\":\"false\",\"milligpu.io/agent\":\"x\"", true},
+        {"\"milligpu.io/agent\":\"\\u0000\"", true},
+        {"\"milligpu.io/agent\":{\"a\":[1]}", true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char bytes[256];
+        (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"annotations\":{%s},\"name\":\"n\"}}",
+                       cases[i].annotations);
+        const struct node_facts node = decode(*state, bytes);
+        assert_int_equal(node.agent, cases[i].agent);
+        assert_null(node.unreadable);
+    }
+}
+
 static struct node_facts allocatable(struct fixture *fixture, const char *amounts)
 {
     char bytes[1024];
@@ -426,6 +450,7 @@ int main(void)
         fixture_test(a_node_that_cannot_be_one_is_refused),
         fixture_test(what_cannot_be_read_hides_no_node),
         fixture_test(a_cordon_that_cannot_be_read_takes_all),
+        fixture_test(an_agent_is_there_whatever_is_said_of_it),
         fixture_test(cpu_and_memory_are_read_and_rounded_down),
         fixture_test(cpu_and_memory_that_cannot_be_read_are_not_known),
     };
