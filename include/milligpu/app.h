@@ -31,10 +31,12 @@ struct events;
 struct fake_apiserver;
 struct hints;
 struct judges;
+struct key_publisher;
 struct outbox;
 struct pod_cache;
 struct policy_reload;
 struct rights;
+struct signing_key;
 struct verifier;
 
 enum {
@@ -87,7 +89,10 @@ struct app {
     struct outbox *outbox;
     struct verifier *verifier;
     struct command_trace *command_trace;
-    struct rights *rights;       /* NULL: the API server cannot be asked */
+    struct rights *rights; /* NULL: the API server cannot be asked */
+    /* NULL, with its publisher: nothing is signed */
+    const struct signing_key *signing_key;
+    struct key_publisher *key_publisher;
     struct fake_apiserver *fake; /* NULL in a cluster */
     const char *server;          /* the address of the API server, for people */
     const char *wake_namespace;

@@ -93,12 +93,22 @@ void time_format(int64_t ms, char out[TIME_TEXT_BYTES]);
 void annotation_encode(struct strbuf *out, const struct allocation *allocation,
                        const struct node *node);
 /*
+ * Signs what a Binding says (signing.h, of which wire knows nothing): appends to out, the same for
+ * the same arguments, at least one byte.
+ */
+struct binding_signer {
+    const void *ctx;
+    int (*sign)(const void *ctx, struct text uid, struct text node, struct text annotation,
+                struct strbuf *out, struct err *err);
+};
+/*
  * The Binding. uid and version of the evaluated pod are preconditions for the API server, so
- * exactly that pod is bound. version 0: unknown, for a reservation of an older ledger. Checks keys
- * and sizes.
+ * exactly that pod is bound. version 0: unknown, for a reservation of an older ledger. signer NULL:
+ * the allocation is not signed. Where the node has an agent, the Binding demands it
+ * (annotations.h). Checks keys and sizes.
  */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   uint64_t version, struct err *err) MUST_USE;
+                   const struct binding_signer *signer, uint64_t version, struct err *err) MUST_USE;
 
 /* The value of milligpu.io/allocation alone. */
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node);
@@ -126,6 +136,13 @@ extern const char WAKE_OBJECT_NAME[];
 const char *wake_objects_path(struct arena *arena, const char *namespace);
 void wake_object_encode(struct strbuf *out, const char *namespace);
 void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
+/*
+ * The ConfigMap of all public keys (annotations.h): with one entry, to create it, and the merge
+ * patch that adds one and leaves the others.
+ */
+const char *configmaps_path(struct arena *arena, const char *namespace);
+void keys_encode(struct strbuf *out, const char *namespace, const char *id, const char *key);
+void keys_patch(struct strbuf *out, const char *id, const char *key);
 /* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
 void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /* JSON merge patch of nodes/status: capacity[resource] = milli. */

@@ -1,17 +1,18 @@
 /*
- * What we write to the API server: Bindings with their annotations, Events, the wake-up object,
- * patches. Called by the writer (Bindings, before its COMMIT), the outbox and cluster_identity.c;
+ * What we write to the API server: Bindings with their annotations, Events, the wake-up object, our
+ * public key, patches. Called by the writer (Bindings, before its COMMIT), the outbox,
+ * key_publisher.c and cluster_identity.c;
  * the bytes depend on the arguments alone. The API server checks neither keys nor size of a
  * Binding's annotations, so this file does (docs/why/003-annotations-on-the-binding.md). First the
  * allocation, then the Binding, Events, the wake-up object, patches.
  */
 #include <string.h>
 
+#include "milligpu/annotations.h"
 #include "milligpu/wire_kube.h"
 
 enum { EVENT_NOTE_MAX = 1000, KEY_NAME_MAX = 63 };
 
-static const char allocation_key[] = "milligpu.io/allocation";
 static const char visible_key[] = "milligpu.io/visible-devices";
 static const char visible_prefix[] = "visible-devices.milligpu.io/";
 static const char wake_key[] = "milligpu.io/bell";
@@ -195,6 +196,12 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
     must(last != NULL || annotation->count == 0);
 }
 
+/* What a Binding carries besides the allocation. */
+struct binding_rules {
+    const struct binding_signer *signer; /* NULL: nothing is signed */
+    bool agent;                          /* of the node: see annotations.h */
+};
+
 struct annotations {
     struct json_writer *json;
     size_t bytes; /* of all keys and values, as the API server counts them */
@@ -216,22 +223,65 @@ static struct text text_in(const struct strbuf *buf)
     return (struct text){buf->data, buf->len};
 }
 
-/* The annotations object; returns the number of bytes that count towards the limit. */
-static size_t write_annotations(struct json_writer *json, const struct annotation *annotation)
+/* allocation and, with a signer, signature: of exactly the bytes that are written. */
+static int annotate_allocation(struct annotations *all, const struct annotation *annotation,
+                               const struct binding_signer *signer, struct err *err)
+{
+    const struct allocation_facts *is = &annotation->allocation->is;
+    CLEANUP(strbuf_done) struct strbuf value;
+    CLEANUP(strbuf_done) struct strbuf signature;
+    strbuf_init(&value);
+    strbuf_init(&signature);
+
+    must(signer == NULL || signer->sign != NULL);
+    encode_write_value(&value, annotation);
+    encode_annotate(all, TEXT(ANNOTATION_ALLOCATION), text_in(&value));
+    if (signer == NULL)
+        return 0;
+    if (signer->sign(signer->ctx, text_of(is->uid), atom_text(is->node), text_in(&value),
+                     &signature, err) < 0)
+        return err_same(err);
+    must(signature.len > 0);
+    encode_annotate(all, TEXT(ANNOTATION_SIGNATURE), text_in(&signature));
+    return 0;
+}
+
+/*
+ * Where the node has an agent, no container of the pod may start without it. The runtime looks for
+ * the container's own key first, and the pod's author may have written one, so each that fits gets
+ * ours; the API server itself could not read a pod with a longer one again. The others have the
+ * key of the whole pod.
+ */
+static void annotate_required(struct annotations *all, const struct allocation *allocation)
+{
+    CLEANUP(strbuf_done) struct strbuf key;
+    strbuf_init(&key);
+
+    must(allocation->is.shares > 0);
+    encode_annotate(all, TEXT(ANNOTATION_REQUIRED_POD), TEXT(REQUIRED_PLUGINS));
+    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+        if (!opens_container(allocation, i))
+            continue;
+        strbuf_reset(&key);
+        strbuf_str(&key, ANNOTATION_REQUIRED_CONTAINER);
+        strbuf_str(&key, allocation->is.share[i].container);
+        if (key.len <= strlen(ANNOTATION_REQUIRED "/") + KEY_NAME_MAX)
+            encode_annotate(all, text_in(&key), TEXT(REQUIRED_PLUGINS));
+    }
+}
+
+/* What containers see by the downward API: all GPUs of the pod, and those of each container. */
+static void annotate_visible(struct annotations *all, const struct annotation *annotation)
 {
     must(annotation->count > 0);
 
-    struct annotations all = {.json = json};
     CLEANUP(strbuf_done) struct strbuf value;
     CLEANUP(strbuf_done) struct strbuf key;
     strbuf_init(&value);
     strbuf_init(&key);
 
-    json_write_object(json);
-    encode_write_value(&value, annotation);
-    encode_annotate(&all, text_of(allocation_key), text_in(&value));
     encode_visible(&value, annotation, NULL);
-    encode_annotate(&all, text_of(visible_key), text_in(&value));
+    encode_annotate(all, text_of(visible_key), text_in(&value));
     for (uint32_t i = 0; i < annotation->allocation->is.shares; i++) {
         const char *container = annotation->allocation->is.share[i].container;
         if (!opens_container(annotation->allocation, i))
@@ -240,21 +290,41 @@ static size_t write_annotations(struct json_writer *json, const struct annotatio
         strbuf_str(&key, visible_prefix);
         strbuf_str(&key, container);
         encode_visible(&value, annotation, container);
-        encode_annotate(&all, text_in(&key), text_in(&value));
+        encode_annotate(all, text_in(&key), text_in(&value));
     }
+}
+
+/* The annotations object; *bytes is what counts towards the limit. */
+static int write_annotations(struct json_writer *json, const struct annotation *annotation,
+                             const struct binding_rules *how, size_t *bytes, struct err *err)
+{
+    struct annotations all = {.json = json};
+
+    must(annotation->count > 0);
+    json_write_object(json);
+    if (annotate_allocation(&all, annotation, how->signer, err) < 0)
+        return err_same(err);
+    annotate_visible(&all, annotation);
+    if (how->agent)
+        annotate_required(&all, annotation->allocation);
     json_write_object_end(json);
-    return all.bytes;
+    *bytes = all.bytes;
+    return 0;
 }
 
 void annotation_encode(struct strbuf *out, const struct allocation *allocation,
                        const struct node *node)
 {
+    const struct binding_rules plain = {.signer = NULL};
     struct annotation annotation;
     struct json_writer json;
+    size_t bytes;
+    struct err err;
     must(allocation->is.shares > 0);
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
-    (void)write_annotations(&json, &annotation); /* binding_encode checks the size */
+    /* binding_encode() checks the size; without a signer nothing can fail */
+    must(write_annotations(&json, &annotation, &plain, &bytes, &err) == 0);
 }
 
 static bool is_alphanumeric(char c)
@@ -341,8 +411,9 @@ static void write_version(struct json_writer *json, uint64_t version)
 
 /* The size is known only afterwards. On failure out holds bytes that the caller must not send. */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   uint64_t version, struct err *err)
+                   const struct binding_signer *signer, uint64_t version, struct err *err)
 {
+    const struct binding_rules how = {.signer = signer, .agent = node->agent};
     must(node != NULL);
     must(allocation->is.uid[0] != '\0');
 
@@ -360,7 +431,8 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     write_version(&json, version);
     if (annotation.count > 0) {
         json_write_key(&json, "annotations");
-        bytes = write_annotations(&json, &annotation);
+        if (write_annotations(&json, &annotation, &how, &bytes, err) < 0)
+            return err_same(err);
     }
     json_write_object_end(&json);
     write_target(&json, allocation);
@@ -470,6 +542,45 @@ void wake_object_encode(struct strbuf *out, const char *namespace)
     /* No such class exists, so this object never affects where a volume is placed. */
     json_write_key(&json, "storageClassName");
     json_write_str(&json, "milligpu.io-bell");
+    json_write_object_end(&json);
+}
+
+const char *configmaps_path(struct arena *arena, const char *namespace)
+{
+    must(namespace[0] != '\0');
+    return arena_printf(arena, "/api/v1/namespaces/%s/configmaps", namespace);
+}
+
+static void write_key(struct json_writer *json, const char *id, const char *key)
+{
+    must(id[0] != '\0' && key[0] != '\0');
+    json_write_key(json, "data");
+    json_write_object(json);
+    json_write_key(json, id);
+    json_write_str(json, key);
+    json_write_object_end(json);
+}
+
+void keys_encode(struct strbuf *out, const char *namespace, const char *id, const char *key)
+{
+    struct json_writer json;
+
+    must(namespace[0] != '\0');
+    json_writer_init(&json, out);
+    open_object(&json, "v1", "ConfigMap", namespace, KEYS_CONFIGMAP);
+    json_write_object_end(&json);
+    write_key(&json, id, key);
+    json_write_object_end(&json);
+}
+
+void keys_patch(struct strbuf *out, const char *id, const char *key)
+{
+    struct json_writer json;
+
+    must(out->len == 0);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    write_key(&json, id, key);
     json_write_object_end(&json);
 }
 

@@ -3,6 +3,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/outbox.h"
 #include "milligpu/quantity.h"
+#include "milligpu/signing.h"
 #include "milligpu/writer.h"
 
 #include "writer/writer_internal.h"
@@ -38,6 +39,20 @@ static struct post_commit_action *add_action(struct writer *writer)
     return action;
 }
 
+/* The same text again for the same allocation, so that a repeated Binding has the same bytes. */
+static int sign_binding(const void *ctx, struct text uid, struct text node, struct text annotation,
+                        struct strbuf *out, struct err *err)
+{
+    const struct signed_facts what = {.uid = uid, .node = node, .annotation = annotation};
+    char text[SIGNATURE_TEXT_BYTES];
+
+    must(ctx != NULL && out->len == 0);
+    if (signing_sign(ctx, &what, text, err) < 0)
+        return err_same(err);
+    strbuf_str(out, text);
+    return 0;
+}
+
 int writer_queue_binding(struct writer *writer, const struct allocation *allocation,
                          struct dispatch how, struct err *err)
 {
@@ -54,7 +69,9 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     action->deadline_ms = how.deadline_ms;
     action->sending = how.sending;
     /* Encoded here: later in the batch the allocation may be replaced and its node rebuilt. */
-    const int rc = binding_encode(&action->body, allocation, node, how.version, err);
+    const struct binding_signer signer = {writer->app->signing_key, sign_binding};
+    const int rc = binding_encode(&action->body, allocation, node,
+                                  signer.ctx != NULL ? &signer : NULL, how.version, err);
     if (rc < 0) {
         writer_action_done(action);
         writer->actions--;

@@ -56,6 +56,7 @@ static void place_pod(struct place *place, const struct share *shares, uint32_t 
                                            .name = "web-0",
                                            .node = place->node->name,
                                            .node_uid = place->node->uid,
+                                           .origin = count > 0 ? ORIGIN_GRANTED : ORIGIN_OBSERVED,
                                            .reserved_ms = 1,
                                            .shares = count,
                                            .share = shares};
@@ -175,7 +176,7 @@ static void a_binding_carries_everything_in_one_write(void **state)
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
     assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, 190, &fixture->err), 0);
+        binding_encode(&fixture->out, place.allocation, place.node, NULL, 190, &fixture->err), 0);
     assert_string_equal(
         fixture->out.data,
         "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
@@ -186,6 +187,121 @@ static void a_binding_carries_everything_in_one_write(void **state)
         "\"visible-devices.milligpu.io/c\":\"GPU-aaa\"}},\"target\":{\"apiVersion\":\"v1\","
         "\"kind\":\"Node\",\"name\":\"node-1\"}}");
     place_done(&place);
+}
+
+/* What it is asked to sign, in words; with a ctx that says so it fails. */
+static int sign_in_words(const void *ctx, struct text uid, struct text node, struct text annotation,
+                         struct strbuf *out, struct err *err)
+{
+    if (ctx != NULL)
+        return err_set(err, ERR_INTERNAL, "%s", (const char *)ctx);
+    strbuf_printf(out, "%.*s on %.*s: %zu", TEXT_ARG(uid), TEXT_ARG(node), annotation.len);
+    return 0;
+}
+
+static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct place place = place_new();
+    const struct share shares[] = {
+        share(&place, "c", "GPU-aaa", 300),
+        share(&place, "12345678901234567890123456789012345678901234567890123", "GPU-aaa", 1),
+        share(&place, "c", "GPU-zzz", 300),
+        share(&place, "123456789012345678901234567890123456789012345678901234", "GPU-aaa", 1)};
+    const struct binding_signer signer = {NULL, sign_in_words};
+    place_pod(&place, shares, ARRAY_LEN(shares));
+    place.node->agent = true;
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, &signer, 190, &fixture->err),
+        0);
+    CLEANUP(strbuf_done) struct strbuf note;
+    strbuf_init(&note);
+    note_value(&note, place.allocation, place.node);
+    char expected[100];
+    (void)snprintf(expected, sizeof expected,
+                   "}\",\"milligpu.io/signature\":\"cf75 on node-1: %zu\",\"milligpu.io/visible",
+                   note.len);
+    assert_non_null(strstr(fixture->out.data, expected));
+    /* The key of the last container would have 64 letters: the pod's key is for it. */
+    const char *required = strstr(fixture->out.data, "\"required-plugins");
+    assert_non_null(required);
+    assert_string_equal(
+        required,
+        "\"required-plugins.noderesource.dev/pod\":\"[\\\"milligpu\\\"]\","
+        "\"required-plugins.noderesource.dev/container.c\":\"[\\\"milligpu\\\"]\","
+        "\"required-plugins.noderesource.dev/container."
+        "12345678901234567890123456789012345678901234567890123\":\"[\\\"milligpu\\\"]\"}},"
+        "\"target\":{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"name\":\"node-1\"}}");
+    /* The same again, byte for byte. */
+    CLEANUP(strbuf_done) struct strbuf again;
+    strbuf_init(&again);
+    assert_int_equal(
+        binding_encode(&again, place.allocation, place.node, &signer, 190, &fixture->err), 0);
+    assert_string_equal(again.data, fixture->out.data);
+    place_done(&place);
+}
+
+static void a_signature_and_an_agent_do_not_need_each_other(void **state)
+{
+    struct fixture *fixture = *state;
+    struct place place = place_new();
+    const struct share one = share(&place, "c", "GPU-aaa", 300);
+    const struct binding_signer signer = {NULL, sign_in_words};
+    place_pod(&place, &one, 1);
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, &signer, 1, &fixture->err), 0);
+    assert_non_null(strstr(fixture->out.data, "\"milligpu.io/signature\":\"cf75 on node-1: "));
+    assert_null(strstr(fixture->out.data, "required-plugins"));
+    strbuf_reset(&fixture->out);
+    place.node->agent = true;
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, NULL, 1, &fixture->err), 0);
+    assert_null(strstr(fixture->out.data, "signature"));
+    assert_non_null(strstr(fixture->out.data, "required-plugins.noderesource.dev/pod"));
+    place_done(&place);
+}
+
+static void a_binding_that_cannot_be_signed_is_none(void **state)
+{
+    struct fixture *fixture = *state;
+    struct place place = place_new();
+    const struct share one = share(&place, "c", "GPU-aaa", 300);
+    const struct binding_signer signer = {"no ink", sign_in_words};
+    place_pod(&place, &one, 1);
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, &signer, 1, &fixture->err),
+        -ERR_INTERNAL);
+    assert_says(fixture, "no ink");
+    place_done(&place);
+}
+
+static void a_pod_without_shares_has_nothing_to_sign(void **state)
+{
+    struct fixture *fixture = *state;
+    struct place place = place_new();
+    const struct binding_signer signer = {"no ink", sign_in_words};
+    place_pod(&place, NULL, 0);
+    place.node->agent = true;
+    assert_int_equal(
+        binding_encode(&fixture->out, place.allocation, place.node, &signer, 7, &fixture->err), 0);
+    assert_null(strstr(fixture->out.data, "annotations"));
+    place_done(&place);
+}
+
+static void the_public_keys_are_a_config_map(void **state)
+{
+    struct fixture *fixture = *state;
+
+    keys_encode(&fixture->out, "team", "0123456789abcdef", "AAAA=");
+    assert_string_equal(fixture->out.data,
+                        "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":"
+                        "\"milligpu-keys\",\"namespace\":\"team\"},\"data\":{"
+                        "\"0123456789abcdef\":\"AAAA=\"}}");
+    strbuf_reset(&fixture->out);
+    keys_patch(&fixture->out, "0123456789abcdef", "AAAA=");
+    assert_string_equal(fixture->out.data, "{\"data\":{\"0123456789abcdef\":\"AAAA=\"}}");
+    assert_string_equal(configmaps_path(&fixture->arena, "team"),
+                        "/api/v1/namespaces/team/configmaps");
 }
 
 static void keys_that_the_api_server_would_not_check_are_checked(void **state)
@@ -211,7 +327,7 @@ static void keys_that_the_api_server_would_not_check_are_checked(void **state)
         const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
         place_pod(&place, &one, 1);
         const int result =
-            binding_encode(&fixture->out, place.allocation, place.node, 0, &fixture->err);
+            binding_encode(&fixture->out, place.allocation, place.node, NULL, 0, &fixture->err);
         assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
         if (!cases[i].good)
             assert_says(fixture, "annotation visible-devices.milligpu.io/");
@@ -231,7 +347,7 @@ static int bind_parts(struct fixture *fixture, int id_bytes)
     place_pod(&place, shares, PARTS_MAX);
     strbuf_reset(&fixture->out);
     const int result =
-        binding_encode(&fixture->out, place.allocation, place.node, 0, &fixture->err);
+        binding_encode(&fixture->out, place.allocation, place.node, NULL, 0, &fixture->err);
     place_done(&place);
     return result;
 }
@@ -327,6 +443,11 @@ int main(void)
         fixture_test(devices_are_uuids_where_real_else_indexes_each_once),
         fixture_test(a_gpu_that_the_node_does_not_show_keeps_its_name),
         fixture_test(a_binding_carries_everything_in_one_write),
+        fixture_test(a_binding_for_an_agent_is_signed_and_demands_it),
+        fixture_test(a_signature_and_an_agent_do_not_need_each_other),
+        fixture_test(a_binding_that_cannot_be_signed_is_none),
+        fixture_test(a_pod_without_shares_has_nothing_to_sign),
+        fixture_test(the_public_keys_are_a_config_map),
         fixture_test(keys_that_the_api_server_would_not_check_are_checked),
         fixture_test(annotations_that_are_too_large_are_refused),
         fixture_test(an_event_is_complete_and_cut),

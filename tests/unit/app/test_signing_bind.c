@@ -1,0 +1,172 @@
+/* A pod that is bound carries a signature that an agent believes, and the same one again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/doc.h"
+#include "milligpu/signing.h"
+
+#include "support_fixture.h"
+
+struct scene {
+    struct app_fixture *fixture;
+    struct signing_key *key;
+    char file[64];
+    struct arena arena;
+};
+
+static int set_up(void **state)
+{
+    struct scene *scene = xcalloc(1, sizeof *scene);
+    struct err err;
+
+    (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-bind-%d", (int)getpid());
+    assert_int_equal(signing_key_open(scene->file, &scene->key, &err), 0);
+    arena_init(&scene->arena);
+    scene->fixture = fixture_new(fixture_two_nodes);
+    scene->fixture->app.signing_key = scene->key;
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+
+    fixture_free(scene->fixture);
+    signing_key_free(scene->key);
+    arena_done(&scene->arena);
+    assert_int_equal(unlink(scene->file), 0);
+    xfree(scene);
+    return 0;
+}
+
+/* An annotation of the pod as the API server has it now; NULL: it has none. */
+static const char *note_of(struct scene *scene, const char *pod, const char *key)
+{
+    struct strbuf object;
+    struct doc *root = NULL;
+    struct err err;
+
+    strbuf_init(&object);
+    fixture_object(scene->fixture, pod, &object);
+    assert_int_equal(
+        doc_parse_json((struct text){object.data, object.len}, "pod", &scene->arena, &root, &err),
+        0);
+    const struct doc *notes = doc_get(doc_get(root, "metadata"), "annotations");
+    const struct doc *note = notes == NULL ? NULL : doc_get(notes, key);
+    const char *text = note == NULL ? NULL : arena_copy(&scene->arena, note->text);
+    strbuf_done(&object);
+    return text;
+}
+
+static bool believes(struct scene *scene, const char *pod, const char *node)
+{
+    struct strbuf object;
+    struct doc *root = NULL;
+    struct err err;
+
+    strbuf_init(&object);
+    fixture_object(scene->fixture, pod, &object);
+    assert_int_equal(
+        doc_parse_json((struct text){object.data, object.len}, "pod", &scene->arena, &root, &err),
+        0);
+    const struct signed_facts what = {
+        text_of(arena_copy(&scene->arena, text_of(doc_str(doc_get(root, "metadata"), "uid")))),
+        text_of(node), text_of(note_of(scene, pod, "milligpu.io/allocation"))};
+    strbuf_done(&object);
+    return signature_is_good(text_of(signing_key_public(scene->key)),
+                             text_of(note_of(scene, pod, "milligpu.io/signature")), &what);
+}
+
+static void a_bound_pod_is_signed(void **state)
+{
+    struct scene *scene = *state;
+
+    fixture_pod(scene->fixture, "p", "300");
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    assert_true(believes(scene, "p", "n1"));
+    assert_false(believes(scene, "p", "n2"));
+    assert_null(note_of(scene, "p", "required-plugins.noderesource.dev/pod"));
+}
+
+static void on_a_node_with_an_agent_it_demands_the_agent(void **state)
+{
+    struct scene *scene = *state;
+
+    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    fixture_pod(scene->fixture, "p", "300");
+    fixture_pod(scene->fixture, "q", "300");
+    fixture_pod(scene->fixture, "zero", "0");
+    fixture_run(scene->fixture);
+    const uint32_t woken = scene->fixture->wake_ups;
+    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    assert_true(believes(scene, "p", "n1"));
+    assert_string_equal(note_of(scene, "p", "required-plugins.noderesource.dev/pod"),
+                        "[\"milligpu\"]");
+    assert_string_equal(note_of(scene, "p", "required-plugins.noderesource.dev/container.c"),
+                        "[\"milligpu\"]");
+    assert_string_equal(fixture_bind(scene->fixture, "zero", "n1"), "");
+    assert_null(note_of(scene, "zero", "milligpu.io/signature"));
+    assert_null(note_of(scene, "zero", "required-plugins.noderesource.dev/pod"));
+    /* It was uninstalled. */
+    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":null");
+    fixture_run(scene->fixture);
+    assert_int_equal(scene->fixture->wake_ups, woken);
+    assert_string_equal(fixture_bind(scene->fixture, "q", "n1"), "");
+    assert_true(believes(scene, "q", "n1"));
+    assert_null(note_of(scene, "q", "required-plugins.noderesource.dev/pod"));
+}
+
+/* The process ends before the Binding is sent; the next one sends what this one would have. */
+static void a_restart_signs_the_same(void **state)
+{
+    struct scene *scene = *state;
+    struct app_fixture *fixture = scene->fixture;
+
+    fixture_annotate_node(fixture, "n1", "\"milligpu.io/agent\":\"1.0\"");
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    fixture->lose_requests = true;
+    (void)fixture_bind_begin(fixture, "p", "n1");
+    fixture_run(fixture);
+    assert_null(note_of(scene, "p", "milligpu.io/signature"));
+    fixture->lose_requests = false;
+    fixture_restart(fixture);
+    fixture->app.signing_key = scene->key;
+    assert_true(fixture_pass_until_ready(fixture, 60000));
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
+    assert_true(believes(scene, "p", "n1"));
+    assert_non_null(note_of(scene, "p", "required-plugins.noderesource.dev/pod"));
+}
+
+static void without_a_key_nothing_is_signed(void **state)
+{
+    struct scene *scene = *state;
+
+    scene->fixture->app.signing_key = NULL;
+    fixture_pod(scene->fixture, "p", "300");
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    assert_non_null(note_of(scene, "p", "milligpu.io/allocation"));
+    assert_null(note_of(scene, "p", "milligpu.io/signature"));
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_bound_pod_is_signed),
+        TEST(on_a_node_with_an_agent_it_demands_the_agent),
+        TEST(a_restart_signs_the_same),
+        TEST(without_a_key_nothing_is_signed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
