@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/annotations.h"
 #include "milligpu/hints.h"
+#include "milligpu/key_publisher.h"
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
@@ -370,6 +372,35 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
+/* Without the key an agent believes no allocation, so that pods on its node do not start. */
+static void check_signing(struct doctor *doctor)
+{
+    struct app *app = doctor->app;
+    struct key_facts facts;
+
+    if (app->key_publisher == NULL) {
+        api_doctor_say(doctor, "signing", HEALTH_OK, "",
+                       "allocations are not signed: no agent reads a cluster file");
+        return;
+    }
+    must(app->signing_key != NULL);
+    key_publisher_facts(app->key_publisher, &facts);
+    if (facts.error[0] != '\0')
+        api_doctor_say(
+            doctor, "signing", HEALTH_FAILED,
+            "allow the ServiceAccount to create configmaps in that namespace and to patch "
+            "milligpu-keys (see manifests)",
+            "the signing key cannot be published in ConfigMap %s of namespace %s: %s",
+            KEYS_CONFIGMAP, app->wake_namespace, facts.error);
+    else if (!facts.published)
+        api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",
+                       "the signing key is not published yet");
+    else
+        api_doctor_say(doctor, "signing", HEALTH_OK, "",
+                       "signing key %s is published in ConfigMap %s of namespace %s", facts.id,
+                       KEYS_CONFIGMAP, app->wake_namespace);
+}
+
 /*
  * Without wake-ups everything works, only late: kube-scheduler tries a refused pod again by itself
  * within 330 s. Only a wake-up that fails is a failure; one that nobody asked for is a choice.
@@ -626,6 +657,7 @@ void api_doctor(struct api_call *call)
                 atomic_load(&app->nodes_heard_ms));
     check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
     check_rights(&doctor);
+    check_signing(&doctor);
     check_wake_up(&doctor);
     check_scheduler(&doctor);
     check_webhooks(&doctor);

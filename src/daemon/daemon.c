@@ -30,6 +30,7 @@
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
 #include "milligpu/informer.h"
+#include "milligpu/key_publisher.h"
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/message.h"
@@ -38,6 +39,7 @@
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
 #include "milligpu/rights.h"
+#include "milligpu/signing.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
@@ -89,7 +91,8 @@ struct daemon {
     struct policy_source policy;
     struct rulebook *rulebook; /* with which the process begins */
     struct kube_config *config;
-    /* the informer thread's: cluster identity, reflectors, permissions */
+    struct signing_key *signing_key; /* NULL: standalone signs nothing */
+    /* the informer thread's: cluster identity, reflectors, permissions, our public key */
     struct kube_ops watch_ops;
     /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
     struct kube_ops call_ops;
@@ -152,7 +155,7 @@ static void identity_delivered(void *user, const struct kube_answer *answer)
     cluster_identity_answer(daemon->parts.identity, now_of(&daemon->app), answer);
 }
 
-/* Two users share watch_ops: an answer that is none of the permissions' belongs to the informer. */
+/* Three users share watch_ops: an answer that is none of the others' belongs to the informer. */
 static void watch_delivered(void *user, const struct kube_answer *answer)
 {
     must(answer->id != 0);
@@ -160,8 +163,12 @@ static void watch_delivered(void *user, const struct kube_answer *answer)
     struct daemon *daemon = user;
     const int64_t now_ms = now_of(&daemon->app);
 
-    if (!rights_answer(daemon->app.rights, now_ms, answer))
-        informer_answer(daemon->parts.informer, now_ms, answer);
+    if (rights_answer(daemon->app.rights, now_ms, answer))
+        return;
+    if (daemon->app.key_publisher != NULL &&
+        key_publisher_answer(daemon->app.key_publisher, now_ms, answer))
+        return;
+    informer_answer(daemon->parts.informer, now_ms, answer);
 }
 
 static void call_delivered(void *user, const struct kube_answer *answer)
@@ -207,9 +214,16 @@ static void *informer_main(void *user)
         }
     }
     while (!atomic_load(&daemon->stop_io)) {
-        const int64_t watch = informer_step(daemon->parts.informer, now_of(&daemon->app));
-        const int64_t rights = rights_step(daemon->app.rights, now_of(&daemon->app));
-        poll_watch(daemon, watch < rights ? watch : rights, watch_delivered);
+        const int64_t wait[] = {
+            informer_step(daemon->parts.informer, now_of(&daemon->app)),
+            rights_step(daemon->app.rights, now_of(&daemon->app)),
+            daemon->app.key_publisher == NULL
+                ? POLL_MAX_MS
+                : key_publisher_step(daemon->app.key_publisher, now_of(&daemon->app))};
+        int64_t least = POLL_MAX_MS;
+        for (size_t i = 0; i < ARRAY_LEN(wait); i++)
+            least = wait[i] < least ? wait[i] : least;
+        poll_watch(daemon, least, watch_delivered);
     }
     return NULL;
 }
@@ -387,6 +401,27 @@ static int open_store(struct daemon *daemon, struct err *err)
     return rc;
 }
 
+/* Beside the ledger unless a setting says otherwise; no backup of the ledger contains it. */
+static void signing_key_file(const struct settings *settings, struct strbuf *out)
+{
+    must(settings->standalone[0] == '\0' && settings->ledger[0] != '\0');
+    if (settings->signing_key[0] != '\0')
+        strbuf_str(out, settings->signing_key);
+    else
+        strbuf_printf(out, "%s.key", settings->ledger);
+}
+
+/* After the ledger's lock: two daemons that begin at once must not make two keys. */
+static int open_signing_key(struct daemon *daemon, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf file;
+
+    must(daemon->signing_key == NULL && daemon->app.store != NULL);
+    strbuf_init(&file);
+    signing_key_file(daemon->app.settings, &file);
+    return signing_key_open(file.data, &daemon->signing_key, err);
+}
+
 static int open_fake_apiserver(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.settings->standalone[0] != '\0');
@@ -413,9 +448,11 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     must(daemon->app.settings->standalone[0] == '\0');
 
     struct app *app = &daemon->app;
-    int rc = kube_config_load(file_or_null(app->settings->kubeconfig),
-                              file_or_null(app->settings->context), &daemon->config, err);
+    int rc = open_signing_key(daemon, err);
 
+    if (rc == 0)
+        rc = kube_config_load(file_or_null(app->settings->kubeconfig),
+                              file_or_null(app->settings->context), &daemon->config, err);
     if (rc == 0)
         rc = kube_curl_new(daemon->config, &daemon->watch_ops, err);
     if (rc == 0)
@@ -455,9 +492,12 @@ static void make_parts(struct daemon *daemon)
                                     .grace_ms = app->fake != NULL ? 0 : grace_ms,
                                     .server = app->server,
                                     .wake_namespace = wake_namespace(daemon),
+                                    .signing_key = daemon->signing_key,
                                     .instance = "milligpud"};
     app_open(app, app->settings, &edges, &daemon->parts);
     app->rights = rights_new(app, &daemon->watch_ops);
+    if (app->signing_key != NULL)
+        app->key_publisher = key_publisher_new(app, &daemon->watch_ops);
     app->events = events_new(app);
 }
 
@@ -893,10 +933,12 @@ static void daemon_stop(struct daemon *daemon)
         http_stop(daemon->port[i]);
     events_free(STEAL(app->events));
     rights_free(app->rights);
+    key_publisher_free(app->key_publisher);
     app_close(app, &daemon->parts);
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);
     kube_config_free(daemon->config);
+    signing_key_free(daemon->signing_key);
     fake_apiserver_free(app->fake);
     store_close(app->store);
     rulebook_unref(daemon->rulebook);
@@ -967,9 +1009,16 @@ int daemon_check(const struct settings *settings, struct err *err)
     struct policy_source source = {.word = NULL};
     struct rulebook *book = NULL;
 
-    const int rc = policy_source_read(&source, settings->policy, &book, err);
+    CLEANUP(strbuf_done) struct strbuf file;
+
+    int rc = policy_source_read(&source, settings->policy, &book, err);
     rulebook_unref(book);
     policy_source_done(&source);
+    strbuf_init(&file);
+    if (rc == 0 && settings->standalone[0] == '\0') {
+        signing_key_file(settings, &file);
+        rc = signing_key_check(file.data, err);
+    }
     return rc;
 }
 

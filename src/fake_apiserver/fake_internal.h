@@ -20,7 +20,7 @@
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
 
-enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_EVENTS, RESOURCES };
+enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_CONFIGMAPS, RES_EVENTS, RESOURCES };
 
 struct resource {
     enum resource_id id;

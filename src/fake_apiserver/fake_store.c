@@ -20,6 +20,8 @@ static const struct resource resources[RESOURCES] = {
     [RES_PODS] = {RES_PODS, "/api/v1", "v1", "pods", "Pod", true, true, true, 0},
     [RES_CAPACITIES] = {RES_CAPACITIES, "/apis/storage.k8s.io/v1", "storage.k8s.io/v1",
                         "csistoragecapacities", "CSIStorageCapacity", true, false, true, 0},
+    [RES_CONFIGMAPS] = {RES_CONFIGMAPS, "/api/v1", "v1", "configmaps", "ConfigMap", true, false,
+                        true, 0},
     [RES_EVENTS] = {RES_EVENTS, "/apis/events.k8s.io/v1", "events.k8s.io/v1", "events", "Event",
                     true, false, false, 1000},
 };

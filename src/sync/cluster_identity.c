@@ -16,7 +16,10 @@
 
 enum { TIMEOUT_MS = 10000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
 
-/* The upper half of ids: the informer uses 1, 2, 4 and those from 6 on, rights.c 5. */
+/*
+ * The upper half of ids: the informer uses 1, 2, 4 and those from 6 on, rights.c 5; key_publisher.c
+ * uses 3, too, with another lower half.
+ */
 static const uint64_t request_id = (uint64_t)3 << 32;
 
 struct cluster_identity {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/annotations.h"
 #include "milligpu/clock.h"
 #include "milligpu/kube.h"
 #include "milligpu/limits.h"
@@ -36,12 +37,14 @@ enum need {
     NEED_NAMESPACE, /* always, in the namespace of the wake-up object */
     NEED_WAKE_OBJECT,
     NEED_WAKE_ON_NODE,
-    NEED_ADVERTISE
+    NEED_ADVERTISE,
+    NEED_CONFIGMAPS, /* where allocations are signed, in the same namespace */
+    NEED_KEYS
 };
 
 struct right {
     enum need need;
-    struct review_facts is; /* for the wake-up object, without its namespace and name */
+    struct review_facts is; /* for objects of our own, without namespace and name */
     const char *what_for;
 };
 
@@ -64,6 +67,8 @@ static const struct right rights_needed[] = {
      "wake_up"},
     {NEED_WAKE_ON_NODE, {.verb = "patch", .resource = "nodes"}, "wake_up"},
     {NEED_ADVERTISE, {.verb = "patch", .resource = "nodes", .subresource = "status"}, "advertise"},
+    {NEED_CONFIGMAPS, {.verb = "create", .resource = "configmaps"}, "publish_key"},
+    {NEED_KEYS, {.verb = "patch", .resource = "configmaps"}, "publish_key"},
 };
 
 struct rights {
@@ -150,6 +155,9 @@ static bool is_needed(const struct app *app, const struct right *right)
         return strcmp(settings->wake, "node") == 0;
     case NEED_ADVERTISE:
         return settings->advertise;
+    case NEED_CONFIGMAPS:
+    case NEED_KEYS:
+        return app->signing_key != NULL;
     }
     must_not_reach("every need is listed");
 }
@@ -193,6 +201,13 @@ static void rights_give_up(struct rights *rights, int64_t now_ms, const char *wh
     end_round(rights, now_ms);
 }
 
+static bool is_in_namespace(enum need need)
+{
+    must(need <= NEED_KEYS);
+    return need == NEED_WAKE_OBJECT || need == NEED_NAMESPACE || need == NEED_CONFIGMAPS ||
+           need == NEED_KEYS;
+}
+
 static void ask_next(struct rights *rights, int64_t now_ms)
 {
     const struct right *right = &rights_needed[rights->next];
@@ -202,10 +217,12 @@ static void ask_next(struct rights *rights, int64_t now_ms)
 
     must(rights->next < ARRAY_LEN(rights_needed));
     /* RBAC cannot restrict create to a name, so that review names the namespace only. */
-    if (right->need == NEED_WAKE_OBJECT || right->need == NEED_NAMESPACE)
+    if (is_in_namespace(right->need))
         facts.namespace = rights->app->wake_namespace;
     if (right->need == NEED_WAKE_OBJECT)
         facts.name = WAKE_OBJECT_NAME;
+    if (right->need == NEED_KEYS)
+        facts.name = KEYS_CONFIGMAP;
     strbuf_init(&body);
     review_encode(&body, &facts);
     const struct kube_request request = {.id = id_base + rights->ids++,

@@ -41,7 +41,7 @@ func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
 		"largest free piece 300 milli")
 	f.says(f.ctl("waiting"), "waits")
 	/* milligpud asks the API server about its rights: those of manifests/base and no others */
-	f.says(f.ctl("doctor"), "rights", "grants all 10 needed permissions", "wake", "scheduler")
+	f.says(f.ctl("doctor"), "rights", "grants all 12 needed permissions", "wake", "scheduler")
 	moment := time.Now().UTC().Format(time.RFC3339Nano)
 	f.delete("first", 0)
 	f.bound("waits")

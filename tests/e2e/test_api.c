@@ -949,6 +949,7 @@ static void a_healthy_daemon_has_no_complaints(void **state)
     finds(fixture, "nodes", "ok", "complete");
     finds(fixture, "pods", "ok", "complete");
     finds(fixture, "rights", "ok", "a cluster file needs no permissions");
+    finds(fixture, "signing", "ok", "allocations are not signed");
     finds(fixture, "wake", "ok", "through namespace wakes");
     finds(fixture, "webhooks", "ok", "only this machine or pod can reach it");
     finds(fixture, "drift", "ok", "agree");

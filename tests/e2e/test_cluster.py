@@ -44,6 +44,44 @@ class Cluster(unittest.TestCase):
 
 
 class Placing(Cluster):
+    def keys(self, api):
+        code, keys = api.request("GET", "/api/v1/namespaces/gpu/configmaps/milligpu-keys")
+        return keys["data"] if code == 200 else {}
+
+    def test_what_is_bound_is_signed_by_a_key_that_is_published(self):
+        api, daemon = self.pair()
+        node, _, _ = daemon.schedule(harness.pod("p", 100))
+        signature = api.pod("p")["metadata"]["annotations"]["milligpu.io/signature"]
+        self.assertRegex(signature, "^v1:[0-9a-f]{16}:[A-Za-z0-9+/]{86}==$")
+        daemon.wait(lambda: signature.split(":")[1] in self.keys(api), "the public key")
+        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["signing"]
+        self.assertEqual(found["status"], "ok", found)
+        self.assertFalse(daemon.get(f"/api/v1/nodes/{node}")["agent"])
+        self.assertNotIn("required-plugins", json.dumps(api.pod("p")))
+        # The same key after a restart; and on a node with an agent the Binding demands it.
+        daemon.kill()
+        daemon.start()
+        api.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"milligpu.io/agent": "1"}}})
+        daemon.wait(lambda: daemon.get(f"/api/v1/nodes/{node}")["agent"], "the agent")
+        made = api.create(harness.pod("q", 100))
+        self.assertEqual(daemon.bind(made, node), "")
+        annotations = api.pod("q")["metadata"]["annotations"]
+        self.assertEqual(annotations["milligpu.io/signature"].split(":")[1], signature.split(":")[1])
+        self.assertEqual(annotations["required-plugins.noderesource.dev/pod"], '["milligpu"]')
+        self.assertEqual(len(self.keys(api)), 1)
+
+    def test_a_key_that_others_can_read_is_refused_at_the_start(self):
+        _, daemon = self.pair()
+        key = next(daemon.home.glob("*.key"))
+        self.assertEqual(stat.S_IMODE(key.stat().st_mode), 0o600)
+        daemon.kill()
+        key.chmod(0o644)
+        with self.assertRaises(Exception):
+            daemon.start()
+        self.assertIn("others could read it and sign; run chmod 600", daemon.logged())
+        key.chmod(0o600)
+        daemon.start()
+
     def test_twenty_pods_are_bound_and_every_view_says_the_same(self):
         api, daemon = self.pair()
         for i in range(20):
@@ -51,7 +89,7 @@ class Placing(Cluster):
             self.assertEqual(error, "")
             self.assertEqual(api.pod(f"p{i}")["spec"]["nodeName"], node)
         daemon.check()
-        self.assertEqual(api.seen("PATCH /api/v1/namespaces"), 0, "node and allocation come in one write")
+        self.assertEqual(api.seen("PATCH /api/v1/namespaces/default/pods"), 0, "node and allocation come in one write")
         self.assertEqual(api.seen("/binding"), 20)
 
     def test_a_pod_that_is_gone_frees_its_share(self):

@@ -281,6 +281,7 @@ class Ctl(harness.Story):
         self.assertRegex(doctor, r"(?m)^ok +ledger ")
         self.assertNotIn("FAILED", doctor)
         self.assertRegex(doctor, r"(?m)^ok +rights .*grants all 10 needed permissions")
+        self.assertRegex(doctor, r"(?m)^ok +signing +allocations are not signed")
         self.assertIn("check/daemon", self.ask("doctor", "-o", "name"))
 
     def test_backup_is_a_database_or_nothing(self):

@@ -896,7 +896,7 @@ class Server(Faulty):
         self.assertIn("403", daemon.bind(made, node))
         rights = self.rights(daemon)
         self.assertEqual(rights["status"], "ok", rights)
-        self.assertRegex(rights["text"], "grants all 10 needed permissions; since the start, it denied")
+        self.assertRegex(rights["text"], "grants all 12 needed permissions; since the start, it denied")
         self.works(daemon)
 
     @kind("a right that is not given")
@@ -908,7 +908,7 @@ class Server(Faulty):
             rights = self.rights(daemon)
             self.assertEqual(rights["status"], "failed", rights)
             self.assertIn("create pods/binding (bind)", rights["text"])
-        self.assertEqual(api.seen("selfsubjectaccessreviews"), 20, "two rounds, however often it is asked for")
+        self.assertEqual(api.seen("selfsubjectaccessreviews"), 24, "two rounds, however often it is asked for")
 
     @kind("an API server that does not answer a review")
     def test_doctor_does_not_wait_for_a_server_that_does_not_answer(self):

@@ -215,6 +215,30 @@ static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
     assert_int_equal(ask(scene).denied, 1);
 }
 
+/* Which key it is does not matter here. */
+static void who_signs_is_asked_about_the_keys(void **state)
+{
+    struct scene *scene = *state;
+    static const char key;
+
+    scene->app.signing_key = (const struct signing_key *)&key;
+    scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"wakes\"";
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    assert_int_equal(ask(scene).asked, 12);
+    assert_int_equal(ask(scene).denied, 2);
+    assert_string_equal(ask(scene).words,
+                        "create configmaps (publish_key), patch configmaps (publish_key)");
+    scene->denied =
+        "\"resource\":\"configmaps\",\"namespace\":\"wakes\",\"name\":\"milligpu-keys\"";
+    scene->now_ms += RIGHTS_FRESH_MS;
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    assert_string_equal(ask(scene).words, "patch configmaps (publish_key)");
+}
+
 static void a_denial_is_believed_when_it_is_said_twice(void **state)
 {
     struct scene *scene = *state;
@@ -348,6 +372,7 @@ int main(void)
         TEST(what_is_set_up_decides_what_is_needed),
         TEST(an_answer_beyond_the_bound_has_no_gap),
         TEST(the_wake_up_object_is_asked_about_in_its_namespace),
+        TEST(who_signs_is_asked_about_the_keys),
         TEST(a_denial_is_believed_when_it_is_said_twice),
         TEST(a_denial_of_some_milliseconds_is_not_told),
         TEST(a_right_that_was_denied_and_is_given_now_is_given),

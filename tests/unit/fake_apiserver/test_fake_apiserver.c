@@ -504,6 +504,19 @@ static void the_wake_up_object_is_created_once_and_patched_often(void **state)
     expect(fixture, 200, "\"kind\":\"CSIStorageCapacityList\"");
 }
 
+static void a_config_map_takes_one_key_more(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char path[] = "/api/v1/namespaces/milligpu/configmaps";
+
+    ask(fixture, "PATCH", "/api/v1/namespaces/milligpu/configmaps/k", "{\"data\":{\"a\":\"1\"}}");
+    expect(fixture, 404, "configmaps \\\"k\\\" not found");
+    ask(fixture, "POST", path, "{\"metadata\":{\"name\":\"k\"},\"data\":{\"a\":\"1\"}}");
+    expect(fixture, 201, "\"kind\":\"ConfigMap\"");
+    ask(fixture, "PATCH", "/api/v1/namespaces/milligpu/configmaps/k", "{\"data\":{\"b\":\"2\"}}");
+    expect(fixture, 200, "\"data\":{\"a\":\"1\",\"b\":\"2\"}");
+}
+
 static void only_the_last_thousand_events_are_kept(void **state)
 {
     struct fixture *fixture = *state;
@@ -856,6 +869,7 @@ int main(void)
         TEST(the_version_grows_with_every_write_and_with_nothing_else),
         TEST(patches_have_preconditions_and_limits),
         TEST(advertised_capacity_shows_in_allocatable),
+        TEST(a_config_map_takes_one_key_more),
         TEST(the_wake_up_object_is_created_once_and_patched_often),
         TEST(only_the_last_thousand_events_are_kept),
         TEST(a_pod_that_runs_ends_in_two_steps),

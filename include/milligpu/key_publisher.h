@@ -1,0 +1,40 @@
+/*
+ * key_publisher - tells the agents which public key this milligpud signs with (signing.h).
+ *
+ *   PATCH configmaps/milligpu-keys --200--> published       --404--> POST --201--> published
+ *      \--anything else--> again, later                              \--409, else--> again, later
+ *
+ * The ConfigMap is in the namespace of the wake-up object and has one entry for each key: those of
+ * earlier and of other milligpuds stay, because what they signed still runs. What is published is
+ * written again from time to time, in case somebody deleted it.
+ *
+ * One lock for the facts; everything else belongs to the informer's thread.
+ */
+#ifndef MILLIGPU_KEY_PUBLISHER_H
+#define MILLIGPU_KEY_PUBLISHER_H
+
+#include "milligpu/app.h"
+#include "milligpu/kube.h"
+
+struct key_publisher;
+
+/* app->signing_key is not NULL. ops belong to the informer's thread. */
+struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *ops) MUST_USE;
+void key_publisher_free(struct key_publisher *publisher); /* NULL is fine */
+
+/* For the informer's thread: starts what is due; returns how long it may be left alone, in ms. */
+int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms);
+/* False if the id is not ours. */
+bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
+                          const struct kube_answer *answer);
+
+struct key_facts {
+    const char *id;  /* of the key */
+    bool published;  /* once at least, since the start */
+    char error[256]; /* of the last try; "": it succeeded, or there was none yet */
+};
+
+/* Any thread. */
+void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out);
+
+#endif
