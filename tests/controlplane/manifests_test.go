@@ -296,6 +296,12 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 	if _, err := f.api.Create(harness.PodPath(f.space, ""), generated); err == nil {
 		t.Error("a forged pod with generateName was admitted")
 	}
+	for _, key := range []string{"milligpu.io/signature", "required-plugins.noderesource.dev/pod"} {
+		f.denied(harness.Simple("forged", 300).With(key, "[]"))
+	}
+	plain := harness.Simple("plain", 0).With("required-plugins.noderesource.dev/pod", "[]")
+	plain.Scheduler = "nobody"
+	f.must(f.api.Create(harness.PodPath(f.space, "")+"?dryRun=All", plain.Object()))
 	f.place(harness.Simple("ours", 300))
 	f.forges("PATCH", "?fieldManager=tenant&force=true", "application/apply-patch+yaml", "")
 	f.forges("PATCH", "/status", "application/merge-patch+json", "")
@@ -304,7 +310,10 @@ func TestTheGuardLetsNobodyButOurBindingWriteOurAnnotations(t *testing.T) {
 		`,"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}`)
 	f.forges("PATCH", "/resize", "application/strategic-merge-patch+json", "")
 	for _, annotations := range []object{{"milligpu.io/allocation": "{}"},
-		{"milligpu.io/visible-devices": nil}, {"visible-devices.milligpu.io/main": "7"}} {
+		{"milligpu.io/visible-devices": nil}, {"visible-devices.milligpu.io/main": "7"},
+		{"milligpu.io/signature": nil}, {"milligpu.io/signature": "v1:"},
+		{"required-plugins.noderesource.dev": "[]"},
+		{"required-plugins.noderesource.dev/container.main": "[]"}} {
 		_, err := f.api.Merge(harness.PodPath(f.space, "ours"),
 			object{"metadata": object{"annotations": annotations}})
 		if err == nil {

@@ -29,6 +29,10 @@ WAKE_RIGHTS = {
     ("storage.k8s.io", "csistoragecapacities", "create", ()),
     ("storage.k8s.io", "csistoragecapacities", "patch", ("milligpu-bell",)),
 }
+KEYS_RIGHTS = {
+    ("", "configmaps", "create", ()),
+    ("", "configmaps", "patch", ("milligpu-keys",)),
+}
 ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}
 
 problems = []
@@ -120,9 +124,12 @@ def check_rights_are_least():
     wake = named(objects, "Role", "milligpu-bell")
     compare_rights("the wake-up object's Role", WAKE_RIGHTS, rights_of(wake))
     need(wake["metadata"].get("namespace") == "milligpu-system", "the wake-up object's Role is not in our own namespace")
+    keys = named(objects, "Role", "milligpu-keys")
+    compare_rights("the public keys' Role", KEYS_RIGHTS, rights_of(keys))
+    need(keys["metadata"].get("namespace") == "milligpu-system", "the public keys' Role is not in our own namespace")
     objects += documents(text_of("components", "advertise", "rbac.yaml"))
     compare_rights("advertise", ADVERTISE_RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu-advertise")))
-    need(len(own_roles(objects)) == 3, "there is a Role or ClusterRole that check.py does not know")
+    need(len(own_roles(objects)) == 4, "there is a Role or ClusterRole that check.py does not know")
     for o in objects:
         if o["kind"].endswith("Binding"):
             need(o["subjects"] == [USER], f"{o['kind']} {o['metadata']['name']} binds somebody else")
@@ -138,7 +145,7 @@ def check_every_verb_has_its_reason():
         limit = re.findall(r"only `([^`]+)`", names)
         readme.add((group, plain, verb, tuple(limit)))
         need(len(reason.split()) >= 4, f"README.md gives no reason for {where} {resource} {verb}")
-    for right in sorted((RIGHTS | WAKE_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
+    for right in sorted((RIGHTS | WAKE_RIGHTS | KEYS_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
         problems.append(f"README.md's table of rights and the manifests differ in {right}")
     for file in (("base", "rbac.yaml"), ("components", "advertise", "rbac.yaml")):
         verbs = re.findall(r"^ +- (get|list|watch|create|update|patch|delete|\*) *(.*)$", text_of(*file), re.M)
@@ -366,8 +373,8 @@ def check_build(name, objects, roles, bound):
 
 def built_checks():
     """Base, overlays and components build into the expected objects."""
-    roles = {("ClusterRole", "milligpu"), ("Role", "milligpu-bell")}
-    bound = {"milligpu", "milligpu-bell"}
+    roles = {("ClusterRole", "milligpu"), ("Role", "milligpu-bell"), ("Role", "milligpu-keys")}
+    bound = {"milligpu", "milligpu-bell", "milligpu-keys"}
     scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
     check_build("base", build(path_of("base")), roles, bound)
     for overlay in OVERLAYS:

@@ -221,15 +221,22 @@ test_amounts() {
 test_forged_annotations() {
     local key
     wait_for 'gave to another pod' '{.metadata.name}' < <(asking 300 '{milligpu.io/allocation: "x"}')
-    for key in milligpu.io/allocation milligpu.io/visible-devices visible-devices.milligpu.io/app; do
+    for key in milligpu.io/allocation milligpu.io/visible-devices milligpu.io/signature visible-devices.milligpu.io/app; do
         refused "nobody creates a pod with $key" "annotation $key tells what milligpu gave to another pod" 300 "{$key: \"0\"}"
     done
-    refused 'a copy is told what to remove' 'remove milligpu.io/allocation, milligpu.io/visible-devices and' 300 \
+    refused 'a copy is told what to remove' 'remove milligpu.io/allocation, milligpu.io/visible-devices and milligpu.io/signature,' 300 \
         '{milligpu.io/visible-devices: "0"}'
     contains 'a name that is made up does not help' 'gave to another pod' \
         "$(asking 300 '{milligpu.io/allocation: "x"}' | sed "s/name: \"$pod\"/generateName: \"$pod-\"/" | admitted '{.metadata.name}')"
     contains 'nor does apply on the server' 'gave to another pod' \
         "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side -f - 2>&1)"
+    for key in required-plugins.noderesource.dev required-plugins.noderesource.dev/pod \
+        required-plugins.noderesource.dev/container.app; do
+        refused "nor one that says itself which plugins it needs: $key" "annotation $key is written by milligpu" 300 \
+            "{$key: \"[]\"}"
+        passes "which a pod that asks nothing may say: $key" 0 "{$key: \"[]\"}"
+    done
+    passes 'another key that begins alike is nobody elses' 300 '{required-plugins.noderesource.developer: "x"}'
     passes 'other annotations of ours are for the author' 300 '{milligpu.io/gpu-model: "A100*"}'
     asking 300 '{a: b}' | k create -f - >/dev/null || not_ok 'a pod is made' created 'see above'
     contains 'nobody adds one later' 'is written by milligpu' \
@@ -239,6 +246,8 @@ test_forged_annotations() {
             -p '{"metadata":{"annotations":{"milligpu.io/allocation":"x"}}}' 2>&1)"
     contains 'nor by apply on the server, which would own it' 'is written by milligpu' \
         "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side --force-conflicts -f - 2>&1)"
+    contains 'nor which plugins it needs' 'is written by milligpu' \
+        "$(k -n default annotate pod "$pod" required-plugins.noderesource.dev/container.app='[]' 2>&1)"
     # These two subresources write only their own fields, whatever else is sent.
     k -n default patch pod "$pod" --subresource=ephemeralcontainers --type=strategic -p '{"metadata":{"annotations":{
         "milligpu.io/allocation":"x"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}}' >/dev/null 2>&1
@@ -250,13 +259,17 @@ test_forged_annotations() {
 }
 
 test_bindings() {
-    local uid path=/api/v1/namespaces/default/pods/$pod/binding
+    local key uid path=/api/v1/namespaces/default/pods/$pod/binding
     uid=$(k -n default get pod "$pod" -o 'jsonpath={.metadata.uid}')
     contains 'a Binding of somebody else carries none of ours' 'may be set only by' \
         "$(binding "$pod" "$uid" milligpu.io/visible-devices | k create --raw "$path" -f - 2>&1)"
     contains 'nor does one in the old way' 'may be set only by' \
         "$(binding "$pod" "$uid" milligpu.io/visible-devices |
             k create --raw /api/v1/namespaces/default/bindings -f - 2>&1)"
+    for key in milligpu.io/signature required-plugins.noderesource.dev/pod; do
+        contains "not even $key" 'may be set only by' \
+            "$(binding "$pod" "$uid" "$key" | k create --raw "$path" -f - 2>&1)"
+    done
     contains 'our Binding is accepted' '"status":"Success"' \
         "$(binding "$pod" "$uid" milligpu.io/visible-devices | k create --raw "$path" --as="$user" -f - 2>&1)"
     equal 'it has set node and annotation' 'nowhere 0' "$(k -n default get pod "$pod" \
@@ -348,7 +361,7 @@ test_requests() {
 # All annotations that a copy would carry, and two that belong to its author.
 copy() {
     asking 300 '{milligpu.io/allocation: "x", milligpu.io/visible-devices: "0", visible-devices.milligpu.io/app: "0",
-        milligpu.io/gpu-model: "A100*", a/b: c}' "$pod-copy"
+        milligpu.io/signature: "s", required-plugins.noderesource.dev/pod: "[]", milligpu.io/gpu-model: "A100*", a/b: c}' "$pod-copy"
 }
 
 test_restores() {
@@ -356,6 +369,8 @@ test_restores() {
     wait_for '{"a/b":"c","milligpu.io/gpu-model":"A100*"}' "$annotations" < <(copy)
     equal 'a copy loses what the first one got, and nothing else' '{"a/b":"c","milligpu.io/gpu-model":"A100*"}' \
         "$(copy | admitted "$annotations")"
+    equal 'a pod that asks nothing keeps the plugins that it needs' '{"required-plugins.noderesource.dev/pod":"[]"}' \
+        "$(asking 0 '{required-plugins.noderesource.dev/pod: "[]"}' "$pod-copy" | admitted "$annotations")"
     equal 'a pod without annotations passes' "$pod-copy" "$(asking 300 '{}' "$pod-copy" | admitted '{.metadata.name}')"
     contains 'what is there already stays refused' 'is written by milligpu' \
         "$(k -n default annotate pod "$pod" milligpu.io/visible-devices=7 --overwrite 2>&1)"
