@@ -30,6 +30,7 @@
 enum {
     NRI_FRAME_MAX = 4096,              /* of a mux frame that we send, its head not counted */
     NRI_MESSAGE_MAX = 4 * 1024 * 1024, /* of a ttrpc message, as in ttrpc */
+    NRI_OUTPUT_MAX = 8 * 1024 * 1024,  /* that waits to be sent */
     NRI_CDI_DEVICES_MAX = 64,          /* that an adjustment adds */
 };
 
@@ -66,7 +67,10 @@ struct nri_container {
     const struct text *device; /* paths of device nodes in the container */
 };
 
-/* What one or all plugins want to change of a container. Other changes are not looked at. */
+/*
+ * What one or all plugins want to change of a container. Other changes are not looked at. A key of
+ * env that begins with "-" takes away what another plugin set; it does nothing to the pod's own.
+ */
 struct nri_adjustment {
     uint32_t envs;
     struct nri_pair *env; /* sets: a variable of the pod is replaced */
@@ -75,7 +79,7 @@ struct nri_adjustment {
     uint32_t devices;
     struct text *device; /* paths; in an answer of ours: none */
     uint32_t mounts;
-    struct nri_mount *mount; /* of ours only */
+    struct nri_mount *mount;
 };
 
 struct nri_mount {
@@ -89,15 +93,24 @@ struct nri_mount {
 struct nri_runtime {
     struct text name;    /* "containerd" */
     struct text version; /* "v2.3.7" */
+    struct text nri;     /* "v0.12.0", or empty: older runtimes do not say it */
 };
 
 /*
  * 0, or negative with err: a refusal of this container. The texts and arrays that create() leaves
- * in *out must live until the call of nri_feed() returns.
+ * in *out must live until the call of nri_feed() returns. A handler that is NULL agrees.
+ *
+ * The order is kept whatever the runtime does: configure, then synchronize, then the others; what
+ * comes too early is refused without a handler. Runtimes tell of start, stopped and removed in two
+ * ways, and only one of them is used for a container.
  */
 struct nri_handlers {
     void *user;
-    /* *out_events: which calls we want, NRI_EVENTS or a part. An error: we serve no such runtime. */
+    /*
+     * *out_events: which calls we want; it is NRI_EVENTS, and may become a part of it, not nothing.
+     * A runtime refuses a plugin that wants what it does not know. An error: we serve no such
+     * runtime; it is told, and closes the connection.
+     */
     int (*configure)(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
                      struct err *err);
     /*
@@ -111,6 +124,7 @@ struct nri_handlers {
     /* Its cgroup exists, and its program was not executed yet. */
     int (*start)(void *user, const struct nri_pod *pod, const struct nri_container *container,
                  struct err *err);
+    /* Their pod is empty if the runtime has forgotten it. */
     void (*stopped)(void *user, const struct nri_pod *pod, const struct nri_container *container);
     void (*removed)(void *user, const struct nri_pod *pod, const struct nri_container *container);
     /* all: the adjustments of all plugins together, ours included. An error: not created. */
@@ -135,7 +149,12 @@ struct nri_session;
 struct nri_session *nri_session_new(const struct nri_handlers *handlers) MUST_USE;
 void nri_session_free(struct nri_session *session); /* NULL is fine */
 
-/* Any number of bytes, cut anywhere. Negative: this is no NRI, and the connection must be closed. */
+/*
+ * Any number of bytes, cut anywhere. Negative: the runtime refused to register us
+ * (ERR_FORBIDDEN), does not read what we answer, or this is no NRI; the connection must be closed,
+ * and each later call says the same. A call that we cannot read or do not know is answered with an
+ * error and ends nothing. Not from inside a handler.
+ */
 int nri_feed(struct nri_session *session, struct text bytes, struct err *err) MUST_USE;
 
 /* What is to be sent; nri_sent() says how much of it was. */

@@ -1,0 +1,487 @@
+/*
+ * A session answers each message as soon as it is complete; nothing is kept from one call to the
+ * next but what must come before what. The order of the calls:
+ *
+ *     RegisterPlugin ->
+ *                    <- Configure      handler says which events
+ *                    <- Synchronize    once or more
+ *                    <- the rest       refused before, so that no handler is asked about a node
+ *                                      that it does not know
+ */
+#include "milligpu/nri.h"
+
+#include "milligpu/alloc.h"
+#include "milligpu/arena.h"
+#include "milligpu/strbuf.h"
+
+#include "nri/codec.h"
+#include "nri/mux.h"
+#include "nri/ttrpc.h"
+
+enum {
+    REGISTER_STREAM = 1,
+    KEEP_MAX = 256 * 1024, /* of memory that a large message needed */
+    /* The status and the head of an answer's fields. */
+    ENVELOPE_MAX = 4096,
+    SHOWN_MAX = 256,
+};
+
+struct nri_session {
+    struct nri_handlers handlers;
+    struct err broken; /* code: the session is over */
+    struct mux mux;
+    struct ttrpc calls;     /* what comes on MUX_PLUGIN */
+    struct ttrpc responses; /* on MUX_RUNTIME */
+    struct strbuf output;
+    size_t sent;          /* of output */
+    struct arena arena;   /* of one message */
+    uint32_t last_stream; /* of the runtime's calls */
+    bool registered;
+    bool configured;
+    bool synchronized;
+};
+
+/* --- output --- */
+
+static void put(struct nri_session *session, enum mux_connection connection,
+                const struct ttrpc_message *message)
+{
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    strbuf_init(&bytes);
+    ttrpc_put(&bytes, message);
+    /* Moved when that is cheap against what was sent. */
+    if (session->sent > session->output.len / 2) {
+        strbuf_cut(&session->output, 0, session->sent);
+        session->sent = 0;
+    }
+    mux_put(&session->output, connection, (struct text){bytes.data, bytes.len});
+}
+
+static void put_register(struct nri_session *session)
+{
+    CLEANUP(strbuf_done) struct strbuf payload;
+    CLEANUP(strbuf_done) struct strbuf data;
+    strbuf_init(&payload);
+    strbuf_init(&data);
+    codec_put_register(&payload);
+    const struct codec_request request = {
+        TEXT("nri.pkg.api.v1alpha1.Runtime"), TEXT("RegisterPlugin"), {payload.data, payload.len}};
+    codec_put_request(&data, &request);
+    const struct ttrpc_message message = {
+        .stream = REGISTER_STREAM, .type = TTRPC_REQUEST, .data = {data.data, data.len}};
+    put(session, MUX_RUNTIME, &message);
+}
+
+static void put_answer(struct nri_session *session, uint32_t stream,
+                       const struct codec_response *response)
+{
+    CLEANUP(strbuf_done) struct strbuf data;
+    strbuf_init(&data);
+    codec_put_response(&data, response);
+    const struct ttrpc_message message = {
+        .stream = stream, .type = TTRPC_RESPONSE, .data = {data.data, data.len}};
+    put(session, MUX_PLUGIN, &message);
+}
+
+struct text nri_output(const struct nri_session *session)
+{
+    must(session->sent <= session->output.len);
+    return (struct text){session->output.data + session->sent, session->output.len - session->sent};
+}
+
+void nri_sent(struct nri_session *session, size_t bytes)
+{
+    must(bytes <= nri_output(session).len);
+
+    session->sent += bytes;
+    if (session->sent < session->output.len)
+        return;
+    session->sent = 0;
+    strbuf_reset(&session->output);
+    if (session->output.capacity > KEEP_MAX) {
+        strbuf_done(&session->output);
+        strbuf_init(&session->output);
+    }
+}
+
+/* --- calls of the runtime --- */
+
+/* An answer that is no success: its text is err's. */
+static enum ttrpc_code refuse(const struct err *err)
+{
+    return err->code == ERR_TOO_LARGE ? TTRPC_RESOURCE_EXHAUSTED : TTRPC_INVALID_ARGUMENT;
+}
+
+static enum ttrpc_code too_early(const char *missing, struct err *err)
+{
+    (void)err_set(err, ERR_UNAVAILABLE, "called before %s", missing);
+    return TTRPC_FAILED_PRECONDITION;
+}
+
+static enum ttrpc_code serve_configure(struct nri_session *session, struct text payload,
+                                       struct strbuf *answer, struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+    struct nri_runtime runtime;
+    uint32_t events = NRI_EVENTS;
+
+    session->configured = false;
+    session->synchronized = false;
+    if (codec_configure(&session->arena, payload, &runtime, err) < 0)
+        return refuse(err);
+    if (handlers->configure != NULL &&
+        handlers->configure(handlers->user, &runtime, &events, err) < 0)
+        return TTRPC_UNKNOWN;
+    /* To the runtime, no events means all. */
+    must((events & NRI_EVENTS) != 0);
+    codec_put_events(answer, events & NRI_EVENTS);
+    session->configured = true;
+    return TTRPC_OK;
+}
+
+static enum ttrpc_code serve_synchronize(struct nri_session *session, struct text payload,
+                                         struct strbuf *answer, struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+    struct codec_sync sync;
+
+    if (!session->configured)
+        return too_early("Configure", err);
+    session->synchronized = false;
+    if (codec_synchronize(&session->arena, payload, &sync, err) < 0)
+        return refuse(err);
+    if (handlers->synchronize != NULL)
+        handlers->synchronize(handlers->user, sync.pod, sync.pods, sync.container, sync.containers,
+                              sync.more);
+    codec_put_more(answer, sync.more);
+    session->synchronized = !sync.more;
+    return TTRPC_OK;
+}
+
+/* What comes with no container, or with no pod where one must be, is about nothing. */
+static enum ttrpc_code check(const struct nri_session *session, const struct codec_call *call,
+                             bool without_pod, struct err *err)
+{
+    if (!session->synchronized)
+        return too_early("Synchronize", err);
+    if (call->has_container && (call->has_pod || without_pod))
+        return TTRPC_OK;
+    (void)err_set(err, ERR_INVALID, "the call names no %s",
+                  call->has_container ? "pod" : "container");
+    return TTRPC_INVALID_ARGUMENT;
+}
+
+static enum ttrpc_code started(struct nri_session *session, const struct codec_call *call,
+                               struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+    const enum ttrpc_code code = check(session, call, false, err);
+    if (code != TTRPC_OK || handlers->start == NULL)
+        return code;
+    return handlers->start(handlers->user, &call->pod, &call->container, err) < 0 ? TTRPC_UNKNOWN
+                                                                                  : TTRPC_OK;
+}
+
+typedef void (*ended_fn)(void *user, const struct nri_pod *pod,
+                         const struct nri_container *container);
+
+/* A container may outlive what the runtime remembers of its pod. */
+static enum ttrpc_code ended(struct nri_session *session, const struct codec_call *call,
+                             ended_fn handler, struct err *err)
+{
+    const enum ttrpc_code code = check(session, call, true, err);
+    if (code == TTRPC_OK && handler != NULL)
+        handler(session->handlers.user, &call->pod, &call->container);
+    return code;
+}
+
+static enum ttrpc_code serve_create(struct nri_session *session, struct text payload,
+                                    struct strbuf *answer, struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+    struct nri_adjustment adjust = {0};
+    struct codec_call call;
+
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    const enum ttrpc_code code = check(session, &call, false, err);
+    if (code != TTRPC_OK || handlers->create == NULL)
+        return code;
+    if (handlers->create(handlers->user, &call.pod, &call.container, &adjust, err) < 0)
+        return TTRPC_UNKNOWN;
+    codec_put_created(&session->arena, &adjust, answer);
+    return TTRPC_OK;
+}
+
+static enum ttrpc_code serve_validate(struct nri_session *session, struct text payload,
+                                      struct strbuf *answer, struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+    struct codec_call call;
+
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    const enum ttrpc_code code = check(session, &call, false, err);
+    if (code != TTRPC_OK || handlers->validate == NULL)
+        return code;
+    if (handlers->validate(handlers->user, &call.pod, &call.container, &call.adjust, err) < 0) {
+        CLEANUP(strbuf_done) struct strbuf reason;
+        strbuf_init(&reason);
+        strbuf_shown(&reason, text_of(err->text));
+        codec_put_rejected(answer, (struct text){reason.data, reason.len});
+    }
+    return TTRPC_OK;
+}
+
+static enum ttrpc_code serve_start(struct nri_session *session, struct text payload,
+                                   struct strbuf *answer, struct err *err)
+{
+    struct codec_call call;
+
+    must(answer->len == 0);
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    return started(session, &call, err);
+}
+
+static enum ttrpc_code serve_stop(struct nri_session *session, struct text payload,
+                                  struct strbuf *answer, struct err *err)
+{
+    struct codec_call call;
+
+    must(answer->len == 0);
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    return ended(session, &call, session->handlers.stopped, err);
+}
+
+static enum ttrpc_code serve_remove(struct nri_session *session, struct text payload,
+                                    struct strbuf *answer, struct err *err)
+{
+    struct codec_call call;
+
+    must(answer->len == 0);
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    return ended(session, &call, session->handlers.removed, err);
+}
+
+/* How runtimes before NRI 0.12 tell what the three above tell. */
+static enum ttrpc_code serve_state_change(struct nri_session *session, struct text payload,
+                                          struct strbuf *answer, struct err *err)
+{
+    enum { START = 6, STOP = 10, REMOVE = 11 };
+    struct codec_call call;
+
+    must(answer->len == 0);
+    if (codec_state_change(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    switch (call.event) {
+    case START:
+        return started(session, &call, err);
+    case STOP:
+        return ended(session, &call, session->handlers.stopped, err);
+    case REMOVE:
+        return ended(session, &call, session->handlers.removed, err);
+    default: /* of pods, or of what comes after a call */
+        return TTRPC_OK;
+    }
+}
+
+/* The runtime says goodbye; it closes the connection itself. */
+static enum ttrpc_code serve_shutdown(struct nri_session *session, struct text payload,
+                                      struct strbuf *answer, struct err *err)
+{
+    (void)session;
+    (void)payload;
+    (void)answer;
+    (void)err;
+    return TTRPC_OK;
+}
+
+static const struct method {
+    const char *name;
+    enum ttrpc_code (*serve)(struct nri_session *session, struct text payload,
+                             struct strbuf *answer, struct err *err);
+} methods[] = {
+    {"Configure", serve_configure},      {"Synchronize", serve_synchronize},
+    {"CreateContainer", serve_create},   {"StartContainer", serve_start},
+    {"StopContainer", serve_stop},       {"RemoveContainer", serve_remove},
+    {"StateChange", serve_state_change}, {"ValidateContainerAdjustment", serve_validate},
+    {"Shutdown", serve_shutdown},
+};
+
+static enum ttrpc_code unimplemented(const struct codec_request *request, struct err *err)
+{
+    char service[SHOWN_MAX / 2];
+    char method[SHOWN_MAX / 2];
+
+    text_clip(request->service, service, sizeof service);
+    text_clip(request->method, method, sizeof method);
+    (void)err_set(err, ERR_NOT_FOUND, "no such method: /%s/%s", service, method);
+    return TTRPC_UNIMPLEMENTED;
+}
+
+static enum ttrpc_code serve(struct nri_session *session, const struct ttrpc_message *message,
+                             struct strbuf *answer, struct err *err)
+{
+    struct codec_request request;
+
+    if (message->stream % 2 == 0 || message->stream <= session->last_stream) {
+        (void)err_set(err, ERR_INVALID, "stream %u after stream %u", message->stream,
+                      session->last_stream);
+        return TTRPC_INVALID_ARGUMENT;
+    }
+    session->last_stream = message->stream;
+    if (codec_request(&session->arena, message->data, &request, err) < 0)
+        return refuse(err);
+    if (!text_is(request.service, "nri.pkg.api.v1alpha1.Plugin") ||
+        (message->flags & TTRPC_REMOTE_OPEN) != 0)
+        return unimplemented(&request, err);
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        if (text_is(request.method, methods[i].name))
+            return methods[i].serve(session, request.payload, answer, err);
+    return unimplemented(&request, err);
+}
+
+/* The runtime takes a text that is no UTF-8 for a broken answer: what err says is made shown. */
+static void take_call(struct nri_session *session, const struct ttrpc_message *message)
+{
+    struct err err = {.code = ERR_NONE};
+    CLEANUP(strbuf_done) struct strbuf answer;
+    CLEANUP(strbuf_done) struct strbuf text;
+    strbuf_init(&answer);
+    strbuf_init(&text);
+
+    enum ttrpc_code code = serve(session, message, &answer, &err);
+    if (answer.len > NRI_MESSAGE_MAX - ENVELOPE_MAX) {
+        (void)err_set(&err, ERR_TOO_LARGE, "the answer is too large: %zu bytes", answer.len);
+        code = TTRPC_RESOURCE_EXHAUSTED;
+    }
+    struct codec_response response = {.code = (int32_t)code, .message = TEXT("")};
+    if (code != TTRPC_OK) {
+        must(err.code != ERR_NONE);
+        strbuf_shown(&text, text_of(err.text));
+        response.message = (struct text){text.data, text.len};
+    } else {
+        response.payload = (struct text){answer.data, answer.len};
+    }
+    put_answer(session, message->stream, &response);
+}
+
+/* --- the answer of the runtime --- */
+
+static int take_response(struct nri_session *session, const struct ttrpc_message *message,
+                         struct err *err)
+{
+    struct codec_response response;
+    char text[SHOWN_MAX];
+
+    if (session->registered || message->stream != REGISTER_STREAM)
+        return 0;
+    if (codec_response(&session->arena, message->data, &response, err) < 0)
+        return err_wrap(err, "the answer to RegisterPlugin");
+    session->registered = true;
+    if (response.code == 0)
+        return 0;
+    text_clip(response.message, text, sizeof text);
+    return err_set(err, ERR_FORBIDDEN, "the runtime refuses the plugin: %s", text);
+}
+
+/* --- input --- */
+
+/* What is of another type than the connection is for is skipped, as the runtime would. */
+static int take_message(struct nri_session *session, enum mux_connection connection,
+                        const struct ttrpc_message *message, struct err *err)
+{
+    int result = 0;
+
+    if (connection == MUX_PLUGIN && message->type == TTRPC_REQUEST)
+        take_call(session, message);
+    else if (connection == MUX_RUNTIME && message->type == TTRPC_RESPONSE)
+        result = take_response(session, message, err);
+    arena_trim(&session->arena, KEEP_MAX);
+    if (result == 0 && nri_output(session).len > NRI_OUTPUT_MAX)
+        return err_set(err, ERR_TOO_LARGE, "the runtime calls, but does not read the answers");
+    return result;
+}
+
+static int take_piece(struct nri_session *session, struct mux_piece piece, struct err *err)
+{
+    struct ttrpc_message message;
+
+    if (piece.connection != MUX_PLUGIN && piece.connection != MUX_RUNTIME)
+        return 0;
+    const enum mux_connection connection = (enum mux_connection)piece.connection;
+    struct ttrpc *ttrpc = connection == MUX_PLUGIN ? &session->calls : &session->responses;
+    int got;
+    while ((got = ttrpc_next(ttrpc, &piece.bytes, &message, err)) > 0)
+        if (take_message(session, connection, &message, err) < 0)
+            return err_same(err);
+    must(got < 0 || piece.bytes.len == 0);
+    return got;
+}
+
+static int take(struct nri_session *session, struct text bytes, struct err *err)
+{
+    struct mux_piece piece;
+    int got;
+
+    while ((got = mux_next(&session->mux, &bytes, &piece, err)) > 0)
+        if (take_piece(session, piece, err) < 0)
+            return err_same(err);
+    return got;
+}
+
+int nri_feed(struct nri_session *session, struct text bytes, struct err *err)
+{
+    if (session->broken.code == ERR_NONE && take(session, bytes, &session->broken) == 0)
+        return 0;
+    must(session->broken.code != ERR_NONE);
+    session->synchronized = false;
+    *err = session->broken;
+    return err_same(err);
+}
+
+/* --- the session --- */
+
+struct nri_session *nri_session_new(const struct nri_handlers *handlers)
+{
+    struct nri_session *session = xcalloc(1, sizeof *session);
+    session->handlers = *handlers;
+    ttrpc_init(&session->calls);
+    ttrpc_init(&session->responses);
+    strbuf_init(&session->output);
+    arena_init(&session->arena);
+    put_register(session);
+    return session;
+}
+
+void nri_session_free(struct nri_session *session)
+{
+    if (session == NULL)
+        return;
+    ttrpc_done(&session->calls);
+    ttrpc_done(&session->responses);
+    strbuf_done(&session->output);
+    arena_done(&session->arena);
+    xfree(session);
+}
+
+bool nri_is_synchronized(const struct nri_session *session)
+{
+    return session->synchronized;
+}
+
+/* From the end: of a key that a map names twice, the last one counts. */
+bool nri_annotation(const struct nri_pod *pod, const char *key, struct text *out)
+{
+    *out = TEXT("");
+    for (uint32_t i = pod->annotations; i > 0; i--) {
+        if (!text_is(pod->annotation[i - 1].key, key))
+            continue;
+        *out = pod->annotation[i - 1].value;
+        return true;
+    }
+    return false;
+}

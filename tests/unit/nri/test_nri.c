@@ -1,0 +1,934 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/nri.h"
+
+#include "support/fake_runtime.h"
+
+/* --- an agent that writes down how it is called --- */
+
+struct agent {
+    struct strbuf told;
+    struct strbuf payload; /* of the next call */
+    struct strbuf part;
+    struct strbuf bytes; /* for the session */
+    struct nri_session *session;
+    struct runtime_reader reader;
+    struct runtime_message answer; /* the latest one */
+    uint32_t stream;               /* of the next call */
+    const char *refusal;           /* the handlers' answer; NULL: yes */
+    uint32_t events;               /* that it wants; 0: as it is asked */
+    struct nri_adjustment adjust;
+};
+
+static int answer(const struct agent *agent, struct err *err)
+{
+    return agent->refusal != NULL ? err_set(err, ERR_CONFLICT, "%s", agent->refusal) : 0;
+}
+
+static int configure(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
+                     struct err *err)
+{
+    struct agent *agent = user;
+    strbuf_printf(&agent->told, "configure %.*s %.*s nri=%.*s\n", TEXT_ARG(runtime->name),
+                  TEXT_ARG(runtime->version), TEXT_ARG(runtime->nri));
+    assert_int_equal(*out_events, NRI_EVENTS);
+    if (agent->events != 0)
+        *out_events = agent->events;
+    return answer(agent, err);
+}
+
+static void tell_pod(struct strbuf *told, const struct nri_pod *pod)
+{
+    struct text allocation;
+    (void)nri_annotation(pod, "milligpu.io/allocation", &allocation);
+    strbuf_printf(told, " pod %.*s=%.*s/%.*s/%.*s[%.*s]", TEXT_ARG(pod->id),
+                  TEXT_ARG(pod->namespace), TEXT_ARG(pod->name), TEXT_ARG(pod->uid),
+                  TEXT_ARG(allocation));
+}
+
+static void tell_container(struct strbuf *told, const struct nri_container *container)
+{
+    strbuf_printf(told, " container %.*s=%.*s/%.*s state=%d pid=%u cgroup=%.*s",
+                  TEXT_ARG(container->id), TEXT_ARG(container->pod_id), TEXT_ARG(container->name),
+                  (int)container->state, container->pid, TEXT_ARG(container->cgroups_path));
+    for (uint32_t i = 0; i < container->envs; i++)
+        strbuf_printf(told, " env=%.*s", TEXT_ARG(container->env[i]));
+    for (uint32_t i = 0; i < container->cdi_devices; i++)
+        strbuf_printf(told, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
+    for (uint32_t i = 0; i < container->devices; i++)
+        strbuf_printf(told, " dev=%.*s", TEXT_ARG(container->device[i]));
+}
+
+static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
+                        const struct nri_container *container, uint32_t containers, bool more)
+{
+    struct agent *agent = user;
+    strbuf_str(&agent->told, "synchronize");
+    for (uint32_t i = 0; i < pods; i++)
+        tell_pod(&agent->told, &pod[i]);
+    for (uint32_t i = 0; i < containers; i++)
+        tell_container(&agent->told, &container[i]);
+    strbuf_str(&agent->told, more ? " more\n" : "\n");
+}
+
+static void tell(struct agent *agent, const char *what, const struct nri_pod *pod,
+                 const struct nri_container *container)
+{
+    strbuf_str(&agent->told, what);
+    tell_pod(&agent->told, pod);
+    strbuf_printf(&agent->told, " container %.*s\n", TEXT_ARG(container->id));
+}
+
+static int create(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                  struct nri_adjustment *out, struct err *err)
+{
+    struct agent *agent = user;
+    tell(agent, "create", pod, container);
+    *out = agent->adjust;
+    return answer(agent, err);
+}
+
+static int start(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                 struct err *err)
+{
+    tell(user, "start", pod, container);
+    return answer(user, err);
+}
+
+static void stopped(void *user, const struct nri_pod *pod, const struct nri_container *container)
+{
+    tell(user, "stopped", pod, container);
+}
+
+static void removed(void *user, const struct nri_pod *pod, const struct nri_container *container)
+{
+    tell(user, "removed", pod, container);
+}
+
+static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                    const struct nri_adjustment *all, struct err *err)
+{
+    struct agent *agent = user;
+    tell(agent, "validate", pod, container);
+    for (uint32_t i = 0; i < all->envs; i++)
+        strbuf_printf(&agent->told, "  env %.*s=%.*s\n", TEXT_ARG(all->env[i].key),
+                      TEXT_ARG(all->env[i].value));
+    for (uint32_t i = 0; i < all->cdi_devices; i++)
+        strbuf_printf(&agent->told, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
+    for (uint32_t i = 0; i < all->devices; i++)
+        strbuf_printf(&agent->told, "  dev %.*s\n", TEXT_ARG(all->device[i]));
+    for (uint32_t i = 0; i < all->mounts; i++)
+        strbuf_printf(&agent->told, "  mount %.*s from %.*s type %.*s, %u options\n",
+                      TEXT_ARG(all->mount[i].destination), TEXT_ARG(all->mount[i].source),
+                      TEXT_ARG(all->mount[i].type), all->mount[i].options);
+    return answer(agent, err);
+}
+
+static void agent_init(struct agent *agent)
+{
+    const struct nri_handlers handlers = {agent, configure, synchronize, create,
+                                          start, stopped,   removed,     validate};
+    *agent = (struct agent){.stream = 1};
+    strbuf_init(&agent->told);
+    strbuf_init(&agent->payload);
+    strbuf_init(&agent->part);
+    strbuf_init(&agent->bytes);
+    runtime_reader_init(&agent->reader);
+    agent->session = nri_session_new(&handlers);
+}
+
+static void agent_done(struct agent *agent)
+{
+    nri_session_free(agent->session);
+    runtime_reader_done(&agent->reader);
+    strbuf_done(&agent->told);
+    strbuf_done(&agent->payload);
+    strbuf_done(&agent->part);
+    strbuf_done(&agent->bytes);
+}
+
+/* --- the runtime's part --- */
+
+static struct text text_in(const struct strbuf *buf)
+{
+    return (struct text){buf->data, buf->len};
+}
+
+static int feed(struct agent *agent, struct err *err)
+{
+    const int result = nri_feed(agent->session, text_in(&agent->bytes), err);
+    strbuf_reset(&agent->bytes);
+    return result;
+}
+
+static void feed_ok(struct agent *agent)
+{
+    struct err err = {.code = ERR_NONE};
+    if (feed(agent, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+/* Reads one answer, and there is no other; true: success. */
+static bool read_answer(struct agent *agent, uint32_t stream)
+{
+    struct text output = nri_output(agent->session);
+    const size_t bytes = output.len;
+    assert_true(runtime_read(&agent->reader, &output, &agent->answer));
+    assert_int_equal(output.len, 0);
+    nri_sent(agent->session, bytes);
+    assert_int_equal(nri_output(agent->session).len, 0);
+    assert_int_equal(agent->answer.connection, 1);
+    assert_int_equal(agent->answer.stream, stream);
+    assert_int_equal(agent->answer.type, 2);
+    return pb_get(agent->answer.data, 1).len == 0;
+}
+
+/* Calls with agent->payload, and takes the answer; true: success. */
+static bool call(struct agent *agent, const char *method)
+{
+    must(agent->bytes.len == 0);
+    runtime_put_call(&agent->bytes, agent->stream, method, text_in(&agent->payload));
+    strbuf_reset(&agent->payload);
+    feed_ok(agent);
+    agent->stream += 2;
+    return read_answer(agent, agent->stream - 2);
+}
+
+static struct text payload(const struct agent *agent)
+{
+    return pb_get(agent->answer.data, 2);
+}
+
+/* The latest answer is this error. */
+static void expect_error(const struct agent *agent, int code, const char *text)
+{
+    const struct text status = pb_get(agent->answer.data, 1);
+    assert_int_equal(pb_get_number(status, 1), code);
+    if (!text_is(pb_get(status, 2), text))
+        fail_msg("%.*s, not %s", TEXT_ARG(pb_get(status, 2)), text);
+    assert_int_equal(payload(agent).len, 0);
+}
+
+static void expect_told(struct agent *agent, const char *told)
+{
+    assert_string_equal(agent->told.data, told);
+    strbuf_reset(&agent->told);
+}
+
+static void put_configure(struct agent *agent)
+{
+    pb_str(&agent->payload, 1, "");
+    pb_str(&agent->payload, 2, "containerd");
+    pb_str(&agent->payload, 3, "v2.3.7");
+    pb_number(&agent->payload, 4, 5000);
+    pb_number(&agent->payload, 5, 2000);
+    pb_str(&agent->payload, 6, "v0.12.0");
+}
+
+static void put_container_call(struct agent *agent)
+{
+    runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+}
+
+static void put_state_change(struct agent *agent, unsigned event)
+{
+    pb_number(&agent->payload, 1, event);
+    runtime_put_pod(&agent->payload, 2, "sandbox-1", "gpu0");
+    runtime_put_container(&agent->payload, 3, "c1", "A=1");
+}
+
+/* Up to the moment when containers may be created. */
+static void connect(struct agent *agent)
+{
+    nri_sent(agent->session, nri_output(agent->session).len);
+    runtime_put_welcome(&agent->bytes, 0, "");
+    feed_ok(agent);
+    put_configure(agent);
+    assert_true(call(agent, "Configure"));
+    assert_true(call(agent, "Synchronize"));
+    assert_true(nri_is_synchronized(agent->session));
+    strbuf_reset(&agent->told);
+}
+
+#define TOLD_OF " pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0] container c1\n"
+
+/* --- tests --- */
+
+static void the_first_frame_registers_the_plugin(void **state)
+{
+    (void)state;
+    static const char frame[] = "\0\0\0\2\0\0\0\x48"
+                                "\0\0\0\x3e\0\0\0\1\1\0"
+                                "\x0a\x1c"
+                                "nri.pkg.api.v1alpha1.Runtime"
+                                "\x12\x0e"
+                                "RegisterPlugin"
+                                "\x1a\x0e"
+                                "\x0a\x08"
+                                "milligpu"
+                                "\x12\x02"
+                                "20";
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    const struct text output = nri_output(agent.session);
+    assert_int_equal(output.len, sizeof frame - 1);
+    assert_memory_equal(output.at, frame, output.len);
+    assert_false(nri_is_synchronized(agent.session));
+    /* Sent in two pieces. */
+    nri_sent(agent.session, 69);
+    assert_true(text_is(nri_output(agent.session), "illigpu\x12\x02\x32\x30"));
+    nri_sent(agent.session, 11);
+    assert_int_equal(nri_output(agent.session).len, 0);
+}
+
+static void a_refused_plugin_learns_why(void **state)
+{
+    (void)state;
+    struct err err;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    runtime_put_welcome(&agent.bytes, 2, "invalid plugin \x1b[1m index");
+    assert_int_equal(feed(&agent, &err), -ERR_FORBIDDEN);
+    assert_string_equal(err.text,
+                        "the runtime refuses the plugin: invalid plugin \\u001b[1m index");
+    /* The session is over, and says the same again. */
+    put_configure(&agent);
+    runtime_put_call(&agent.bytes, 1, "Configure", text_in(&agent.payload));
+    assert_int_equal(feed(&agent, &err), -ERR_FORBIDDEN);
+    expect_told(&agent, "");
+}
+
+static void a_broken_answer_to_the_registration_ends_the_session(void **state)
+{
+    (void)state;
+    struct err err;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    runtime_put_message(&agent.bytes, 2, (uint32_t[]){1, 2, 0}, TEXT("\x0a\xff"), 4096);
+    assert_int_equal(feed(&agent, &err), -ERR_INVALID);
+    assert_string_equal(err.text,
+                        "the answer to RegisterPlugin: Response: this is no such message");
+}
+
+static void only_the_first_answer_to_the_registration_counts(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    runtime_put_message(&agent.bytes, 2, (uint32_t[]){3, 2, 0}, TEXT("\x0a\xff"), 4096);
+    runtime_put_message(&agent.bytes, 2, (uint32_t[]){1, 1, 0}, TEXT("\x0a\xff"), 4096);
+    runtime_put_welcome(&agent.bytes, 0, "");
+    runtime_put_welcome(&agent.bytes, 2, "too late");
+    feed_ok(&agent);
+}
+
+static void the_handler_chooses_the_events(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    put_configure(&agent);
+    assert_true(call(&agent, "Configure"));
+    assert_int_equal(pb_get_number(payload(&agent), 2), 0x2628);
+    assert_false(nri_is_synchronized(agent.session));
+    agent.events = NRI_CREATE_CONTAINER | 1U | 1U << 20;
+    assert_true(call(&agent, "Configure"));
+    assert_int_equal(pb_get_number(payload(&agent), 2), NRI_CREATE_CONTAINER);
+    expect_told(&agent, "configure containerd v2.3.7 nri=v0.12.0\nconfigure   nri=\n");
+}
+
+static void a_runtime_that_is_too_old_is_told(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    nri_sent(agent.session, nri_output(agent.session).len);
+    agent.refusal = "containerd 1.7.28 has no CDI";
+    assert_false(call(&agent, "Configure"));
+    expect_error(&agent, 2, "containerd 1.7.28 has no CDI");
+    strbuf_reset(&agent.told);
+    assert_false(call(&agent, "Synchronize"));
+    expect_error(&agent, 9, "called before Configure");
+    expect_told(&agent, "");
+}
+
+static void the_node_is_told_in_two_pieces(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    nri_sent(agent.session, nri_output(agent.session).len);
+    assert_true(call(&agent, "Configure"));
+    strbuf_reset(&agent.told);
+    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+    runtime_put_pod(&agent.payload, 1, "sandbox-2", "gpu1");
+    pb_number(&agent.payload, 3, 1);
+    assert_true(call(&agent, "Synchronize"));
+    assert_int_equal(pb_get_number(payload(&agent), 2), 1);
+    assert_false(nri_is_synchronized(agent.session));
+    put_container_call(&agent);
+    assert_false(call(&agent, "CreateContainer"));
+    expect_error(&agent, 9, "called before Synchronize");
+    runtime_put_container(&agent.payload, 2, "c1", "A=1");
+    assert_true(call(&agent, "Synchronize"));
+    assert_int_equal(payload(&agent).len, 0);
+    assert_true(nri_is_synchronized(agent.session));
+    expect_told(&agent,
+                "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
+                " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
+                "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
+                " env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0\n");
+}
+
+static void nothing_is_asked_before_the_node_is_known(void **state)
+{
+    (void)state;
+    static const char *const method[] = {"CreateContainer", "StartContainer", "StopContainer",
+                                         "RemoveContainer", "ValidateContainerAdjustment"};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    nri_sent(agent.session, nri_output(agent.session).len);
+    for (size_t i = 0; i < ARRAY_LEN(method); i++) {
+        put_container_call(&agent);
+        assert_false(call(&agent, method[i]));
+        expect_error(&agent, 9, "called before Synchronize");
+    }
+    expect_told(&agent, "");
+}
+
+static void an_adjustment_reaches_the_runtime(void **state)
+{
+    (void)state;
+    struct nri_pair env[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
+    struct text cdi[] = {TEXT("nvidia.com/gpu=GPU-0"), TEXT("nvidia.com/gpu=GPU-1")};
+    const struct text option[] = {TEXT("rbind"), TEXT("rw")};
+    struct nri_mount mount[] = {{TEXT("/mps"), TEXT("/run/mps"), TEXT("bind"), 2, option}};
+    struct pb_value value;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    agent.adjust = (struct nri_adjustment){
+        .envs = 1, .env = env, .cdi_devices = 2, .cdi_device = cdi, .mounts = 1, .mount = mount};
+    put_container_call(&agent);
+    assert_true(call(&agent, "CreateContainer"));
+    expect_told(&agent, "create" TOLD_OF);
+    const struct text adjust = pb_get(payload(&agent), 1);
+    assert_true(text_is(pb_get(pb_get(adjust, 4), 1), "NVIDIA_VISIBLE_DEVICES"));
+    assert_true(text_is(pb_get(pb_get(adjust, 4), 2), "void"));
+    assert_true(text_is(pb_get(pb_get(adjust, 8), 1), "nvidia.com/gpu=GPU-0"));
+    assert_true(pb_find(adjust, 8, 1, &value));
+    assert_true(text_is(pb_get(value.text, 1), "nvidia.com/gpu=GPU-1"));
+    assert_false(pb_find(adjust, 8, 2, &value));
+    const struct text seen = pb_get(adjust, 3);
+    assert_true(text_is(pb_get(seen, 1), "/mps"));
+    assert_true(text_is(pb_get(seen, 2), "bind"));
+    assert_true(text_is(pb_get(seen, 3), "/run/mps"));
+    assert_true(pb_find(seen, 4, 1, &value) && text_is(value.text, "rw"));
+}
+
+static void a_container_that_needs_nothing_is_left_alone(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    put_container_call(&agent);
+    assert_true(call(&agent, "CreateContainer"));
+    assert_int_equal(agent.answer.data.len, 0);
+}
+
+static void a_long_answer_comes_in_short_frames(void **state)
+{
+    (void)state;
+    static char value[6000];
+    memset(value, 'x', sizeof value);
+    struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    put_container_call(&agent);
+    assert_true(call(&agent, "CreateContainer"));
+    assert_int_equal(agent.reader.frames, 2);
+    const struct text got = pb_get(pb_get(pb_get(payload(&agent), 1), 4), 2);
+    assert_int_equal(got.len, sizeof value);
+    assert_memory_equal(got.at, value, sizeof value);
+}
+
+static void an_answer_that_no_message_can_carry_refuses(void **state)
+{
+    (void)state;
+    static char value[NRI_MESSAGE_MAX];
+    struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    put_container_call(&agent);
+    assert_false(call(&agent, "CreateContainer"));
+    expect_error(&agent, 8, "the answer is too large: 4194325 bytes");
+}
+
+static void a_refusal_is_the_answer_to_the_call(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    agent.refusal = "milligpu: no GPU was given to \xff";
+    put_container_call(&agent);
+    assert_false(call(&agent, "CreateContainer"));
+    expect_error(&agent, 2, "milligpu: no GPU was given to \xef\xbf\xbd");
+    put_container_call(&agent);
+    assert_false(call(&agent, "StartContainer"));
+    put_state_change(&agent, 6);
+    assert_false(call(&agent, "StateChange"));
+    /* The end of a container cannot be refused. */
+    put_container_call(&agent);
+    assert_true(call(&agent, "StopContainer"));
+    /* The next one may be fine. */
+    agent.refusal = NULL;
+    put_container_call(&agent);
+    assert_true(call(&agent, "CreateContainer"));
+}
+
+static void old_and_new_runtimes_tell_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        unsigned event;
+        const char *told;
+    } way[] = {{"StartContainer", 6, "start" TOLD_OF "start" TOLD_OF},
+               {"StopContainer", 10, "stopped" TOLD_OF "stopped" TOLD_OF},
+               {"RemoveContainer", 11, "removed" TOLD_OF "removed" TOLD_OF}};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (size_t i = 0; i < ARRAY_LEN(way); i++) {
+        put_container_call(&agent);
+        assert_true(call(&agent, way[i].method));
+        assert_int_equal(agent.answer.data.len, 0);
+        put_state_change(&agent, way[i].event);
+        assert_true(call(&agent, "StateChange"));
+        assert_int_equal(agent.answer.data.len, 0);
+        expect_told(&agent, way[i].told);
+    }
+    for (unsigned event = 0; event < 20; event++) {
+        if (event == 6 || event == 10 || event == 11)
+            continue;
+        put_state_change(&agent, event);
+        assert_true(call(&agent, "StateChange"));
+    }
+    expect_told(&agent, "");
+}
+
+static void a_call_without_its_container_is_refused(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+    assert_false(call(&agent, "CreateContainer"));
+    expect_error(&agent, 3, "the call names no container");
+    runtime_put_container(&agent.payload, 2, "c1", "A=1");
+    assert_false(call(&agent, "ValidateContainerAdjustment"));
+    expect_error(&agent, 3, "the call names no pod");
+    expect_told(&agent, "");
+    runtime_put_container(&agent.payload, 2, "c1", "A=1");
+    assert_true(call(&agent, "RemoveContainer"));
+    expect_told(&agent, "removed pod =//[] container c1\n");
+}
+
+static void put_adjustment(struct agent *agent)
+{
+    CLEANUP(strbuf_done) struct strbuf adjust;
+    strbuf_init(&adjust);
+    pb_pair(&adjust, 2, TEXT("note"), TEXT("of another plugin"));
+    pb_pair(&adjust, 4, TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("all"));
+    pb_pair(&adjust, 4, TEXT("-HOME"), TEXT(""));
+    pb_str(&agent->part, 1, "nvidia.com/gpu=all");
+    pb_message(&adjust, 8, &agent->part);
+    pb_str(&agent->part, 1, "/dev");
+    pb_str(&agent->part, 2, "bind");
+    pb_str(&agent->part, 3, "/host/dev");
+    pb_str(&agent->part, 4, "rw");
+    pb_message(&adjust, 3, &agent->part);
+    CLEANUP(strbuf_done) struct strbuf device;
+    strbuf_init(&device);
+    pb_str(&device, 1, "/dev/nvidia3");
+    pb_message(&agent->part, 1, &device);
+    pb_message(&adjust, 6, &agent->part);
+    pb_message(&agent->payload, 3, &adjust);
+}
+
+static void what_all_plugins_want_can_be_rejected(void **state)
+{
+    (void)state;
+    static const char told[] = "validate" TOLD_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
+                               "  env -HOME=\n"
+                               "  cdi nvidia.com/gpu=all\n"
+                               "  dev /dev/nvidia3\n"
+                               "  mount /dev from /host/dev type bind, 1 options\n";
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    put_container_call(&agent);
+    put_adjustment(&agent);
+    assert_true(call(&agent, "ValidateContainerAdjustment"));
+    assert_int_equal(payload(&agent).len, 0);
+    expect_told(&agent, told);
+    agent.refusal = "nvidia.com/gpu=all is not what milligpu gave";
+    put_container_call(&agent);
+    put_adjustment(&agent);
+    /* A rejection is an answer, not an error. */
+    assert_true(call(&agent, "ValidateContainerAdjustment"));
+    assert_int_equal(pb_get_number(payload(&agent), 1), 1);
+    assert_true(text_is(pb_get(payload(&agent), 2), agent.refusal));
+    expect_told(&agent, told);
+}
+
+static void unknown_calls_are_answered(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    assert_false(call(&agent, "RunPodSandbox"));
+    expect_error(&agent, 12, "no such method: /nri.pkg.api.v1alpha1.Plugin/RunPodSandbox");
+    pb_str(&agent.payload, 1, "nri.pkg.api.v1alpha1.HostFunctions");
+    pb_str(&agent.payload, 2, "Configure");
+    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream, 1, 0}, text_in(&agent.payload),
+                        4096);
+    feed_ok(&agent);
+    assert_false(read_answer(&agent, agent.stream));
+    expect_error(&agent, 12, "no such method: /nri.pkg.api.v1alpha1.HostFunctions/Configure");
+    /* A stream of messages is no call of ours either. */
+    strbuf_reset(&agent.payload);
+    pb_str(&agent.payload, 1, "nri.pkg.api.v1alpha1.Plugin");
+    pb_str(&agent.payload, 2, "Shutdown");
+    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream + 2, 1, 2},
+                        text_in(&agent.payload), 4096);
+    feed_ok(&agent);
+    assert_false(read_answer(&agent, agent.stream + 2));
+    expect_told(&agent, "");
+    agent.stream += 4;
+    strbuf_reset(&agent.payload);
+    assert_true(call(&agent, "Shutdown"));
+    assert_int_equal(agent.answer.data.len, 0);
+}
+
+static void rubbish_is_answered_and_ends_nothing(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream, 1, 0}, TEXT("\x0a\xff\xff"),
+                        4096);
+    feed_ok(&agent);
+    assert_false(read_answer(&agent, agent.stream));
+    expect_error(&agent, 3, "Request: this is no such message");
+    agent.stream += 2;
+    static const char *const method[] = {
+        "Configure",     "Synchronize",     "CreateContainer", "StartContainer",
+        "StopContainer", "RemoveContainer", "StateChange",     "ValidateContainerAdjustment"};
+    for (size_t i = ARRAY_LEN(method); i > 0; i--) {
+        strbuf_str(&agent.payload, "\x0a\x7f rubbish");
+        assert_false(call(&agent, method[i - 1]));
+        assert_int_equal(pb_get_number(pb_get(agent.answer.data, 1), 1), 3);
+    }
+    expect_told(&agent, "");
+    connect(&agent);
+}
+
+static void a_stream_is_used_once(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent); /* with 1 and 3 */
+    agent.stream = 3;
+    assert_false(call(&agent, "Shutdown"));
+    expect_error(&agent, 3, "stream 3 after stream 3");
+    agent.stream = 6;
+    assert_false(call(&agent, "Shutdown"));
+    expect_error(&agent, 3, "stream 6 after stream 3");
+    agent.stream = 5;
+    assert_true(call(&agent, "Shutdown"));
+}
+
+static void what_is_not_for_us_is_skipped(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (uint32_t connection = 0; connection < 5; connection++)
+        if (connection != 1)
+            runtime_put_message(&agent.bytes, connection, (uint32_t[]){7, 1, 0}, TEXT("\x0a\xff"),
+                                4096);
+    for (uint32_t type = 0; type < 256; type++)
+        if (type != 1)
+            runtime_put_message(&agent.bytes, 1, (uint32_t[]){9, type, 0}, TEXT("\x0a\xff"), 4096);
+    feed_ok(&agent);
+    assert_int_equal(nri_output(agent.session).len, 0);
+    assert_true(call(&agent, "Shutdown"));
+}
+
+static void a_message_that_is_too_long_ends_the_session(void **state)
+{
+    (void)state;
+    struct err err;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    strbuf_add(&agent.bytes, "\0\0\0\1\0\0\0\x0a\0\x40\0\1\0\0\0\x0b\1\0", 18);
+    assert_int_equal(feed(&agent, &err), -ERR_TOO_LARGE);
+    assert_false(nri_is_synchronized(agent.session));
+}
+
+static void a_message_of_too_many_fields_is_refused(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (int i = 0; i < 200000; i++)
+        strbuf_add(&agent.payload, "\x0a\0", 2); /* an empty pod */
+    assert_false(call(&agent, "Synchronize"));
+    expect_error(&agent, 8, "SynchronizeRequest: too many fields");
+    expect_told(&agent, "");
+}
+
+/* 4 MiB is what a runtime puts into one call. */
+static void a_full_node_fits(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    while (agent.payload.len < NRI_MESSAGE_MAX - 4096) {
+        runtime_put_pod(&agent.payload, 1, "s", "");
+        runtime_put_container(&agent.payload, 2, "c", "A=");
+    }
+    assert_true(call(&agent, "Synchronize"));
+}
+
+static void a_runtime_that_does_not_read_is_left(void **state)
+{
+    (void)state;
+    struct err err;
+    static char value[NRI_MESSAGE_MAX / 2];
+    struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    put_container_call(&agent);
+    int answers = 0;
+    for (;; agent.stream += 2, answers++) {
+        runtime_put_call(&agent.bytes, agent.stream, "CreateContainer", text_in(&agent.payload));
+        if (feed(&agent, &err) < 0)
+            break;
+        assert_true(answers < 4);
+    }
+    assert_int_equal(err.code, ERR_TOO_LARGE);
+    assert_string_equal(err.text, "the runtime calls, but does not read the answers");
+}
+
+static void texts_keep_their_length(void **state)
+{
+    (void)state;
+    struct nri_pair annotation[] = {{TEXT("key\0more"), TEXT("a")},
+                                    {TEXT("key"), TEXT("first")},
+                                    {TEXT("key"), TEXT("l\0st")},
+                                    {TEXT("other"), TEXT("")}};
+    const struct nri_pod pod = {.annotations = 4, .annotation = annotation};
+    struct text value;
+    assert_true(nri_annotation(&pod, "key", &value));
+    assert_int_equal(value.len, 4);
+    assert_memory_equal(value.at, "l\0st", 4);
+    assert_true(nri_annotation(&pod, "other", &value));
+    assert_int_equal(value.len, 0);
+    assert_false(nri_annotation(&pod, "ke", &value));
+    assert_int_equal(value.len, 0);
+    /* Through the wire too. */
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    pb_pair(&agent.part, 6, TEXT("milligpu.io/allocation\0"), TEXT("forged"));
+    pb_pair(&agent.part, 6, TEXT("milligpu.io/allocation"), TEXT("\xff"));
+    pb_message(&agent.payload, 1, &agent.part);
+    runtime_put_container(&agent.payload, 2, "c1", "A=1");
+    assert_true(call(&agent, "StartContainer"));
+    expect_told(&agent, "start pod =//[\xff] container c1\n");
+}
+
+static void a_handler_that_is_absent_agrees(void **state)
+{
+    (void)state;
+    static const char *const method[] = {"Configure",
+                                         "Synchronize",
+                                         "CreateContainer",
+                                         "StartContainer",
+                                         "StopContainer",
+                                         "RemoveContainer",
+                                         "ValidateContainerAdjustment"};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    nri_session_free(agent.session);
+    agent.session = nri_session_new(&(struct nri_handlers){.user = NULL});
+    nri_sent(agent.session, nri_output(agent.session).len);
+    for (size_t i = 0; i < ARRAY_LEN(method); i++) {
+        if (i > 1)
+            put_container_call(&agent);
+        assert_true(call(&agent, method[i]));
+        if (i == 0)
+            assert_int_equal(pb_get_number(payload(&agent), 2), NRI_EVENTS);
+        else
+            assert_int_equal(agent.answer.data.len, 0);
+    }
+}
+
+static void an_unknown_state_is_unknown(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (uint64_t i = 0; i < 3; i++) {
+        pb_number(&agent.part, 4, i == 0 ? 4 : i == 1 ? 5 : UINT64_MAX);
+        pb_message(&agent.payload, 2, &agent.part);
+    }
+    assert_true(call(&agent, "Synchronize"));
+    expect_told(&agent, "synchronize container =/ state=4 pid=0 cgroup= container =/ state=0 pid=0"
+                        " cgroup= container =/ state=0 pid=0 cgroup=\n");
+}
+
+/* --- a whole session in any pieces --- */
+
+static void put_session(struct agent *agent, struct strbuf *out)
+{
+    static const char *const method[] = {
+        "Configure",      "Synchronize",   "CreateContainer", "ValidateContainerAdjustment",
+        "StartContainer", "RunPodSandbox", "StopContainer",   "RemoveContainer"};
+    runtime_put_welcome(out, 0, "");
+    for (uint32_t i = 0; i < ARRAY_LEN(method); i++) {
+        if (i == 0)
+            put_configure(agent);
+        else
+            put_container_call(agent);
+        if (i == 3)
+            put_adjustment(agent);
+        runtime_put_call(out, 2 * i + 1, method[i], text_in(&agent->payload));
+        strbuf_reset(&agent->payload);
+    }
+}
+
+/* What handlers are told and the session says, if it comes in first bytes, then step by step. */
+static void play(struct text session, size_t first, size_t step, struct strbuf *out)
+{
+    struct nri_pair env[] = {{TEXT("A"), TEXT("2")}};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    for (size_t at = 0, bytes = first; at < session.len; at += bytes, bytes = step) {
+        bytes = bytes < session.len - at ? bytes : session.len - at;
+        strbuf_add(&agent.bytes, session.at + at, bytes);
+        feed_ok(&agent);
+    }
+    strbuf_text(out, text_in(&agent.told));
+    strbuf_text(out, nri_output(agent.session));
+}
+
+static void a_session_may_be_cut_anywhere(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    CLEANUP(strbuf_done) struct strbuf session;
+    CLEANUP(strbuf_done) struct strbuf whole;
+    CLEANUP(strbuf_done) struct strbuf pieces;
+    agent_init(&agent);
+    strbuf_init(&session);
+    strbuf_init(&whole);
+    strbuf_init(&pieces);
+    put_session(&agent, &session);
+    play(text_in(&session), session.len, 1, &whole);
+    assert_non_null(strstr(whole.data, "removed"));
+    for (size_t cut = 1; cut <= session.len; cut++) {
+        strbuf_reset(&pieces);
+        /* The last one: byte by byte. */
+        play(text_in(&session), cut < session.len ? cut : 1, cut < session.len ? session.len : 1,
+             &pieces);
+        assert_int_equal(pieces.len, whole.len);
+        assert_memory_equal(pieces.data, whole.data, whole.len);
+    }
+}
+
+static void a_message_may_come_in_frames_of_any_length(void **state)
+{
+    (void)state;
+    for (size_t frame = 1; frame < 64; frame++) {
+        CLEANUP(agent_done) struct agent agent;
+        CLEANUP(strbuf_done) struct strbuf request;
+        strbuf_init(&request);
+        agent_init(&agent);
+        connect(&agent);
+        put_container_call(&agent);
+        pb_str(&request, 1, "nri.pkg.api.v1alpha1.Plugin");
+        pb_str(&request, 2, "StartContainer");
+        pb_message(&request, 3, &agent.payload);
+        runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream, 1, 1}, text_in(&request),
+                            frame);
+        feed_ok(&agent);
+        assert_true(read_answer(&agent, agent.stream));
+        expect_told(&agent, "start" TOLD_OF);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_frame_registers_the_plugin),
+        cmocka_unit_test(a_refused_plugin_learns_why),
+        cmocka_unit_test(a_broken_answer_to_the_registration_ends_the_session),
+        cmocka_unit_test(only_the_first_answer_to_the_registration_counts),
+        cmocka_unit_test(the_handler_chooses_the_events),
+        cmocka_unit_test(a_runtime_that_is_too_old_is_told),
+        cmocka_unit_test(the_node_is_told_in_two_pieces),
+        cmocka_unit_test(nothing_is_asked_before_the_node_is_known),
+        cmocka_unit_test(an_adjustment_reaches_the_runtime),
+        cmocka_unit_test(a_container_that_needs_nothing_is_left_alone),
+        cmocka_unit_test(a_long_answer_comes_in_short_frames),
+        cmocka_unit_test(an_answer_that_no_message_can_carry_refuses),
+        cmocka_unit_test(a_refusal_is_the_answer_to_the_call),
+        cmocka_unit_test(old_and_new_runtimes_tell_the_same),
+        cmocka_unit_test(a_call_without_its_container_is_refused),
+        cmocka_unit_test(what_all_plugins_want_can_be_rejected),
+        cmocka_unit_test(unknown_calls_are_answered),
+        cmocka_unit_test(rubbish_is_answered_and_ends_nothing),
+        cmocka_unit_test(a_stream_is_used_once),
+        cmocka_unit_test(what_is_not_for_us_is_skipped),
+        cmocka_unit_test(a_message_that_is_too_long_ends_the_session),
+        cmocka_unit_test(a_message_of_too_many_fields_is_refused),
+        cmocka_unit_test(a_full_node_fits),
+        cmocka_unit_test(a_runtime_that_does_not_read_is_left),
+        cmocka_unit_test(texts_keep_their_length),
+        cmocka_unit_test(a_handler_that_is_absent_agrees),
+        cmocka_unit_test(an_unknown_state_is_unknown),
+        cmocka_unit_test(a_session_may_be_cut_anywhere),
+        cmocka_unit_test(a_message_may_come_in_frames_of_any_length),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
