@@ -54,6 +54,7 @@ LIBC = PURE + (
 LIBC_FOLDERS = r"(sys|netinet|arpa|net|linux)/.*"
 EXTRA = {
     "base": {"stdio"},
+    "nvml": {"dlfcn"},  # the driver's library is there or not, and is found at run time
     "core": {"stdatomic"},  # reference counts of snapshots
 }
 GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
@@ -88,6 +89,8 @@ def judge_system(layer: str, header: str) -> Optional[str]:
         if stem in PURE.split() or stem in EXTRA.get(layer, set()):
             return None
         return f"{layer} is pure and may not include <{header}>"
+    if stem in EXTRA.get(layer, set()):
+        return None
     if stem in LIBC.split() or re.fullmatch(LIBC_FOLDERS, header):
         return None
     if re.fullmatch(THIRD_PARTY.get(layer, "(?!)"), header):
@@ -159,6 +162,7 @@ BAD = [
     {**BASE, "src/store/x.c": '#include "milligpu/http.h"\n'},
     {**BASE, "src/http/x.c": '#include "milligpu/place.h"\n'},
     {**BASE, "src/http/x.c": "#include <sqlite3.h>\n"},
+    {**BASE, "src/http/x.c": "#include <dlfcn.h>\n"},
     {**BASE, "src/daemon/x.c": '#include "store/inner.h"\n'},
     {**BASE, "src/daemon/x.c": "#include <curl/curl.h>\n"},
     {**BASE, "src/core/x.c": '#include "milligpu_version.h"\n'},

@@ -17,6 +17,7 @@ PLACES = re.compile(
     r"|tests/fuzz/(fuzz_\w+\.c|replay\.c|support\w*\.[ch])"
     r"|tests/power/\w+\.[ch]"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
+    r"|tests/fake_nvml/\w+\.c"
     r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"
 )

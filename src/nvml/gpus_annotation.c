@@ -1,0 +1,123 @@
+/* Writes milligpu.io/gpus. Called by the agent whenever a reading is new. */
+#include "milligpu/gpus_annotation.h"
+
+#include <string.h>
+
+const char *gpus_annotation_health(enum gpu_health health)
+{
+    switch (health) {
+    case GPU_HEALTHY:
+        return "healthy";
+    case GPU_ECC:
+        return "degraded";
+    case GPU_XID:
+    case GPU_RESET_REQUIRED:
+        return "failed";
+    case GPU_LOST:
+        return "lost";
+    case GPU_UNKNOWN:
+        return "unknown";
+    }
+    must_not_reach("the reading's health is one of the above");
+}
+
+/* The GPUs to write, and under which index each. */
+struct places {
+    uint32_t count;
+    uint32_t gpu[GPUS_PER_NODE_MAX];
+    uint32_t index[GPUS_PER_NODE_MAX];
+};
+
+static bool is_taken(const struct places *places, uint32_t index)
+{
+    for (uint32_t i = 0; i < places->count; i++)
+        if (places->index[i] == index)
+            return true;
+    return false;
+}
+
+/* Keeps the order of the index. */
+static void add_place(struct places *places, uint32_t gpu, uint32_t index)
+{
+    must(places->count < GPUS_PER_NODE_MAX);
+    must(!is_taken(places, index));
+
+    uint32_t at = places->count++;
+    for (; at > 0 && places->index[at - 1] > index; at--) {
+        places->index[at] = places->index[at - 1];
+        places->gpu[at] = places->gpu[at - 1];
+    }
+    places->index[at] = index;
+    places->gpu[at] = gpu;
+}
+
+static bool is_there(const struct gpu_state *gpu)
+{
+    return gpu->health != GPU_LOST;
+}
+
+/* GPUs that are there come first: theirs are the true indexes. */
+static void find_places(const struct gpu_reading *reading, bool there, struct places *places)
+{
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        const struct gpu_state *gpu = &reading->gpu[i];
+        if (gpu->is_mig || is_there(gpu) != there)
+            continue;
+        uint32_t index = gpu->index;
+        while (is_taken(places, index))
+            index++;
+        add_place(places, i, index);
+    }
+}
+
+static void write_peers(struct strbuf *out, const struct gpu_reading *reading, uint64_t peers)
+{
+    const char *separator = "";
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        if ((peers >> i & 1) == 0 || reading->gpu[i].is_mig)
+            continue;
+        strbuf_str(out, separator);
+        strbuf_json(out, text_of(reading->gpu[i].uuid));
+        separator = ",";
+    }
+    strbuf_char(out, ']');
+}
+
+static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
+                      const struct gpu_state *gpu, uint32_t index)
+{
+    strbuf_str(out, "{\"uuid\":");
+    strbuf_json(out, text_of(gpu->uuid));
+    strbuf_printf(out, ",\"index\":%u,\"milli\":%d,\"mib\":%u,\"model\":", index, GPU_MILLI,
+                  gpu->mib_total);
+    strbuf_json(out, text_of(gpu->model));
+    strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
+                  gpus_annotation_health(gpu->health));
+    write_peers(out, reading, gpu->peers);
+    strbuf_char(out, '}');
+}
+
+bool gpus_annotation_write(const struct gpu_reading *reading, struct strbuf *out,
+                           struct strbuf *left_out)
+{
+    struct places places = {0};
+
+    must(reading->gpus <= GPUS_PER_NODE_MAX);
+    if (reading->status != NVML_READY && reading->gpus == 0)
+        return false;
+    find_places(reading, true, &places);
+    find_places(reading, false, &places);
+    strbuf_char(out, '[');
+    for (uint32_t i = 0; i < places.count; i++) {
+        if (i > 0)
+            strbuf_char(out, ',');
+        write_gpu(out, reading, &reading->gpu[places.gpu[i]], places.index[i]);
+    }
+    strbuf_char(out, ']');
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (reading->gpu[i].is_mig)
+            strbuf_printf(left_out, "%sGPU %s is in MIG mode, and milligpu shares whole GPUs only",
+                          left_out->len > 0 ? "; " : "", reading->gpu[i].uuid);
+    return true;
+}

@@ -1,0 +1,648 @@
+/*
+ * The watcher thread and what it shares with the readers. One lock guards the latest reading and
+ * the commands; it is never held while NVML is called. The library, the event set, and the roster
+ * belong to the watcher.
+ */
+#include "milligpu/nvml.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "nvml/nvml_roster.h"
+
+enum {
+    SLICE_MS = 100,      /* of a wait: for so long, stop and commands wait for us */
+    EVENTS_MAX = 256,    /* that are taken before the next look at anything else */
+    RETRIES_LOST = 6,    /* NVML is loaded again each so many retry_ms while a GPU is lost */
+    SILENT_READINGS = 3, /* silent_ms is at least so many times the time between two */
+    WAITS_MS_MAX = 86400000,
+};
+
+/* A reading and who holds it. */
+struct held {
+    struct gpu_reading reading; /* first, so that a reading leads here */
+    atomic_uint refs;
+    struct gpu_process process[];
+};
+
+enum command_kind { FORGIVE, LIMIT_MEMORY };
+enum command_state { WAITING, RUNNING, ENDED };
+
+struct command {
+    struct command *next;
+    enum command_kind kind;
+    enum command_state state;
+    bool is_awaited; /* else whoever ends it frees it */
+    char uuid[NVML_TEXT_MAX];
+    char *cgroup;
+    uint64_t soft_bytes;
+    uint64_t hard_bytes;
+    int rc;
+    struct err err;
+};
+
+struct nvml {
+    struct nvml_settings settings;
+    char *library_name;
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* guards the following */
+    pthread_cond_t changed;
+    struct held *latest;
+    struct held *silent; /* made of latest when it was too old; NULL: not yet */
+    uint64_t number;
+    bool is_stopping;
+    bool has_ended;
+    bool is_orphan; /* the watcher frees this */
+    struct command *first;
+    uint32_t commands;
+
+    struct nvml_library nvml; /* of the watcher, as what follows */
+    struct abi_event_set *set;
+    bool has_events;
+    struct nvml_roster roster;
+    int64_t reload_at_ms; /* if a GPU is lost; 0: none is */
+};
+
+void nvml_defaults(struct nvml_settings *out)
+{
+    *out = (struct nvml_settings){.library = NVML_LIBRARY,
+                                  .every_ms = 10000,
+                                  .retry_ms = 10000,
+                                  .quiet_ms = 600000,
+                                  .silent_ms = 40000,
+                                  .stop_ms = 2000};
+    clock_real(&out->clock);
+}
+
+const char *nvml_status_name(enum nvml_status status)
+{
+    static const char *const names[] = {"starting", "no_driver", "ready", "silent"};
+    must((size_t)status < ARRAY_LEN(names));
+    return names[status];
+}
+
+static void lock(struct nvml *nvml)
+{
+    must(pthread_mutex_lock(&nvml->lock) == 0);
+}
+
+static void unlock(struct nvml *nvml)
+{
+    must(pthread_mutex_unlock(&nvml->lock) == 0);
+}
+
+static struct nvml_now clocks(const struct nvml *nvml)
+{
+    const struct clock_ops *clock = &nvml->settings.clock;
+    return (struct nvml_now){.ms = clock->now_ms(clock->ctx),
+                             .wall_ms = clock->wall_ms(clock->ctx)};
+}
+
+/* Readings */
+
+static struct held *held_new(uint32_t processes)
+{
+    struct held *held = xcalloc(1, sizeof *held + processes * sizeof held->process[0]);
+    atomic_init(&held->refs, 1);
+    held->reading.processes = processes;
+    held->reading.process = held->process;
+    return held;
+}
+
+void gpu_reading_unref(const struct gpu_reading *reading)
+{
+    static_assert(offsetof(struct held, reading) == 0, "a reading leads to its holders");
+    if (reading == NULL)
+        return;
+    /* Only the count changes, and it is not part of what readers see as constant. */
+    struct held *held = (struct held *)(uintptr_t)reading;
+    const unsigned before = atomic_fetch_sub(&held->refs, 1);
+    must(before > 0);
+    if (before == 1)
+        xfree(held);
+}
+
+static void held_drop(struct held *held)
+{
+    if (held != NULL)
+        gpu_reading_unref(&held->reading);
+}
+
+/* Under the lock. */
+static void put_latest(struct nvml *nvml, struct held *held)
+{
+    held_drop(nvml->latest);
+    held_drop(nvml->silent);
+    nvml->silent = NULL;
+    nvml->latest = held;
+    held->reading.number = ++nvml->number;
+}
+
+/* Under the lock. What was seen last, with nothing said about how it is now. */
+static struct held *silent_reading(struct nvml *nvml, struct nvml_now now)
+{
+    struct held *held = held_new(0);
+    struct gpu_reading *reading = &held->reading;
+    const struct gpu_process *none = reading->process;
+
+    *reading = nvml->latest->reading;
+    reading->process = none;
+    reading->processes = 0;
+    reading->status = NVML_SILENT;
+    reading->number = ++nvml->number;
+    (void)snprintf(reading->problem, sizeof reading->problem,
+                   "the NVIDIA driver has not answered for %lld s",
+                   (long long)nvml->settings.silent_ms / 1000);
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        struct gpu_state *gpu = &reading->gpu[i];
+        gpu->known = 0;
+        gpu->process = 0;
+        gpu->processes = 0;
+        gpu->processes_left_out = 0;
+        gpu->since_ms = gpu->health == GPU_UNKNOWN ? gpu->since_ms : now.wall_ms;
+        gpu->health = GPU_UNKNOWN;
+        (void)snprintf(gpu->reason, sizeof gpu->reason, "%.*s", (int)sizeof gpu->reason - 1,
+                       reading->problem);
+    }
+    return held;
+}
+
+const struct gpu_reading *nvml_latest(struct nvml *nvml)
+{
+    const struct nvml_now now = clocks(nvml);
+
+    lock(nvml);
+    struct held *held = nvml->latest;
+    if (now.ms - held->reading.taken_ms > nvml->settings.silent_ms) {
+        if (nvml->silent == NULL)
+            nvml->silent = silent_reading(nvml, now);
+        held = nvml->silent;
+    }
+    (void)atomic_fetch_add(&held->refs, 1);
+    unlock(nvml);
+    return &held->reading;
+}
+
+static void publish(struct nvml *nvml, enum nvml_status status, const char *problem)
+{
+    const struct nvml_roster *roster = &nvml->roster;
+    struct held *held = held_new(roster->processes);
+    struct gpu_reading *reading = &held->reading;
+
+    nvml_roster_write(roster, reading);
+    if (roster->processes > 0)
+        memcpy(held->process, roster->process, roster->processes * sizeof held->process[0]);
+    reading->status = status;
+    (void)snprintf(reading->problem, sizeof reading->problem, "%s", problem);
+    reading->has_events = nvml->has_events;
+    reading->has_memory_limit = nvml->nvml.DeviceSetMemoryLimits_v1 != NULL;
+    reading->taken_ms = clocks(nvml).ms;
+    lock(nvml);
+    put_latest(nvml, held);
+    unlock(nvml);
+}
+
+/* Commands */
+
+static void command_free(struct command *command)
+{
+    xfree(command->cgroup);
+    xfree(command);
+}
+
+/* Under the lock. */
+static int command_put(struct nvml *nvml, struct command *command, struct err *err)
+{
+    if (nvml->commands == NVML_COMMANDS_MAX)
+        return err_set(err, ERR_BUSY, "%d requests wait for the NVIDIA driver already",
+                       NVML_COMMANDS_MAX);
+    struct command **at = &nvml->first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = command;
+    nvml->commands++;
+    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    return 0;
+}
+
+/* Under the lock. */
+static void command_remove(struct nvml *nvml, const struct command *command)
+{
+    struct command **at = &nvml->first;
+    while (*at != command)
+        at = &(*at)->next;
+    *at = command->next;
+    must(nvml->commands > 0);
+    nvml->commands--;
+}
+
+static struct command *command_take(struct nvml *nvml)
+{
+    lock(nvml);
+    struct command *command = nvml->first;
+    if (command != NULL) {
+        command_remove(nvml, command);
+        command->state = RUNNING;
+    }
+    unlock(nvml);
+    return command;
+}
+
+static void command_end(struct nvml *nvml, struct command *command)
+{
+    lock(nvml);
+    command->state = ENDED;
+    const bool is_awaited = command->is_awaited;
+    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    unlock(nvml);
+    if (!is_awaited)
+        command_free(command);
+}
+
+static int limit_memory(struct nvml *nvml, const struct command *command, struct err *err)
+{
+    const struct nvml_record *record = nvml_roster_find(&nvml->roster, command->uuid);
+
+    if (record == NULL)
+        return err_set(err, ERR_NOT_FOUND, "GPU %s is not there", command->uuid);
+    if (nvml->nvml.DeviceSetMemoryLimits_v1 == NULL)
+        return err_set(err, ERR_NOT_FOUND,
+                       "the NVIDIA driver %s has no memory limits; R615 and later have",
+                       nvml->roster.driver);
+    struct abi_memory_limits limits = {.cgroup = command->cgroup,
+                                       .soft_bytes = command->soft_bytes,
+                                       .hard_bytes = command->hard_bytes};
+    const int code = nvml->nvml.DeviceSetMemoryLimits_v1(record->device, &limits);
+    if (code == NVML_SUCCESS)
+        return 0;
+    (void)nvml_library_fail(err, "DeviceSetMemoryLimits_v1", code);
+    return err_wrap(err, "GPU %s, cgroup %s", command->uuid, command->cgroup);
+}
+
+/* True: the next reading should not wait. */
+static bool run_commands(struct nvml *nvml)
+{
+    bool again = false;
+    struct command *command;
+
+    while ((command = command_take(nvml)) != NULL) {
+        if (command->kind == LIMIT_MEMORY)
+            command->rc = limit_memory(nvml, command, &command->err);
+        else
+            again = nvml_roster_forgive(&nvml->roster, command->uuid) || again;
+        command_end(nvml, command);
+    }
+    return again;
+}
+
+static void refuse_commands(struct nvml *nvml)
+{
+    struct command *command;
+
+    while ((command = command_take(nvml)) != NULL) {
+        command->rc = err_set(&command->err, ERR_UNAVAILABLE, "milligpu-node is stopping");
+        command_end(nvml, command);
+    }
+}
+
+static struct command *command_new(enum command_kind kind, const char *uuid)
+{
+    struct command *command = xcalloc(1, sizeof *command);
+    command->kind = kind;
+    (void)snprintf(command->uuid, sizeof command->uuid, "%s", uuid);
+    return command;
+}
+
+static bool has_uuid(const struct gpu_reading *reading, const char *uuid)
+{
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (strcmp(reading->gpu[i].uuid, uuid) == 0)
+            return true;
+    return false;
+}
+
+int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
+{
+    lock(nvml);
+    int rc = 0;
+    if (has_uuid(&nvml->latest->reading, uuid)) {
+        struct command *command = command_new(FORGIVE, uuid);
+        rc = command_put(nvml, command, err);
+        if (rc < 0)
+            command_free(command);
+    } else {
+        rc = err_set(err, ERR_NOT_FOUND, "this node has no GPU %s", uuid);
+    }
+    unlock(nvml);
+    return rc;
+}
+
+/* Under the lock. True: the watcher did it, or refused. */
+static bool command_await(struct nvml *nvml, struct command *command, int64_t wait_ms)
+{
+    const struct timespec until = clock_deadline(wait_ms);
+    int rc = 0;
+
+    while (command->state != ENDED && rc == 0)
+        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
+    return command->state == ENDED;
+}
+
+int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t wait_ms,
+                      struct err *err)
+{
+    must(limit->soft_bytes <= limit->hard_bytes);
+
+    lock(nvml);
+    if (!has_uuid(&nvml->latest->reading, limit->uuid)) {
+        unlock(nvml);
+        return err_set(err, ERR_NOT_FOUND, "this node has no GPU %s", limit->uuid);
+    }
+    struct command *command = command_new(LIMIT_MEMORY, limit->uuid);
+    command->cgroup = xstrdup(limit->cgroup);
+    command->soft_bytes = limit->soft_bytes;
+    command->hard_bytes = limit->hard_bytes;
+    command->is_awaited = true;
+    int rc = command_put(nvml, command, err);
+    bool is_ours = true;
+    if (rc == 0 && command_await(nvml, command, wait_ms)) {
+        rc = command->rc;
+        if (rc < 0)
+            *err = command->err;
+    } else if (rc == 0) {
+        rc = err_set(err, ERR_TIMEOUT, "the NVIDIA driver did not answer within %lld ms",
+                     (long long)wait_ms);
+        /* One that waits must not happen later; one that runs is freed by the watcher. */
+        is_ours = command->state == WAITING;
+        if (is_ours)
+            command_remove(nvml, command);
+        else
+            command->is_awaited = false;
+    }
+    unlock(nvml);
+    if (is_ours)
+        command_free(command);
+    return rc;
+}
+
+/* The watcher */
+
+static bool is_stopping(struct nvml *nvml)
+{
+    lock(nvml);
+    const bool is = nvml->is_stopping;
+    unlock(nvml);
+    return is;
+}
+
+/* Until something is to be done, but not longer. */
+static void pause_for(struct nvml *nvml, int64_t wait_ms)
+{
+    const struct timespec until = clock_deadline(wait_ms);
+    int rc = 0;
+
+    lock(nvml);
+    while (!nvml->is_stopping && nvml->first == NULL && rc == 0)
+        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
+    unlock(nvml);
+}
+
+static void unload(struct nvml *nvml)
+{
+    if (nvml->set != NULL)
+        (void)nvml->nvml.EventSetFree(nvml->set); /* there is nothing to do about a failure */
+    nvml->set = NULL;
+    nvml->has_events = false;
+    for (uint32_t i = 0; i < nvml->roster.gpus; i++)
+        nvml->roster.record[i].is_registered = false;
+    nvml_library_close(&nvml->nvml);
+}
+
+static void open_events(struct nvml *nvml)
+{
+    const struct nvml_library *library = &nvml->nvml;
+
+    if (library->EventSetCreate == NULL || library->EventSetFree == NULL ||
+        library->EventSetWait_v2 == NULL || library->DeviceRegisterEvents == NULL)
+        return;
+    if (library->EventSetCreate(&nvml->set) != NVML_SUCCESS)
+        nvml->set = NULL;
+}
+
+/* GPUs that have no ECC refuse the set of both. */
+static void register_events(struct nvml *nvml)
+{
+    nvml->has_events = nvml->set != NULL;
+    for (uint32_t i = 0; nvml->set != NULL && i < nvml->roster.gpus; i++) {
+        struct nvml_record *record = &nvml->roster.record[i];
+        if (record->presence != PRESENT || record->is_registered)
+            continue;
+        int code = nvml->nvml.DeviceRegisterEvents(
+            record->device, ABI_EVENT_XID | ABI_EVENT_DOUBLE_BIT_ECC, nvml->set);
+        if (code != NVML_SUCCESS)
+            code = nvml->nvml.DeviceRegisterEvents(record->device, ABI_EVENT_XID, nvml->set);
+        record->is_registered = code == NVML_SUCCESS;
+        nvml->has_events = nvml->has_events && record->is_registered;
+    }
+}
+
+static int load_and_read(struct nvml *nvml, struct err *err)
+{
+    const struct nvml_now now = clocks(nvml);
+
+    /* NVML finds a GPU that was reset or replaced only when it is initialized again. */
+    if (nvml->reload_at_ms != 0 && now.ms >= nvml->reload_at_ms)
+        unload(nvml);
+    if (nvml->nvml.handle == NULL) {
+        nvml->reload_at_ms = 0;
+        if (nvml_library_open(&nvml->nvml, nvml->library_name, err) < 0)
+            return err_same(err);
+        open_events(nvml);
+    }
+    if (nvml_roster_round(&nvml->roster, &nvml->nvml, now, err) < 0)
+        return err_same(err);
+    register_events(nvml);
+    if (!nvml_roster_misses_any(&nvml->roster))
+        nvml->reload_at_ms = 0;
+    else if (nvml->reload_at_ms == 0)
+        nvml->reload_at_ms = now.ms + RETRIES_LOST * nvml->settings.retry_ms;
+    return 0;
+}
+
+/* One reading. Returns how long the next one can wait. */
+static int64_t read_once(struct nvml *nvml)
+{
+    struct err err;
+    const int rc = load_and_read(nvml, &err);
+
+    if (rc < 0)
+        unload(nvml);
+    if (is_stopping(nvml)) /* whoever closed us may have taken the clock along */
+        return 0;
+    if (rc == 0) {
+        publish(nvml, NVML_READY, "");
+        return nvml->settings.every_ms;
+    }
+    nvml_roster_no_driver(&nvml->roster, err.text, clocks(nvml));
+    publish(nvml, NVML_NO_DRIVER, err.text);
+    return nvml->settings.retry_ms;
+}
+
+/*
+ * An event names its GPU by a handle. If no record has it, the GPU is one that we leave out; or
+ * NVML cannot name it any more, and then any of them may be sick.
+ */
+static bool take_event(struct nvml *nvml, struct abi_event *event)
+{
+    char uuid[ABI_TEXT_BYTES];
+    bool is_known = false;
+
+    for (uint32_t i = 0; i < nvml->roster.gpus; i++)
+        is_known = is_known || nvml->roster.record[i].device == event->device;
+    if (!is_known) {
+        if (event->device != NULL &&
+            nvml->nvml.DeviceGetUUID(event->device, uuid, sizeof uuid) == NVML_SUCCESS)
+            return false;
+        event->device = NULL;
+    }
+    nvml_roster_event(&nvml->roster, event, clocks(nvml));
+    return (event->type & ABI_EVENT_DOUBLE_BIT_ECC) != 0 || nvml_xid_is_critical(event->data);
+}
+
+/* True: something happened that readers should know soon. */
+static bool wait_for_events(struct nvml *nvml, int64_t wait_ms)
+{
+    bool is_news = false;
+
+    for (int i = 0; i < EVENTS_MAX; i++) {
+        struct abi_event event = {0};
+        const int code =
+            nvml->nvml.EventSetWait_v2(nvml->set, &event, i == 0 ? (unsigned)wait_ms : 0);
+        if (code == NVML_SUCCESS) {
+            is_news = take_event(nvml, &event) || is_news;
+            continue;
+        }
+        /* A GPU that is lost makes it fail at once: then a wait of our own, or we would spin. */
+        if (code != NVML_TIMEOUT)
+            pause_for(nvml, wait_ms);
+        break;
+    }
+    return is_news;
+}
+
+/* Until the next reading is due. News makes it due in a moment, so that a storm is one reading. */
+static void wait_until_due(struct nvml *nvml, int64_t wait_ms)
+{
+    int64_t due_ms = wait_ms > 0 ? clocks(nvml).ms + wait_ms : 0;
+
+    while (!is_stopping(nvml)) {
+        const int64_t now_ms = clocks(nvml).ms;
+        const int64_t left_ms = due_ms - now_ms;
+        if (run_commands(nvml) || left_ms <= 0)
+            return;
+        const int64_t slice_ms = left_ms < SLICE_MS ? left_ms : SLICE_MS;
+        if (nvml->set == NULL)
+            pause_for(nvml, left_ms);
+        else if (wait_for_events(nvml, slice_ms) && due_ms > now_ms + SLICE_MS)
+            due_ms = now_ms + SLICE_MS;
+    }
+}
+
+static void nvml_destroy(struct nvml *nvml)
+{
+    must(nvml->first == NULL);
+    held_drop(nvml->latest);
+    held_drop(nvml->silent);
+    nvml_roster_done(&nvml->roster);
+    must(pthread_cond_destroy(&nvml->changed) == 0);
+    must(pthread_mutex_destroy(&nvml->lock) == 0);
+    xfree(nvml->library_name);
+    xfree(nvml);
+}
+
+static void *nvml_watch(void *user)
+{
+    struct nvml *nvml = user;
+
+    while (!is_stopping(nvml))
+        wait_until_due(nvml, read_once(nvml));
+    refuse_commands(nvml);
+    unload(nvml);
+    lock(nvml);
+    nvml->has_ended = true;
+    const bool is_orphan = nvml->is_orphan;
+    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    unlock(nvml);
+    if (is_orphan)
+        nvml_destroy(nvml);
+    return NULL;
+}
+
+static void init_shared(struct nvml *nvml)
+{
+    pthread_condattr_t attributes;
+
+    must(pthread_mutex_init(&nvml->lock, NULL) == 0);
+    must(pthread_condattr_init(&attributes) == 0);
+    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    must(pthread_cond_init(&nvml->changed, &attributes) == 0);
+    must(pthread_condattr_destroy(&attributes) == 0);
+}
+
+struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err)
+{
+    must(settings->every_ms > 0 && settings->every_ms <= WAITS_MS_MAX);
+    must(settings->retry_ms > 0 && settings->retry_ms <= WAITS_MS_MAX);
+    must(settings->stop_ms >= 0 && settings->silent_ms > 0);
+
+    struct nvml *nvml = xcalloc(1, sizeof *nvml);
+    nvml->settings = *settings;
+    const int64_t slowest_ms =
+        settings->every_ms > settings->retry_ms ? settings->every_ms : settings->retry_ms;
+    if (nvml->settings.silent_ms < SILENT_READINGS * slowest_ms)
+        nvml->settings.silent_ms = SILENT_READINGS * slowest_ms;
+    nvml->settings.library = NULL; /* borrowed */
+    nvml->library_name = xstrdup(settings->library);
+    nvml_roster_init(&nvml->roster, settings->quiet_ms);
+    init_shared(nvml);
+    nvml->latest = held_new(0);
+    nvml->latest->reading.taken_ms = clocks(nvml).ms;
+    (void)snprintf(nvml->latest->reading.problem, sizeof nvml->latest->reading.problem,
+                   "the NVIDIA driver has not answered yet");
+    const int failed = pthread_create(&nvml->thread, NULL, nvml_watch, nvml);
+    if (failed != 0) {
+        nvml_destroy(nvml);
+        (void)err_set(err, ERR_UNAVAILABLE, "no thread for NVML: error %d", failed);
+        return NULL;
+    }
+    return nvml;
+}
+
+void nvml_close(struct nvml *nvml)
+{
+    if (nvml == NULL)
+        return;
+    const struct timespec until = clock_deadline(nvml->settings.stop_ms);
+    const pthread_t thread = nvml->thread;
+    int rc = 0;
+
+    lock(nvml);
+    nvml->is_stopping = true;
+    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    while (!nvml->has_ended && rc == 0)
+        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
+    const bool has_ended = nvml->has_ended;
+    nvml->is_orphan = !has_ended;
+    unlock(nvml);
+    if (has_ended) {
+        must(pthread_join(thread, NULL) == 0);
+        nvml_destroy(nvml);
+    } else {
+        must(pthread_detach(thread) == 0);
+    }
+}

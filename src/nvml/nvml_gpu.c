@@ -1,0 +1,213 @@
+#include "nvml/nvml_gpu.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "milligpu/alloc.h"
+
+#include "nvml/nvml_health.h"
+
+/*
+ * Is what a call returned its answer? A GPU that is lost says so at any call; the others mean that
+ * this GPU or this driver cannot tell.
+ */
+static bool answers(struct nvml_record *record, int code)
+{
+    if (code == NVML_GPU_IS_LOST)
+        record->presence = LOST;
+    if (code == NVML_RESET_REQUIRED && record->presence == PRESENT)
+        record->presence = NEEDS_RESET;
+    return code == NVML_SUCCESS;
+}
+
+static uint32_t mib_of(uint64_t bytes)
+{
+    const uint64_t mib = bytes >> 20;
+    return mib > UINT32_MAX ? UINT32_MAX : (uint32_t)mib;
+}
+
+static void read_memory(const struct nvml_library *nvml, struct nvml_record *record)
+{
+    struct abi_memory_v2 newer = {.version = ABI_MEMORY_V2};
+    struct abi_memory older = {0};
+
+    if (nvml->DeviceGetMemoryInfo_v2 != NULL &&
+        answers(record, nvml->DeviceGetMemoryInfo_v2(record->device, &newer))) {
+        record->state.mib_total = mib_of(newer.total);
+        record->state.mib_used = mib_of(newer.used);
+    } else if (answers(record, nvml->DeviceGetMemoryInfo(record->device, &older))) {
+        record->state.mib_total = mib_of(older.total);
+        record->state.mib_used = mib_of(older.used);
+    }
+}
+
+/* What does not change while the driver is loaded; asked each time, since an index may. */
+static void read_identity(const struct nvml_library *nvml, struct nvml_record *record)
+{
+    struct gpu_state *gpu = &record->state;
+    char name[ABI_TEXT_BYTES] = "";
+    struct abi_pci pci = {0};
+    unsigned minor = 0;
+    unsigned node = 0;
+    unsigned mig = 0;
+    unsigned pending = 0;
+
+    if (nvml->DeviceGetName != NULL &&
+        answers(record, nvml->DeviceGetName(record->device, name, sizeof name)))
+        nvml_text(gpu->model, sizeof gpu->model, name, sizeof name);
+    if (nvml->DeviceGetPciInfo_v3 != NULL &&
+        answers(record, nvml->DeviceGetPciInfo_v3(record->device, &pci)))
+        nvml_text(gpu->bus_id, sizeof gpu->bus_id, pci.bus_id, sizeof pci.bus_id);
+    if (nvml->DeviceGetMinorNumber != NULL &&
+        answers(record, nvml->DeviceGetMinorNumber(record->device, &minor)))
+        gpu->minor = minor <= INT32_MAX ? (int32_t)minor : -1;
+    /* All bits are "none"; what does not fit the annotation is nonsense. */
+    if (nvml->DeviceGetNumaNodeId != NULL &&
+        answers(record, nvml->DeviceGetNumaNodeId(record->device, &node)))
+        gpu->numa = node <= INT16_MAX ? (int32_t)node : -1;
+    if (nvml->DeviceGetMigMode != NULL &&
+        answers(record, nvml->DeviceGetMigMode(record->device, &mig, &pending)))
+        gpu->is_mig = mig == 1;
+}
+
+static void read_meters(const struct nvml_library *nvml, struct nvml_record *record,
+                        struct nvml_now now)
+{
+    struct gpu_state *gpu = &record->state;
+    struct abi_device *device = record->device;
+    uint64_t corrected = 0;
+    uint64_t not_corrected = 0;
+
+    if (nvml->DeviceGetTemperature != NULL &&
+        answers(record,
+                nvml->DeviceGetTemperature(device, ABI_TEMPERATURE_GPU, &gpu->temperature_c)))
+        gpu->known |= GPU_KNOWS_TEMPERATURE;
+    if (nvml->DeviceGetPowerUsage != NULL &&
+        answers(record, nvml->DeviceGetPowerUsage(device, &gpu->power_mw)))
+        gpu->known |= GPU_KNOWS_POWER;
+    if (nvml->DeviceGetCurrentClocksEventReasons != NULL &&
+        answers(record, nvml->DeviceGetCurrentClocksEventReasons(device, &gpu->clock_reasons)))
+        gpu->known |= GPU_KNOWS_CLOCKS;
+    if (nvml->DeviceGetTotalEccErrors == NULL ||
+        !answers(record, nvml->DeviceGetTotalEccErrors(device, ABI_ECC_CORRECTED, ABI_ECC_VOLATILE,
+                                                       &corrected)) ||
+        !answers(record, nvml->DeviceGetTotalEccErrors(device, ABI_ECC_UNCORRECTED,
+                                                       ABI_ECC_VOLATILE, &not_corrected)))
+        return;
+    gpu->known |= GPU_KNOWS_ECC;
+    gpu->ecc_corrected = corrected;
+    gpu->ecc_uncorrected = not_corrected;
+    nvml_health_ecc(record, not_corrected, now);
+}
+
+static void add_process(struct nvml_roster *roster, const struct abi_process *from, bool is_mps)
+{
+    const bool is_known = from->used_bytes != UINT64_MAX;
+
+    roster->process = xgrow(roster->process, roster->processes, &roster->process_capacity,
+                            sizeof *roster->process);
+    roster->process[roster->processes++] =
+        (struct gpu_process){.pid = from->pid,
+                             .mib = is_known ? mib_of(from->used_bytes) : 0,
+                             .is_known = is_known,
+                             .is_mps = is_mps};
+}
+
+typedef int read_processes(struct abi_device *device, unsigned *count, struct abi_process *process);
+
+static void read_some_processes(struct nvml_roster *roster, struct nvml_record *record,
+                                read_processes *read, bool is_mps)
+{
+    unsigned count = NVML_PROCESSES_MAX;
+
+    if (read == NULL)
+        return;
+    const int code = read(record->device, &count, roster->scratch);
+    if (code == NVML_INSUFFICIENT_SIZE) {
+        record->state.known |= GPU_KNOWS_PROCESSES;
+        record->state.processes_left_out += count;
+    } else if (answers(record, code)) {
+        record->state.known |= GPU_KNOWS_PROCESSES;
+        for (unsigned i = 0; i < count && i < NVML_PROCESSES_MAX; i++)
+            add_process(roster, &roster->scratch[i], is_mps);
+    }
+}
+
+void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,
+                   struct nvml_record *record, struct nvml_now now)
+{
+    must(record->device != NULL);
+
+    struct gpu_state *gpu = &record->state;
+    gpu->process = roster->processes;
+    read_identity(nvml, record);
+    read_memory(nvml, record);
+    read_meters(nvml, record, now);
+    read_some_processes(roster, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
+    read_some_processes(roster, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
+    gpu->processes = roster->processes - gpu->process;
+}
+
+/* Bit i: the bus id is that of record i. Case differs between versions of NVML. */
+static uint64_t gpus_at(const struct nvml_roster *roster, const struct abi_pci *pci)
+{
+    char bus_id[sizeof roster->record[0].state.bus_id];
+
+    nvml_text(bus_id, sizeof bus_id, pci->bus_id, sizeof pci->bus_id);
+    if (bus_id[0] == '\0')
+        return 0;
+    for (uint32_t i = 0; i < roster->gpus; i++)
+        if (roster->record[i].presence != MISSING &&
+            strcasecmp(roster->record[i].state.bus_id, bus_id) == 0)
+            return UINT64_C(1) << i;
+    return 0;
+}
+
+static uint64_t read_links(const struct nvml_roster *roster, const struct nvml_library *nvml,
+                           struct nvml_record *record)
+{
+    uint64_t peers = 0;
+
+    for (unsigned link = 0; link < ABI_LINKS_MAX; link++) {
+        struct abi_pci pci = {0};
+        int active = 0;
+        int type = ABI_LINK_TO_GPU;
+        const int code = nvml->DeviceGetNvLinkState(record->device, link, &active);
+        if (code == NVML_NOT_SUPPORTED || code == NVML_INVALID_ARGUMENT)
+            break; /* it has no such link, and so no later one */
+        if (!answers(record, code) || active != 1)
+            continue;
+        if (nvml->DeviceGetNvLinkRemoteDeviceType != NULL &&
+            answers(record, nvml->DeviceGetNvLinkRemoteDeviceType(record->device, link, &type)) &&
+            type == ABI_LINK_TO_SWITCH)
+            record->has_links_to_switch = true;
+        else if (nvml->DeviceGetNvLinkRemotePciInfo_v2 != NULL &&
+                 answers(record, nvml->DeviceGetNvLinkRemotePciInfo_v2(record->device, link, &pci)))
+            peers |= gpus_at(roster, &pci);
+    }
+    return peers;
+}
+
+void nvml_gpu_link(struct nvml_roster *roster, const struct nvml_library *nvml)
+{
+    uint64_t switched = 0;
+
+    if (nvml->DeviceGetNvLinkState == NULL)
+        return;
+    for (uint32_t i = 0; i < roster->gpus; i++) {
+        struct nvml_record *record = &roster->record[i];
+        if (record->presence != PRESENT)
+            continue; /* its links stay as last seen */
+        record->has_links_to_switch = false;
+        record->state.peers = read_links(roster, nvml, record);
+    }
+    for (uint32_t i = 0; i < roster->gpus; i++)
+        if (roster->record[i].has_links_to_switch)
+            switched |= UINT64_C(1) << i;
+    for (uint32_t i = 0; i < roster->gpus; i++) {
+        struct gpu_state *gpu = &roster->record[i].state;
+        if ((switched >> i & 1) != 0)
+            gpu->peers |= switched;
+        gpu->peers &= ~(UINT64_C(1) << i);
+    }
+}

@@ -1,0 +1,97 @@
+#include "nvml/nvml_library.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+const char *nvml_words(int code)
+{
+    switch (code) {
+#define X(name, number, words)                                                                     \
+    case number:                                                                                   \
+        return words;
+        NVML_CODES(X)
+#undef X
+    default:
+        return "an error that milligpu does not know";
+    }
+}
+
+int nvml_library_fail(struct err *err, const char *function, int code)
+{
+    must(code != NVML_SUCCESS);
+
+    enum err_code kind = ERR_IO;
+    if (code == NVML_DRIVER_NOT_LOADED || code == NVML_LIB_RM_VERSION_MISMATCH)
+        kind = ERR_UNAVAILABLE;
+    else if (code == NVML_TIMEOUT)
+        kind = ERR_TIMEOUT;
+    else if (code == NVML_NO_PERMISSION)
+        kind = ERR_FORBIDDEN;
+    return err_set(err, kind, "nvml%s: %s (NVML error %d)", function, nvml_words(code), code);
+}
+
+void nvml_text(char *out, size_t bytes, const char *from, size_t from_bytes)
+{
+    must(bytes > 0);
+
+    const size_t len = strnlen(from, from_bytes < bytes - 1 ? from_bytes : bytes - 1);
+    for (size_t i = 0; i < len; i++)
+        out[i] = from[i] < 0x20 || from[i] > 0x7e ? '?' : from[i];
+    memset(out + len, 0, bytes - len);
+}
+
+/* POSIX: the pointer that dlsym() returns is that of a function, which ISO C cannot convert. */
+static void find_function(void *handle, const char *name, void *out_pointer)
+{
+    void *symbol = dlsym(handle, name);
+
+    static_assert(sizeof symbol == sizeof(int (*)(void)), "pointers to functions are pointers");
+    memcpy(out_pointer, &symbol, sizeof symbol);
+}
+
+/* The first required function that is not there; NULL: all are. */
+static const char *find_functions(struct nvml_library *library)
+{
+    const char *missing = NULL;
+
+#define X(name, required, arguments)                                                               \
+    find_function(library->handle, "nvml" #name, &library->name);                                  \
+    if ((required) && library->name == NULL && missing == NULL)                                    \
+        missing = "nvml" #name;
+    NVML_FUNCTIONS(X)
+#undef X
+    return missing;
+}
+
+int nvml_library_open(struct nvml_library *out, const char *name, struct err *err)
+{
+    *out = (struct nvml_library){.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
+    if (out->handle == NULL) {
+        const char *why = dlerror(); /* of this thread */
+        return err_set(err, ERR_UNAVAILABLE, "the NVIDIA driver's library cannot be loaded: %s",
+                       why != NULL ? why : name);
+    }
+    const char *missing = find_functions(out);
+    int rc = 0;
+    if (missing != NULL) {
+        rc = err_set(err, ERR_UNAVAILABLE, "%s has no %s: the driver is too old", name, missing);
+    } else {
+        const int code = out->Init_v2();
+        if (code != NVML_SUCCESS)
+            rc = nvml_library_fail(err, "Init_v2", code);
+    }
+    if (rc < 0) {
+        (void)dlclose(out->handle); /* nothing of it is used any more */
+        *out = (struct nvml_library){.handle = NULL};
+    }
+    return rc;
+}
+
+void nvml_library_close(struct nvml_library *library)
+{
+    if (library->handle == NULL)
+        return;
+    (void)library->Shutdown();      /* there is nothing to do about a failure */
+    (void)dlclose(library->handle); /* a new driver brings a new file */
+    *library = (struct nvml_library){.handle = NULL};
+}

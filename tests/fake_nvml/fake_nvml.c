@@ -1,0 +1,706 @@
+/*
+ * A libnvidia-ml.so.1 without a driver: what it says is in the file that the environment variable
+ * FAKE_NVML names, read again whenever that file is another one. Write the new file beside it and
+ * rename. One fact per line, '#' begins a comment:
+ *
+ *     driver VERSION
+ *     init CODE                     nvmlInit_v2 returns it: 9, the driver is not loaded
+ *     count CODE                    nvmlDeviceGetCount_v2 returns it
+ *     hang FUNCTION MS              each call of nvmlFUNCTION ("any": of any) takes so long, or
+ *                                   until the line is gone
+ *     gpu UUID MODEL MIB [NAME=VALUE]...
+ *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
+ *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
+ *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
+ *         once per link; full=1 (texts fill the buffer and are not terminated)
+ *     process UUID PID MIB [mps]    MIB -1: not known
+ *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
+ *                                   "none": a GPU that has no name
+ *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
+ *
+ * nvmlDeviceSetMemoryLimits_v1 appends "UUID CGROUP SOFT HARD" to FAKE_NVML + ".limits". With
+ * FAKE_NVML_OLD defined, it is the library of an old driver: only what milligpu cannot do without.
+ *
+ * Declared from NVML's documentation once more, not from src/nvml/abi.h, so that a mistake there is
+ * seen.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { GPUS = 128, PROCESSES = 2048, EVENTS = 256, LINKS = 18, HANGS = 8 };
+
+typedef struct nvmlDevice_st {
+    char uuid[128];
+} * nvmlDevice_t;
+
+typedef struct nvmlEventSet_st {
+    unsigned devices;
+    nvmlDevice_t device[GPUS];
+    long delivered; /* serial */
+} * nvmlEventSet_t;
+
+typedef struct {
+    unsigned long long total, free, used;
+} nvmlMemory_t;
+
+typedef struct {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+} nvmlMemory_v2_t;
+
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory;
+    unsigned int gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
+
+typedef struct {
+    nvmlDevice_t device;
+    unsigned long long eventType, eventData;
+    unsigned int gpuInstanceId, computeInstanceId;
+} nvmlEventData_t;
+
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit;
+} nvmlSetMemoryLimits_v1_t;
+
+struct gpu {
+    char uuid[128], model[128], bus[40];
+    unsigned long long mib, used;
+    int numa, minor, mig, fail, temperature, power, full;
+    unsigned long long clocks;
+    long long ecc;
+    unsigned links;
+    char link[LINKS][128];
+};
+
+struct process {
+    char uuid[128];
+    unsigned pid;
+    long long mib;
+    bool mps;
+};
+
+struct event {
+    long serial;
+    char uuid[128];
+    unsigned long long type, data;
+};
+
+static struct world {
+    char driver[64];
+    int init, count, limits;
+    unsigned gpus, processes, events, hangs;
+    struct gpu gpu[GPUS];
+    struct process process[PROCESSES];
+    struct event event[EVENTS];
+    struct {
+        char function[64];
+        long ms;
+    } hang[HANGS];
+} world;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that is static */
+static struct stat seen;
+static struct nvmlDevice_st devices[GPUS * 4]; /* handles last; a UUID has one */
+static unsigned device_count;
+static int initialized;
+
+static void read_gpu_option(struct gpu *gpu, const char *option)
+{
+    const char *value = strchr(option, '=');
+    if (value == NULL)
+        abort();
+    const long number = strtol(++value, NULL, 10);
+    const size_t len = (size_t)(value - option);
+#define IS(name) (len == sizeof(name) && strncmp(option, name "=", len) == 0)
+    if (IS("used"))
+        gpu->used = (unsigned long long)number;
+    else if (IS("numa"))
+        gpu->numa = (int)number;
+    else if (IS("minor"))
+        gpu->minor = (int)number;
+    else if (IS("mig"))
+        gpu->mig = (int)number;
+    else if (IS("fail"))
+        gpu->fail = (int)number;
+    else if (IS("temperature"))
+        gpu->temperature = (int)number;
+    else if (IS("power"))
+        gpu->power = (int)number;
+    else if (IS("full"))
+        gpu->full = (int)number;
+    else if (IS("clocks"))
+        gpu->clocks = (unsigned long long)number;
+    else if (IS("ecc"))
+        gpu->ecc = number;
+    else if (IS("bus"))
+        (void)snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
+    else if (IS("link") && gpu->links < LINKS)
+        (void)snprintf(gpu->link[gpu->links++], sizeof gpu->link[0], "%s", value);
+    else
+        abort();
+#undef IS
+}
+
+static void read_gpu(char *line)
+{
+    char option[160];
+    int used = 0;
+    struct gpu *gpu = &world.gpu[world.gpus];
+    if (world.gpus == GPUS)
+        abort();
+    *gpu = (struct gpu){.numa = -1, .minor = (int)world.gpus, .ecc = -1};
+    (void)snprintf(gpu->bus, sizeof gpu->bus, "00000000:%02X:00.0", world.gpus + 1);
+    if (sscanf(line, "gpu %127s %127s %llu%n", gpu->uuid, gpu->model, &gpu->mib, &used) != 3)
+        abort();
+    for (char *at = gpu->model; *at != '\0'; at++)
+        if (*at == '_')
+            *at = ' ';
+    for (line += used; sscanf(line, "%159s%n", option, &used) == 1; line += used)
+        read_gpu_option(gpu, option);
+    world.gpus++;
+}
+
+static void read_process(const char *line)
+{
+    char kind[8] = "";
+    if (world.processes == PROCESSES)
+        abort();
+    struct process *process = &world.process[world.processes++];
+    if (sscanf(line, "process %127s %u %lld %7s", process->uuid, &process->pid, &process->mib,
+               kind) < 3)
+        abort();
+    process->mps = strcmp(kind, "mps") == 0;
+}
+
+static void read_event(const char *line)
+{
+    if (world.events == EVENTS)
+        abort();
+    struct event *event = &world.event[world.events++];
+    if (sscanf(line, "event %ld %127s %llu %llu", &event->serial, event->uuid, &event->type,
+               &event->data) != 4)
+        abort();
+}
+
+static void read_line(char *line)
+{
+    line[strcspn(line, "#\n")] = '\0';
+    if (line[0] == '\0')
+        return;
+    if (strncmp(line, "gpu ", 4) == 0)
+        read_gpu(line);
+    else if (strncmp(line, "process ", 8) == 0)
+        read_process(line);
+    else if (strncmp(line, "event ", 6) == 0)
+        read_event(line);
+    else if (strncmp(line, "hang ", 5) == 0) {
+        if (world.hangs == HANGS || sscanf(line, "hang %63s %ld", world.hang[world.hangs].function,
+                                           &world.hang[world.hangs].ms) != 2)
+            abort();
+        world.hangs++;
+    } else if (strcmp(line, "limits no") == 0)
+        world.limits = 13;
+    else if (sscanf(line, "driver %63s", world.driver) != 1 &&
+             sscanf(line, "init %d", &world.init) != 1 &&
+             sscanf(line, "count %d", &world.count) != 1)
+        abort();
+}
+
+/* Under the lock. */
+static void read_world(void)
+{
+    const char *name = getenv("FAKE_NVML");
+    struct stat now;
+    char line[4096];
+    if (name == NULL || stat(name, &now) != 0) {
+        world = (struct world){.init = 9};
+        seen = (struct stat){0};
+        return;
+    }
+    if (now.st_ino == seen.st_ino && now.st_size == seen.st_size &&
+        now.st_mtim.tv_sec == seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
+        return;
+    seen = now;
+    memset(&world, 0, sizeof world);
+    (void)snprintf(world.driver, sizeof world.driver, "615.10.02");
+    FILE *file = fopen(name, "re");
+    if (file == NULL)
+        abort();
+    while (fgets(line, sizeof line, file) != NULL)
+        read_line(line);
+    (void)fclose(file);
+}
+
+static long hang_of(const char *function)
+{
+    for (unsigned i = 0; i < world.hangs; i++)
+        if (strcmp(world.hang[i].function, function) == 0 ||
+            strcmp(world.hang[i].function, "any") == 0)
+            return world.hang[i].ms;
+    return 0;
+}
+
+static void sleep_ms(long ms)
+{
+    const struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+    (void)nanosleep(&wait, NULL);
+}
+
+/* Takes the lock; with it comes the world as the file has it, after the hang that it orders. */
+static void enter(const char *function)
+{
+    long slept = 0;
+    (void)pthread_mutex_lock(&lock);
+    read_world();
+    while (slept < hang_of(function)) {
+        (void)pthread_mutex_unlock(&lock);
+        sleep_ms(5);
+        slept += 5;
+        (void)pthread_mutex_lock(&lock);
+        read_world();
+    }
+}
+
+static int leave(int code)
+{
+    (void)pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static const struct gpu *gpu_named(const char *uuid)
+{
+    for (unsigned i = 0; i < world.gpus; i++)
+        if (strcmp(world.gpu[i].uuid, uuid) == 0)
+            return &world.gpu[i];
+    return NULL;
+}
+
+static nvmlDevice_t device_named(const char *uuid)
+{
+    for (unsigned i = 0; i < device_count; i++)
+        if (strcmp(devices[i].uuid, uuid) == 0)
+            return &devices[i];
+    if (device_count == sizeof devices / sizeof devices[0])
+        abort();
+    (void)snprintf(devices[device_count].uuid, sizeof devices[0].uuid, "%s", uuid);
+    return &devices[device_count++];
+}
+
+/* 0, or what every call for this GPU returns. */
+static int reach(nvmlDevice_t device, const struct gpu **out)
+{
+    if (!initialized)
+        return 1;
+    if (device == NULL)
+        return 2;
+    *out = gpu_named(device->uuid);
+    return *out == NULL ? 15 : (*out)->fail;
+}
+
+static int give_text(char *out, unsigned length, const char *text, bool full)
+{
+    if (full) {
+        memset(out, 'x', length);
+        memcpy(out, text, strlen(text) < length ? strlen(text) : length);
+        return 0;
+    }
+    if (strlen(text) >= length)
+        return 7;
+    memcpy(out, text, strlen(text) + 1);
+    return 0;
+}
+
+EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlInit_v2(void)
+{
+    enter("Init_v2");
+    initialized += world.init == 0;
+    return leave(world.init);
+}
+
+EXPORT int nvmlShutdown(void);
+EXPORT int nvmlShutdown(void)
+{
+    enter("Shutdown");
+    if (initialized == 0)
+        return leave(1);
+    initialized--;
+    return leave(0);
+}
+
+EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned int length);
+EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    enter("SystemGetDriverVersion");
+    return leave(initialized ? give_text(version, length, world.driver, false) : 1);
+}
+
+EXPORT int nvmlDeviceGetCount_v2(unsigned int *count);
+EXPORT int nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    enter("DeviceGetCount_v2");
+    *count = world.gpus;
+    return leave(initialized ? world.count : 1);
+}
+
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    enter("DeviceGetHandleByIndex_v2");
+    if (!initialized || index >= world.gpus)
+        return leave(initialized ? 2 : 1);
+    if (world.gpu[index].fail == 15)
+        return leave(15);
+    *device = device_named(world.gpu[index].uuid);
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length);
+EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetUUID");
+    const int code = reach(device, &gpu);
+    return leave(code != 0 ? code : give_text(uuid, length, gpu->uuid, gpu->full != 0));
+}
+
+EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
+EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetMemoryInfo");
+    const int code = reach(device, &gpu);
+    if (code == 0)
+        *memory = (nvmlMemory_t){gpu->mib << 20, (gpu->mib - gpu->used) << 20, gpu->used << 20};
+    return leave(code);
+}
+
+#ifndef FAKE_NVML_OLD
+
+EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length);
+EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    enter("SystemGetNVMLVersion");
+    return leave(give_text(version, length, "13.615.10", false));
+}
+
+EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory);
+EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetMemoryInfo_v2");
+    const int code = reach(device, &gpu);
+    if (memory->version != (sizeof *memory | 2U << 24))
+        return leave(25);
+    if (code == 0) {
+        memory->total = gpu->mib << 20;
+        memory->reserved = 512U << 20;
+        memory->used = gpu->used << 20;
+        memory->free = memory->total - memory->used;
+    }
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length);
+EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetName");
+    const int code = reach(device, &gpu);
+    return leave(code != 0 ? code : give_text(name, length, gpu->model, gpu->full != 0));
+}
+
+EXPORT int nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor);
+EXPORT int nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetMinorNumber");
+    const int code = reach(device, &gpu);
+    if (code == 0)
+        *minor = (unsigned)gpu->minor;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node);
+EXPORT int nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetNumaNodeId");
+    const int code = reach(device, &gpu);
+    if (code == 0)
+        *node = (unsigned)gpu->numa;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci);
+EXPORT int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetPciInfo_v3");
+    const int code = reach(device, &gpu);
+    if (code == 0) {
+        memset(pci, 0, sizeof *pci);
+        memcpy(pci->busId, gpu->bus, sizeof pci->busId);
+    }
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *pending);
+EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *pending)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetMigMode");
+    const int code = reach(device, &gpu);
+    if (code == 0)
+        *now = *pending = (unsigned)gpu->mig;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, int *active);
+EXPORT int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, int *active)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetNvLinkState");
+    const int code = reach(device, &gpu);
+    if (code != 0)
+        return leave(code);
+    if (gpu->links == 0 || link >= LINKS)
+        return leave(gpu->links == 0 ? 3 : 2);
+    *active = link < gpu->links;
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, int *type);
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, int *type)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetNvLinkRemoteDeviceType");
+    const int code = reach(device, &gpu);
+    if (code != 0 || link >= gpu->links)
+        return leave(code != 0 ? code : 2);
+    *type = strcmp(gpu->link[link], "switch") == 0 ? 2 : 0;
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+                                               nvmlPciInfo_t *pci);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+                                               nvmlPciInfo_t *pci)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetNvLinkRemotePciInfo_v2");
+    const int code = reach(device, &gpu);
+    if (code != 0 || link >= gpu->links)
+        return leave(code != 0 ? code : 2);
+    const struct gpu *other = gpu_named(gpu->link[link]);
+    memset(pci, 0, sizeof *pci);
+    (void)snprintf(pci->busId, sizeof pci->busId, "%.31s",
+                   other != NULL ? other->bus : "00000000:ff:00.0");
+    /* As real ones differ: small letters here. */
+    for (char *at = pci->busId; *at != '\0'; at++)
+        *at = (char)(*at >= 'A' && *at <= 'F' ? *at + 32 : *at);
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned int *temperature);
+EXPORT int nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned int *temperature)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetTemperature");
+    const int code = sensor != 0 ? 2 : reach(device, &gpu);
+    if (code == 0)
+        *temperature = (unsigned)gpu->temperature;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power);
+EXPORT int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetPowerUsage");
+    int code = reach(device, &gpu);
+    if (code == 0 && gpu->power == 0)
+        code = 3;
+    if (code == 0)
+        *power = (unsigned)gpu->power;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons);
+EXPORT int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetCurrentClocksEventReasons");
+    const int code = reach(device, &gpu);
+    if (code == 0)
+        *reasons = gpu->clocks;
+    return leave(code);
+}
+
+EXPORT int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
+                                       unsigned long long *count);
+EXPORT int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
+                                       unsigned long long *count)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetTotalEccErrors");
+    int code = counter != 0 ? 2 : reach(device, &gpu);
+    if (code == 0 && gpu->ecc < 0)
+        code = 3;
+    if (code == 0)
+        *count = type == 1 ? (unsigned long long)gpu->ecc : 1000;
+    return leave(code);
+}
+
+static int give_processes(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *info,
+                          bool mps)
+{
+    const struct gpu *gpu;
+    unsigned found = 0;
+    const int code = reach(device, &gpu);
+    if (code != 0)
+        return code;
+    for (unsigned i = 0; i < world.processes; i++) {
+        const struct process *process = &world.process[i];
+        if (strcmp(process->uuid, gpu->uuid) != 0 || process->mps != mps)
+            continue;
+        if (found++ < *count)
+            info[found - 1] = (nvmlProcessInfo_t){
+                process->pid, process->mib < 0 ? ~0ULL : (unsigned long long)process->mib << 20,
+                ~0U, ~0U};
+    }
+    const bool fits = found <= *count;
+    *count = found;
+    return fits ? 0 : 7;
+}
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                   nvmlProcessInfo_t *info);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                   nvmlProcessInfo_t *info)
+{
+    enter("DeviceGetComputeRunningProcesses_v3");
+    return leave(give_processes(device, count, info, false));
+}
+
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                      nvmlProcessInfo_t *info);
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                      nvmlProcessInfo_t *info)
+{
+    enter("DeviceGetMPSComputeRunningProcesses_v3");
+    return leave(give_processes(device, count, info, true));
+}
+
+EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set);
+EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+    enter("EventSetCreate");
+    if (!initialized)
+        return leave(1);
+    *set = calloc(1, sizeof **set);
+    return leave(0);
+}
+
+EXPORT int nvmlEventSetFree(nvmlEventSet_t set);
+EXPORT int nvmlEventSetFree(nvmlEventSet_t set)
+{
+    enter("EventSetFree");
+    free(set);
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                    nvmlEventSet_t set);
+EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                    nvmlEventSet_t set)
+{
+    const struct gpu *gpu;
+    enter("DeviceRegisterEvents");
+    int code = reach(device, &gpu);
+    if (code == 0 && (types & 2) != 0 && gpu->ecc < 0)
+        code = 3;
+    if (code == 0 && set->devices < GPUS)
+        set->device[set->devices++] = device;
+    return leave(code);
+}
+
+static bool is_registered(nvmlEventSet_t set, const char *uuid)
+{
+    for (unsigned i = 0; i < set->devices; i++)
+        if (strcmp(set->device[i]->uuid, uuid) == 0)
+            return true;
+    return strcmp(uuid, "none") == 0;
+}
+
+static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data)
+{
+    for (unsigned i = 0; i < world.events; i++) {
+        const struct event *event = &world.event[i];
+        if (event->serial <= set->delivered || !is_registered(set, event->uuid))
+            continue;
+        set->delivered = event->serial;
+        *data = (nvmlEventData_t){device_named(event->uuid), event->type, event->data, ~0U, ~0U};
+        return true;
+    }
+    return false;
+}
+
+EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms);
+EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+{
+    for (unsigned waited = 0;; waited += 5) {
+        enter("EventSetWait_v2");
+        for (unsigned i = 0; i < world.gpus; i++)
+            if (world.gpu[i].fail == 15)
+                return leave(15);
+        if (next_event(set, data))
+            return leave(0);
+        (void)leave(0);
+        if (waited >= timeoutms)
+            return 10;
+        sleep_ms(5);
+    }
+}
+
+EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
+EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
+{
+    const struct gpu *gpu;
+    char name[4096];
+    enter("DeviceSetMemoryLimits_v1");
+    int code = reach(device, &gpu);
+    if (code == 0)
+        code = world.limits;
+    if (code == 0 && limits->nameSpace[0] != '/')
+        code = 17;
+    if (code != 0)
+        return leave(code);
+    (void)snprintf(name, sizeof name, "%s.limits", getenv("FAKE_NVML"));
+    FILE *file = fopen(name, "ae");
+    if (file == NULL)
+        return leave(17);
+    (void)fprintf(file, "%s %s %llu %llu\n", gpu->uuid, limits->nameSpace, limits->softLimit,
+                  limits->hardLimit);
+    (void)fclose(file);
+    return leave(0);
+}
+
+#endif

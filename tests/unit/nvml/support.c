@@ -1,0 +1,113 @@
+#include "support.h"
+
+#include <libgen.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/milligpu-nvml-XXXXXX";
+static char file[64];
+
+void fake_start(void)
+{
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(file, sizeof file, "%s/world", folder);
+    assert_int_equal(setenv("FAKE_NVML", file, 1), 0);
+}
+
+void fake_stop(void)
+{
+    char limits[80];
+    (void)snprintf(limits, sizeof limits, "%s.limits", file);
+    (void)unlink(limits);
+    (void)unlink(file);
+    (void)rmdir(folder);
+}
+
+const char *fake_file(void)
+{
+    return file;
+}
+
+void fake_say(const char *lines)
+{
+    char next[80];
+    if (lines == NULL) {
+        assert_int_equal(unlink(file), 0);
+        return;
+    }
+    (void)snprintf(next, sizeof next, "%s.next", file);
+    FILE *out = fopen(next, "we");
+    assert_non_null(out);
+    assert_true(fputs(lines, out) >= 0);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(rename(next, file), 0);
+}
+
+/* Beside the test itself. */
+const char *fake_library(const char *name)
+{
+    static char path[4096];
+    char self[2048];
+    const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(len > 0);
+    self[len] = '\0';
+    (void)snprintf(path, sizeof path, "%s/%s", dirname(self), name);
+    return path;
+}
+
+struct nvml *watch_by(const char *library, int64_t silent_ms, int64_t quiet_ms)
+{
+    struct nvml_settings settings;
+    struct err err;
+    nvml_defaults(&settings);
+    settings.library = fake_library(library);
+    settings.every_ms = 30;
+    settings.retry_ms = 30;
+    settings.silent_ms = silent_ms;
+    settings.quiet_ms = quiet_ms;
+    settings.stop_ms = 300;
+    struct nvml *nvml = nvml_open(&settings, &err);
+    assert_non_null(nvml);
+    return nvml;
+}
+
+struct nvml *watch(void)
+{
+    return watch_by("libnvidia-ml.so.1", 20000, 600000);
+}
+
+const struct gpu_reading *await_reading(struct nvml *nvml, condition *is_so)
+{
+    for (int i = 0; i < 4000; i++) {
+        const struct gpu_reading *reading = nvml_latest(nvml);
+        if (is_so(reading))
+            return reading;
+        if (i == 3999)
+            print_message("status %s, %u GPUs, %s\n", nvml_status_name(reading->status),
+                          reading->gpus, reading->problem);
+        gpu_reading_unref(reading);
+        const struct timespec wait = {0, 5000000};
+        (void)nanosleep(&wait, NULL);
+    }
+    fail_msg("no such reading came");
+    return NULL;
+}
+
+const struct gpu_state *gpu_of(const struct gpu_reading *reading, const char *uuid)
+{
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (strcmp(reading->gpu[i].uuid, uuid) == 0)
+            return &reading->gpu[i];
+    return NULL;
+}
+
+bool is_ready(const struct gpu_reading *reading)
+{
+    return reading->status == NVML_READY;
+}

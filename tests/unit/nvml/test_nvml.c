@@ -1,0 +1,443 @@
+/* The watcher against a driver that lies, hangs, and dies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/file.h"
+#include "milligpu/strbuf.h"
+
+#include "nvml/nvml_health.h"
+#include "support.h"
+
+#define TWO "gpu GPU-a NVIDIA_H100 81559 numa=0\ngpu GPU-b NVIDIA_H100 81559 numa=1\n"
+
+static void says_what_the_driver_says(void **state)
+{
+    (void)state;
+    fake_say("driver 615.10\n"
+             "gpu GPU-a NVIDIA_H100_80GB_HBM3 81559 numa=1 minor=4 bus=00000000:3B:00.0 used=1200 "
+             "temperature=61 power=350000 clocks=4 ecc=2 link=GPU-b link=GPU-b\n"
+             "gpu GPU-b NVIDIA_H100_80GB_HBM3 81559 bus=00000000:DB:00.0 link=GPU-a link=GPU-x\n"
+             "gpu GPU-c NVIDIA_A100 40960 mig=1 link=switch\n"
+             "gpu GPU-d NVIDIA_A100 40960 link=switch link=switch\n"
+             "process GPU-a 4711 1000\nprocess GPU-a 12 -1 mps\nprocess GPU-d 13 5\n");
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_ready);
+    assert_int_equal(reading->gpus, 4);
+    assert_int_equal(reading->left_out, 0);
+    assert_string_equal(reading->driver, "615.10");
+    assert_string_equal(reading->library, "13.615.10");
+    assert_true(reading->has_events && reading->has_memory_limit);
+    const struct gpu_state *a = &reading->gpu[0];
+    assert_string_equal(a->uuid, "GPU-a");
+    assert_string_equal(a->model, "NVIDIA H100 80GB HBM3");
+    assert_string_equal(a->bus_id, "00000000:3B:00.0");
+    assert_int_equal(a->minor, 4);
+    assert_int_equal(a->numa, 1);
+    assert_int_equal(a->mib_total, 81559);
+    assert_int_equal(a->mib_used, 1200);
+    assert_int_equal(a->known, GPU_KNOWS_TEMPERATURE | GPU_KNOWS_POWER | GPU_KNOWS_CLOCKS |
+                                   GPU_KNOWS_ECC | GPU_KNOWS_PROCESSES);
+    assert_int_equal(a->temperature_c, 61);
+    assert_int_equal(a->power_mw, 350000);
+    assert_int_equal(a->clock_reasons, 4);
+    assert_int_equal(a->ecc_uncorrected, 2);
+    assert_int_equal(a->health, GPU_HEALTHY); /* what the counter was before says nothing */
+    assert_int_equal(a->processes, 2);
+    assert_int_equal(reading->process[a->process].pid, 4711);
+    assert_int_equal(reading->process[a->process].mib, 1000);
+    assert_true(reading->process[a->process + 1].is_mps);
+    assert_false(reading->process[a->process + 1].is_known);
+    assert_int_equal(reading->gpu[1].numa, -1);
+    assert_int_equal(reading->gpu[1].known & GPU_KNOWS_POWER, 0);
+    assert_int_equal(reading->process[reading->gpu[3].process].pid, 13);
+    assert_true(reading->gpu[2].is_mig && !reading->gpu[3].is_mig);
+    assert_int_equal(a->peers, 1 << 1);
+    assert_int_equal(reading->gpu[1].peers, 1 << 0);
+    assert_int_equal(reading->gpu[2].peers, 1 << 3);
+    assert_int_equal(reading->gpu[3].peers, 1 << 2);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+static bool b_is_first(const struct gpu_reading *reading)
+{
+    return reading->status == NVML_READY && gpu_of(reading, "GPU-b")->index == 0 &&
+           strcmp(gpu_of(reading, "GPU-a")->model, "NVIDIA B200") == 0;
+}
+
+static void knows_a_gpu_by_its_uuid_when_indexes_move(void **state)
+{
+    (void)state;
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say("gpu GPU-b NVIDIA_H100 81559 numa=1\ngpu GPU-a NVIDIA_B200 81559 numa=0\n");
+    const struct gpu_reading *reading = await_reading(nvml, b_is_first);
+    assert_string_equal(reading->gpu[0].uuid, "GPU-a"); /* places stay */
+    assert_int_equal(reading->gpu[0].index, 1);
+    assert_int_equal(reading->gpu[0].health, GPU_HEALTHY);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+static bool a_has_xid(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && gpu_of(reading, "GPU-a")->health == GPU_XID;
+}
+
+static bool a_is_healthy(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && gpu_of(reading, "GPU-a")->health == GPU_HEALTHY;
+}
+
+static void a_critical_xid_makes_sick_and_one_of_an_application_does_not(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_false(nvml_xid_is_critical(13) || nvml_xid_is_critical(31) || nvml_xid_is_critical(43));
+    assert_false(nvml_xid_is_critical(45) || nvml_xid_is_critical(68));
+    assert_true(nvml_xid_is_critical(79) && nvml_xid_is_critical(48) && nvml_xid_is_critical(0));
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say(TWO "event 1 GPU-b 8 31\nevent 2 GPU-a 8 79\nevent 3 GPU-b 8 43\n");
+    const struct gpu_reading *reading = await_reading(nvml, a_has_xid);
+    const struct gpu_state *a = gpu_of(reading, "GPU-a");
+    assert_string_equal(a->reason, "the driver reported XID 79");
+    assert_int_equal(a->xid, 79);
+    assert_int_equal(a->xids, 1);
+    assert_true(a->since_ms > 0);
+    assert_int_equal(gpu_of(reading, "GPU-b")->health, GPU_HEALTHY);
+    gpu_reading_unref(reading);
+    assert_int_equal(nvml_forgive(nvml, "GPU-z", &err), -ERR_NOT_FOUND);
+    assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), 0);
+    gpu_reading_unref(await_reading(nvml, a_is_healthy));
+    nvml_close(nvml);
+}
+
+static bool both_have_xid(const struct gpu_reading *reading)
+{
+    return a_has_xid(reading) && gpu_of(reading, "GPU-b")->health == GPU_XID;
+}
+
+static void an_event_of_a_gpu_without_a_name_counts_for_all(void **state)
+{
+    (void)state;
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say(TWO "event 1 none 8 79\n");
+    gpu_reading_unref(await_reading(nvml, both_have_xid));
+    nvml_close(nvml);
+}
+
+static bool a_has_ecc(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && gpu_of(reading, "GPU-a")->health == GPU_ECC;
+}
+
+static void memory_errors_make_sick_until_it_was_quiet(void **state)
+{
+    (void)state;
+    fake_say("gpu GPU-a NVIDIA_H100 81559 ecc=1\n");
+    struct nvml *nvml = watch_by("libnvidia-ml.so.1", 20000, 400);
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say("gpu GPU-a NVIDIA_H100 81559 ecc=2\n"); /* the counter rises */
+    gpu_reading_unref(await_reading(nvml, a_has_ecc));
+    gpu_reading_unref(await_reading(nvml, a_is_healthy));
+    fake_say("gpu GPU-a NVIDIA_H100 81559 ecc=2\nevent 1 GPU-a 2 0\n"); /* the event */
+    gpu_reading_unref(await_reading(nvml, a_has_ecc));
+    gpu_reading_unref(await_reading(nvml, a_is_healthy));
+    nvml_close(nvml);
+}
+
+static bool b_is_lost(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && gpu_of(reading, "GPU-b")->health == GPU_LOST;
+}
+
+static bool b_needs_reset(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && gpu_of(reading, "GPU-b")->health == GPU_RESET_REQUIRED;
+}
+
+static bool all_are_healthy(const struct gpu_reading *reading)
+{
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (reading->gpu[i].health != GPU_HEALTHY)
+            return false;
+    return is_ready(reading);
+}
+
+static void a_lost_gpu_stays_as_last_seen(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {
+        "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559 fail=15\n",
+        "gpu GPU-a NVIDIA_H100 81559\n",
+    };
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        fake_say(ends[i]);
+        const struct gpu_reading *reading = await_reading(nvml, b_is_lost);
+        assert_int_equal(reading->gpus, 2);
+        assert_int_equal(reading->gpu[1].mib_total, 81559);
+        assert_int_equal(reading->gpu[1].index, 1);
+        assert_int_equal(reading->gpu[1].known, 0);
+        assert_int_equal(reading->gpu[0].health, GPU_HEALTHY);
+        gpu_reading_unref(reading);
+        fake_say(TWO);
+        gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    }
+    fake_say("gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559 fail=16\n");
+    gpu_reading_unref(await_reading(nvml, b_needs_reset));
+    nvml_close(nvml);
+}
+
+static bool is_silent(const struct gpu_reading *reading)
+{
+    return reading->status == NVML_SILENT;
+}
+
+static void a_driver_that_hangs_makes_all_unknown_until_it_answers(void **state)
+{
+    (void)state;
+    fake_say(TWO);
+    struct nvml *nvml = watch_by("libnvidia-ml.so.1", 500, 600000);
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say(TWO "hang DeviceGetUUID 60000\n");
+    const struct gpu_reading *reading = await_reading(nvml, is_silent);
+    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->gpu[0].health, GPU_UNKNOWN);
+    assert_int_equal(reading->gpu[1].health, GPU_UNKNOWN);
+    assert_true(strlen(reading->gpu[0].reason) > 0 && strlen(reading->problem) > 0);
+    const struct gpu_reading *again = nvml_latest(nvml);
+    assert_ptr_equal(again, reading); /* made once */
+    gpu_reading_unref(again);
+    gpu_reading_unref(reading);
+    fake_say(TWO);
+    gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    nvml_close(nvml);
+}
+
+static void a_driver_that_hangs_does_not_keep_us(void **state)
+{
+    (void)state;
+    struct err err;
+    fake_say(TWO);
+    struct nvml *nvml = watch_by("libnvidia-ml.so.1", 500, 600000);
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say(TWO "hang any 60000\n");
+    const struct gpu_reading *reading = await_reading(nvml, is_silent);
+    const struct nvml_limit limit = {"GPU-a", "/sys/fs/cgroup/x", 0, 1 << 20};
+    int64_t start = clock_ns();
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &err), -ERR_TIMEOUT);
+    for (int i = 0; i < NVML_COMMANDS_MAX; i++)
+        assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), 0);
+    assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), -ERR_BUSY);
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &err), -ERR_BUSY);
+    nvml_close(nvml);
+    assert_true(clock_ns() - start < 5000000000);
+    assert_string_equal(reading->gpu[0].uuid, "GPU-a"); /* what was taken stays */
+    gpu_reading_unref(reading);
+    /* The thread that was left behind wakes up and cleans up, here before the sanitizers look. */
+    fake_say(TWO);
+    const struct timespec wait = {0, 300000000};
+    (void)nanosleep(&wait, NULL);
+}
+
+static bool has_no_driver(const struct gpu_reading *reading)
+{
+    return reading->status == NVML_NO_DRIVER;
+}
+
+static void a_driver_may_come_and_go(void **state)
+{
+    (void)state;
+    fake_say("init 9\n");
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, has_no_driver);
+    assert_int_equal(reading->gpus, 0);
+    assert_string_equal(reading->problem,
+                        "nvmlInit_v2: the NVIDIA driver is not loaded (NVML error 9)");
+    gpu_reading_unref(reading);
+    fake_say(TWO);
+    gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    fake_say(TWO "count 1\ninit 18\n");
+    reading = await_reading(nvml, has_no_driver);
+    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->gpu[1].health, GPU_UNKNOWN);
+    gpu_reading_unref(reading);
+    fake_say(TWO);
+    gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    nvml_close(nvml);
+
+    nvml = watch_by("no-such-library.so.1", 20000, 1000);
+    reading = await_reading(nvml, has_no_driver);
+    assert_non_null(strstr(reading->problem, "the NVIDIA driver's library cannot be loaded"));
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+static void an_old_driver_tells_less(void **state)
+{
+    (void)state;
+    struct err err;
+    fake_say("gpu GPU-a NVIDIA_P4 7680 used=100 link=GPU-a\n");
+    struct nvml *nvml = watch_by("libnvidia-ml-old.so.1", 20000, 1000);
+    const struct gpu_reading *reading = await_reading(nvml, is_ready);
+    assert_false(reading->has_events || reading->has_memory_limit);
+    assert_int_equal(reading->gpu[0].mib_total, 7680);
+    assert_int_equal(reading->gpu[0].mib_used, 100);
+    assert_int_equal(reading->gpu[0].minor, -1);
+    assert_int_equal(reading->gpu[0].known, 0);
+    assert_int_equal(reading->gpu[0].peers, 0);
+    gpu_reading_unref(reading);
+    const struct nvml_limit limit = {"GPU-a", "/sys/fs/cgroup/x", 0, 1 << 20};
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "has no memory limits"));
+    nvml_close(nvml);
+}
+
+static void limits_memory_where_the_driver_can(void **state)
+{
+    (void)state;
+    struct err err;
+    char name[128];
+    char *text;
+    size_t len;
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    struct nvml_limit limit = {"GPU-b", "/sys/fs/cgroup/pod", 1 << 20, 1 << 30};
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), 0);
+    limit.cgroup = "pod";
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_IO);
+    assert_string_equal(err.text, "GPU GPU-b, cgroup pod: nvmlDeviceSetMemoryLimits_v1: the "
+                                  "operating system refused it (NVML error 17)");
+    limit.uuid = "GPU-z";
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_NOT_FOUND);
+    (void)snprintf(name, sizeof name, "%s.limits", fake_file());
+    assert_int_equal(file_read(name, 4096, &text, &len, &err), 0);
+    assert_string_equal(text, "GPU-b /sys/fs/cgroup/pod 1048576 1073741824\n");
+    xfree(text);
+    nvml_close(nvml);
+}
+
+static void what_cannot_be_right_is_left_out(void **state)
+{
+    (void)state;
+    struct strbuf lines;
+    strbuf_init(&lines);
+    strbuf_str(&lines, "gpu GPU-a,b X 1\ngpu GPU-y X 1 fail=999\ngpu GPU-z X 1 fail=15\n"
+                       "gpu GPU-c Odd\xc3\xa9\x07 4294967296 full=1 numa=70000\n");
+    for (int i = 4; i < GPUS_PER_NODE_MAX + 3; i++)
+        strbuf_printf(&lines, "gpu GPU-%d X 100\n", i);
+    fake_say(lines.data);
+    strbuf_done(&lines);
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_ready);
+    assert_int_equal(reading->gpus, GPUS_PER_NODE_MAX - 3);
+    assert_int_equal(reading->left_out, 6);
+    assert_string_equal(reading->left_out_why, "GPU 0: its UUID is none that can be used");
+    const struct gpu_state *odd = &reading->gpu[0];
+    assert_int_equal(strlen(odd->uuid), 96);
+    assert_memory_equal(odd->uuid, "GPU-cxxx", 8);
+    assert_int_equal(strlen(odd->model), 96);
+    assert_memory_equal(odd->model, "Odd???xx", 8);
+    assert_int_equal(odd->mib_total, UINT32_MAX);
+    assert_int_equal(odd->numa, -1);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+static bool has_new(const struct gpu_reading *reading)
+{
+    return gpu_of(reading, "GPU-new") != NULL;
+}
+
+static void a_new_gpu_takes_the_place_of_a_lost_one_only(void **state)
+{
+    (void)state;
+    struct strbuf lines;
+    strbuf_init(&lines);
+    for (int i = 0; i < GPUS_PER_NODE_MAX; i++)
+        strbuf_printf(&lines, "gpu GPU-%d X 100 link=GPU-%d\n", i, i ^ 1);
+    fake_say(lines.data);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    /* The new one comes first: those behind it are not lost, but not seen yet. */
+    strbuf_reset(&lines);
+    strbuf_str(&lines, "gpu GPU-new X 100\n");
+    for (int i = 0; i < GPUS_PER_NODE_MAX; i++)
+        if (i != 5)
+            strbuf_printf(&lines, "gpu GPU-%d X 100\n", i);
+    fake_say(lines.data);
+    const struct gpu_reading *reading = await_reading(nvml, has_new);
+    assert_int_equal(reading->gpus, GPUS_PER_NODE_MAX);
+    assert_null(gpu_of(reading, "GPU-5"));
+    assert_non_null(gpu_of(reading, "GPU-4"));
+    assert_int_equal(gpu_of(reading, "GPU-4")->peers & 1 << 5, 0);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+    strbuf_done(&lines);
+}
+
+static void of_two_sicknesses_the_worse_stays(void **state)
+{
+    (void)state;
+    struct nvml_record record = {.presence = PRESENT};
+    const struct abi_event xid = {.type = ABI_EVENT_XID, .data = 94};
+    nvml_health_ecc(&record, 5, (struct nvml_now){0, 1000});
+    nvml_health_judge(&record, 100, (struct nvml_now){0, 1000});
+    assert_int_equal(record.state.health, GPU_HEALTHY);
+    nvml_health_ecc(&record, 6, (struct nvml_now){10, 1010});
+    nvml_health_event(&record, &xid, (struct nvml_now){20, 1020});
+    nvml_health_judge(&record, 100, (struct nvml_now){119, 1119});
+    assert_int_equal(record.state.health, GPU_ECC);
+    assert_int_equal(record.state.since_ms, 1119);
+    record.presence = LOST;
+    nvml_health_judge(&record, 100, (struct nvml_now){119, 1120});
+    assert_int_equal(record.state.health, GPU_LOST);
+    assert_int_equal(record.state.since_ms, 1120);
+    record.presence = PRESENT;
+    nvml_health_judge(&record, 100, (struct nvml_now){120, 1121});
+    assert_int_equal(record.state.health, GPU_HEALTHY);
+    nvml_health_ecc(&record, 0, (struct nvml_now){130, 1130}); /* reset */
+    nvml_health_judge(&record, 100, (struct nvml_now){130, 1130});
+    assert_int_equal(record.state.health, GPU_HEALTHY);
+    assert_string_equal(record.state.reason, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(says_what_the_driver_says),
+        cmocka_unit_test(knows_a_gpu_by_its_uuid_when_indexes_move),
+        cmocka_unit_test(a_critical_xid_makes_sick_and_one_of_an_application_does_not),
+        cmocka_unit_test(an_event_of_a_gpu_without_a_name_counts_for_all),
+        cmocka_unit_test(memory_errors_make_sick_until_it_was_quiet),
+        cmocka_unit_test(a_lost_gpu_stays_as_last_seen),
+        cmocka_unit_test(a_driver_that_hangs_makes_all_unknown_until_it_answers),
+        cmocka_unit_test(a_driver_that_hangs_does_not_keep_us),
+        cmocka_unit_test(a_driver_may_come_and_go),
+        cmocka_unit_test(an_old_driver_tells_less),
+        cmocka_unit_test(limits_memory_where_the_driver_can),
+        cmocka_unit_test(what_cannot_be_right_is_left_out),
+        cmocka_unit_test(a_new_gpu_takes_the_place_of_a_lost_one_only),
+        cmocka_unit_test(of_two_sicknesses_the_worse_stays),
+    };
+    fake_start();
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fake_stop();
+    return failed;
+}
