@@ -6,8 +6,9 @@
  *
  * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill or recovers,
  * so the same bytes mean that no patch is needed. What it says is read back by inventory.h: indexes
- * are distinct (a lost GPU whose index another one has now gets the next one that is free), and
- * health is one of HEALTH_WORDS.
+ * are distinct (a lost GPU whose index another one has now gets the next one that is free), health
+ * is one of HEALTH_WORDS, and a link is named once, by the GPU that comes first. It fits into
+ * ANNOTATION_BYTES_MAX, whatever the GPUs are.
  *
  * GPUs in MIG mode are left out, and *left_out says so, a sentence per GPU.
  *

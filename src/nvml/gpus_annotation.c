@@ -70,31 +70,45 @@ static void find_places(const struct gpu_reading *reading, bool there, struct pl
     }
 }
 
-static void write_peers(struct strbuf *out, const struct gpu_reading *reading, uint64_t peers)
+/* Does either say so? One that is lost says what it said last. */
+static bool are_linked(const struct gpu_reading *reading, uint32_t a, uint32_t b)
+{
+    return (reading->gpu[a].peers >> b & 1) != 0 || (reading->gpu[b].peers >> a & 1) != 0;
+}
+
+/*
+ * Only those that come later: one of two is enough for inventory.h, and twice the names of a full
+ * node would be more than an annotation may have.
+ */
+static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
+                        const struct places *places, uint32_t place)
 {
     const char *separator = "";
+
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < reading->gpus; i++) {
-        if ((peers >> i & 1) == 0 || reading->gpu[i].is_mig)
+    for (uint32_t i = place + 1; i < places->count; i++) {
+        if (!are_linked(reading, places->gpu[place], places->gpu[i]))
             continue;
         strbuf_str(out, separator);
-        strbuf_json(out, text_of(reading->gpu[i].uuid));
+        strbuf_json(out, text_of(reading->gpu[places->gpu[i]].uuid));
         separator = ",";
     }
     strbuf_char(out, ']');
 }
 
 static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
-                      const struct gpu_state *gpu, uint32_t index)
+                      const struct places *places, uint32_t place)
 {
+    const struct gpu_state *gpu = &reading->gpu[places->gpu[place]];
+
     strbuf_str(out, "{\"uuid\":");
     strbuf_json(out, text_of(gpu->uuid));
-    strbuf_printf(out, ",\"index\":%u,\"milli\":%d,\"mib\":%u,\"model\":", index, GPU_MILLI,
-                  gpu->mib_total);
+    strbuf_printf(out, ",\"index\":%u,\"milli\":%d,\"mib\":%u,\"model\":", places->index[place],
+                  GPU_MILLI, gpu->mib_total);
     strbuf_json(out, text_of(gpu->model));
     strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
                   gpus_annotation_health(gpu->health));
-    write_peers(out, reading, gpu->peers);
+    write_peers(out, reading, places, place);
     strbuf_char(out, '}');
 }
 
@@ -112,7 +126,7 @@ bool gpus_annotation_write(const struct gpu_reading *reading, struct strbuf *out
     for (uint32_t i = 0; i < places.count; i++) {
         if (i > 0)
             strbuf_char(out, ',');
-        write_gpu(out, reading, &reading->gpu[places.gpu[i]], places.index[i]);
+        write_gpu(out, reading, &places, i);
     }
     strbuf_char(out, ']');
     for (uint32_t i = 0; i < reading->gpus; i++)
