@@ -40,26 +40,31 @@ void nvml_text(char *out, size_t bytes, const char *from, size_t from_bytes)
     memset(out + len, 0, bytes - len);
 }
 
-/* POSIX: the pointer that dlsym() returns is that of a function, which ISO C cannot convert. */
-static void find_function(void *handle, const char *name, void *out_pointer)
-{
-    void *symbol = dlsym(handle, name);
+static const struct {
+    const char *name;
+    size_t offset; /* of its pointer in struct nvml_library */
+    bool is_required;
+} functions[] = {
+#define X(name, required, arguments) {"nvml" #name, offsetof(struct nvml_library, name), required},
+    NVML_FUNCTIONS(X)
+#undef X
+};
 
-    static_assert(sizeof symbol == sizeof(int (*)(void)), "pointers to functions are pointers");
-    memcpy(out_pointer, &symbol, sizeof symbol);
-}
-
-/* The first required function that is not there; NULL: all are. */
+/*
+ * The first required function that is not there; NULL: all are. What dlsym() returns is a pointer
+ * to a function, which POSIX allows and ISO C cannot convert: so it is copied.
+ */
 static const char *find_functions(struct nvml_library *library)
 {
     const char *missing = NULL;
 
-#define X(name, required, arguments)                                                               \
-    find_function(library->handle, "nvml" #name, &library->name);                                  \
-    if ((required) && library->name == NULL && missing == NULL)                                    \
-        missing = "nvml" #name;
-    NVML_FUNCTIONS(X)
-#undef X
+    for (size_t i = 0; i < ARRAY_LEN(functions); i++) {
+        void *symbol = dlsym(library->handle, functions[i].name);
+        static_assert(sizeof symbol == sizeof library->Init_v2, "pointers are of one size");
+        memcpy((char *)library + functions[i].offset, &symbol, sizeof symbol);
+        if (symbol == NULL && functions[i].is_required && missing == NULL)
+            missing = functions[i].name;
+    }
     return missing;
 }
 
@@ -67,7 +72,7 @@ int nvml_library_open(struct nvml_library *out, const char *name, struct err *er
 {
     *out = (struct nvml_library){.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
     if (out->handle == NULL) {
-        const char *why = dlerror(); /* of this thread */
+        const char *why = dlerror(); /* NOLINT(concurrency-mt-unsafe): of this thread */
         return err_set(err, ERR_UNAVAILABLE, "the NVIDIA driver's library cannot be loaded: %s",
                        why != NULL ? why : name);
     }

@@ -13,7 +13,7 @@
 struct nvml_library {
     void *handle;
 /* Functions that are not required may be NULL. */
-#define X(name, required, arguments) int(*name) arguments;
+#define X(name, required, arguments) int(*name) arguments; /* NOLINT(bugprone-macro-parentheses) */
     NVML_FUNCTIONS(X)
 #undef X
 };
