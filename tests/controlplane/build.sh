@@ -3,6 +3,7 @@
 #
 # These are etcd, kube-apiserver, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
 # checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else 1.36.3.
+# containerd, its shim, ctr and an NRI plugin for the tests come into build/controlplane/containerd-2.3.7/.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
 set -eu
@@ -14,11 +15,9 @@ esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 version=${1:-${KUBERNETES_VERSION:-1.36.3}}
-modules=$here/build/$version
-out=$root/build/controlplane/$version
 
-if [ ! -f "$modules/go.mod" ]; then
-    there=$(ls "$here/build" | tr '\n' ' ')
+if [ ! -f "$here/build/$version/tools.go" ]; then
+    there=$(cd "$here/build" && ls -d [0-9]* | tr '\n' ' ')
     echo "build.sh: no modules for Kubernetes $version; there are: $there" >&2
     exit 2
 fi
@@ -28,29 +27,52 @@ export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS= GOWORK=off
 minor=${version#*.}
 minor=${minor%%.*}
 at=k8s.io/component-base/version
-flags="-s -w -X $at.gitVersion=v$version -X $at.gitMajor=${version%%.*} -X $at.gitMinor=$minor"
-recipe=$({ cat "$modules/go.mod" "$modules/go.sum"; go version; echo "$flags"; } | sha256sum)
-recipe=${recipe%% *}
 
-mkdir -p "$out"
-exec 9>"$out/.lock"
-flock 9
+# the programs that follow come from this folder of modules, with these flags, into this folder
+from() { # MODULES OUT LDFLAGS
+    modules=$1 out=$2 flags=$3
+    recipe=$({ cat "$modules/go.mod" "$modules/go.sum"; go version; echo "$flags"; } | sha256sum)
+    recipe=${recipe%% *}
+    mkdir -p "$out"
+    exec 9>"$out/.lock"
+    flock 9
+}
 
-build_one() {
-    name=$1 package=$2
-    if [ -x "$out/$name" ] && [ "$(cat "$out/.$name.stamp" 2>/dev/null)" = "$recipe" ]; then
+build_one() { # NAME PACKAGE [TAGS]
+    name=$1 package=$2 tags=${3:-}
+    stamp=$recipe${tags:+ $tags}$(own_source "$package")
+    if [ -x "$out/$name" ] && [ "$(cat "$out/.$name.stamp" 2>/dev/null)" = "$stamp" ]; then
         return 0
     fi
     start=$(date +%s)
     (cd "$modules" && go build -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" \
-        -o "$out/$name.new" "$package")
+        -tags "$tags" -o "$out/$name.new" "$package")
     mv "$out/$name.new" "$out/$name"
-    echo "$recipe" >"$out/.$name.stamp"
-    echo "built $name $version in $(($(date +%s) - start)) s"
+    echo "$stamp" >"$out/.$name.stamp"
+    echo "built $name in $(($(date +%s) - start)) s"
 }
 
+# a program whose source is here, and not in a module, is built again when that changes
+own_source() { # PACKAGE
+    case $1 in
+    .) echo " $(cat "$modules"/*.go | sha256sum | cut -d ' ' -f 1)" ;;
+    esac
+}
+
+from "$here/build/$version" "$root/build/controlplane/$version" \
+    "-s -w -X $at.gitVersion=v$version -X $at.gitMajor=${version%%.*} -X $at.gitMinor=$minor"
 build_one etcd go.etcd.io/etcd/server/v3
 build_one kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 build_one kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 build_one kubelet k8s.io/kubernetes/cmd/kubelet
 build_one kubectl k8s.io/kubernetes/cmd/kubectl
+
+containerd=github.com/containerd/containerd/v2
+from "$here/build/containerd-2.3.7" "$root/build/controlplane/containerd-2.3.7" \
+    "-s -w -X $containerd/version.Version=2.3.7"
+build_one containerd $containerd/cmd/containerd urfave_cli_no_docs
+build_one containerd-shim-runc-v2 $containerd/cmd/containerd-shim-runc-v2 urfave_cli_no_docs,no_grpc
+build_one ctr $containerd/cmd/ctr urfave_cli_no_docs
+
+from "$here/build/nri-plugin" "$root/build/controlplane/containerd-2.3.7" "-s -w"
+build_one nri-plugin .
