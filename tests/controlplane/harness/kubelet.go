@@ -10,18 +10,26 @@ import (
 	"time"
 )
 
-// RealNode is a kubelet with a containerd of its own, both in the cluster's folder.
+// RealNode is a kubelet with a containerd of its own, both in the cluster's folder; gpunode.go has its GPUs.
 type RealNode struct {
 	Name    string
 	LogsDir string
+
+	NRISocket string
+	CDIDir    string /* the only folder of CDI specifications that its containerd knows */
+	StateDir  string /* of milligpu-node, as is the next one */
+	KeysDir   string
 
 	cluster    *Cluster
 	dir        string
 	socket     string
 	cgroup     string
 	bridge     string
+	validator  bool
 	containerd *Proc
 	kubelet    *Proc
+	agent      *Proc
+	plugin     *Proc
 }
 
 // Forbidden returns the system call that containers need and this machine refuses, or "".
@@ -58,9 +66,13 @@ func Forbidden(dir string) string {
 func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
 		cgroup: filepath.Base(c.Dir), /* `run` finds the cgroup by this name if we are killed */
-		bridge: fmt.Sprintf("mg%d", os.Getpid())}
+		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
+	n.NRISocket = filepath.Join(n.dir, "nri.sock")
+	n.CDIDir = filepath.Join(n.dir, "cdi")
+	n.StateDir = filepath.Join(n.dir, "state-of-agent")
+	n.KeysDir = filepath.Join(n.dir, "keys")
 	if err := n.start(); err != nil {
 		err = fmt.Errorf("%w\n---- containerd\n%s\n---- kubelet\n%s", err,
 			n.containerd.Tail(15), n.kubelet.Tail(30))
@@ -73,9 +85,9 @@ func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 }
 
 func (n *RealNode) start() error {
-	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
+	for _, program := range []string{"runc", "busybox"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w: apt-get install containerd runc containernetworking-plugins "+
+			return fmt.Errorf("%w: apt-get install runc containernetworking-plugins "+
 				"busybox-static", err)
 		}
 	}
@@ -88,12 +100,20 @@ func (n *RealNode) start() error {
 	if err := n.startContainerd(); err != nil {
 		return err
 	}
+	if err := n.importImage(); err != nil {
+		return err
+	}
 	return n.StartKubelet()
 }
 
 func (n *RealNode) writeFiles() error {
-	if err := os.MkdirAll(filepath.Join(n.dir, "cni"), 0o755); err != nil {
-		return err
+	for _, dir := range []string{"cni", n.CDIDir, n.StateDir, n.KeysDir} {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(n.dir, dir)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -124,22 +144,38 @@ func (n *RealNode) writeFiles() error {
 	return nil
 }
 
+/* the time-outs of NRI are the defaults: registration 5 s, request 2 s */
 func (n *RealNode) containerdConfig() string {
-	return fmt.Sprintf(`version = 2
+	return fmt.Sprintf(`version = 4
 root = "%[1]s/root"
 state = "%[1]s/state"
-[grpc]
+[plugins.'io.containerd.server.v1.grpc']
   address = "%[2]s"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "%[3]s"
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = "%[2]s.ttrpc"
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = "native"
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = "%[3]s"
+[plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
   disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+  cdi_spec_dirs = ["%[4]s"]
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "%[5]s"
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["/usr/lib/cni"]
     conf_dir = "%[1]s/cni"
-`, n.dir, n.socket, Image)
+[plugins.'io.containerd.internal.v1.opt']
+  path = "%[1]s/opt"
+[plugins.'io.containerd.nri.v1.nri']
+  socket_path = "%[6]s"
+  plugin_path = "%[1]s/nri-plugins"
+  plugin_config_path = "%[1]s/nri-conf.d"
+  [plugins.'io.containerd.nri.v1.nri'.default_validator]
+    enable = %[7]t
+`, n.dir, n.socket, Image, n.CDIDir, nodeProgram("containerd-shim-runc-v2"), n.NRISocket, n.validator)
 }
 
 func (n *RealNode) kubeletConfig(port int) string {
@@ -167,25 +203,48 @@ nodeStatusUpdateFrequency: 2s
 }
 
 func (n *RealNode) ctr(args ...string) (string, error) {
-	return Run("ctr", append([]string{"-a", n.socket, "-n", "k8s.io"}, args...)...)
+	return Run(nodeProgram("ctr"), append([]string{"-a", n.socket, "-n", "k8s.io"}, args...)...)
 }
 
+// startContainerd also starts it again: what runs is not its child and is found again.
 func (n *RealNode) startContainerd() (err error) {
-	n.containerd, err = StartProc("containerd", n.cluster.Dir, "containerd", "--config",
+	n.containerd, err = StartProc("containerd", n.cluster.Dir, nodeProgram("containerd"), "--config",
 		filepath.Join(n.dir, "containerd.toml"))
 	if err != nil {
 		return err
 	}
-	err = Until(30*time.Second, func() (bool, string) {
+	return Until(30*time.Second, func() (bool, string) {
 		_, err := n.ctr("version")
 		return err == nil, fmt.Sprint("containerd does not answer: ", err)
 	})
-	if err != nil {
-		return err
-	}
-	_, err = n.ctr("images", "import", "--snapshotter", "native",
+}
+
+func (n *RealNode) importImage() error {
+	_, err := n.ctr("images", "import", "--local", "--snapshotter", "native",
 		filepath.Join(n.dir, "image.tar"))
 	return err
+}
+
+// RestartContainerd ends containerd in order and starts it; the containers go on.
+func (n *RealNode) RestartContainerd() error {
+	n.containerd.Stop()
+	return n.startContainerd()
+}
+
+// KillContainerd is RestartContainerd after SIGKILL.
+func (n *RealNode) KillContainerd() error {
+	n.containerd.Kill()
+	return n.startContainerd()
+}
+
+// Validate switches the validator of required plugins, which is on at first, and restarts containerd.
+func (n *RealNode) Validate(on bool) error {
+	n.validator = on
+	file := filepath.Join(n.dir, "containerd.toml")
+	if err := os.WriteFile(file, []byte(n.containerdConfig()), 0o644); err != nil {
+		return err
+	}
+	return n.RestartContainerd()
 }
 
 // StartKubelet starts kubelet, also after it was stopped, and waits until the node is Ready.
@@ -261,9 +320,14 @@ func (n *RealNode) Output(namespace, pod, uid, container string) (string, error)
 // Kubelet returns kubelet's process.
 func (n *RealNode) Kubelet() *Proc { return n.kubelet }
 
+// Containerd returns containerd's process.
+func (n *RealNode) Containerd() *Proc { return n.containerd }
+
 // Stop ends kubelet, all containers and containerd, and removes their cgroups, mounts and bridge.
 func (n *RealNode) Stop() error {
 	n.kubelet.Stop()
+	n.agent.Kill()
+	n.plugin.Kill()
 	n.endTasks()
 	n.containerd.Stop()
 	var problems []string

@@ -34,6 +34,11 @@ func Component(name string) string {
 	return filepath.Join(Root(), "build", "controlplane", Version(), name)
 }
 
+// nodeProgram returns the path of a program of the real node that build.sh built.
+func nodeProgram(name string) string {
+	return filepath.Join(Root(), "build", "controlplane", "containerd-2.3.7", name)
+}
+
 // Program finds one of our programs: named by its environment variable, else beside the milligpud that
 // MILLIGPUD names, else in the build folder of a preset.
 func Program(name, variable string) (string, error) {
