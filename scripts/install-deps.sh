@@ -50,7 +50,6 @@ procps                     ps
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 '
 CONTROLPLANE_NEEDS='
-containerd                 containerd
 runc                       runc
 containernetworking-plugins /usr/lib/cni/bridge
 busybox-static             busybox

@@ -19,6 +19,7 @@ type RealNode struct {
 	CDIDir    string /* the only folder of CDI specifications that its containerd knows */
 	StateDir  string /* of milligpu-node, as is the next one */
 	KeysDir   string
+	SeenDir   string /* for what containers write down */
 
 	cluster    *Cluster
 	dir        string
@@ -73,6 +74,7 @@ func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n.CDIDir = filepath.Join(n.dir, "cdi")
 	n.StateDir = filepath.Join(n.dir, "state-of-agent")
 	n.KeysDir = filepath.Join(n.dir, "keys")
+	n.SeenDir = filepath.Join(n.dir, "seen")
 	if err := n.start(); err != nil {
 		err = fmt.Errorf("%w\n---- containerd\n%s\n---- kubelet\n%s", err,
 			n.containerd.Tail(15), n.kubelet.Tail(30))
@@ -107,9 +109,11 @@ func (n *RealNode) start() error {
 }
 
 func (n *RealNode) writeFiles() error {
-	for _, dir := range []string{"cni", n.CDIDir, n.StateDir, n.KeysDir} {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(n.dir, dir)
+	/* the node of an earlier test was in the same folder; its GPUs and pods are none of ours */
+	for _, dir := range []string{"cni", "dev", "cdi", "state-of-agent", "keys", "seen"} {
+		dir = filepath.Join(n.dir, dir)
+		if err := RemoveAll(dir); err != nil {
+			return err
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -202,8 +206,16 @@ nodeStatusUpdateFrequency: 2s
 `, port, n.socket, n.cgroup, n.LogsDir)
 }
 
+/* only what it prints on its standard output: on the other, it warns of cgroups v1 each time */
 func (n *RealNode) ctr(args ...string) (string, error) {
-	return Run(nodeProgram("ctr"), append([]string{"-a", n.socket, "-n", "k8s.io"}, args...)...)
+	cmd := exec.Command(nodeProgram("ctr"), append([]string{"-a", n.socket, "-n", "k8s.io"}, args...)...)
+	var warnings strings.Builder
+	cmd.Stderr = &warnings
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("ctr %s: %w\n%s", strings.Join(args, " "), err, &warnings)
+	}
+	return string(out), err
 }
 
 // startContainerd also starts it again: what runs is not its child and is found again.

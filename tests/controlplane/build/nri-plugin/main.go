@@ -24,6 +24,12 @@ const annotation = "plugin.milligpu.test/"
 
 type other struct{}
 
+// Synchronize comes when the runtime has accepted us: the tests wait for the line.
+func (other) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+	log.Print("connected")
+	return nil, nil
+}
+
 func (other) CreateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container) (
 	*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	wish := func(key string) string { return pod.GetAnnotations()[annotation+key] }

@@ -1,0 +1,444 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+/* The GPUs of fixture.uuids, in the order of their device nodes. */
+var gpuIDs = []string{"GPU-0a", "GPU-1b"}
+
+// gpuNode is a real node with two GPUs, whose containers get them from milligpu-node. At the end of each test,
+// everything that a container saw when it started is compared with milligpud's view.
+type gpuNode struct {
+	*fixture
+	n *harness.RealNode
+
+	due map[string]map[string][]string /* pod uid, container: the device nodes that are its share */
+	/* the gate is open: a container may run without its GPUs, though never with others */
+	open bool
+}
+
+// gpuNodeWithoutAgent starts the node as it is when its agent was there before, and is not now.
+func gpuNodeWithoutAgent(t *testing.T) *gpuNode {
+	t.Helper()
+	if _, err := harness.Program("milligpu-node", "MILLIGPU_NODE"); err != nil {
+		t.Skip("no agent to test: " + err.Error())
+	}
+	f := start(t)
+	g := &gpuNode{fixture: f, n: f.realNode("gpu-real"), due: map[string]map[string][]string{}}
+	t.Cleanup(g.compare) /* before the node and its pods end */
+	g.check(g.n.GPUs(gpuIDs...))
+	g.check(g.n.Advertise(2000))
+	g.patchNode("gpu-real", object{"annotations": object{"milligpu.io/agent": "true"}})
+	g.uuids("gpu-real")
+	g.until(soon, func() (bool, string) {
+		return g.gpus()["gpu-real "+gpuIDs[1]] != nil, "milligpud does not know the UUIDs"
+	})
+	return g
+}
+
+func withAgent(t *testing.T) *gpuNode {
+	t.Helper()
+	g := gpuNodeWithoutAgent(t)
+	g.check(g.n.StartAgent())
+	return g
+}
+
+func isStandIn() bool { return filepath.Base(os.Getenv("MILLIGPU_NODE")) == "nri-plugin" }
+
+// watcher is a container that writes down what it sees and then runs this.
+func watcher(ask harness.Ask, then string) object {
+	limits := object{}
+	if ask.Milli > 0 {
+		limits[harness.Resource] = fmt.Sprint(ask.Milli)
+	}
+	script := `echo "$POD|` + ask.Name + `|$NVIDIA_VISIBLE_DEVICES|$(echo /dev/nvidia[0-9]*)" >>/seen/starts; ` + then
+	return object{"name": ask.Name, "image": harness.Image, "command": []string{"/bin/sh", "-c", script},
+		"resources": object{"limits": limits},
+		"env": []any{object{"name": "POD", "valueFrom": object{
+			"fieldRef": object{"fieldPath": "metadata.uid"}}}},
+		"volumeMounts": []any{object{"name": "seen", "mountPath": "/seen"}}}
+}
+
+// watched is a pod of such containers.
+func (g *gpuNode) watched(name string, containers ...object) object {
+	return object{"metadata": object{"name": name, "annotations": object{}},
+		"spec": object{"restartPolicy": "Always", "containers": containers,
+			"automountServiceAccountToken": false, "volumes": []any{object{"name": "seen",
+				"hostPath": object{"path": g.n.SeenDir}}}}}
+}
+
+// simple is a pod with one container that stays.
+func (g *gpuNode) simple(name string, milli int) object {
+	return g.watched(name, watcher(harness.Ask{Name: "main", Milli: milli}, "sleep 600"))
+}
+
+func annotate(pod object, key, value string) object {
+	harness.At(pod, "metadata", "annotations").(object)[key] = value
+	return pod
+}
+
+// place creates a pod, waits until it is bound, and remembers what milligpud says it gets. Returns its uid.
+func (g *gpuNode) place(pod object) string {
+	g.Helper()
+	g.must(g.api.Create(harness.PodPath(g.space, ""), pod))
+	return g.remember(harness.Text(pod, "metadata", "name"))
+}
+
+func (g *gpuNode) remember(name string) string {
+	g.Helper()
+	pod := g.bound(name)
+	uid := harness.Text(pod, "metadata", "uid")
+	g.due[uid] = map[string][]string{}
+	if harness.Text(pod, "metadata", "annotations", "milligpu.io/allocation") == "" {
+		return uid
+	}
+	for _, s := range restShares(g.allocations()[uid]) {
+		device := fmt.Sprintf("/dev/nvidia%d", slices.Index(gpuIDs, s.GPU))
+		g.due[uid][s.Container] = append(g.due[uid][s.Container], device)
+	}
+	if len(g.due[uid]) == 0 {
+		g.Fatalf("milligpud has no shares of pod %s", name)
+	}
+	return uid
+}
+
+// sight is what one container saw when it started.
+type sight struct {
+	uid, container, variable string
+	devices                  []string
+}
+
+func (g *gpuNode) sights() []sight {
+	g.Helper()
+	text, err := os.ReadFile(filepath.Join(g.n.SeenDir, "starts"))
+	if err != nil && !os.IsNotExist(err) {
+		g.Fatal(err)
+	}
+	var all []sight
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		fields := strings.Split(line, "|")
+		if len(fields) != 4 {
+			continue
+		}
+		s := sight{uid: fields[0], container: fields[1], variable: fields[2]}
+		for _, device := range strings.Fields(fields[3]) {
+			if device != "/dev/nvidia[0-9]*" { /* the shell leaves a pattern that matches nothing */
+				s.devices = append(s.devices, device)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// compare is the oracle: no container ever ran with other GPUs than its share, nor without them.
+func (g *gpuNode) compare() {
+	g.Helper()
+	if g.Failed() {
+		g.Log("---- milligpu-node\n" + g.n.Agent().Tail(30) + "\n---- nri-plugin\n" + g.n.Plugin().Tail(10) +
+			"\n---- containerd\n" + g.n.Containerd().Tail(15))
+	}
+	for _, s := range g.sights() {
+		of, known := g.due[s.uid]
+		due := of[s.container]
+		slices.Sort(due)
+		switch {
+		case !known:
+			g.Errorf("a container %s of pod %s ran, which milligpud never bound", s.container, s.uid)
+		case g.open && len(s.devices) == 0:
+		case !slices.Equal(due, s.devices):
+			g.Errorf("container %s of pod %s saw %v, its share is %v", s.container, s.uid, s.devices, due)
+		case len(due) > 0 && s.variable != "void":
+			g.Errorf("container %s of pod %s has NVIDIA_VISIBLE_DEVICES=%s", s.container, s.uid, s.variable)
+		}
+	}
+}
+
+func (g *gpuNode) starts(uid, container string) int {
+	g.Helper()
+	count := 0
+	for _, s := range g.sights() {
+		if s.uid == uid && s.container == container {
+			count++
+		}
+	}
+	return count
+}
+
+// ran waits until a container has started this often.
+func (g *gpuNode) ran(uid, container string, times int) {
+	g.Helper()
+	g.until(45*time.Second, func() (bool, string) {
+		count := g.starts(uid, container)
+		return count >= times, fmt.Sprintf("container %s of pod %s has started %d times; its node has\n%s",
+			container, uid, count, g.waiting())
+	})
+}
+
+// waiting returns why containers of our pods wait.
+func (g *gpuNode) waiting() string {
+	var lines []string
+	for _, pod := range g.pods() {
+		for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+			for _, status := range harness.Items(pod, "status", list) {
+				if reason := harness.Text(status, "state", "waiting", "reason"); reason != "" {
+					lines = append(lines, fmt.Sprintf("%s/%s: %s: %s", harness.Text(pod, "metadata", "name"),
+						harness.Text(status, "name"), reason, harness.Text(status, "state", "waiting", "message")))
+				}
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// notCreated waits until a pod's container is refused with one of these texts.
+func (g *gpuNode) notCreated(name string, texts ...string) {
+	g.Helper()
+	g.until(30*time.Second, func() (bool, string) {
+		for _, line := range strings.Split(g.waiting(), "\n") {
+			if !strings.HasPrefix(line, name+"/") || !strings.Contains(line, ": CreateContainerError: ") {
+				continue
+			}
+			for _, text := range texts {
+				if strings.Contains(line, text) {
+					return true, ""
+				}
+			}
+		}
+		return false, fmt.Sprintf("pod %s is not refused with any of %q, but\n%s", name, texts, g.waiting())
+	})
+}
+
+// startedOnce checks that a container was started a single time, and runs.
+func (g *gpuNode) startedOnce(name, uid string) {
+	g.Helper()
+	if count := g.starts(uid, "main"); count != 1 {
+		g.Errorf("pod %s has started %d times", name, count)
+	}
+	if phase := harness.Text(g.pod(name), "status", "phase"); phase != "Running" {
+		g.Errorf("pod %s is %s", name, phase)
+	}
+}
+
+/* how containerd says that the plugin which a pod requires is not there */
+const noPlugin = `required plugin "milligpu" not present`
+
+const devicesPod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: one
+spec:
+  containers:
+  - name: main
+    image: ` + harness.Image + `
+    command: [/bin/sh, -c, "echo sees=$(echo /dev/nvidia[0-9]*) $NVIDIA_VISIBLE_DEVICES; sleep 600"]
+    resources:
+      limits:
+        nvidia.com/vgpu: 300
+`
+
+func TestAPodWithOneLineSeesExactlyItsGPUInDev(t *testing.T) {
+	g := withAgent(t)
+	_, err := g.w.Kubectl(devicesPod, "apply", "-n", g.space, "-f", "-")
+	g.check(err)
+	due := g.due[g.remember("one")]["main"]
+	g.phase("one", "Running")
+	if seen := g.printed(g.n, "one", "main", "sees="); len(due) != 1 || seen != due[0]+" void" {
+		t.Errorf("the container sees %q, its share is %v", seen, due)
+	}
+	g.consistent()
+}
+
+func TestContainersWithSharesOnTwoGPUsSeeTheirOwnAndAThirdSeesNone(t *testing.T) {
+	g := withAgent(t)
+	uid := g.place(g.watched("three", watcher(harness.Ask{Name: "a", Milli: 700}, "sleep 600"),
+		watcher(harness.Ask{Name: "b", Milli: 600}, "sleep 600"), watcher(harness.Ask{Name: "none"}, "sleep 600")))
+	if of := g.due[uid]; slices.Equal(of["a"], of["b"]) || len(of["none"]) > 0 {
+		t.Fatalf("700 and 600 share a GPU: %v", of)
+	}
+	for _, name := range []string{"a", "b", "none"} {
+		g.ran(uid, name, 1)
+	}
+}
+
+func TestAPodWithTwoGPUsSeesBoth(t *testing.T) {
+	g := withAgent(t)
+	uid := g.place(annotate(g.simple("two", 600), "milligpu.io/gpu-count", "2"))
+	if due := g.due[uid]["main"]; len(due) != 2 {
+		t.Fatalf("its share is %v", due)
+	}
+	g.ran(uid, "main", 1)
+}
+
+func TestInitContainersAndSidecarsSeeTheirGPUs(t *testing.T) {
+	g := withAgent(t)
+	pod := g.watched("all", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 600"))
+	sidecar := watcher(harness.Ask{Name: "sidecar", Milli: 200}, "sleep 600")
+	sidecar["restartPolicy"] = "Always"
+	pod["spec"].(object)["initContainers"] = []any{sidecar, watcher(harness.Ask{Name: "init", Milli: 400}, "true"),
+		watcher(harness.Ask{Name: "idle"}, "true")}
+	uid := g.place(pod)
+	for _, name := range []string{"sidecar", "init", "idle", "main"} {
+		g.ran(uid, name, 1)
+	}
+	for _, name := range []string{"sidecar", "init", "main"} {
+		if len(g.due[uid][name]) != 1 {
+			t.Errorf("milligpud says that %s gets %v", name, g.due[uid][name])
+		}
+	}
+}
+
+func TestAContainerThatStartsAgainGetsTheSameGPU(t *testing.T) {
+	g := withAgent(t)
+	uid := g.place(g.watched("again", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 2")))
+	g.ran(uid, "main", 1)
+	g.place(g.simple("meanwhile", 300))
+	g.ran(uid, "main", 3)
+}
+
+func TestNewPodsWaitForAnAgentThatWasKilledAndThenRunWithTheirGPU(t *testing.T) {
+	g := withAgent(t)
+	before := g.place(g.simple("before", 300))
+	g.ran(before, "main", 1)
+	g.n.Agent().Kill()
+	uid := g.place(g.simple("new", 1000))
+	g.notCreated("new", noPlugin)
+	g.startedOnce("before", before)
+	g.check(g.n.StartAgent())
+	g.ran(uid, "main", 1)
+	g.startedOnce("before", before)
+}
+
+func TestAPodIsNotCreatedWithoutItsGPUWhileTheAgentHangs(t *testing.T) {
+	g := withAgent(t)
+	g.pause()
+	uid := g.place(g.simple("pod", 300))
+	g.notCreated("pod", "milligpu")
+	if g.starts(uid, "main") > 0 {
+		t.Error("the container has started")
+	}
+	g.resume()
+	g.ran(uid, "main", 1)
+	g.pause()
+	uid = g.place(g.simple("another", 300))
+	g.notCreated("another", "milligpu")
+	g.n.Agent().Kill()
+	g.check(g.n.StartAgent())
+	g.ran(uid, "main", 1)
+}
+
+func TestNoShareRunsOnANodeWhoseAgentNeverCameUntilItComes(t *testing.T) {
+	g := gpuNodeWithoutAgent(t)
+	uid := g.place(g.simple("pod", 300))
+	plain := g.place(g.simple("plain", 0))
+	g.notCreated("pod", noPlugin)
+	g.ran(plain, "main", 1) /* only pods with shares wait */
+	g.check(g.n.StartAgent())
+	g.ran(uid, "main", 1)
+}
+
+func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
+	g := withAgent(t)
+	first := g.place(g.simple("first", 300))
+	g.ran(first, "main", 1)
+	g.check(g.n.RestartContainerd())
+	g.ran(g.place(g.simple("second", 300)), "main", 1)
+	g.check(g.n.KillContainerd())
+	g.ran(g.place(g.simple("third", 1000)), "main", 1)
+	g.startedOnce("first", first)
+}
+
+func TestAnotherPluginCannotAddAGPUToOurPod(t *testing.T) {
+	g := withAgent(t)
+	g.check(g.n.StartPlugin())
+	owner := g.place(g.simple("owner", 1000))
+	g.ran(owner, "main", 1)
+	others := "nvidia.com/gpu=" + g.sharesOf(g.pod("owner"))[0].GPU
+	uid := g.place(annotate(g.simple("greedy", 500), "plugin.milligpu.test/cdi", others))
+	g.notCreated("greedy", others)
+	all := g.place(annotate(g.simple("all", 300), "plugin.milligpu.test/cdi", "nvidia.com/gpu=all"))
+	g.notCreated("all", "nvidia.com/gpu=all")
+	if g.starts(uid, "main")+g.starts(all, "main") > 0 {
+		t.Error("a container has started with a GPU that is not its own")
+	}
+	g.ran(g.place(annotate(g.simple("harmless", 100), "plugin.milligpu.test/env", "A=B")), "main", 1)
+}
+
+func TestAnotherPluginThatHangsOrDiesTakesNoGPUFromAPod(t *testing.T) {
+	g := withAgent(t)
+	for _, does := range []string{"hang", "die"} {
+		g.check(g.n.StartPlugin())
+		g.ran(g.place(annotate(g.simple(does, 300), "plugin.milligpu.test/does", does)), "main", 1)
+	}
+}
+
+func TestAForgedAnnotationGivesNoOtherGPUWhenTheSandboxIsMadeAgain(t *testing.T) {
+	g := withAgent(t)
+	uid := g.place(g.simple("pod", 300))
+	g.ran(uid, "main", 1)
+	annotation := harness.Text(g.pod("pod"), "metadata", "annotations", "milligpu.io/allocation")
+	swapped := strings.NewReplacer(gpuIDs[0], gpuIDs[1], gpuIDs[1], gpuIDs[0]).Replace(annotation)
+	if swapped == annotation {
+		t.Fatal("nothing was forged in " + annotation)
+	}
+	g.must(g.api.Merge(harness.PodPath(g.space, "pod"), object{"metadata": object{
+		"annotations": object{"milligpu.io/allocation": swapped}}}))
+	g.check(g.n.KillSandbox(uid))
+	g.notCreated("pod", "milligpu.io/allocation")
+	if count := g.starts(uid, "main"); count != 1 {
+		t.Errorf("the container has started %d times", count)
+	}
+}
+
+func TestASandboxThatDiesIsMadeAgainWithTheSameGPU(t *testing.T) {
+	g := withAgent(t)
+	uid := g.place(g.simple("pod", 300))
+	g.ran(uid, "main", 1)
+	g.check(g.n.KillSandbox(uid))
+	g.ran(uid, "main", 2)
+}
+
+func TestAnAllocationThatItsUserWroteIsNotBelieved(t *testing.T) {
+	if isStandIn() {
+		t.Skip("the stand-in knows no signatures")
+	}
+	g := withAgent(t)
+	real := g.place(g.simple("real", 300))
+	g.ran(real, "main", 1)
+	pod := g.simple("forged", 0)
+	pod["spec"].(object)["nodeName"] = "gpu-real"
+	annotate(pod, "milligpu.io/allocation",
+		harness.Text(g.pod("real"), "metadata", "annotations", "milligpu.io/allocation"))
+	g.must(g.api.Create(harness.PodPath(g.space, ""), pod))
+	g.notCreated("forged", "sign")
+}
+
+func TestKubeletsRestartChangesNothingForPodsWithGPUs(t *testing.T) {
+	g := withAgent(t)
+	first := g.place(g.simple("first", 300))
+	g.ran(first, "main", 1)
+	g.n.Kubelet().Kill()
+	g.check(g.n.StartKubelet())
+	g.ran(g.place(g.simple("second", 1000)), "main", 1)
+	g.startedOnce("first", first)
+}
+
+func TestWithoutTheValidatorAContainerHasNoGPURatherThanAll(t *testing.T) {
+	g := gpuNodeWithoutAgent(t)
+	g.open = true
+	g.check(g.n.Validate(false))
+	g.ran(g.place(g.simple("pod", 300)), "main", 1)
+}
+
+func (g *gpuNode) pause()  { g.n.Agent().Signal(syscall.SIGSTOP) }
+func (g *gpuNode) resume() { g.n.Agent().Signal(syscall.SIGCONT) }
