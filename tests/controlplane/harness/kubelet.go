@@ -66,7 +66,8 @@ func Forbidden(dir string) string {
 // StartRealNode starts containerd and kubelet and waits until the node is Ready.
 func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
-		cgroup: filepath.Base(c.Dir), /* `run` finds the cgroup by this name if we are killed */
+		/* `run` and `down` find the cgroup by this name if we are killed */
+		cgroup: "milligpu-" + strings.TrimPrefix(filepath.Base(c.Dir), "milligpu-"),
 		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
@@ -334,6 +335,20 @@ func (n *RealNode) Kubelet() *Proc { return n.kubelet }
 
 // Containerd returns containerd's process.
 func (n *RealNode) Containerd() *Proc { return n.containerd }
+
+// Pids returns the pids of all running processes by name (for cmd/up).
+func (n *RealNode) Pids() map[string]int {
+	pids := map[string]int{}
+	if n == nil {
+		return pids
+	}
+	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.plugin} {
+		if p != nil && p.Running() {
+			pids[p.Name] = p.Pid()
+		}
+	}
+	return pids
+}
 
 // Stop ends kubelet, all containers and containerd, and removes their cgroups, mounts and bridge.
 func (n *RealNode) Stop() error {

@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -12,16 +13,21 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: up FOLDER")
+	withNode := len(os.Args) == 3 && os.Args[2] == "--node"
+	if len(os.Args) != 2 && !withNode {
+		fmt.Fprintln(os.Stderr, "usage: up FOLDER [--node]")
 		os.Exit(2)
 	}
 	dir := os.Args[1]
 	harness.Detached = true
 	cluster, daemon, err := bringUp(dir)
+	var node *harness.RealNode
+	if err == nil && withNode {
+		node, err = bringUpNode(cluster)
+	}
 	/* also if only a part has started, so that `down` can end that part */
 	if cluster != nil {
-		if err := writePids(dir, cluster); err != nil {
+		if err := writePids(dir, cluster, node); err != nil {
 			fmt.Fprintln(os.Stderr, "up:", err)
 		}
 	}
@@ -61,10 +67,42 @@ func bringUp(dir string) (*harness.Cluster, *harness.Daemon, error) {
 	return cluster, daemon, err
 }
 
+/* two, so that a pod can be seen not to see one */
+const gpus = `[{"uuid":"GPU-0a","index":0,"milli":1000,"mib":16384,"model":"Tesla-T4"},` +
+	`{"uuid":"GPU-1b","index":1,"milli":1000,"mib":16384,"model":"Tesla-T4"}]`
+
+func bringUpNode(cluster *harness.Cluster) (*harness.RealNode, error) {
+	if call := harness.Forbidden(cluster.Dir); call != "" {
+		return nil, fmt.Errorf("this machine refuses containers: %s", call)
+	}
+	node, err := cluster.StartRealNode("gpu-real")
+	if err != nil {
+		return nil, err
+	}
+	if err := node.GPUs("GPU-0a", "GPU-1b"); err != nil {
+		return node, err
+	}
+	if err := node.Advertise(2000); err != nil {
+		return node, err
+	}
+	_, err = cluster.Admin.Merge(harness.NodePath(node.Name), harness.Object{"metadata": harness.Object{
+		"annotations": harness.Object{"milligpu.io/gpus": gpus}}})
+	if err != nil {
+		return node, err
+	}
+	if _, err := harness.Program("milligpu-node", "MILLIGPU_NODE"); err != nil {
+		fmt.Fprintln(os.Stderr, "up: gpu-real has no agent:", err)
+		return node, nil
+	}
+	return node, node.StartAgent()
+}
+
 /* one line per process: pid, program, name. `down` signals a pid only while it still runs that program. */
-func writePids(dir string, cluster *harness.Cluster) error {
+func writePids(dir string, cluster *harness.Cluster, node *harness.RealNode) error {
 	var lines []string
-	for name, pid := range cluster.Pids() {
+	pids := cluster.Pids()
+	maps.Copy(pids, node.Pids())
+	for name, pid := range pids {
 		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if err == nil {
 			lines = append(lines, fmt.Sprintf("%d %s %s\n", pid, program, name))
