@@ -72,7 +72,7 @@ func watcher(ask harness.Ask, then string) object {
 // watched is a pod of such containers.
 func (g *gpuNode) watched(name string, containers ...object) object {
 	return object{"metadata": object{"name": name, "annotations": object{}},
-		"spec": object{"restartPolicy": "Always", "containers": containers,
+		"spec": object{"restartPolicy": "Always", "containers": containers, "terminationGracePeriodSeconds": 1,
 			"automountServiceAccountToken": false, "volumes": []any{object{"name": "seen",
 				"hostPath": object{"path": g.n.SeenDir}}}}}
 }
