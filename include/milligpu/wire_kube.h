@@ -29,7 +29,13 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
 
-/* The same for the next value of the reader (webhook bodies). Missing names are "". */
+/*
+ * The text of milligpu.io/allocation alone: sets out->annotation, note_error and the shares; *out
+ * has none of them yet.
+ */
+void annotation_decode(struct text annotation, struct arena *arena, struct pod *out);
+
+/* A Pod or a Node that is the next value of the reader (webhook bodies). Missing names are "". */
 bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
 bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out);
 

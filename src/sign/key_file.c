@@ -158,11 +158,9 @@ int key_file_make(const char *file, struct err *err)
     strbuf_printf(&name, "%s.XXXXXX", file);
     int rc = 0;
     const int fd = mkostemp(name.data, O_CLOEXEC);
-    if (fd < 0)
-        rc = say_errno(file, "cannot be made", err);
-    else if (!write_whole(fd, &pem))
+    if (fd >= 0 && !write_whole(fd, &pem))
         rc = say_errno(file, "cannot be written", err);
-    else if (link(name.data, file) < 0 && errno != EEXIST)
+    else if (fd < 0 || (link(name.data, file) < 0 && errno != EEXIST))
         rc = say_errno(file, "cannot be made", err);
     if (fd >= 0) {
         (void)close(fd);

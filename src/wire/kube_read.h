@@ -65,9 +65,6 @@ bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *o
 void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max,
                  size_t bytes);
 
-/* pod->note and its companions, from the annotation's text. */
-void annotation_decode(struct text annotation, struct arena *arena, struct pod *out);
-
 /* out->gpu and its companions, from the text of milligpu.io/gpus. */
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
 

@@ -57,7 +57,7 @@ EXTRA = {
     "nvml": {"dlfcn"},  # the driver's library is there or not, and is found at run time
     "core": {"stdatomic"},  # reference counts of snapshots
 }
-GENERATED = {"milligpu_version.h": {"health", "admin", "daemon", "bin"}}
+GENERATED = {"milligpu_version.h": {"health", "agent", "admin", "daemon", "bin"}}
 
 # A public header belongs to the layer that has a source file of its name. Headers without
 # one are listed here.

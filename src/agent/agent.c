@@ -1,0 +1,398 @@
+/*
+ * The main thread: one connection to the runtime, served by one poll loop, and made again when it
+ * ends. main() calls agent_run(). The other threads are the reporter's, NVML's watcher and the
+ * listener's; all are started before the loop and ended after it, and none of them is ever waited
+ * for in it.
+ */
+#include "milligpu/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/clock.h"
+#include "milligpu/gpus_annotation.h"
+#include "milligpu/kube.h"
+#include "milligpu/log.h"
+#include "milligpu/nvml.h"
+
+#include "agent/agent_calls.h"
+#include "agent/agent_counts.h"
+#include "agent/agent_probe.h"
+#include "agent/reporter.h"
+#include "milligpu_version.h"
+
+enum { AGAIN_MS = 1000, READ_BYTES = 64 * 1024 };
+
+struct agent {
+    const struct agent_settings *settings;
+    struct agent_calls calls;
+    struct nri_session *session; /* of the connection; NULL without one */
+    int socket;                  /* -1: none */
+    int signals;
+    bool told;                 /* the reporter knows of this connection */
+    char last[ERR_TEXT_MAX];   /* the failure that was logged last */
+    struct arena arena;        /* of the process */
+    struct cdi *own_cdi;       /* the reporter's, like the next two */
+    const char *own_folder;    /* the last of --cdi-dirs */
+    char driver[ERR_TEXT_MAX]; /* what was logged of it last */
+    struct kube_config *config;
+    struct kube_ops ops;
+    struct nvml *nvml; /* NULL: others tell of the GPUs */
+    struct reporter *reporter;
+    struct agent_probe *probe;
+};
+
+/* --- the connection --- */
+
+static void hang_up(struct agent *agent)
+{
+    if (agent->socket >= 0)
+        (void)close(agent->socket);
+    nri_session_free(agent->session);
+    agent->session = NULL;
+    agent->socket = -1;
+    agent->told = false;
+    agent_count_set(COUNT_CONNECTED, 0);
+}
+
+/* Each second the same sentence helps nobody: it is logged when it changes. */
+static void lost(struct agent *agent, const char *what, const char *why)
+{
+    char text[ERR_TEXT_MAX];
+
+    (void)snprintf(text, sizeof text, "%s: %.400s", what, why);
+    if (strcmp(text, agent->last) != 0)
+        log_write(LOG_WARN, "no connection to the container runtime", log_str("why", text));
+    (void)snprintf(agent->last, sizeof agent->last, "%s", text);
+    hang_up(agent);
+}
+
+static bool dial(struct agent *agent)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = agent->settings->nri_socket;
+    struct nri_handlers handlers;
+
+    must(agent->socket < 0 && strlen(path) < sizeof address.sun_path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    agent->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (agent->socket < 0 ||
+        connect(agent->socket, (const struct sockaddr *)&address, sizeof address) != 0) {
+        lost(agent, path, strerrordesc_np(errno));
+        return false;
+    }
+    agent_calls_begin(&agent->calls);
+    agent_calls_handlers(&agent->calls, &handlers);
+    agent->session = nri_session_new(&handlers);
+    agent_count(COUNT_CONNECTIONS);
+    return true;
+}
+
+static bool push(struct agent *agent)
+{
+    const struct text out = nri_output(agent->session);
+
+    if (out.len == 0)
+        return true;
+    const ssize_t n = send(agent->socket, out.at, out.len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        lost(agent, "send", strerrordesc_np(errno));
+        return false;
+    }
+    if (n > 0)
+        nri_sent(agent->session, (size_t)n);
+    return true;
+}
+
+/* The runtime calls us one at a time, so little is ever read at once. */
+static bool pull(struct agent *agent)
+{
+    static char bytes[READ_BYTES];
+    struct err err;
+
+    const ssize_t n = recv(agent->socket, bytes, sizeof bytes, 0);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ||
+               (lost(agent, "receive", strerrordesc_np(errno)), false);
+    if (n == 0) {
+        lost(agent, "the runtime", "closed the connection");
+        return false;
+    }
+    if (nri_feed(agent->session, (struct text){bytes, (size_t)n}, &err) < 0) {
+        lost(agent, "the runtime", err.text);
+        return false;
+    }
+    if (nri_is_synchronized(agent->session) && !agent->told) {
+        agent->told = true;
+        agent->last[0] = '\0';
+        agent_count_set(COUNT_CONNECTED, 1);
+        log_write(LOG_INFO, "asked about each container from now on",
+                  log_str("runtime", agent->calls.runtime));
+        if (agent->reporter != NULL)
+            reporter_agent(agent->reporter, agent->calls.runtime, agent->calls.closed);
+    }
+    return push(agent);
+}
+
+/* One wait: bytes, a signal, or the next try to connect. False: a signal to end came. */
+static bool agent_turn(struct agent *agent, int64_t wait_ms)
+{
+    struct pollfd fds[] = {{.fd = agent->signals, .events = POLLIN},
+                           {.fd = agent->socket, .events = POLLIN}};
+
+    if (agent->session != NULL && nri_output(agent->session).len > 0)
+        fds[1].events |= POLLOUT;
+    const int n = poll(fds, ARRAY_LEN(fds), (int)wait_ms);
+    if (n < 0 && errno != EINTR)
+        must_not_reach("poll() of two files of ours fails by a signal only");
+    if (n <= 0)
+        return true;
+    if ((fds[0].revents & POLLIN) != 0)
+        return false;
+    if (agent->session != NULL && (fds[1].revents & POLLOUT) != 0 && !push(agent))
+        return true;
+    if (agent->session != NULL && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+        (void)pull(agent);
+    return true;
+}
+
+static void agent_loop(struct agent *agent)
+{
+    int64_t next_ms = 0; /* of the next try to connect */
+
+    for (;;) {
+        const int64_t now_ms = clock_ns() / 1000000;
+        if (agent->session == NULL && now_ms >= next_ms) {
+            next_ms = now_ms + AGAIN_MS;
+            (void)dial(agent);
+        }
+        const int64_t wait_ms = next_ms > now_ms ? next_ms - now_ms : 0;
+        if (!agent_turn(agent, agent->session != NULL ? -1 : wait_ms))
+            return;
+    }
+}
+
+/* --- start and stop --- */
+
+static int open_signals(struct err *err)
+{
+    sigset_t set;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    must(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0); /* before the first thread: all inherit it */
+    const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return err_set(err, ERR_IO, "no signals: %s", strerrordesc_np(errno));
+    return fd;
+}
+
+static int check_paths(const struct agent_settings *settings, struct err *err)
+{
+    const size_t most = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
+
+    if (strlen(settings->nri_socket) > most)
+        return err_set(err, ERR_INVALID, "--nri-socket: a socket's path has at most %zu bytes",
+                       most);
+    return 0;
+}
+
+/* "DIR,DIR": the folders of the runtime, the lowest priority first. */
+static int open_cdi(const struct agent_settings *settings, struct arena *arena, struct cdi **out,
+                    struct err *err)
+{
+    const char *folder[CDI_FOLDERS_MAX];
+    struct text rest = text_of(settings->cdi_dirs);
+    struct text one;
+    uint32_t folders = 0;
+
+    while (text_cut(&rest, ',', &one)) {
+        if (folders == CDI_FOLDERS_MAX)
+            return err_set(err, ERR_INVALID, "--cdi-dirs: more than %d folders", CDI_FOLDERS_MAX);
+        folder[folders++] = arena_copy(arena, text_trim(one));
+    }
+    *out = cdi_new(folder, folders);
+    return 0;
+}
+
+/* The one that wins. */
+static const char *last_folder(const struct agent_settings *settings, struct arena *arena)
+{
+    const char *comma = strrchr(settings->cdi_dirs, ',');
+
+    return arena_copy(arena, text_trim(text_of(comma != NULL ? comma + 1 : settings->cdi_dirs)));
+}
+
+/* Where nobody else names the GPUs; in the reporter's thread, which has a struct cdi of its own. */
+static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading)
+{
+    struct cdi_gpu gpu[GPUS_PER_NODE_MAX];
+    const char *root = agent->settings->driver_root;
+    struct cdi_own own = {.folder = agent->own_folder, .gpu = gpu};
+    uint32_t written = 0;
+    struct err err;
+
+    if (root[0] == '\0' || reading->status != NVML_READY)
+        return;
+    own.root = strcmp(root, "/") == 0 ? "" : root;
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (!reading->gpu[i].is_mig && reading->gpu[i].health != GPU_LOST)
+            gpu[own.gpus++] = (struct cdi_gpu){reading->gpu[i].uuid, reading->gpu[i].minor};
+    if (cdi_write_own(agent->own_cdi, &own, &written, &err) < 0)
+        log_write(LOG_WARN, "no CDI specification of our own", log_str("why", err.text));
+}
+
+/* In the reporter's thread. What is wrong with the driver is logged when it changes. */
+static bool write_gpus(void *user, struct strbuf *out)
+{
+    struct agent *agent = user;
+    CLEANUP(strbuf_done) struct strbuf left_out;
+    const struct gpu_reading *reading = nvml_latest(agent->nvml);
+    char told[ERR_TEXT_MAX];
+
+    strbuf_init(&left_out);
+    const bool good = gpus_annotation_write(reading, out, &left_out);
+    (void)snprintf(told, sizeof told, "%s: %.300s%.100s", nvml_status_name(reading->status),
+                   reading->problem, left_out.data);
+    write_own_cdi(agent, reading);
+    gpu_reading_unref(reading);
+    if (strcmp(told, agent->driver) != 0)
+        log_write(good ? LOG_INFO : LOG_WARN, "NVIDIA's driver", log_str("is", told));
+    (void)snprintf(agent->driver, sizeof agent->driver, "%s", told);
+    return good;
+}
+
+static int open_nvml(struct agent *agent, struct err *err)
+{
+    struct nvml_settings settings;
+
+    if (agent->settings->nvml[0] == '\0')
+        return 0;
+    nvml_defaults(&settings);
+    settings.library = agent->settings->nvml;
+    settings.every_ms = agent->settings->inventory_s * 1000;
+    settings.quiet_ms = agent->settings->quiet_s * 1000;
+    agent->nvml = nvml_open(&settings, err);
+    return agent->nvml != NULL ? 0 : err_same(err);
+}
+
+static int open_cluster(struct agent *agent, struct err *err)
+{
+    const char *file = agent->settings->kubeconfig;
+
+    if (kube_config_load(file[0] != '\0' ? file : NULL, NULL, &agent->config, err) < 0)
+        return err_same(err);
+    return kube_curl_new(agent->config, &agent->ops, err);
+}
+
+static int open_parts(struct agent *agent, struct err *err)
+{
+    const struct agent_settings *settings = agent->settings;
+    struct agent_calls *calls = &agent->calls;
+
+    arena_init(&agent->arena);
+    agent->signals = open_signals(err);
+    if (agent->signals < 0 || check_paths(settings, err) < 0 ||
+        pod_records_open(settings->state_dir, &calls->records, err) < 0 ||
+        open_cdi(settings, &agent->arena, &calls->cdi, err) < 0 ||
+        open_cdi(settings, &agent->arena, &agent->own_cdi, err) < 0)
+        return err_same(err);
+    agent->own_folder = last_folder(settings, &agent->arena);
+    calls->keys = public_keys_new(settings->keys_dir);
+    calls->rules.node = settings->node;
+    calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
+    agent_calls_init(calls);
+    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0)
+        return err_same(err);
+    const struct reporter_rules rules = {.node = settings->node,
+                                         .ops = &agent->ops,
+                                         .user = agent,
+                                         .gpus = agent->nvml != NULL ? write_gpus : NULL};
+    if (reporter_start(&rules, &agent->reporter, err) < 0)
+        return err_same(err);
+    return agent_probe_start(settings->probe_listen, settings->port_file, &agent->probe, err);
+}
+
+static void close_parts(struct agent *agent)
+{
+    agent_probe_stop(agent->probe);
+    reporter_stop(agent->reporter);
+    nvml_close(agent->nvml);
+    hang_up(agent);
+    agent_calls_done(&agent->calls);
+    cdi_free(agent->calls.cdi);
+    cdi_free(agent->own_cdi);
+    arena_done(&agent->arena);
+    public_keys_free(agent->calls.keys);
+    pod_records_close(agent->calls.records);
+    if (agent->ops.free != NULL)
+        agent->ops.free(agent->ops.ctx);
+    if (agent->config != NULL)
+        kube_config_free(agent->config);
+    if (agent->signals >= 0)
+        (void)close(agent->signals);
+}
+
+int agent_run(const struct agent_settings *settings, struct err *err)
+{
+    struct agent agent = {.settings = settings, .socket = -1, .signals = -1};
+    enum log_level level;
+
+    must(log_level_parse(settings->log_level, &level));
+    log_set(level, strcmp(settings->log_format, "json") == 0);
+    int rc = open_parts(&agent, err);
+    if (rc == 0) {
+        log_write(LOG_INFO, "started", log_str("version", MILLIGPU_VERSION),
+                  log_str("node", settings->node),
+                  log_i64("pods", pod_records_count(agent.calls.records)),
+                  log_i64("keys", public_keys_count(agent.calls.keys)));
+        agent_loop(&agent);
+        log_plain(LOG_INFO, "stopped");
+    }
+    close_parts(&agent);
+    return rc;
+}
+
+int agent_uninstall(const struct agent_settings *settings, struct err *err)
+{
+    struct agent agent = {.settings = settings, .socket = -1, .signals = -1};
+    CLEANUP(strbuf_done) struct strbuf path;
+    CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf answer;
+
+    strbuf_init(&path);
+    strbuf_init(&body);
+    strbuf_init(&answer);
+    int rc = open_cluster(&agent, err);
+    reporter_path(&path, settings->node);
+    reporter_remove(&body);
+    if (rc == 0) {
+        const struct kube_request request = {.id = 1,
+                                             .method = "PATCH",
+                                             .path = path.data,
+                                             .content_type = "application/merge-patch+json",
+                                             .body = {body.data, body.len},
+                                             .timeout_ms = 10000};
+        rc = kube_fetch(&agent.ops, &request, &answer, err);
+    }
+    if (rc >= 300 && rc != 404)
+        rc = err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", rc, answer.data);
+    if (agent.ops.free != NULL)
+        agent.ops.free(agent.ops.ctx);
+    if (agent.config != NULL)
+        kube_config_free(agent.config);
+    return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,252 @@
+/*
+ * The runtime's questions, answered. Called by nri_feed() in the agent's main thread.
+ */
+#include "agent/agent_calls.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/agent.h"
+#include "milligpu/annotations.h"
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+
+/* A pod in a list of everything that runs, whose containers may come in a later piece. */
+struct met_pod {
+    struct met_pod *next;
+    struct nri_pod pod;
+    bool passes; /* its containers must have passed the agent */
+};
+
+static const char *find_key(void *user, const char *id)
+{
+    const struct agent_calls *calls = user;
+    return public_keys_find(calls->keys, id);
+}
+
+static bool find_record(void *user, struct text uid, struct text *out)
+{
+    const struct agent_calls *calls = user;
+    return pod_records_find(calls->records, uid, out);
+}
+
+static const char *find_kind(void *user, const char *const *gpu, uint32_t gpus, struct err *err)
+{
+    struct agent_calls *calls = user;
+    enum cdi_kind kind;
+
+    return cdi_find(calls->cdi, gpu, gpus, &kind, err) == 0 ? cdi_kind_name(kind) : NULL;
+}
+
+void agent_calls_init(struct agent_calls *calls)
+{
+    calls->rules.user = calls;
+    calls->rules.public_key = find_key;
+    calls->rules.record = find_record;
+    calls->rules.kind = find_kind;
+    arena_init(&calls->arena);
+    arena_init(&calls->sync);
+}
+
+void agent_calls_done(struct agent_calls *calls)
+{
+    arena_done(&calls->arena);
+    arena_done(&calls->sync);
+}
+
+void agent_calls_begin(struct agent_calls *calls)
+{
+    calls->in_sync = false;
+    calls->met = NULL;
+    arena_reset(&calls->sync);
+}
+
+static void tell(enum log_level level, const char *what, const struct nri_pod *pod,
+                 const struct nri_container *container, const char *why)
+{
+    log_write(level, what, log_text("namespace", pod->namespace), log_text("pod", pod->name),
+              log_text("container", container->name), log_str("why", why));
+}
+
+/* --- the beginning --- */
+
+static int agent_configure(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
+                           struct err *err)
+{
+    struct agent_calls *calls = user;
+
+    if (agent_runtime_check(runtime->name, runtime->version, &calls->closed, err) < 0) {
+        log_write(LOG_ERROR, "this container runtime cannot be served", log_str("why", err->text));
+        return err_same(err);
+    }
+    char name[32];
+    char version[40];
+    text_clip(runtime->name, name, sizeof name);
+    text_clip(runtime->version, version, sizeof version);
+    (void)snprintf(calls->runtime, sizeof calls->runtime, "%s %s", name, version);
+    *out_events = NRI_CREATE_CONTAINER;
+    if (calls->closed)
+        *out_events |= NRI_VALIDATE_ADJUSTMENT;
+    else
+        log_write(LOG_WARN,
+                  "containerd before 2.2 starts containers without this agent while it is away: "
+                  "update it",
+                  log_str("runtime", calls->runtime));
+    return 0;
+}
+
+/* The first list that an agent of this node sees is taken as it is: nobody signed these pods. */
+static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
+{
+    struct text allocation;
+    struct grant grant;
+
+    if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
+        return;
+    struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
+    *met = (struct met_pod){.next = calls->met};
+    met->pod.id = text_of(arena_copy(&calls->sync, pod->id));
+    grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
+    met->passes = grant.proof == PROOF_SIGNATURE && !pod_records_are_new(calls->records);
+    calls->met = met;
+    struct text recorded;
+    if (pod_records_find(calls->records, pod->uid, &recorded)) {
+        pod_records_runs(calls->records, pod->uid);
+        met->passes =
+            nri_annotation(pod, ANNOTATION_SIGNATURE, &recorded) && grant.verdict != GRANT_REFUSED;
+        return;
+    }
+    if (pod_records_are_new(calls->records) || grant.proof == PROOF_SIGNATURE)
+        pod_records_add(calls->records, pod->uid, allocation);
+    else
+        log_write(LOG_WARN, "a pod runs with GPUs that milligpud did not sign",
+                  log_text("namespace", pod->namespace), log_text("pod", pod->name),
+                  log_str("why", grant.why.text));
+}
+
+static const struct met_pod *met_of(const struct agent_calls *calls, struct text id)
+{
+    for (const struct met_pod *met = calls->met; met != NULL; met = met->next)
+        if (text_eq(met->pod.id, id))
+            return met;
+    return NULL;
+}
+
+/* Did it pass the agent? A container that did not, ran while the agent was away. */
+static void meet_container(const struct agent_calls *calls, const struct nri_container *container)
+{
+    const struct met_pod *met = met_of(calls, container->pod_id);
+    const struct grant passed = {.verdict = GRANT_NOTHING};
+
+    if (met == NULL || !met->passes || grant_is_seen(&passed, container))
+        return;
+    agent_count(COUNT_STRANGERS);
+    tell(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
+         "it was made while the agent was away: delete its pod");
+}
+
+static void end_list(struct agent_calls *calls)
+{
+    struct err err;
+
+    if (pod_records_are_new(calls->records) && pod_records_born(calls->records, &err) < 0)
+        log_write(LOG_ERROR, "the first look at this node was not recorded, and is made again",
+                  log_str("why", err.text));
+    agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
+    agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
+    agent_calls_begin(calls);
+}
+
+static void agent_synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
+                              const struct nri_container *container, uint32_t containers, bool more)
+{
+    struct agent_calls *calls = user;
+
+    if (!calls->in_sync)
+        pod_records_none_run(calls->records);
+    calls->in_sync = true;
+    for (uint32_t i = 0; i < pods; i++)
+        meet_pod(calls, &pod[i]);
+    for (uint32_t i = 0; i < containers; i++)
+        meet_container(calls, &container[i]);
+    arena_reset(&calls->arena);
+    if (!more)
+        end_list(calls);
+}
+
+/* --- containers --- */
+
+static void count_verdict(enum grant_verdict verdict)
+{
+    static const enum agent_count count[] = {[GRANT_FOREIGN] = COUNT_FOREIGN,
+                                             [GRANT_NOTHING] = COUNT_NOTHING,
+                                             [GRANT_GPUS] = COUNT_GPUS,
+                                             [GRANT_REFUSED] = COUNT_REFUSED};
+
+    must((size_t)verdict < ARRAY_LEN(count));
+    agent_count(count[verdict]);
+}
+
+/* The record is made with the first container that gets GPUs, before it gets them. */
+static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
+                        const struct grant *grant)
+{
+    if (grant->proof != PROOF_SIGNATURE || grant->verdict == GRANT_REFUSED)
+        return;
+    pod_records_add(calls->records, pod->uid, grant->annotation);
+    agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
+    agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
+}
+
+static int agent_create(void *user, const struct nri_pod *pod,
+                        const struct nri_container *container, struct nri_adjustment *out,
+                        struct err *err)
+{
+    struct agent_calls *calls = user;
+    struct grant grant;
+
+    arena_reset(&calls->arena); /* of the call before, whose answer was sent */
+    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    if (grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err) < 0) {
+        (void)err_wrap(err, "milligpu");
+        agent_count(COUNT_REFUSED);
+        tell(LOG_WARN, "container refused", pod, container, err->text);
+        return err_same(err);
+    }
+    keep_record(calls, pod, &grant);
+    count_verdict(grant.verdict);
+    if (grant.verdict == GRANT_GPUS)
+        log_write(LOG_INFO, "container gets its GPUs", log_text("namespace", pod->namespace),
+                  log_text("pod", pod->name), log_text("container", container->name),
+                  log_i64("gpus", grant.shares), log_text("first", out->cdi_device[0]));
+    return 0;
+}
+
+static int agent_validate(void *user, const struct nri_pod *pod,
+                          const struct nri_container *container, const struct nri_adjustment *all,
+                          struct err *err)
+{
+    struct agent_calls *calls = user;
+    struct grant grant;
+
+    arena_reset(&calls->arena);
+    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    if (grant_validate(&calls->rules, &grant, container, all, err) == 0) {
+        agent_count(COUNT_VALID);
+        return 0;
+    }
+    (void)err_wrap(err, "milligpu");
+    agent_count(COUNT_INVALID);
+    tell(LOG_WARN, "container refused after all plugins", pod, container, err->text);
+    return err_same(err);
+}
+
+void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out)
+{
+    *out = (struct nri_handlers){.user = calls,
+                                 .configure = agent_configure,
+                                 .synchronize = agent_synchronize,
+                                 .create = agent_create,
+                                 .validate = agent_validate};
+}

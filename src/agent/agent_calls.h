@@ -1,0 +1,36 @@
+/*
+ * agent_calls - answers the runtime: what nri.h calls, with the state that it needs.
+ *
+ * Main thread only. No handler waits for anything but a small file.
+ */
+#ifndef MILLIGPU_AGENT_AGENT_CALLS_H
+#define MILLIGPU_AGENT_AGENT_CALLS_H
+
+#include <stdatomic.h>
+
+#include "milligpu/cdi.h"
+#include "milligpu/grant.h"
+#include "milligpu/pod_records.h"
+#include "milligpu/public_keys.h"
+
+struct agent_calls {
+    struct grant_rules rules;
+    struct pod_records *records;
+    struct public_keys *keys;
+    struct cdi *cdi;
+    struct arena arena;  /* of one call */
+    struct arena sync;   /* of one list of everything that runs */
+    struct met_pod *met; /* the pods of that list so far */
+    bool in_sync;
+    char runtime[80]; /* "containerd v2.3.7" */
+    bool closed;      /* nothing runs without us, if the runtime's validator is on */
+};
+
+/* Everything but rules.node, rules.foreign_gpus, records, keys and cdi is set here. */
+void agent_calls_init(struct agent_calls *calls);
+void agent_calls_done(struct agent_calls *calls);
+/* A new connection: a list that the last one left unfinished is forgotten. */
+void agent_calls_begin(struct agent_calls *calls);
+void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out);
+
+#endif

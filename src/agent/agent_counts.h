@@ -1,0 +1,52 @@
+/*
+ * agent_counts - what the agent counts, each number declared once: the table below makes the page
+ * of /metrics and docs/NODE_REFERENCE.md.
+ *
+ * Any thread.
+ */
+#ifndef MILLIGPU_AGENT_AGENT_COUNTS_H
+#define MILLIGPU_AGENT_AGENT_COUNTS_H
+
+#include "milligpu/strbuf.h"
+
+/* id, name, type, label ("" for none), help; rows of one name stand together */
+#define AGENT_COUNTS(X)                                                                            \
+    X(COUNT_GPUS, "milligpu_node_containers_total", "counter", "outcome=\"gpus\"",                 \
+      "Containers by what was decided: gpus (it got those of its shares), nothing (its pod has "   \
+      "shares, it has none), foreign (no pod of ours), refused.")                                  \
+    X(COUNT_NOTHING, "milligpu_node_containers_total", "counter", "outcome=\"nothing\"", "")       \
+    X(COUNT_FOREIGN, "milligpu_node_containers_total", "counter", "outcome=\"foreign\"", "")       \
+    X(COUNT_REFUSED, "milligpu_node_containers_total", "counter", "outcome=\"refused\"", "")       \
+    X(COUNT_VALID, "milligpu_node_validations_total", "counter", "outcome=\"ok\"",                 \
+      "Containers by the last look at what all plugins made of them: ok, refused.")                \
+    X(COUNT_INVALID, "milligpu_node_validations_total", "counter", "outcome=\"refused\"", "")      \
+    X(COUNT_STRANGERS, "milligpu_node_strangers_total", "counter", "",                             \
+      "Containers of our pods that were found running and did not pass the agent.")                \
+    X(COUNT_CONNECTIONS, "milligpu_node_connections_total", "counter", "",                         \
+      "Connections to the container runtime.")                                                     \
+    X(COUNT_CONNECTED, "milligpu_node_connected", "gauge", "",                                     \
+      "1 while the container runtime asks this agent about each container.")                       \
+    X(COUNT_RECORDS, "milligpu_node_records", "gauge", "",                                         \
+      "Pods whose first allocation is remembered.")                                                \
+    X(COUNT_UNWRITTEN, "milligpu_node_records_unwritten", "gauge", "",                             \
+      "Of these, those that could not be written to disk (full?).")                                \
+    X(COUNT_PATCHED, "milligpu_node_patches_total", "counter", "outcome=\"ok\"",                   \
+      "Writes of the Node's annotations, by outcome.")                                             \
+    X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")
+
+enum agent_count {
+#define X(id, name, type, label, help) id,
+    AGENT_COUNTS(X)
+#undef X
+        COUNTS
+};
+
+void agent_count(enum agent_count id);
+void agent_count_set(enum agent_count id, uint64_t value);
+uint64_t agent_count_get(enum agent_count id);
+
+/* Prometheus text, all of them. */
+void agent_counts_write(struct strbuf *out);
+void agent_counts_markdown(struct strbuf *out); /* a table of docs/NODE_REFERENCE.md */
+
+#endif

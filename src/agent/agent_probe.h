@@ -1,0 +1,18 @@
+/*
+ * agent_probe - the agent's listener: /livez, /readyz and /metrics, for kubelet and Prometheus.
+ *
+ * /readyz is 200 while the runtime asks this agent about each container. No pod names on any page.
+ */
+#ifndef MILLIGPU_AGENT_AGENT_PROBE_H
+#define MILLIGPU_AGENT_AGENT_PROBE_H
+
+#include "milligpu/err.h"
+
+struct agent_probe;
+
+/* listen "": *out is NULL. port_file "": none; else "probe ADDRESS\n", renamed into place. */
+int agent_probe_start(const char *listen, const char *port_file, struct agent_probe **out,
+                      struct err *err) MUST_USE;
+void agent_probe_stop(struct agent_probe *probe); /* NULL is fine */
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * Which container runtimes can be served. What each version can do was measured and read in source
+ * (docs/NODE.md): before 2.1 containerd drops CDI devices of plugins without a word, and before 2.2
+ * it knows neither required plugins nor validation.
+ */
+#include <stdlib.h>
+
+#include "milligpu/agent.h"
+#include "milligpu/text.h"
+
+/* "v2.3.7", "2.2.0-rc.1". */
+static bool version_parse(struct text version, long *out_major, long *out_minor)
+{
+    char text[64];
+    char *end;
+
+    text_clip(version, text, sizeof text);
+    const char *at = text[0] == 'v' ? text + 1 : text;
+    *out_major = strtol(at, &end, 10);
+    if (end == at || *end != '.' || *out_major < 0)
+        return false;
+    at = end + 1;
+    *out_minor = strtol(at, &end, 10);
+    return end != at && *out_minor >= 0;
+}
+
+int agent_runtime_check(struct text name, struct text version, bool *out_closed, struct err *err)
+{
+    char shown[64];
+    long major;
+    long minor;
+
+    *out_closed = true;
+    if (!text_is(name, "containerd"))
+        return 0; /* CRI-O has CDI for plugins since 1.32; not tried */
+    text_clip(version, shown, sizeof shown);
+    if (!version_parse(version, &major, &minor))
+        return err_set(err, ERR_INVALID, "containerd has version \"%s\", which is no version",
+                       shown);
+    if (major < 2 || (major == 2 && minor < 1))
+        return err_set(err, ERR_INVALID,
+                       "containerd %s drops the GPUs that a plugin adds: milligpu-node needs 2.1, "
+                       "better 2.2 or later",
+                       shown);
+    *out_closed = major > 2 || minor >= 2;
+    return 0;
+}

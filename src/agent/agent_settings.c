@@ -1,0 +1,287 @@
+/*
+ * Reads the settings of agent_settings.def. Called by main() before anything else.
+ */
+#include "milligpu/agent_settings.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "milligpu/text.h"
+
+enum kind { KIND_TEXT, KIND_CHOICE, KIND_NUMBER, KIND_BOOL };
+
+#define KIND_OF_TEXT   KIND_TEXT
+#define KIND_OF_CHOICE KIND_CHOICE
+#define KIND_OF_NUMBER KIND_NUMBER
+#define KIND_OF_BOOL   KIND_BOOL
+
+struct setting {
+    const char *id;
+    enum kind kind;
+    size_t offset;
+    const char *value; /* the default */
+    int64_t low;
+    int64_t high;
+    const char *unit;
+    const char *help;
+};
+
+static const struct setting settings[] = {
+#define SETTING(id, type, value, low, high, unit, help)                                            \
+    {#id, KIND_OF_##type, offsetof(struct agent_settings, id), value, low, high, unit, help},
+#include "milligpu/agent_settings.def"
+#undef SETTING
+};
+
+static const char PREFIX[] = "MILLIGPU_NODE_";
+static const char NAME_LETTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+
+/* An id as a flag ("nri-socket") or as a variable ("NRI_SOCKET"): is it this name? */
+static bool is_flag(const char *id, struct text name)
+{
+    if (strlen(id) != name.len)
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (name.at[i] != (id[i] == '_' ? '-' : id[i]))
+            return false;
+    return true;
+}
+
+static bool is_variable(const char *id, struct text name)
+{
+    if (strlen(id) != name.len)
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (text_lower(name.at[i]) != id[i] || (name.at[i] >= 'a' && name.at[i] <= 'z'))
+            return false;
+    return true;
+}
+
+static const struct setting *find(struct text name, bool (*is)(const char *id, struct text name))
+{
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (is(settings[i].id, name))
+            return &settings[i];
+    return NULL;
+}
+
+static int set_number(const struct setting *setting, const char *where, const char *value,
+                      int64_t *out, struct err *err)
+{
+    char *end = NULL;
+
+    errno = 0;
+    const long long number = strtoll(value, &end, 10);
+    if (errno != 0 || end == value || *end != '\0' || number < setting->low ||
+        number > setting->high)
+        return err_set(err, ERR_INVALID, "%s: \"%.100s\" is no number from %lld to %lld", where,
+                       value, (long long)setting->low, (long long)setting->high);
+    *out = number;
+    return 0;
+}
+
+static int set_choice(const struct setting *setting, const char *where, const char *value,
+                      const char **out, struct err *err)
+{
+    struct text rest = text_of(setting->unit);
+    struct text word;
+
+    while (text_cut(&rest, ' ', &word))
+        if (text_is(word, value)) {
+            *out = value;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "%s: \"%.100s\" is none of: %s", where, value, setting->unit);
+}
+
+static int set(struct agent_settings *out, const struct setting *setting, const char *where,
+               const char *value, struct err *err)
+{
+    void *field = (char *)out + setting->offset;
+
+    switch (setting->kind) {
+    case KIND_TEXT:
+        *(const char **)field = value;
+        return 0;
+    case KIND_CHOICE:
+        return set_choice(setting, where, value, field, err);
+    case KIND_NUMBER:
+        return set_number(setting, where, value, field, err);
+    case KIND_BOOL:
+        *(bool *)field = strcmp(value, "true") == 0;
+        if (*(bool *)field || strcmp(value, "false") == 0)
+            return 0;
+        return err_set(err, ERR_INVALID, "%s: \"%.100s\" is neither true nor false", where, value);
+    }
+    must_not_reach("a setting has one of these kinds");
+}
+
+static int read_environment(char *const *envp, struct agent_settings *out, struct err *err)
+{
+    for (; *envp != NULL; envp++) {
+        struct text rest = text_of(*envp);
+        struct text name;
+        if (!text_starts(rest, PREFIX) || !text_cut(&rest, '=', &name))
+            continue;
+        const struct text id = {name.at + strlen(PREFIX), name.len - strlen(PREFIX)};
+        const struct setting *setting = find(id, is_variable);
+        char where[100];
+        text_clip(name, where, sizeof where);
+        if (setting == NULL)
+            return err_set(err, ERR_INVALID, "%s is no setting", where);
+        if (set(out, setting, where, rest.at, err) < 0)
+            return err_same(err);
+    }
+    return 0;
+}
+
+static const struct {
+    const char *flag;
+    enum agent_action action;
+    const char *help;
+} actions[] = {
+    {"--help", AGENT_HELP, "show this"},
+    {"--version", AGENT_VERSION, "show the version"},
+    {"--print-config", AGENT_PRINT, "show the settings that would be used"},
+    {"--uninstall", AGENT_UNINSTALL,
+     "take the agent's annotations off the Node, then end: pods need no agent there any more"},
+};
+
+static bool is_action(const char *arg, enum agent_action *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        if (strcmp(arg, actions[i].flag) == 0) {
+            *out = actions[i].action;
+            return true;
+        }
+    return false;
+}
+
+/* One flag: "--id=value", or "--id" and its value in the next argument. */
+static int read_flag(char *const *argv, int *at, struct agent_settings *out, struct err *err)
+{
+    struct text rest = text_of(argv[*at]);
+    struct text name;
+    char where[100];
+
+    text_clip(rest, where, sizeof where);
+    if (!text_starts(rest, "--"))
+        return err_set(err, ERR_INVALID, "%s is no flag", where);
+    (void)text_cut(&rest, '=', &name);
+    text_clip(name, where, sizeof where);
+    const bool joined = name.len < strlen(argv[*at]);
+    const struct setting *setting = find((struct text){name.at + 2, name.len - 2}, is_flag);
+    if (setting == NULL)
+        return err_set(err, ERR_INVALID, "%s is no flag", where);
+    if (joined)
+        return set(out, setting, where, argv[*at] + name.len + 1, err);
+    if (argv[*at + 1] == NULL)
+        return err_set(err, ERR_INVALID, "%s needs a value", where);
+    *at += 1;
+    return set(out, setting, where, argv[*at], err);
+}
+
+static int check(const struct agent_settings *settings_read, struct err *err)
+{
+    static const struct {
+        const char *flag;
+        size_t offset;
+    } needed[] = {
+        {"node", offsetof(struct agent_settings, node)},
+        {"nri-socket", offsetof(struct agent_settings, nri_socket)},
+        {"state-dir", offsetof(struct agent_settings, state_dir)},
+        {"keys-dir", offsetof(struct agent_settings, keys_dir)},
+        {"cdi-dirs", offsetof(struct agent_settings, cdi_dirs)},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (*(const char *const *)((const char *)settings_read + needed[i].offset) == NULL ||
+            (*(const char *const *)((const char *)settings_read + needed[i].offset))[0] == '\0')
+            return err_set(err, ERR_INVALID, "--%s is not set", needed[i].flag);
+    /* It becomes part of a path and of what is signed. */
+    if (settings_read->node[strspn(settings_read->node, NAME_LETTERS)] != '\0')
+        return err_set(err, ERR_INVALID, "--node: \"%.100s\" is no name of a Node",
+                       settings_read->node);
+    return 0;
+}
+
+int agent_settings_load(int argc, char *const *argv, char *const *envp, struct agent_settings *out,
+                        enum agent_action *out_action, struct err *err)
+{
+    *out = (struct agent_settings){0};
+    *out_action = AGENT_RUN;
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (set(out, &settings[i], settings[i].id, settings[i].value, err) < 0)
+            return err_same(err);
+    if (read_environment(envp, out, err) < 0)
+        return err_same(err);
+    for (int i = 1; i < argc; i++)
+        if (!is_action(argv[i], out_action) && read_flag(argv, &i, out, err) < 0)
+            return err_same(err);
+    if (*out_action == AGENT_HELP || *out_action == AGENT_VERSION || *out_action == AGENT_PRINT)
+        return 0;
+    return check(out, err);
+}
+
+static void put_flag(struct strbuf *out, const char *id)
+{
+    strbuf_str(out, "--");
+    for (const char *c = id; *c != '\0'; c++)
+        strbuf_char(out, *c == '_' ? '-' : *c);
+}
+
+static void put_bounds(struct strbuf *out, const struct setting *setting)
+{
+    if (setting->kind == KIND_CHOICE)
+        strbuf_printf(out, " (one of: %s)", setting->unit);
+    if (setting->kind == KIND_NUMBER)
+        strbuf_printf(out, " (%lld to %lld %s)", (long long)setting->low, (long long)setting->high,
+                      setting->unit);
+}
+
+void agent_settings_markdown(struct strbuf *out)
+{
+    strbuf_str(out, "| flag | default | meaning |\n| --- | --- | --- |\n");
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        strbuf_str(out, "| `");
+        put_flag(out, settings[i].id);
+        strbuf_printf(out, "` | %s | %s", settings[i].value, settings[i].help);
+        put_bounds(out, &settings[i]);
+        strbuf_str(out, " |\n");
+    }
+}
+
+void agent_settings_help(struct strbuf *out)
+{
+    strbuf_str(out, "milligpu-node - gives the containers of one node the GPUs of their pods' "
+                    "allocations.\n\nusage: milligpu-node --node NAME [FLAG...]\n\n");
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        const struct setting *setting = &settings[i];
+        strbuf_str(out, "  ");
+        put_flag(out, setting->id);
+        strbuf_printf(out, " %s\n        %s", setting->kind == KIND_NUMBER ? "N" : "TEXT",
+                      setting->help);
+        put_bounds(out, setting);
+        strbuf_printf(out, "; default: %s\n", setting->value[0] != '\0' ? setting->value : "none");
+    }
+    strbuf_char(out, '\n');
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        strbuf_printf(out, "  %s\n        %s\n", actions[i].flag, actions[i].help);
+    strbuf_printf(out, "\nEach flag is also a variable: --nri-socket is %sNRI_SOCKET. Flags win.\n",
+                  PREFIX);
+}
+
+void agent_settings_print(struct strbuf *out, const struct agent_settings *from)
+{
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        const void *field = (const char *)from + settings[i].offset;
+        strbuf_printf(out, "%s: ", settings[i].id);
+        if (settings[i].kind == KIND_NUMBER)
+            strbuf_printf(out, "%lld\n", (long long)*(const int64_t *)field);
+        else if (settings[i].kind == KIND_BOOL)
+            strbuf_str(out, *(const bool *)field ? "true\n" : "false\n");
+        else
+            strbuf_printf(out, "\"%s\"\n", *(const char *const *)field);
+    }
+}

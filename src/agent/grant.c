@@ -1,0 +1,424 @@
+/*
+ * Judges the allocation of a pod and what containers get of it; the order of the questions is the
+ * order of the refusals. Called by the agent's main thread, for each container that is created, and
+ * again for what all plugins together made of it.
+ */
+#include "milligpu/grant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/annotations.h"
+#include "milligpu/pod_records.h"
+#include "milligpu/signing.h"
+#include "milligpu/wire_kube.h"
+
+/* The variable by which runtimes without CDI give GPUs. */
+#define VISIBLE "NVIDIA_VISIBLE_DEVICES"
+
+/* For the variables below: a place where no MPS daemon is. */
+#define NO_MPS_FOLDER "/run/milligpu/no-mps"
+
+/* A name as containerd's CDI parser accepts it; anything else could be another device. */
+static bool is_device_name(const char *id)
+{
+    return id[0] != '\0' && strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789-_.:") == strlen(id);
+}
+
+/* "vendor/class=name" with a vendor that hands out GPUs. */
+static bool is_gpu_device(struct text device)
+{
+    struct text rest = device;
+    struct text vendor;
+
+    if (!text_cut(&rest, '/', &vendor) || vendor.len == device.len)
+        return false;
+    if (text_is(vendor, "nvidia.com") || text_is(vendor, "milligpu.io"))
+        return true;
+    const struct text end = TEXT(".nvidia.com");
+    return vendor.len > end.len && memcmp(vendor.at + vendor.len - end.len, end.at, end.len) == 0;
+}
+
+/* The operator's own pods see all GPUs by this kind; NVIDIA's plugin restricts it by namespace. */
+static bool is_management_device(struct text device)
+{
+    return text_starts(device, "management.nvidia.com/");
+}
+
+static bool is_gpu_path(struct text path)
+{
+    return text_starts(path, "/dev/nvidia");
+}
+
+static struct text name_of_device(struct text device)
+{
+    struct text rest = device;
+    struct text kind;
+
+    return text_cut(&rest, '=', &kind) && kind.len < device.len ? rest : (struct text){"", 0};
+}
+
+static bool grant_is_listed(struct text wanted, const struct text *list, uint32_t count)
+{
+    must(count == 0 || list != NULL);
+
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].len == wanted.len && memcmp(list[i].at, wanted.at, wanted.len) == 0)
+            return true;
+    return false;
+}
+
+/* Does our Binding, or a signature, mark a pod that has no allocation? */
+static bool is_marked(const struct nri_pod *pod)
+{
+    struct text value;
+
+    if (nri_annotation(pod, ANNOTATION_SIGNATURE, &value))
+        return true;
+    for (uint32_t i = 0; i < pod->annotations; i++) {
+        const struct nri_pair *is = &pod->annotation[i];
+        if (text_starts(is->key, ANNOTATION_REQUIRED) && is->value.len > 0 &&
+            memmem(is->value.at, is->value.len, NRI_PLUGIN_NAME, strlen(NRI_PLUGIN_NAME)) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* An unsigned allocation was bound before this node had an agent, or by somebody else. */
+static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *pod,
+                        struct grant *out)
+{
+    char id[KEY_ID_BYTES];
+    struct text signature;
+
+    must(out->annotation.at != NULL);
+    if (!nri_annotation(pod, ANNOTATION_SIGNATURE, &signature)) {
+        (void)err_set(&out->why, ERR_FORBIDDEN,
+                      "its GPUs are not signed by milligpud (annotation " ANNOTATION_SIGNATURE
+                      " is missing): delete the pod, so that it is scheduled again");
+        return false;
+    }
+    if (!signature_key_id(signature, id)) {
+        (void)err_set(&out->why, ERR_FORBIDDEN,
+                      "annotation " ANNOTATION_SIGNATURE
+                      " is no signature: delete the pod, so that it is scheduled again");
+        return false;
+    }
+    const char *key = rules->public_key(rules->user, id);
+    if (key == NULL) {
+        (void)err_set(&out->why, ERR_UNAVAILABLE,
+                      "its GPUs are signed with key %s, which node %s does not know (yet): "
+                      "ConfigMap " KEYS_CONFIGMAP " must have it; tried again by itself",
+                      id, rules->node);
+        return false;
+    }
+    const struct signed_facts facts = {pod->uid, text_of(rules->node), out->annotation};
+    if (!signature_is_good(text_of(key), signature, &facts)) {
+        (void)err_set(&out->why, ERR_FORBIDDEN,
+                      "its GPUs are not what milligpud signed for this pod on node %s: delete the "
+                      "pod, so that it is scheduled again",
+                      rules->node);
+        return false;
+    }
+    out->proof = PROOF_SIGNATURE;
+    return true;
+}
+
+/* Is the allocation, if there is one, to be believed? False: foreign, or refused. */
+static bool grant_believe(const struct grant_rules *rules, const struct nri_pod *pod,
+                          struct grant *out)
+{
+    struct text recorded;
+    const bool carries = nri_annotation(pod, ANNOTATION_ALLOCATION, &out->annotation);
+    const bool known = rules->record(rules->user, pod->uid, &recorded);
+
+    if (!carries && !known && !is_marked(pod))
+        return false;
+    out->verdict = GRANT_REFUSED;
+    if (!carries) {
+        (void)err_set(&out->why, ERR_FORBIDDEN,
+                      "annotation " ANNOTATION_ALLOCATION " is %s: delete the pod, so that it is "
+                      "scheduled again",
+                      known ? "gone" : "missing");
+        return false;
+    }
+    if (!pod_records_takes(pod->uid)) {
+        (void)err_set(&out->why, ERR_INVALID, "its uid is not letters, digits and '-'");
+        return false;
+    }
+    if (!known)
+        return grant_prove(rules, pod, out);
+    out->proof = PROOF_RECORD;
+    if (text_eq(recorded, out->annotation))
+        return true;
+    (void)err_set(&out->why, ERR_FORBIDDEN,
+                  "annotation " ANNOTATION_ALLOCATION " was changed after the pod got its GPUs: "
+                  "delete the pod, so that it is scheduled again");
+    return false;
+}
+
+/* The shares of one container; their GPUs by ids that are devices. */
+static void grant_pick(const struct nri_pod *pod, struct text container, const struct pod *read,
+                       struct arena *arena, struct grant *out)
+{
+    struct text signature;
+
+    must(read->annotation == NOTE_OK);
+    out->share = arena_array(arena, read->shares + 1, sizeof(const struct pod_share *));
+    for (uint32_t i = 0; i < read->shares; i++)
+        if (text_is(container, read->share[i].container))
+            out->share[out->shares++] = &read->share[i];
+    out->verdict = out->shares > 0 ? GRANT_GPUS : GRANT_NOTHING;
+    for (uint32_t i = 0; i < out->shares; i++) {
+        if (is_device_name(out->share[i]->gpu))
+            continue;
+        /* Bound before the node had an agent: it sees its GPU in whatever way it was given it. */
+        out->verdict = GRANT_FOREIGN;
+        if (!nri_annotation(pod, ANNOTATION_SIGNATURE, &signature))
+            return;
+        out->verdict = GRANT_REFUSED;
+        (void)err_set(&out->why, ERR_UNAVAILABLE,
+                      "its GPU was given by number (%.100s), since the node showed no UUIDs then: "
+                      "delete the pod, so that it is scheduled again",
+                      out->share[i]->gpu);
+        return;
+    }
+}
+
+void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, struct text container,
+                 struct arena *arena, struct grant *out)
+{
+    struct pod *read = arena_alloc(arena, sizeof *read);
+
+    must(rules->node[0] != '\0');
+    *out = (struct grant){.verdict = GRANT_FOREIGN};
+    if (!grant_believe(rules, pod, out))
+        return;
+    annotation_decode(out->annotation, arena, read);
+    if (read->annotation == NOTE_OK) {
+        grant_pick(pod, container, read, arena, out);
+        return;
+    }
+    out->verdict = GRANT_REFUSED;
+    (void)err_set(&out->why, ERR_INVALID, "%.200s: delete the pod, so that it is scheduled again",
+                  read->note_error != NULL ? read->note_error : "its allocation cannot be read");
+}
+
+/* --- what is changed --- */
+
+struct change {
+    struct arena *arena;
+    const struct nri_container *container;
+    struct nri_adjustment *out;
+};
+
+enum { ENV_MAX = 8 };
+
+static void set_env(struct change *change, const char *name, const char *value)
+{
+    struct nri_adjustment *out = change->out;
+
+    must(out->envs < ENV_MAX);
+    out->env[out->envs++] = (struct nri_pair){text_of(name), text_of(value)};
+}
+
+static bool has_env(const struct nri_container *container, const char *name)
+{
+    const size_t len = strlen(name);
+
+    must(len > 0);
+    for (uint32_t i = 0; i < container->envs; i++) {
+        const struct text env = container->env[i];
+        if (env.len > len && memcmp(env.at, name, len) == 0 && env.at[len] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* The least of its shares: one value for all GPUs must not be more than any of them grants. */
+static struct pod_share least_of(const struct grant *grant)
+{
+    struct pod_share least = *grant->share[0];
+
+    for (uint32_t i = 1; i < grant->shares; i++) {
+        const struct pod_share *share = grant->share[i];
+        least.milli = share->milli < least.milli ? share->milli : least.milli;
+        least.mib = share->mib < least.mib ? share->mib : least.mib;
+    }
+    must(least.milli > 0);
+    return least;
+}
+
+/*
+ * Limits that the author of a pod may have written. A variable cannot be removed by a plugin, so it
+ * is set to what was granted; the others are not touched.
+ */
+static void override_limits(struct change *change, const struct grant *grant)
+{
+    const struct pod_share least = least_of(grant);
+    const char *mib = arena_printf(change->arena, "%u", (unsigned)least.mib);
+    const char *percent = arena_printf(change->arena, "%u", (unsigned)(least.milli + 9) / 10);
+    const char *pinned = arena_printf(change->arena, "0=%uM", (unsigned)least.mib);
+    const struct {
+        const char *name;
+        const char *value;
+        bool sized; /* says nothing where the memory of the GPU is not known */
+    } limit[] = {
+        {"CUDA_MPS_PIPE_DIRECTORY", NO_MPS_FOLDER, false},
+        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent, false},
+        {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", pinned, true},
+        {"NVIDIA_GPU_MEMORY_LIMIT", mib, true},
+        {"NVIDIA_GPU_MEMORY_REQUEST", mib, true},
+    };
+
+    static_assert(ARRAY_LEN(limit) < ENV_MAX, "each may be set, and the devices");
+    for (size_t i = 0; i < ARRAY_LEN(limit); i++)
+        if (has_env(change->container, limit[i].name) && (!limit[i].sized || least.mib > 0))
+            set_env(change, limit[i].name, limit[i].value);
+}
+
+static int add_devices(struct change *change, const struct grant_rules *rules,
+                       const struct grant *grant, struct err *err)
+{
+    const char **gpu = arena_array(change->arena, grant->shares, sizeof *gpu);
+
+    for (uint32_t i = 0; i < grant->shares; i++)
+        gpu[i] = grant->share[i]->gpu;
+    const char *kind = rules->kind(rules->user, gpu, grant->shares, err);
+    if (kind == NULL)
+        return err_same(err);
+    change->out->cdi_device =
+        arena_array(change->arena, grant->shares, sizeof *change->out->cdi_device);
+    for (uint32_t i = 0; i < grant->shares; i++)
+        change->out->cdi_device[change->out->cdi_devices++] =
+            text_of(arena_printf(change->arena, "%s=%s", kind, gpu[i]));
+    return 0;
+}
+
+int grant_adjust(const struct grant_rules *rules, const struct grant *grant,
+                 const struct nri_container *container, struct arena *arena,
+                 struct nri_adjustment *out, struct err *err)
+{
+    struct change change = {arena, container, out};
+
+    *out = (struct nri_adjustment){0};
+    if (grant->verdict == GRANT_FOREIGN)
+        return 0;
+    if (grant->verdict == GRANT_REFUSED) {
+        *err = grant->why;
+        return err_same(err);
+    }
+    if (grant->shares > NRI_CDI_DEVICES_MAX)
+        return err_set(err, ERR_TOO_LARGE, "it has %u GPUs, more than %d", (unsigned)grant->shares,
+                       NRI_CDI_DEVICES_MAX);
+    out->env = arena_array(arena, ENV_MAX, sizeof *out->env);
+    /* For a runtime that gives GPUs by this variable: none but those of CDI. */
+    set_env(&change, VISIBLE, "void");
+    if (grant->verdict == GRANT_NOTHING)
+        return 0;
+    override_limits(&change, grant);
+    return add_devices(&change, rules, grant, err);
+}
+
+/* --- what all plugins made of it --- */
+
+static bool is_granted(const struct grant *grant, struct text name)
+{
+    for (uint32_t i = 0; i < grant->shares; i++)
+        if (text_is(name, grant->share[i]->gpu))
+            return true;
+    return false;
+}
+
+static int refuse_device(struct text device, struct err *err)
+{
+    char shown[120];
+
+    text_clip(device, shown, sizeof shown);
+    return err_set(err, ERR_FORBIDDEN,
+                   "another NRI plugin gives it %s, which milligpu did not grant: remove the "
+                   "annotation that asks for it, or ask for a share by a resource limit",
+                   shown);
+}
+
+/* Each GPU that somebody adds must be granted here, or kubelet's wish. */
+static int check_added(const struct grant_rules *rules, const struct grant *grant,
+                       const struct nri_container *container, const struct nri_adjustment *all,
+                       struct err *err)
+{
+    const bool ours = grant->verdict != GRANT_FOREIGN;
+
+    if (!ours && rules->foreign_gpus)
+        return 0;
+    for (uint32_t i = 0; i < all->cdi_devices; i++) {
+        const struct text device = all->cdi_device[i];
+        if (is_gpu_device(device) && !is_granted(grant, name_of_device(device)) &&
+            !grant_is_listed(device, container->cdi_device, container->cdi_devices) &&
+            (ours || !is_management_device(device)))
+            return refuse_device(device, err);
+    }
+    for (uint32_t i = 0; i < all->devices; i++)
+        if (is_gpu_path(all->device[i]) &&
+            !grant_is_listed(all->device[i], container->device, container->devices))
+            return refuse_device(all->device[i], err);
+    return 0;
+}
+
+static int check_lacking(const struct grant *grant, const struct nri_adjustment *all,
+                         struct err *err)
+{
+    for (uint32_t i = 0; i < grant->shares; i++) {
+        bool found = false;
+        for (uint32_t j = 0; j < all->cdi_devices && !found; j++)
+            found = is_gpu_device(all->cdi_device[j]) &&
+                    text_is(name_of_device(all->cdi_device[j]), grant->share[i]->gpu);
+        if (!found)
+            return err_set(err, ERR_UNAVAILABLE,
+                           "it would run without its GPU %.100s: the agent of the node did not "
+                           "answer in time; tried again by itself",
+                           grant->share[i]->gpu);
+    }
+    return 0;
+}
+
+/* A variable of the pod would give it GPUs where the runtime listens to it: ours must win. */
+static int check_void(const struct nri_adjustment *all, struct err *err)
+{
+    bool is_void = false;
+
+    for (uint32_t i = 0; i < all->envs; i++) {
+        if (text_is(all->env[i].key, VISIBLE))
+            is_void = text_is(all->env[i].value, "void");
+        else if (text_is(all->env[i].key, "-" VISIBLE))
+            is_void = false;
+    }
+    if (is_void)
+        return 0;
+    return err_set(err, ERR_FORBIDDEN, "it would run with a " VISIBLE " that is not milligpu's");
+}
+
+int grant_validate(const struct grant_rules *rules, const struct grant *grant,
+                   const struct nri_container *container, const struct nri_adjustment *all,
+                   struct err *err)
+{
+    if (grant->verdict == GRANT_REFUSED) {
+        *err = grant->why;
+        return err_same(err);
+    }
+    must(grant->verdict == GRANT_GPUS || grant->verdict == GRANT_NOTHING ||
+         grant->verdict == GRANT_FOREIGN);
+    if (grant->verdict == GRANT_GPUS && check_lacking(grant, all, err) < 0)
+        return err_same(err);
+    if (grant->verdict != GRANT_FOREIGN && check_void(all, err) < 0)
+        return err_same(err);
+    return check_added(rules, grant, container, all, err);
+}
+
+bool grant_is_seen(const struct grant *grant, const struct nri_container *container)
+{
+    static const struct text ours = TEXT(VISIBLE "=void");
+
+    must(grant->verdict == GRANT_GPUS || grant->verdict == GRANT_NOTHING);
+    return grant_is_listed(ours, container->env, container->envs);
+}

@@ -1,0 +1,208 @@
+/*
+ * The thread that patches the agent's Node. Started and stopped by agent_run().
+ */
+#include "agent/reporter.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/annotations.h"
+#include "milligpu/clock.h"
+#include "milligpu/json.h"
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+#include "milligpu_version.h"
+
+enum {
+    LOOK_MS = 1000,
+    PATCH_MS = 4000, /* reporter_stop() waits for it */
+    AGAIN_MS = 1000,
+    AGAIN_MAX_MS = 60 * 1000,
+    ANYWAY_MS = 10 * 60 * 1000,
+};
+
+static const char GPUS[] = "milligpu.io/gpus";
+
+struct reporter {
+    struct reporter_rules rules;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;           /* under the lock, like the next one */
+    struct strbuf agent; /* the value of the annotation; empty: not known yet */
+    /* the thread's own */
+    struct strbuf sent; /* the patch that the API server took last */
+    int64_t sent_ms;
+    int64_t wait_ms; /* after a failure */
+};
+
+void reporter_path(struct strbuf *out, const char *node)
+{
+    strbuf_printf(out, "/api/v1/nodes/%s", node);
+}
+
+void reporter_remove(struct strbuf *out)
+{
+    strbuf_printf(out, "{\"metadata\":{\"annotations\":{\"%s\":null,\"%s\":null}}}",
+                  ANNOTATION_AGENT, GPUS);
+}
+
+/* A node's name is put into a path: the API server's names need no escapes. */
+static void write_patch(struct reporter *reporter, struct text agent, struct strbuf *out)
+{
+    CLEANUP(strbuf_done) struct strbuf gpus;
+    struct json_writer json;
+
+    strbuf_init(&gpus);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "metadata");
+    json_write_object(&json);
+    json_write_key(&json, "annotations");
+    json_write_object(&json);
+    json_write_key(&json, ANNOTATION_AGENT);
+    json_write_text(&json, agent);
+    if (reporter->rules.gpus != NULL && reporter->rules.gpus(reporter->rules.user, &gpus)) {
+        json_write_key(&json, GPUS);
+        json_write_text(&json, (struct text){gpus.data, gpus.len});
+    }
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+}
+
+static int send_patch(struct reporter *reporter, const struct strbuf *body, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    CLEANUP(strbuf_done) struct strbuf answer;
+
+    strbuf_init(&path);
+    strbuf_init(&answer);
+    reporter_path(&path, reporter->rules.node);
+    const struct kube_request request = {.id = 1,
+                                         .method = "PATCH",
+                                         .path = path.data,
+                                         .content_type = "application/merge-patch+json",
+                                         .body = {body->data, body->len},
+                                         .timeout_ms = PATCH_MS};
+    const int status = kube_fetch(reporter->rules.ops, &request, &answer, err);
+    if (status < 0)
+        return status;
+    if (status >= 200 && status < 300)
+        return 0;
+    return err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status, answer.data);
+}
+
+static void report(struct reporter *reporter, struct text agent)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+    const int64_t now_ms = clock_ns() / 1000000;
+    struct err err;
+
+    strbuf_init(&body);
+    write_patch(reporter, agent, &body);
+    const bool same = text_is((struct text){body.data, body.len}, reporter->sent.data);
+    const bool waits = reporter->wait_ms > 0 && now_ms < reporter->sent_ms + reporter->wait_ms;
+    if (waits || (same && reporter->wait_ms == 0 && now_ms < reporter->sent_ms + ANYWAY_MS))
+        return;
+    reporter->sent_ms = now_ms;
+    if (send_patch(reporter, &body, &err) == 0) {
+        agent_count(COUNT_PATCHED);
+        if (!same || reporter->wait_ms > 0)
+            log_write(LOG_INFO, "node reported", log_i64("bytes", body.len));
+        strbuf_reset(&reporter->sent);
+        strbuf_add(&reporter->sent, body.data, body.len);
+        reporter->wait_ms = 0;
+        return;
+    }
+    agent_count(COUNT_UNPATCHED);
+    reporter->wait_ms = reporter->wait_ms == 0 ? AGAIN_MS : 2 * reporter->wait_ms;
+    if (reporter->wait_ms > AGAIN_MAX_MS)
+        reporter->wait_ms = AGAIN_MAX_MS;
+    log_write(LOG_WARN, "the node cannot be reported", log_str("why", err.text),
+              log_i64("again_ms", reporter->wait_ms));
+}
+
+static void *reporter_main(void *user)
+{
+    struct reporter *reporter = user;
+    CLEANUP(strbuf_done) struct strbuf agent;
+
+    strbuf_init(&agent);
+    (void)pthread_mutex_lock(&reporter->lock);
+    while (!reporter->stop) {
+        strbuf_reset(&agent);
+        strbuf_add(&agent, reporter->agent.data, reporter->agent.len);
+        (void)pthread_mutex_unlock(&reporter->lock);
+        if (agent.len > 0)
+            report(reporter, (struct text){agent.data, agent.len});
+        const struct timespec until = clock_deadline(LOOK_MS);
+        (void)pthread_mutex_lock(&reporter->lock);
+        if (!reporter->stop)
+            (void)pthread_cond_timedwait(&reporter->changed, &reporter->lock, &until);
+    }
+    (void)pthread_mutex_unlock(&reporter->lock);
+    return NULL;
+}
+
+int reporter_start(const struct reporter_rules *rules, struct reporter **out, struct err *err)
+{
+    struct reporter *reporter = xcalloc(1, sizeof *reporter);
+    pthread_condattr_t attributes;
+
+    must(rules->node[0] != '\0' && rules->ops != NULL);
+    reporter->rules = *rules;
+    strbuf_init(&reporter->agent);
+    strbuf_init(&reporter->sent);
+    must(pthread_condattr_init(&attributes) == 0);
+    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    must(pthread_mutex_init(&reporter->lock, NULL) == 0);
+    must(pthread_cond_init(&reporter->changed, &attributes) == 0);
+    (void)pthread_condattr_destroy(&attributes);
+    const int rc = pthread_create(&reporter->thread, NULL, reporter_main, reporter);
+    if (rc != 0) {
+        xfree(reporter);
+        return err_set(err, ERR_IO, "no thread for the report: %s", strerrordesc_np(rc));
+    }
+    *out = reporter;
+    return 0;
+}
+
+void reporter_stop(struct reporter *reporter)
+{
+    if (reporter == NULL)
+        return;
+    (void)pthread_mutex_lock(&reporter->lock);
+    reporter->stop = true;
+    (void)pthread_cond_signal(&reporter->changed);
+    (void)pthread_mutex_unlock(&reporter->lock);
+    (void)pthread_join(reporter->thread, NULL);
+    strbuf_done(&reporter->agent);
+    strbuf_done(&reporter->sent);
+    (void)pthread_cond_destroy(&reporter->changed);
+    (void)pthread_mutex_destroy(&reporter->lock);
+    xfree(reporter);
+}
+
+void reporter_agent(struct reporter *reporter, const char *runtime, bool closed)
+{
+    struct json_writer json;
+
+    (void)pthread_mutex_lock(&reporter->lock);
+    strbuf_reset(&reporter->agent);
+    json_writer_init(&json, &reporter->agent);
+    json_write_object(&json);
+    json_write_key(&json, "v");
+    json_write_u64(&json, 1);
+    json_write_key(&json, "version");
+    json_write_str(&json, MILLIGPU_VERSION);
+    json_write_key(&json, "runtime");
+    json_write_str(&json, runtime);
+    json_write_key(&json, "closed");
+    json_write_bool(&json, closed);
+    json_write_object_end(&json);
+    (void)pthread_cond_signal(&reporter->changed);
+    (void)pthread_mutex_unlock(&reporter->lock);
+}

@@ -1,0 +1,40 @@
+/*
+ * reporter - writes what the agent knows onto its own Node: one merge patch, only when it changed.
+ *
+ *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true}
+ *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
+ *
+ * A thread of its own: an API server that is away delays the report and nothing else. A patch that
+ * failed is tried again after 1 s, then twice as long each time, up to a minute. Every ten minutes
+ * it is sent although nothing changed, in case somebody removed it: 25 writes a second in a cluster
+ * of 15,000 nodes.
+ */
+#ifndef MILLIGPU_AGENT_REPORTER_H
+#define MILLIGPU_AGENT_REPORTER_H
+
+#include "milligpu/kube.h"
+#include "milligpu/strbuf.h"
+
+struct reporter;
+
+struct reporter_rules {
+    const char *node;
+    const struct kube_ops *ops; /* the reporter's thread uses it, and nobody else */
+    void *user;
+    /* Writes the value of milligpu.io/gpus. False: leave the annotation as it is. Its thread. */
+    bool (*gpus)(void *user, struct strbuf *out);
+};
+
+int reporter_start(const struct reporter_rules *rules, struct reporter **out,
+                   struct err *err) MUST_USE;
+void reporter_stop(struct reporter *reporter); /* NULL is fine; within 5 s */
+
+/* What the Node shall say of its agent; nothing is written before the first call. Any thread. */
+void reporter_agent(struct reporter *reporter, const char *runtime, bool closed);
+
+/* The merge patch that takes both annotations away. */
+void reporter_remove(struct strbuf *out);
+/* "/api/v1/nodes/NAME" */
+void reporter_path(struct strbuf *out, const char *node);
+
+#endif

@@ -1,0 +1,64 @@
+/* milligpu-node - the agent of one node: read the settings, run. */
+#include <stdio.h>
+
+#include "milligpu/agent.h"
+
+#include "milligpu_version.h"
+
+/* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */
+enum { WRONG_SETTINGS = 2 };
+
+extern char **environ;
+
+static int node_say(const struct agent_settings *settings)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    if (settings != NULL)
+        agent_settings_print(&out, settings);
+    else
+        agent_settings_help(&out);
+    (void)fputs(out.data, stdout);
+    strbuf_done(&out);
+    return EXIT_SUCCESS;
+}
+
+static int node_act(const struct agent_settings *settings, enum agent_action action)
+{
+    struct err err;
+    int rc = 0;
+
+    switch (action) {
+    case AGENT_HELP:
+        return node_say(NULL);
+    case AGENT_PRINT:
+        return node_say(settings);
+    case AGENT_VERSION:
+        (void)printf("milligpu-node %s (%s)\n", MILLIGPU_VERSION, MILLIGPU_COMMIT);
+        return EXIT_SUCCESS;
+    case AGENT_UNINSTALL:
+        rc = agent_uninstall(settings, &err);
+        break;
+    case AGENT_RUN:
+        rc = agent_run(settings, &err);
+        break;
+    }
+    if (rc == 0)
+        return EXIT_SUCCESS;
+    (void)fprintf(stderr, "milligpu-node: %s\n", err.text);
+    return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent_settings settings;
+    enum agent_action action;
+    struct err err;
+
+    if (agent_settings_load(argc, argv, environ, &settings, &action, &err) < 0) {
+        (void)fprintf(stderr, "milligpu-node: %s\ntry --help\n", err.text);
+        return WRONG_SETTINGS;
+    }
+    return node_act(&settings, action);
+}

@@ -1,0 +1,394 @@
+"""milligpu-node against a container runtime that this file plays: what happens on the socket, and to the process."""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+
+PLUGIN, RUNTIME = 1, 2  # connections of the mux: who is called
+UID = "3f6c1a2e-0000-4000-8000-000000000001"
+ALLOCATION = json.dumps({"v": 1, "containers": {"main": [{"gpu": "GPU-a", "index": 0, "milli": 300, "mib": 4915}]}})
+SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
+        "devices": [{"name": name, "containerEdits": {"env": [name + "=1"]}} for name in ("GPU-a", "GPU-b")]}
+
+
+# --- protobuf, by hand ---
+
+def varint(number):
+    out = b""
+    while number > 0x7F:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def pair(number, key, value):
+    return field(number, field(1, key) + field(2, value))
+
+
+def parse(data):
+    """{field: [values]}; a nested message is bytes."""
+    found, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            at += 1
+            if data[at - 1] < 0x80:
+                return value
+            shift += 7
+
+    while at < len(data):
+        key = number()
+        value = number()
+        if key & 7 == 2:
+            at += value
+            value = data[at - value:at]
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def pod(annotations, sandbox="sandbox"):
+    return (field(1, sandbox) + field(2, "web") + field(3, UID) + field(4, "default") +
+            b"".join(pair(6, key, value) for key, value in annotations.items()))
+
+
+def container(name="main", *env):
+    return field(1, "id-" + name) + field(2, "sandbox") + field(3, name) + b"".join(field(8, e) for e in env)
+
+
+class Refused(Exception):
+    pass
+
+
+class Connection:
+    """One plugin that has dialed."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.peer.settimeout(20)
+        self.stream = -1
+
+    def bytes(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.peer.recv(count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def message(self):
+        """(connection, stream, type, data), out of its frames."""
+        data, wanted = b"", 10
+        while len(data) < wanted:
+            connection, length = struct.unpack(">II", self.bytes(8))
+            assert length <= 4096, f"a frame of {length} bytes: the runtime's reader would give up"
+            data += self.bytes(length)
+            wanted = 10 + struct.unpack(">I", data[:4])[0]
+        _, stream, kind, _ = struct.unpack(">IIBB", data[:10])
+        return connection, stream, kind, data[10:]
+
+    def send(self, connection, stream, kind, data):
+        message = struct.pack(">IIBB", len(data), stream, kind, 0) + data
+        self.peer.sendall(struct.pack(">II", connection, len(message)) + message)
+
+    def welcome(self):
+        connection, stream, kind, data = self.message()
+        call = parse(data)
+        assert (connection, kind) == (RUNTIME, 1) and call[2] == [b"RegisterPlugin"], call
+        assert parse(call[3][0])[1] == [b"milligpu"] and parse(call[3][0])[2] == [b"20"], call
+        self.send(RUNTIME, stream, 2, b"")
+
+    def call(self, method, payload):
+        self.stream += 2
+        request = field(1, "nri.pkg.api.v1alpha1.Plugin") + field(2, method) + field(3, payload)
+        self.send(PLUGIN, self.stream, 1, request)
+        connection, stream, kind, data = self.message()
+        assert (connection, stream, kind) == (PLUGIN, self.stream, 2)
+        answer = parse(data)
+        status = parse(answer.get(1, [b""])[0])
+        if status.get(1, [0])[0] != 0:
+            raise Refused(status.get(2, [b""])[0].decode())
+        return parse(answer.get(2, [b""])[0])
+
+    def configure(self, version="v2.3.7"):
+        return self.call("Configure", field(2, "containerd") + field(3, version))
+
+    def synchronize(self, *pods):
+        return self.call("Synchronize", b"".join(field(1, one) for one in pods))
+
+    def create(self, annotations, *env):
+        answer = self.call("CreateContainer", field(1, pod(annotations)) + field(2, container("main", *env)))
+        adjust = parse(answer.get(1, [b""])[0])
+        env = {parse(one)[1][0].decode(): parse(one)[2][0].decode() for one in adjust.get(4, [])}
+        return [parse(device)[1][0].decode() for device in adjust.get(8, [])], env
+
+    def ends(self):
+        try:
+            while self.peer.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+
+
+class Node:
+    """A folder that is the node: socket, CDI, keys, state; and the agent."""
+
+    before = ()
+
+    def __init__(self, url="http://127.0.0.1:9"):
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-node-")
+        self.home = pathlib.Path(self.folder.name)
+        for name in ("cdi", "keys"):
+            (self.home / name).mkdir()
+        (self.home / "cdi/nvidia.json").write_text(json.dumps(SPEC))
+        (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig(url)))
+        self.key = self.home / "key.pem"
+        self.openssl("genpkey", "-algorithm", "ed25519", "-out", self.key)
+        public = self.openssl("pkey", "-in", self.key, "-pubout", "-outform", "DER")[-32:]
+        self.key_id = hashlib.sha256(public).hexdigest()[:16]
+        (self.home / "keys" / self.key_id).write_text(base64.b64encode(public).decode())
+        self.peers = []
+        self.listen()
+
+    def openssl(self, *words):
+        return subprocess.run(["openssl", *words], check=True, capture_output=True).stdout
+
+    def sign(self, allocation=ALLOCATION, uid=UID, node="n1"):
+        text = self.home / "signed"
+        text.write_bytes(b"\0".join(part.encode() for part in ("milligpu.io/allocation/v1", uid, node, allocation)))
+        made = self.openssl("pkeyutl", "-sign", "-rawin", "-inkey", self.key, "-in", text)
+        return {"milligpu.io/allocation": allocation,
+                "milligpu.io/signature": f"v1:{self.key_id}:{base64.b64encode(made).decode()}"}
+
+    def listen(self):
+        """A runtime that starts: its socket is a new one."""
+        (self.home / "nri.sock").unlink(missing_ok=True)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(self.home / "nri.sock"))
+        self.socket.listen(4)
+        self.socket.settimeout(20)
+
+    def start(self, *flags, env=None):
+        (self.home / "ports").unlink(missing_ok=True)
+        self.log = open(self.home / "log", "ab")
+        self.process = subprocess.Popen(
+            [harness.BIN / "milligpu-node", "--node", "n1", "--nri-socket", self.home / "nri.sock",
+             "--state-dir", self.home / "state", "--keys-dir", self.home / "keys", "--cdi-dirs", self.home / "cdi",
+             "--kubeconfig", self.home / "kubeconfig", "--nvml", "", "--probe-listen", "127.0.0.1:0",
+             "--port-file", self.home / "ports", *flags], stderr=self.log, env={**os.environ, **(env or {})})
+
+    def peer(self):
+        connection = Connection(self.socket.accept()[0])
+        self.peers.append(connection)
+        return connection
+
+    def accept(self, *pods, version="v2.3.7"):
+        """The agent's next connection, up to the end of the list of what runs."""
+        connection = self.peer()
+        connection.welcome()
+        connection.configure(version)
+        connection.synchronize(*pods)
+        return connection
+
+    def page(self, path):
+        port = int((self.home / "ports").read_text().rsplit(":", 1)[1])
+        peer = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            peer.request("GET", path)
+            answer = peer.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            peer.close()
+
+    def wait(self, condition, what):
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            assert self.process.poll() is None, self.logged()
+            try:
+                if condition():
+                    return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"waited for {what}:\n{self.logged()}")
+
+    def logged(self):
+        return (self.home / "log").read_text(errors="replace")[-8000:]
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        status = self.process.wait(20)
+        self.log.close()
+        text = self.logged()
+        assert status == (0 if how == signal.SIGTERM else -how), text
+        assert "ERROR: AddressSanitizer" not in text and "runtime error" not in text, text
+
+    def close(self):
+        if self.process.poll() is None:
+            self.stop()
+        for peer in self.peers:
+            peer.peer.close()
+        self.socket.close()
+        self.folder.cleanup()
+
+
+class Agent(unittest.TestCase):
+    def node(self, *flags, url="http://127.0.0.1:9", env=None):
+        node = Node(url)
+        node.start(*flags, env=env)
+        self.addCleanup(node.close)
+        return node
+
+    def test_a_signed_pod_gets_its_gpu_while_the_api_server_is_away_and_no_other_ever(self):
+        node = self.node()
+        runtime = node.accept()
+        self.assertEqual(runtime.create({}), ([], {}))  # a pod of others is not changed
+        devices, env = runtime.create(node.sign(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100")
+        self.assertEqual(devices, ["nvidia.com/gpu=GPU-a"])
+        self.assertEqual(env, {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"})
+        other = ALLOCATION.replace("GPU-a", "GPU-b")
+        with self.assertRaisesRegex(Refused, "milligpu: .*was changed.*delete the pod"):
+            runtime.create(node.sign(other))
+        with self.assertRaisesRegex(Refused, "is gone"):
+            runtime.create({})
+        self.assertIn('milligpu_node_containers_total{outcome="gpus"} 1\n', node.page("/metrics")[1])
+        self.assertIn('milligpu_node_containers_total{outcome="refused"} 2\n', node.page("/metrics")[1])
+
+    def test_what_it_saw_first_outlives_kill_9(self):
+        node = self.node()
+        runtime = node.accept(pod({"milligpu.io/allocation": ALLOCATION}))  # from before the agent: unsigned
+        runtime.create({"milligpu.io/allocation": ALLOCATION})
+        node.stop(signal.SIGKILL)
+        runtime.ends()
+        node.start()
+        runtime = node.accept()
+        self.assertEqual(runtime.create({"milligpu.io/allocation": ALLOCATION})[0], ["nvidia.com/gpu=GPU-a"])
+        with self.assertRaisesRegex(Refused, "was changed"):
+            runtime.create({"milligpu.io/allocation": ALLOCATION.replace("GPU-a", "GPU-b")})
+
+    def test_it_connects_again_when_the_runtime_restarts_and_says_when_it_is_ready(self):
+        node = self.node()
+        runtime = node.accept()
+        node.wait(lambda: node.page("/readyz")[0] == 200, "ready")
+        node.socket.close()
+        runtime.peer.close()
+        node.wait(lambda: node.page("/readyz")[0] == 503, "not ready")
+        self.assertEqual(node.page("/livez")[0], 200)
+        self.assertEqual(node.page("/other")[0], 404)
+        node.listen()
+        self.assertEqual(node.accept().create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+
+    def test_rubbish_ends_the_connection_and_not_the_agent(self):
+        node = self.node()
+        for rubbish in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", PLUGIN, 1 << 31)):
+            connection = node.peer()
+            connection.peer.sendall(rubbish)
+            connection.peer.shutdown(socket.SHUT_WR)
+            connection.ends()
+        runtime = node.accept()
+        with self.assertRaises(Refused):
+            runtime.call("CreateContainer", b"\xff\xff\xff")
+        with self.assertRaises(Refused):
+            runtime.call("NoSuchMethod", b"")
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+
+    def test_a_runtime_that_drops_gpus_is_refused_with_a_sentence(self):
+        node = self.node()
+        connection = node.peer()
+        connection.welcome()
+        with self.assertRaisesRegex(Refused, "containerd v2.0.5 drops the GPUs.*2.2 or later"):
+            connection.configure("v2.0.5")
+        connection.peer.close()
+        self.assertEqual(node.page("/readyz")[0], 503)
+
+    def test_the_last_look_is_only_asked_for_where_the_runtime_has_it(self):
+        node = self.node()
+        for version, events in (("v2.1.6", 0x8), ("v2.3.7", 0x2008)):
+            connection = node.peer()
+            connection.welcome()
+            self.assertEqual(connection.configure(version)[2], [events])
+            connection.peer.close()
+
+    def test_the_node_says_that_it_has_an_agent_once_and_until_the_uninstall(self):
+        api = harness.Api()
+        self.addCleanup(api.close)
+        name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
+        node = self.node("--node", name, url=api.url)
+        patches = lambda: api.seen(f"PATCH /api/v1/nodes/{name}")
+        agent = lambda: api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
+            "milligpu.io/agent")
+        time.sleep(0.3)
+        self.assertEqual(patches(), 0)  # not before it has served the runtime
+        node.accept()
+        node.wait(agent, "the annotation")
+        self.assertEqual(json.loads(agent())["runtime"], "containerd v2.3.7")
+        time.sleep(1.5)
+        self.assertEqual(patches(), 1)
+        node.stop()
+        self.assertIsNotNone(agent())
+        subprocess.run([harness.BIN / "milligpu-node", "--node", name, "--kubeconfig", node.home / "kubeconfig",
+                        "--uninstall"], check=True)
+        self.assertIsNone(agent())
+
+    def test_the_inventory_comes_from_the_drivers_library(self):
+        api = harness.Api()
+        self.addCleanup(api.close)
+        name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
+        node = Node(api.url)
+        self.addCleanup(node.close)
+        fake = node.home / "driver"
+        fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n")
+        node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(fake)})
+        node.accept()
+        gpus = lambda: json.loads(
+            api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
+                "milligpu.io/gpus", "[]"))
+        node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
+        self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
+
+    def test_it_is_small_and_quiet(self):
+        if "san" in str(harness.BIN):
+            self.skipTest("a sanitizer's build is neither")
+        node = self.node()
+        node.accept()
+        time.sleep(2)
+        stat = pathlib.Path(f"/proc/{node.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        rss = int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
+        self.assertLess(rss, 16 << 20)
+
+    def test_wrong_flags_are_named(self):
+        for flags, words in ((["--nodes=1"], "--nodes is no flag"), ([], "--node is not set"),
+                             (["--node", "n1", "--nri-socket", "x" * 200], "--nri-socket: a socket's path"),
+                             (["--node", "n1", "--state-dir", "/proc/x"], "/proc/x"),
+                             (["--node", "n1", "--kubeconfig", "/nowhere"], "/nowhere")):
+            with tempfile.TemporaryDirectory() as home:
+                done = subprocess.run([harness.BIN / "milligpu-node", "--state-dir", home + "/state", *flags],
+                                      capture_output=True, text=True, timeout=20, check=False)
+            self.assertIn(words, done.stderr)
+            self.assertIn(done.returncode, (1, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()

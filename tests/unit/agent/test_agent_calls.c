@@ -1,0 +1,287 @@
+/* agent_calls - a node's life as the runtime tells it: the first look, new pods, restarts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/annotations.h"
+#include "milligpu/log.h"
+#include "milligpu/signing.h"
+
+#include "agent/agent_calls.h"
+#include "agent/agent_counts.h"
+#include "support.h"
+
+#define UID "3f6c1a2e-0000-4000-8000-000000000001"
+#define ON(gpu)                                                                                    \
+    "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"" gpu                                           \
+    "\",\"index\":0,\"milli\":300,\"mib\":4915}]}}"
+#define SPEC                                                                                       \
+    "{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":["                          \
+    "{\"name\":\"GPU-a\",\"containerEdits\":{\"env\":[\"A=1\"]}},"                                 \
+    "{\"name\":\"GPU-b\",\"containerEdits\":{\"env\":[\"B=1\"]}}]}"
+
+struct site {
+    char dir[32];
+    char path[4][64]; /* state, keys, cdi, the private key */
+    struct signing_key *key;
+    struct agent_calls calls;
+    struct nri_handlers runtime;
+    struct nri_pair pair[4];
+    struct nri_pod pod;
+    char signature[SIGNATURE_TEXT_BYTES];
+    struct nri_adjustment out;
+    struct err err;
+};
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    assert_true(fputs(text, out) >= 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* The agent is started, with whatever its folders hold. */
+static void starts(struct site *site)
+{
+    struct agent_calls *calls = &site->calls;
+    *calls = (struct agent_calls){.rules.node = "n1"};
+    if (pod_records_open(site->path[0], &calls->records, &site->err) < 0)
+        fail_msg("%s", site->err.text);
+    calls->keys = public_keys_new(site->path[1]);
+    calls->cdi = cdi_new((const char *const[]){site->path[2]}, 1);
+    agent_calls_init(calls);
+    agent_calls_handlers(calls, &site->runtime);
+}
+
+static void ends(struct site *site)
+{
+    agent_calls_done(&site->calls);
+    cdi_free(site->calls.cdi);
+    public_keys_free(site->calls.keys);
+    pod_records_close(site->calls.records);
+}
+
+static int set_up(void **state)
+{
+    static const char *const name[] = {"state", "keys", "cdi", "key"};
+    struct site *site = test_calloc(1, sizeof *site);
+
+    log_set(LOG_ERROR, false);
+    folder_make(site->dir, sizeof site->dir);
+    for (size_t i = 0; i < ARRAY_LEN(name); i++)
+        (void)snprintf(site->path[i], sizeof site->path[i], "%s/%s", site->dir, name[i]);
+    assert_int_equal(mkdir(site->path[1], 0700) + mkdir(site->path[2], 0700), 0);
+    put(site->path[2], "nvidia.json", SPEC);
+    assert_int_equal(signing_key_open(site->path[3], &site->key, &site->err), 0);
+    put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
+    site->pod = (struct nri_pod){
+        .id = TEXT("sandbox"), .name = TEXT("web"), .uid = TEXT(UID), .annotation = site->pair};
+    starts(site);
+    *state = site;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct site *site = *state;
+    ends(site);
+    signing_key_free(site->key);
+    folder_remove(site->dir);
+    test_free(site);
+    return 0;
+}
+
+static void pod_with(struct site *site, const char *annotation, const char *signed_one)
+{
+    const struct signed_facts facts = {TEXT(UID), TEXT("n1"), text_of(signed_one)};
+    site->pod.annotations = 1;
+    site->pair[0] = (struct nri_pair){TEXT(ANNOTATION_ALLOCATION), text_of(annotation)};
+    if (signed_one == NULL)
+        return;
+    assert_int_equal(signing_sign(site->key, &facts, site->signature, &site->err), 0);
+    site->pair[site->pod.annotations++] =
+        (struct nri_pair){TEXT(ANNOTATION_SIGNATURE), text_of(site->signature)};
+}
+
+static void node_runs(struct site *site, uint32_t pods)
+{
+    site->runtime.synchronize(&site->calls, &site->pod, pods, NULL, 0, false);
+}
+
+static bool created(struct site *site)
+{
+    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    return site->runtime.create(&site->calls, &site->pod, &container, &site->out, &site->err) == 0;
+}
+
+static void refused(struct site *site, const char *words)
+{
+    assert_false(created(site));
+    if (strstr(site->err.text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
+}
+
+static void a_signed_pod_gets_its_gpu(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-b"), ON("GPU-b"));
+    assert_true(created(site));
+    assert_int_equal(site->out.cdi_devices, 1);
+    assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-b"));
+}
+
+static void a_gpu_that_no_specification_names_is_refused_with_what_to_do(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-c"), ON("GPU-c"));
+    refused(site, "milligpu: ");
+    refused(site, "GPU-c");
+}
+
+static void what_ran_before_the_agent_is_taken_as_it_is(void **state)
+{
+    struct site *site = *state;
+    pod_with(site, ON("GPU-a"), NULL);
+    node_runs(site, 1);
+    assert_true(created(site)); /* a restart of its container */
+    ends(site);
+    starts(site); /* and after one of the agent */
+    assert_true(created(site));
+}
+
+static void what_ran_while_the_agent_was_away_is_not(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), NULL);
+    node_runs(site, 1); /* a later list */
+    refused(site, "not signed");
+}
+
+static void an_allocation_that_was_changed_is_refused_for_ever(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+    pod_with(site, ON("GPU-b"), ON("GPU-b")); /* even signed */
+    refused(site, "was changed");
+    ends(site);
+    starts(site);
+    node_runs(site, 1);
+    refused(site, "was changed");
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+}
+
+static void a_key_that_is_mounted_later_heals_by_itself(void **state)
+{
+    struct site *site = *state;
+    char path[128];
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
+    assert_int_equal(unlink(path), 0);
+    refused(site, "tried again by itself");
+    put(site->path[1], signing_key_id(site->key), "AAAA");
+    refused(site, "tried again by itself");
+    put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
+    assert_true(created(site));
+}
+
+static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void **state)
+{
+    struct site *site = *state;
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=void")};
+    const struct nri_container passed = {
+        .name = TEXT("main"), .pod_id = TEXT("sandbox"), .envs = 1, .env = env};
+    const struct nri_container strange = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container other = {.name = TEXT("main"), .pod_id = TEXT("elsewhere")};
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    const uint64_t before = agent_count_get(COUNT_STRANGERS);
+    site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
+    site->runtime.synchronize(&site->calls, NULL, 0, &passed, 1, true);
+    site->runtime.synchronize(&site->calls, NULL, 0, &other, 1, true);
+    assert_int_equal(agent_count_get(COUNT_STRANGERS), before);
+    site->runtime.synchronize(&site->calls, NULL, 0, &strange, 1, false);
+    assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 1);
+}
+
+static void what_all_plugins_made_is_judged_again(void **state)
+{
+    struct site *site = *state;
+    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    struct text list[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
+    struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
+    struct nri_adjustment all = {.cdi_device = list, .cdi_devices = 1, .env = none, .envs = 1};
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+    assert_int_equal(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err),
+                     0);
+    all.cdi_devices = 2;
+    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "nvidia.com/gpu=GPU-b"));
+    all.cdi_devices = 0;
+    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "without its GPU GPU-a"));
+}
+
+static void a_runtime_tells_which_questions_it_can_ask(void **state)
+{
+    struct site *site = *state;
+    const struct nri_runtime old = {TEXT("containerd"), TEXT("v2.0.5"), TEXT("")};
+    const struct nri_runtime open = {TEXT("containerd"), TEXT("v2.1.6"), TEXT("")};
+    const struct nri_runtime closed = {TEXT("containerd"), TEXT("v2.3.7"), TEXT("")};
+    uint32_t events = 0;
+    assert_true(site->runtime.configure(&site->calls, &old, &events, &site->err) < 0);
+    assert_int_equal(site->runtime.configure(&site->calls, &open, &events, &site->err), 0);
+    assert_int_equal(events, NRI_CREATE_CONTAINER);
+    assert_int_equal(site->runtime.configure(&site->calls, &closed, &events, &site->err), 0);
+    assert_int_equal(events, NRI_CREATE_CONTAINER | NRI_VALIDATE_ADJUSTMENT);
+    assert_string_equal(site->calls.runtime, "containerd v2.3.7");
+}
+
+static void the_page_of_numbers_names_each_once(void **state)
+{
+    struct strbuf out;
+    (void)state;
+    strbuf_init(&out);
+    agent_counts_write(&out);
+    const char *first = strstr(out.data, "# TYPE milligpu_node_containers_total counter\n");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "# TYPE milligpu_node_containers_total"));
+    assert_non_null(strstr(out.data, "\nmilligpu_node_containers_total{outcome=\"refused\"} "));
+    assert_non_null(strstr(out.data, "\nmilligpu_node_connected 0\n"));
+    strbuf_done(&out);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_signed_pod_gets_its_gpu),
+        TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do),
+        TEST(what_ran_before_the_agent_is_taken_as_it_is),
+        TEST(what_ran_while_the_agent_was_away_is_not),
+        TEST(an_allocation_that_was_changed_is_refused_for_ever),
+        TEST(a_key_that_is_mounted_later_heals_by_itself),
+        TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
+        TEST(what_all_plugins_made_is_judged_again),
+        TEST(a_runtime_tells_which_questions_it_can_ask),
+        TEST(the_page_of_numbers_names_each_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
