@@ -4,9 +4,9 @@
  *   PATCH configmaps/milligpu-keys --200--> published       --404--> POST --201--> published
  *      \--anything else--> again, later                              \--409, else--> again, later
  *
- * The ConfigMap is in the namespace of the wake-up object and has one entry for each key: those of
- * earlier and of other milligpuds stay, because what they signed still runs. What is published is
- * written again from time to time, in case somebody deleted it.
+ * The ConfigMap is in the namespace of the agents, else in that of the wake-up object, and has one
+ * entry for each key: those of earlier and of other milligpuds stay, because what they signed still
+ * runs. What is published is written again from time to time, in case somebody deleted it.
  *
  * One lock for the facts; everything else belongs to the informer's thread.
  */
@@ -17,6 +17,9 @@
 #include "milligpu/kube.h"
 
 struct key_publisher;
+
+/* The setting keys_namespace, else the namespace of the wake-up object. Any thread. */
+const char *keys_namespace(const struct app *app);
 
 /* app->signing_key is not NULL. ops belong to the informer's thread. */
 struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *ops) MUST_USE;

@@ -391,14 +391,14 @@ static void check_signing(struct doctor *doctor)
             "allow the ServiceAccount to create configmaps in that namespace and to patch "
             "milligpu-keys (see manifests)",
             "the signing key cannot be published in ConfigMap %s of namespace %s: %s",
-            KEYS_CONFIGMAP, app->wake_namespace, facts.error);
+            KEYS_CONFIGMAP, keys_namespace(app), facts.error);
     else if (!facts.published)
         api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",
                        "the signing key is not published yet");
     else
         api_doctor_say(doctor, "signing", HEALTH_OK, "",
                        "signing key %s is published in ConfigMap %s of namespace %s", facts.id,
-                       KEYS_CONFIGMAP, app->wake_namespace);
+                       KEYS_CONFIGMAP, keys_namespace(app));
 }
 
 /*

@@ -43,12 +43,20 @@ struct key_publisher {
     struct strbuf answer;
 };
 
+const char *keys_namespace(const struct app *app)
+{
+    const struct settings *settings = atomic_load(&app->settings);
+
+    must(settings != NULL);
+    return settings->keys_namespace[0] != '\0' ? settings->keys_namespace : app->wake_namespace;
+}
+
 struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *ops)
 {
     struct key_publisher *publisher = xcalloc(1, sizeof *publisher);
 
     must(app->signing_key != NULL && ops->start != NULL);
-    must(app->wake_namespace[0] != '\0');
+    must(keys_namespace(app)[0] != '\0');
     publisher->app = app;
     publisher->ops = *ops;
     publisher->facts.id = signing_key_id(app->signing_key);
@@ -103,7 +111,7 @@ static void publish_failed(struct key_publisher *publisher, int64_t now_ms, cons
     publisher_unlock(publisher);
     if (news)
         log_write(LOG_WARN, "the signing key cannot be published, so agents do not know it",
-                  log_str("namespace", publisher->app->wake_namespace), log_str("error", error));
+                  log_str("namespace", keys_namespace(publisher->app)), log_str("error", error));
 }
 
 static void published(struct key_publisher *publisher, int64_t now_ms)
@@ -119,14 +127,14 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
     if (news)
         log_write(LOG_INFO, "the signing key is published",
                   log_str("key", signing_key_id(publisher->app->signing_key)),
-                  log_str("namespace", publisher->app->wake_namespace));
+                  log_str("namespace", keys_namespace(publisher->app)));
 }
 
 /* --- requests and answers --- */
 
 static void publish(struct key_publisher *publisher, int64_t now_ms)
 {
-    const char *namespace = publisher->app->wake_namespace;
+    const char *namespace = keys_namespace(publisher->app);
     const char *id = signing_key_id(publisher->app->signing_key);
     const char *key = signing_key_public(publisher->app->signing_key);
     struct arena arena;

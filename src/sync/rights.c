@@ -15,6 +15,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/annotations.h"
 #include "milligpu/clock.h"
+#include "milligpu/key_publisher.h"
 #include "milligpu/kube.h"
 #include "milligpu/limits.h"
 #include "milligpu/wire_kube.h"
@@ -38,7 +39,7 @@ enum need {
     NEED_WAKE_OBJECT,
     NEED_WAKE_ON_NODE,
     NEED_ADVERTISE,
-    NEED_CONFIGMAPS, /* where allocations are signed, in the same namespace */
+    NEED_CONFIGMAPS, /* where allocations are signed, in the namespace of the agents */
     NEED_KEYS
 };
 
@@ -218,7 +219,9 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     must(rights->next < ARRAY_LEN(rights_needed));
     /* RBAC cannot restrict create to a name, so that review names the namespace only. */
     if (is_in_namespace(right->need))
-        facts.namespace = rights->app->wake_namespace;
+        facts.namespace = right->need == NEED_CONFIGMAPS || right->need == NEED_KEYS
+                              ? keys_namespace(rights->app)
+                              : rights->app->wake_namespace;
     if (right->need == NEED_WAKE_OBJECT)
         facts.name = WAKE_OBJECT_NAME;
     if (right->need == NEED_KEYS)

@@ -112,6 +112,7 @@ static int set_up(void **state)
     (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-publish-%d", (int)getpid());
     assert_int_equal(signing_key_open(scene->file, &scene->key, &err), 0);
     scene->app.settings = &scene->settings;
+    scene->settings.keys_namespace = "";
     scene->app.wake_namespace = "milligpu";
     scene->app.signing_key = scene->key;
     scene->app.fake = fake_apiserver_new("publish");
@@ -179,6 +180,19 @@ static void the_config_map_is_made_where_there_is_none(void **state)
     assert_string_equal(facts_of(scene).error, "");
     assert_int_equal(scene->requests, 2); /* PATCH, POST */
     assert_int_equal(key_publisher_step(scene->publisher, scene->now_ms), 600000);
+}
+
+static void the_agents_may_have_a_namespace_of_their_own(void **state)
+{
+    struct scene *scene = *state;
+
+    assert_string_equal(keys_namespace(&scene->app), "milligpu");
+    scene->settings.keys_namespace = "agents";
+    run(scene);
+    assert_true(facts_of(scene).published);
+    assert_int_equal(ask(scene, "GET", KEYS "/milligpu-keys", ""), 404);
+    assert_int_equal(ask(scene, "GET", "/api/v1/namespaces/agents/configmaps/milligpu-keys", ""),
+                     200);
 }
 
 static void keys_of_others_stay(void **state)
@@ -310,6 +324,7 @@ int main(void)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_config_map_is_made_where_there_is_none),
+        TEST(the_agents_may_have_a_namespace_of_their_own),
         TEST(keys_of_others_stay),
         TEST(a_config_map_that_is_deleted_comes_back),
         TEST(it_is_tried_until_it_succeeds),

@@ -68,6 +68,7 @@ static int set_up(void **state)
 
     scene->settings = (struct settings){.wake = "object", .events = true};
     scene->app.settings = &scene->settings;
+    scene->settings.keys_namespace = "keys";
     scene->app.wake_namespace = "wakes";
     scene->app.clock = (struct clock_ops){.ctx = scene, .now_ms = now_of};
     scene->now_ms = 5000;
@@ -222,7 +223,7 @@ static void who_signs_is_asked_about_the_keys(void **state)
     static const char key;
 
     scene->app.signing_key = (const struct signing_key *)&key;
-    scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"wakes\"";
+    scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"keys\"";
     (void)ask(scene);
     scene->now_ms += 1000;
     run(scene);
@@ -230,8 +231,7 @@ static void who_signs_is_asked_about_the_keys(void **state)
     assert_int_equal(ask(scene).denied, 2);
     assert_string_equal(ask(scene).words,
                         "create configmaps (publish_key), patch configmaps (publish_key)");
-    scene->denied =
-        "\"resource\":\"configmaps\",\"namespace\":\"wakes\",\"name\":\"milligpu-keys\"";
+    scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"keys\",\"name\":\"milligpu-keys\"";
     scene->now_ms += RIGHTS_FRESH_MS;
     (void)ask(scene);
     scene->now_ms += 1000;
