@@ -7,7 +7,11 @@
 
 #include "milligpu/settings.h"
 
+#include "doctor_agents.h"
+#include "kubectl.h"
 #include "policies.h"
+
+enum { OBJECTS_BYTES_MAX = 512 << 20 }; /* 15,000 Nodes with what kubelet writes into them */
 
 /* --- doctor --- */
 
@@ -83,12 +87,56 @@ static struct doc *not_reached(struct ctl *ctl, const struct err *err)
     return doctor;
 }
 
+/* One kind of object, as kubectl prints all of them. */
+static int ask_objects(struct ctl *ctl, const char *kind, const char *selector, struct doc **out,
+                       struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf said;
+    const char *const *given = ctl->options.given;
+    struct kubectl kubectl;
+
+    must(kind[0] != '\0');
+    strbuf_init(&said);
+    kubectl_begin(&kubectl, given[OPTION_context], given[OPTION_kubeconfig]);
+    kubectl.said_max = OBJECTS_BYTES_MAX;
+    kubectl_add(&kubectl, "get");
+    kubectl_add(&kubectl, kind);
+    kubectl_add(&kubectl, "--all-namespaces");
+    kubectl_add(&kubectl, "--output=json");
+    if (selector != NULL)
+        kubectl_add(&kubectl, selector);
+    if (kubectl_run(&kubectl, &said, err) < 0)
+        return err_same(err);
+    const char *kept = arena_copy(&ctl->arena, (struct text){said.data, said.len});
+    return doc_parse_json((struct text){kept, said.len}, kind, &ctl->arena, out, err);
+}
+
+/* milligpud does not know what runs on the nodes; the API server does, through kubectl. */
+static int doctor_of_agents(struct ctl *ctl)
+{
+    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
+    struct doc *nodes = NULL;
+    struct doc *pods = NULL;
+    struct err err;
+
+    must(ctl->options.given[OPTION_agents] != NULL);
+    if (ask_objects(ctl, "nodes", NULL, &nodes, &err) < 0 ||
+        ask_objects(ctl, "pods",
+                    "--selector=app.kubernetes.io/name=milligpu,app.kubernetes.io/component=node",
+                    &pods, &err) < 0)
+        return ctl_fail(ctl, &err);
+    doc_set(&ctl->arena, doctor, TEXT("checks"), doctor_agents(nodes, pods, &ctl->arena));
+    return show_doctor(ctl, doctor);
+}
+
 int command_doctor(struct ctl *ctl)
 {
     struct doc *doctor;
     struct err err;
 
     must(ctl->options.command != NULL);
+    if (ctl->options.given[OPTION_agents] != NULL)
+        return doctor_of_agents(ctl);
     if (ctl_get(ctl, "/api/v1/doctor", &doctor, &err) < 0)
         doctor = not_reached(ctl, &err);
     return show_doctor(ctl, doctor);

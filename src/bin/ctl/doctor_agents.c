@@ -1,0 +1,227 @@
+/*
+ * doctor --agents: judges each node with GPUs by what its Node says, and by its agent's pod. The
+ * questions are in the order in which one would install things. What no Node says, whether the
+ * runtime's validator is on, is named in docs/NODE.md.
+ */
+#include "doctor_agents.h"
+
+#include <string.h>
+
+#include "milligpu/annotations.h"
+#include "milligpu/inventory.h"
+#include "milligpu/wire_kube.h"
+
+#define WHERE "docs/NODE.md"
+
+struct finding {
+    const char *status; /* "ok", "warning", "failed" */
+    const char *text;
+    const char *fix; /* "": nothing to do */
+};
+
+/* A key with dots and slashes, below an object. */
+static const char *member(const struct doc *node, const char *object, const char *key)
+{
+    const struct doc *value = doc_get(doc_at(node, object), key);
+
+    return value != NULL && value->kind == DOC_STRING ? value->shown : NULL;
+}
+
+static const char *annotation_of(const struct doc *node, const char *key)
+{
+    return member(node, "metadata.annotations", key);
+}
+
+/* "8", and also "8k" or "1.5", which is not 0 either. */
+static bool shows_some(const struct doc *node, const char *resource)
+{
+    const char *amount = member(node, "status.allocatable", resource);
+
+    return amount != NULL && strcmp(amount, "0") != 0;
+}
+
+static bool has_gpus(const struct doc *node)
+{
+    return annotation_of(node, "milligpu.io/gpus") != NULL ||
+           annotation_of(node, ANNOTATION_AGENT) != NULL ||
+           member(node, "metadata.labels", "nvidia.com/gpu.count") != NULL ||
+           member(node, "metadata.labels", "nvidia.com/gpu.present") != NULL ||
+           shows_some(node, "nvidia.com/vgpu") || shows_some(node, "nvidia.com/gpu");
+}
+
+/* "containerd://2.3.7": false if it is not containerd. */
+static bool containerd_version(const struct doc *node, long *out_major, long *out_minor)
+{
+    static const char prefix[] = "containerd://";
+    const char *runtime = doc_str(node, "status.nodeInfo.containerRuntimeVersion");
+    char *end;
+
+    *out_major = 0;
+    *out_minor = 0;
+    if (!text_starts(text_of(runtime), prefix))
+        return false;
+    *out_major = strtol(runtime + strlen(prefix), &end, 10);
+    if (*end == '.')
+        *out_minor = strtol(end + 1, NULL, 10);
+    return true;
+}
+
+/* The agent's pod on this node; NULL: there is none. */
+static const struct doc *agent_pod(const struct doc *pods, const char *node)
+{
+    doc_each (pod, doc_get(pods, "items"))
+        if (strcmp(doc_str(pod, "spec.nodeName"), node) == 0)
+            return pod;
+    return NULL;
+}
+
+static bool is_ready(const struct doc *pod)
+{
+    doc_each (condition, doc_at(pod, "status.conditions"))
+        if (strcmp(doc_str(condition, "type"), "Ready") == 0)
+            return strcmp(doc_str(condition, "status"), "True") == 0;
+    return false;
+}
+
+static bool judge_runtime(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    const char *runtime = doc_shown(node, "status.nodeInfo.containerRuntimeVersion");
+    long major;
+    long minor;
+
+    if (!containerd_version(node, &major, &minor)) {
+        *out = (struct finding){
+            "warning",
+            arena_printf(arena, "%s: the agent was tried with containerd only",
+                         runtime[0] != '\0' ? runtime : "its container runtime is not known"),
+            "look whether a pod with a share sees its GPU, and tell us"};
+        return false;
+    }
+    if (major > 2 || (major == 2 && minor >= 2))
+        return true;
+    if (major == 2 && minor == 1)
+        *out = (struct finding){
+            "warning",
+            arena_printf(arena, "%s makes containers without the agent while it is away", runtime),
+            "update containerd to 2.2 or later"};
+    else
+        *out = (struct finding){
+            "failed", arena_printf(arena, "%s drops the GPUs that the agent adds", runtime),
+            "update containerd to 2.2 or later"};
+    return false;
+}
+
+static bool judge_agent(const struct doc *node, const struct doc *pods, struct finding *out)
+{
+    const char *agent = annotation_of(node, ANNOTATION_AGENT);
+    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
+
+    if (agent == NULL && pod == NULL)
+        *out = (struct finding){
+            "failed", "no agent: containers with a share get no GPU, or that of a variable",
+            "install the component node (" WHERE
+            "), and label the node nvidia.com/gpu.present=true"};
+    else if (pod == NULL)
+        *out = (struct finding){
+            "failed", "its agent is gone: no container of a pod with a share is made here",
+            "install the component node again, or remove the annotation " ANNOTATION_AGENT};
+    else if (!is_ready(pod))
+        *out = (struct finding){"failed",
+                                "its agent is not ready: the container runtime does not ask it",
+                                "kubectl -n milligpu-node logs POD says why"};
+    else if (agent == NULL)
+        *out = (struct finding){"failed", "its agent cannot write to the Node",
+                                "kubectl -n milligpu-node logs POD says why"};
+    else
+        return true;
+    return false;
+}
+
+/* As milligpud reads it: made-up ids are no devices. */
+static bool judge_inventory(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    struct node_facts facts;
+    struct err err;
+
+    strbuf_init(&bytes);
+    doc_write(&bytes, node);
+    const char *copy = arena_copy(arena, (struct text){bytes.data, bytes.len});
+    const bool read = node_decode(text_of(copy), &rules, arena, &facts, &err) == 0;
+    if (read && facts.has_gpus && facts.gpus > 0)
+        return true;
+    *out = (struct finding){
+        "failed",
+        !read                      ? "its Node cannot be read"
+        : facts.gpus_error != NULL ? facts.gpus_error
+                                   : "the Node shows no GPU with a UUID (milligpu.io/gpus)",
+        "the agent writes it where it has the driver's library: its log says what it lacks"};
+    return false;
+}
+
+static bool judge_neighbor(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    if (!shows_some(node, "nvidia.com/gpu"))
+        return true;
+    *out = (struct finding){
+        "warning",
+        arena_printf(arena, "NVIDIA's device plugin hands out whole GPUs here, too: %s",
+                     member(node, "status.allocatable", "nvidia.com/gpu")),
+        "a node takes no new shares while a pod holds a whole GPU: keep them on different nodes"};
+    return false;
+}
+
+/* What it says of itself; an older or newer one may say it otherwise. */
+static const char *agent_version(const struct doc *node, struct arena *arena)
+{
+    struct doc *agent;
+    struct err err;
+    const char *text = annotation_of(node, ANNOTATION_AGENT);
+
+    must(text != NULL);
+    if (doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) < 0 ||
+        doc_shown(agent, "version")[0] == '\0')
+        return "of an unknown version";
+    return doc_shown(agent, "version");
+}
+
+static void judge_node(const struct doc *node, const struct doc *pods, struct arena *arena,
+                       struct doc *checks)
+{
+    struct doc *check = doc_new(arena, DOC_OBJECT);
+    struct finding finding = {.status = "ok"};
+
+    if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
+        judge_inventory(node, arena, &finding) && judge_neighbor(node, arena, &finding))
+        finding = (struct finding){
+            "ok",
+            arena_printf(arena, "%s, agent %s",
+                         doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
+                         agent_version(node, arena)),
+            ""};
+    doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
+    doc_set_str(arena, check, "status", finding.status);
+    doc_set_str(arena, check, "text", finding.text);
+    doc_set_str(arena, check, "fix", finding.fix);
+    doc_append(checks, check);
+}
+
+struct doc *doctor_agents(const struct doc *nodes, const struct doc *pods, struct arena *arena)
+{
+    struct doc *checks = doc_new(arena, DOC_ARRAY);
+
+    doc_each (node, doc_get(nodes, "items"))
+        if (has_gpus(node))
+            judge_node(node, pods, arena, checks);
+    if (checks->count > 0)
+        return checks;
+    struct doc *check = doc_new(arena, DOC_OBJECT);
+    doc_set_str(arena, check, "name", "nodes");
+    doc_set_str(arena, check, "status", "failed");
+    doc_set_str(arena, check, "text", "no node shows GPUs");
+    doc_set_str(arena, check, "fix",
+                "GPU feature discovery labels nodes with nvidia.com/gpu.present=true");
+    doc_append(checks, check);
+    return checks;
+}

@@ -1,0 +1,117 @@
+/* doctor --agents - what is missing on each node, in the order in which one would install it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bin/ctl/doctor_agents.h"
+#include "support.h"
+
+#define AGENT "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"version\\\":\\\"0.1.0\\\"}\""
+#define GPUS  "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0}]\""
+#define BAD   "\"milligpu.io/gpus\":\"[{\\\"index\\\":0}]\""
+
+static struct shown shown;
+
+static int set_up(void **state)
+{
+    (void)state;
+    shown_begin(&shown, "doctor");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    shown_end(&shown);
+    shown_free(&shown);
+    return 0;
+}
+
+static struct doc *node(const char *runtime, const char *annotations, const char *allocatable)
+{
+    char json[1024];
+
+    (void)snprintf(json, sizeof json,
+                   "{\"items\":[{\"metadata\":{\"name\":\"n1\",\"uid\":\"u\",\"annotations\":{%s},"
+                   "\"labels\":{\"nvidia.com/gpu.present\":\"true\"}},\"status\":{\"nodeInfo\":{"
+                   "\"containerRuntimeVersion\":\"%s\"},\"allocatable\":{%s}}}]}",
+                   annotations, runtime, allocatable);
+    return answer(&shown, json);
+}
+
+static struct doc *pod(const char *name, const char *ready)
+{
+    char json[512];
+
+    (void)snprintf(json, sizeof json,
+                   "{\"items\":[{\"spec\":{\"nodeName\":\"%s\"},\"status\":{\"conditions\":["
+                   "{\"type\":\"Initialized\",\"status\":\"True\"},"
+                   "{\"type\":\"Ready\",\"status\":\"%s\"}]}}]}",
+                   name, ready);
+    return answer(&shown, json);
+}
+
+static void finds(const struct doc *nodes, const struct doc *pods, const char *status,
+                  const char *words)
+{
+    const struct doc *checks = doctor_agents(nodes, pods, &shown.ctl.arena);
+    char text[1024];
+
+    assert_int_equal(checks->count, 1);
+    (void)snprintf(text, sizeof text, "%s: %s", doc_str(checks->first, "text"),
+                   doc_str(checks->first, "fix"));
+    assert_string_equal(doc_str(checks->first, "status"), status);
+    if (strstr(text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+static void what_is_missing_is_named_in_the_order_of_installing(void **state)
+{
+    (void)state;
+    const struct doc *none = answer(&shown, "{\"items\":[]}");
+    const struct doc *ready = pod("n1", "True");
+
+    finds(node("cri-o://1.34", "", ""), none, "warning", "containerd only");
+    finds(node("", "", ""), none, "warning", "not known");
+    finds(node("containerd://1.7.30", "", ""), none, "failed", "update containerd to 2.2");
+    finds(node("containerd://2.0.5", "", ""), none, "failed", "drops the GPUs");
+    finds(node("containerd://2.1.6", AGENT "," GPUS, ""), ready, "warning", "while it is away");
+    finds(node("containerd://2.3.7", "", ""), none, "failed", "install the component node");
+    finds(node("containerd://2.3.7", "", ""), pod("n2", "True"), "failed", "no agent");
+    finds(node("containerd://2.3.7", AGENT, ""), none, "failed", "its agent is gone");
+    finds(node("containerd://2.3.7", AGENT, ""), pod("n1", "False"), "failed", "not ready");
+    finds(node("containerd://2.3.7", "", ""), ready, "failed", "cannot write to the Node");
+    finds(node("containerd://2.3.7", AGENT, ""), ready, "failed", "no GPU with a UUID");
+    finds(node("containerd://2.3.7", AGENT "," BAD, ""), ready, "failed", "uuid");
+    finds(node("containerd://2.3.7", AGENT "," GPUS, "\"nvidia.com/gpu\":\"4\""), ready, "warning",
+          "whole GPUs here, too: 4");
+    finds(node("containerd://2.3.7", AGENT "," GPUS, "\"nvidia.com/gpu\":\"0\""), ready, "ok",
+          "containerd://2.3.7, agent 0.1.0");
+    finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "ok",
+          "agent of an unknown version");
+    finds(node("containerd://3.0.0", AGENT "," GPUS, ""), ready, "ok", "containerd://3.0.0");
+}
+
+static void nodes_without_gpus_are_left_out(void **state)
+{
+    (void)state;
+    const struct doc *none = answer(&shown, "{\"items\":[]}");
+    const struct doc *plain =
+        answer(&shown, "{\"items\":[{\"metadata\":{\"name\":\"n1\"},\"status\":{}}]}");
+
+    finds(plain, none, "failed", "no node shows GPUs");
+    finds(none, none, "failed", "nvidia.com/gpu.present=true");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_missing_is_named_in_the_order_of_installing, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(nodes_without_gpus_are_left_out, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
