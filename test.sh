@@ -54,7 +54,7 @@ step_release() {
     local signs=('Position-Independent Executable' BIND_NOW GNU_RELRO __memcpy_chk)
     # Landing pads for indirect branches, and a probe of each page of a large stack frame.
     [ "$(uname -m)" != x86_64 ] || signs+=(endbr64 'or[lq] +\$0x0,(0x[0-9a-f]+)?\(%rsp\)')
-    for program in build/release/bin/milligpud build/release/bin/milligpuctl; do
+    for program in build/release/bin/milligpud build/release/bin/milligpu-node build/release/bin/milligpuctl; do
         looks=$(readelf --wide --file-header --dynamic --program-headers --dyn-syms "$program"
             objdump --disassemble --no-show-raw-insn "$program")
         for sign in "${signs[@]}"; do
@@ -66,6 +66,7 @@ step_release() {
         fi
     done
     tests/manifests/image.sh build/release/bin/milligpud
+    tests/manifests/image.sh build/release/bin/milligpu-node
     # The figures are not used; this only proves that the benchmarks still run.
     bench/run --quick filter worst bind memory verify waiting crowd events >build/bench.txt ||
         { tail build/bench.txt; return 1; }

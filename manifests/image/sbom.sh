@@ -11,7 +11,8 @@ case ${1:-} in
 esac
 [ $# -eq 1 ] || { echo "sbom.sh: name the root of the image; see --help" >&2; exit 2; }
 root=$1
-program=$root/usr/bin/milligpud
+program=$(find "$root/usr/bin" -type f)
+ours=$(basename "$program")
 version=$("$program" --version)    # milligpud 0.1.0 (commit)
 number=$(printf '%s\n' "$version" | cut -d' ' -f2)
 commit=$(printf '%s\n' "$version" | sed 's/.*[( ]\([0-9a-f]\{12\}\|unknown\)[^0-9a-f]*$/\1/')
@@ -63,12 +64,12 @@ cat <<EOF
   "spdxVersion": "SPDX-2.3",
   "dataLicense": "CC0-1.0",
   "SPDXID": "SPDXRef-DOCUMENT",
-  "name": "milligpud-$number",
-  "documentNamespace": "https://milligpu.io/spdx/milligpud-$number-$sum",
+  "name": "$ours-$number",
+  "documentNamespace": "https://milligpu.io/spdx/$ours-$number-$sum",
   "creationInfo": {"created": "$created", "creators": ["Tool: milligpu-sbom.sh"]},
   "packages": [
 EOF
-package milligpud "$number" milligpu Apache-2.0 "\"sourceInfo\": \"commit $commit\"," '"primaryPackagePurpose": "APPLICATION",' \
+package "$ours" "$number" milligpu Apache-2.0 "\"sourceInfo\": \"commit $commit\"," '"primaryPackagePurpose": "APPLICATION",' \
     "\"checksums\": [{\"algorithm\": \"SHA256\", \"checksumValue\": \"$sum\"}]"
 for name in $packages; do
     # shellcheck disable=SC2016 # dpkg's own fields
@@ -81,8 +82,8 @@ for name in $packages; do
         "  \"referenceLocator\": \"pkg:deb/debian/$(encoded "$name")@$(encoded "$1")?arch=$2&distro=$distribution\"}]"
 done
 printf '\n  ],\n  "relationships": [\n'
-printf '    {"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-milligpud"}'
+printf '    {"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-%s"}' "$ours"
 for name in $packages; do
-    printf ',\n    {"spdxElementId": "SPDXRef-milligpud", "relationshipType": "DEPENDS_ON", "relatedSpdxElement": "SPDXRef-%s"}' "$(id_of "$name")"
+    printf ',\n    {"spdxElementId": "SPDXRef-%s", "relationshipType": "DEPENDS_ON", "relatedSpdxElement": "SPDXRef-%s"}' "$ours" "$(id_of "$name")"
 done
 printf '\n  ]\n}\n'

@@ -11,10 +11,11 @@ import yaml
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
+COMPONENTS = ["advertise", "node", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
+AGENT = {"kind": "ServiceAccount", "name": "milligpu-node", "namespace": "milligpu-node"}
 
-# All rights of the default install: group, resource, verb, names.
+# All rights of milligpud in the default install: group, resource, verb, names.
 RIGHTS = {
     ("", "pods", "get", ()),
     ("", "pods", "list", ()),
@@ -34,6 +35,15 @@ KEYS_RIGHTS = {
     ("", "configmaps", "patch", ("milligpu-keys",)),
 }
 ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}
+AGENT_RIGHTS = {("", "nodes", "patch", ())}
+
+# What the agent sees of its node: path, where in its container, whether it may only read.
+AGENT_FOLDERS = {
+    ("/var/run/nri", "/var/run/nri", False),
+    ("/etc/cdi", "/etc/cdi", True),
+    ("/var/run/cdi", "/var/run/cdi", True),
+    ("/var/lib/milligpu-node", "/var/lib/milligpu-node", False),
+}
 
 problems = []
 
@@ -95,7 +105,9 @@ def rights_of(role):
 
 def own_roles(objects):
     return {
-        (o["kind"], o["metadata"]["name"]): rights_of(o) for o in objects if o["kind"] in ("Role", "ClusterRole")
+        (o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): rights_of(o)
+        for o in objects
+        if o["kind"] in ("Role", "ClusterRole")
     }
 
 
@@ -135,19 +147,97 @@ def check_rights_are_least():
             need(o["subjects"] == [USER], f"{o['kind']} {o['metadata']['name']} binds somebody else")
 
 
+def check_rights_of_the_agent():
+    """The agent may patch Nodes and nothing else, within a policy; milligpud writes its keys in the agent's namespace."""
+    objects = documents(text_of("components", "node", "rbac.yaml"))
+    compare_rights("node", AGENT_RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu-node")))
+    keys = named(objects, "Role", "milligpu-keys")
+    compare_rights("the public keys' Role of node", KEYS_RIGHTS, rights_of(keys))
+    need(keys["metadata"].get("namespace") == AGENT["namespace"], "node: the public keys' Role is not beside the agent")
+    need(len(own_roles(objects)) == 2, "node: there is a Role or ClusterRole that check.py does not know")
+    bound = {
+        (o["kind"], o["metadata"].get("namespace"), o["roleRef"]["kind"], o["roleRef"]["name"]): o["subjects"]
+        for o in objects
+        if o["kind"].endswith("Binding")
+    }
+    wanted = {
+        ("ClusterRoleBinding", None, "ClusterRole", "milligpu-node"): [AGENT],
+        ("RoleBinding", AGENT["namespace"], "Role", "milligpu-keys"): [USER],
+    }
+    need(bound == wanted, f"node: binds {bound}")
+    policies = documents(text_of("components", "node", "policy.yaml"))
+    policy = named(policies, "ValidatingAdmissionPolicy", "milligpu-node")["spec"]
+    who = f"request.userInfo.username == 'system:serviceaccount:{AGENT['namespace']}:{AGENT['name']}'"
+    need([m["expression"] for m in policy["matchConditions"]] == [who], "node: the policy is about somebody else")
+    need(policy["failurePolicy"] == "Fail", "node: the policy may fail open")
+    need(
+        policy["matchConstraints"]["resourceRules"]
+        == [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+             "resources": ["nodes", "nodes/status"]}],
+        "node: the policy is about other resources",
+    )
+    binding = named(policies, "ValidatingAdmissionPolicyBinding", "milligpu-node")["spec"]
+    need(binding == {"policyName": "milligpu-node", "validationActions": ["Deny"]}, "node: the policy is not in force")
+
+
+def check_the_agents_daemonset():
+    """One agent per node, without a capability, and with the listed folders of its node only."""
+    spec = named(documents(text_of("components", "node", "daemonset.yaml")), "DaemonSet", "milligpu-node")["spec"]
+    need(spec["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0, "node: two agents of a node could run at once")
+    pod = spec["template"]["spec"]
+    need(pod["serviceAccountName"] == AGENT["name"], "node: the agent has another account")
+    need(len(pod["containers"]) == 1 and not pod.get("initContainers"), "node: there is another container")
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        need(not pod.get(key), f"node: {key}")
+    container = pod["containers"][0]
+    security = container["securityContext"]
+    need(not security.get("privileged"), "node: the agent is privileged")
+    need(security["allowPrivilegeEscalation"] is False, "node: the agent may escalate")
+    need(security["readOnlyRootFilesystem"] is True, "node: the agent writes to its root")
+    need(security["capabilities"] == {"drop": ["ALL"]}, "node: capabilities")
+    need(security["seccompProfile"] == {"type": "RuntimeDefault"}, "node: seccompProfile")
+    places = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v}
+    mounts = {m["name"]: m for m in container["volumeMounts"]}
+    need(set(mounts) == {v["name"] for v in pod["volumes"]}, "node: volumes and mounts differ")
+    seen = {(path, mounts[v]["mountPath"], mounts[v].get("readOnly", False)) for v, path in places.items()}
+    need(seen == AGENT_FOLDERS, f"node: mounts {sorted(seen)}")
+    others = [v for v in pod["volumes"] if "hostPath" not in v]
+    keys = {"name": "keys", "configMap": {"name": "milligpu-keys", "optional": True}}
+    need(others == [keys], f"node: other volumes than the keys: {others}")
+    labels = spec["template"]["metadata"]["labels"]
+    need(spec["selector"]["matchLabels"].items() <= labels.items(), "node: the selector does not select its pods")
+    # doctor --agents finds the pods by these
+    for key, value in (("name", "milligpu"), ("component", "node")):
+        need(labels.get(f"app.kubernetes.io/{key}") == value, f"node: label app.kubernetes.io/{key}")
+
+
+def check_components_have_a_row():
+    """README.md has a row for each component."""
+    folders = sorted(os.listdir(path_of("components")))
+    need(folders == sorted(COMPONENTS), f"check.py and the folder components differ: {folders}")
+    rows = re.findall(r"^\| \[([\w-]+)\]\(components/[\w-]+\) \|", text_of("README.md"), re.M)
+    need(sorted(rows) == folders, f"README.md has rows for the components {sorted(rows)}")
+
+
 def check_every_verb_has_its_reason():
     """Each verb has a comment beside it and a row in README.md; no row is left over."""
     readme = set()
-    row = re.compile(r"^\| (base|advertise) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
+    row = re.compile(r"^\| (base|advertise|node) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
     for cells in row.findall(text_of("README.md")):
         where, resource, names, verb, reason = cells
         group, _, plain = resource.rpartition("/") if "." in resource.split("/")[0] else ("", "", resource)
         limit = re.findall(r"only `([^`]+)`", names)
-        readme.add((group, plain, verb, tuple(limit)))
+        readme.add((where, group, plain, verb, tuple(limit)))
         need(len(reason.split()) >= 4, f"README.md gives no reason for {where} {resource} {verb}")
-    for right in sorted((RIGHTS | WAKE_RIGHTS | KEYS_RIGHTS | ADVERTISE_RIGHTS) ^ readme):
+    places = (
+        ("base", RIGHTS | WAKE_RIGHTS | KEYS_RIGHTS),
+        ("advertise", ADVERTISE_RIGHTS),
+        ("node", AGENT_RIGHTS | KEYS_RIGHTS),
+    )
+    for right in sorted({(where, *right) for where, rights in places for right in rights} ^ readme):
         problems.append(f"README.md's table of rights and the manifests differ in {right}")
-    for file in (("base", "rbac.yaml"), ("components", "advertise", "rbac.yaml")):
+    for file in (("base",), ("components", "advertise"), ("components", "node")):
+        file = (*file, "rbac.yaml")
         verbs = re.findall(r"^ +- (get|list|watch|create|update|patch|delete|\*) *(.*)$", text_of(*file), re.M)
         need(len(verbs) >= 1, f"{'/'.join(file)}: no verb stands on a line of its own")
         for verb, reason in verbs:
@@ -256,7 +346,7 @@ def check_settings_exist():
         if not loopback:
             signs = re.findall(r"^leaf client (\S+) client-ca", text_of("overlays", "default-scheduler", "certs.sh"), re.M)
             need(config.get("webhook_client_names") == ",".join(signs), f"{'/'.join(file)}: names other than {signs}")
-    for component in ("advertise", "policy"):
+    for component in ("advertise", "node", "policy"):
         patch = documents(text_of("components", component, "statefulset-patch.yaml"))[0]
         for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
             need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
@@ -354,8 +444,14 @@ def check_place(name, objects):
         kind, own = o["kind"], o["metadata"]["name"]
         cluster = kind in ("Namespace", "PriorityClass") or kind.startswith("Cluster") or "AdmissionPolicy" in kind
         if not cluster:
-            place = "kube-system" if "authentication-reader" in own else "milligpu-system"
-            need(o["metadata"].get("namespace") == place, f"{name}: {kind} {own} is not in {place}")
+            places = {"milligpu-system"}
+            if "authentication-reader" in own:
+                places = {"kube-system"}
+            elif own == "milligpu-node":
+                places = {"milligpu-node"}
+            elif own == "milligpu-keys":  # one of milligpud alone, and one beside the agents
+                places = {"milligpu-system", "milligpu-node"}
+            need(o["metadata"].get("namespace") in places, f"{name}: {kind} {own} is not in {sorted(places)}")
     labels = named(objects, "Namespace", "milligpu-system")["metadata"].get("labels", {})
     need(labels.get("pod-security.kubernetes.io/enforce") == "restricted", f"{name}: pod security is not restricted")
 
@@ -373,7 +469,10 @@ def check_build(name, objects, roles, bound):
 
 def built_checks():
     """Base, overlays and components build into the expected objects."""
-    roles = {("ClusterRole", "milligpu"), ("Role", "milligpu-bell"), ("Role", "milligpu-keys")}
+    own, agents = USER["namespace"], AGENT["namespace"]
+    roles = {("ClusterRole", "", "milligpu"), ("Role", own, "milligpu-bell"), ("Role", own, "milligpu-keys")}
+    more_roles = {("ClusterRole", "", "milligpu-advertise"), ("ClusterRole", "", "milligpu-node"),
+                  ("Role", agents, "milligpu-keys")}
     bound = {"milligpu", "milligpu-bell", "milligpu-keys"}
     scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
     check_build("base", build(path_of("base")), roles, bound)
@@ -381,8 +480,8 @@ def built_checks():
         more = scheduler if overlay == "second-scheduler" else set()
         check_build(overlay, build(path_of("overlays", overlay)), roles, bound | more)
         full = build_with_components(overlay, COMPONENTS)
-        check_build(f"{overlay} with all components", full, roles | {("ClusterRole", "milligpu-advertise")},
-                    bound | more | {"milligpu-advertise"})
+        check_build(f"{overlay} with all components", full, roles | more_roles,
+                    bound | more | {"milligpu-advertise", "milligpu-node"})
     for component in COMPONENTS:
         one = build_with_components("default-scheduler", [component])
         need(len(one) > 0, f"component {component} builds nothing")

@@ -9,6 +9,7 @@ esac
 [ $# -eq 1 ] || { echo "image.sh: name the program, such as build/release/bin/milligpud" >&2; exit 2; }
 top=$(cd "$(dirname "$0")/../.." && pwd)
 program=$(readlink -f "$1")
+name=$(basename "$program")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -34,25 +35,25 @@ SOURCE_DATE_EPOCH=1000000000 "$top/manifests/image/sbom.sh" "$work/root" >"$work
 check 'the same root gives the same list' same "$list" "$work/again"
 check 'the list is SPDX 2.3' jq -e '.spdxVersion == "SPDX-2.3" and .dataLicense == "CC0-1.0"
     and .creationInfo.created == "2001-09-09T01:46:40Z" and (.documentNamespace | startswith("https://"))' "$list"
-check 'milligpud has its licence' jq -e '.packages[0] | .name == "milligpud"
+check "$name has its licence" jq -e --arg name "$name" '.packages[0] | .name == $name
     and .licenseDeclared == "Apache-2.0" and .licenseConcluded == "Apache-2.0"' "$list"
-check 'every package has a version, a source and a URL' jq -e '[.packages[] | select(.name != "milligpud")] | length > 5
+check 'every package has a version, a source and a URL' jq -e --arg name "$name" '[.packages[] | select(.name != $name)] | length > 5
     and all(.versionInfo != "" and (.sourceInfo | test("^built from [^ ]+ [^ ]+$"))
     and (.externalRefs[0].referenceLocator | test("^pkg:deb/debian/[^@]+@[^?]+[?]arch=[a-z0-9]+&distro=debian-[0-9]+$")))' "$list"
 check 'names of packages are unique and allowed' jq -e '[.packages[].SPDXID]
     | length == (unique | length) and all(test("^SPDXRef-[A-Za-z0-9.-]+$"))' "$list"
-check 'milligpud depends on each of them' jq -e '([.packages[].SPDXID] - ["SPDXRef-milligpud"])
+check "$name depends on each of them" jq -e --arg name "$name" '([.packages[].SPDXID] - ["SPDXRef-" + $name])
     == [.relationships[] | select(.relationshipType == "DEPENDS_ON") | .relatedSpdxElement]' "$list"
 find "$work/root" -name '*.so*' -type f -printf '%f\n' | sort >"$work/there"
 # The reverse: each library of the image belongs to a package in the list.
-jq -r '.packages[] | select(.name != "milligpud") | .name' "$list" | while read -r name; do
+jq -r --arg name "$name" '.packages[] | select(.name != $name) | .name' "$list" | while read -r name; do
     dpkg-query -L "$name"
 done | sed 's|.*/||' | sort -u >"$work/listed"
 check 'no library is missing in it' bash -c 'missing=$(comm -23 "$1" "$2"); echo "$missing"; [ -z "$missing" ]' _ \
     "$work/there" "$work/listed"
 check 'the zones of policies are there, and listed' jq -e --arg zone "$(head -c 4 "$work/root/usr/share/zoneinfo/Europe/Berlin")" \
     '$zone == "TZif" and any(.packages[]; .name == "tzdata")' "$list"
-sum=$(sha256sum "$work/root/usr/bin/milligpud" | cut -d' ' -f1)
+sum=$(sha256sum "$work/root/usr/bin/$name" | cut -d' ' -f1)
 check 'the program is the one of the list' jq -e --arg sum "$sum" \
     '.packages[0].checksums[0].checksumValue == $sum' "$list"
 commit=$(cmake -DSOURCE=/ -DVERSION=1 -DCOMMIT=0123456789abcdef0123 -DOUT="$work/version.h" \
@@ -65,8 +66,8 @@ sed -n 's/^COPY \([^-]\)/\1/p' "$top/Containerfile" | awk '{ for (i = 1; i < NF;
 sed -n '/^!/p' "$top/.dockerignore" | sort >"$work/context"
 check '.dockerignore lets in what the Containerfile copies' same "$work/copied" "$work/context"
 if [ "$(id -u)" = 0 ]; then
-    check 'the program finds its libraries there' chroot "$work/root" /usr/bin/milligpud --version
-    check 'it is what was built' test "$(chroot "$work/root" /usr/bin/milligpud --version)" = "$("$program" --version)"
+    check 'the program finds its libraries there' chroot "$work/root" "/usr/bin/$name" --version
+    check 'it is what was built' test "$(chroot "$work/root" "/usr/bin/$name" --version)" = "$("$program" --version)"
 else
     echo 'skipped - the program in that root: chroot is for root'
 fi
