@@ -184,7 +184,12 @@ func TestAllManifestsPassTheAPIServer(t *testing.T) {
 		f.dryRun(folder, strings.Join(documents, "\n---\n"))
 	}
 	for _, folder := range components {
-		f.dryRun(folder, f.renderWith(folder))
+		text := f.renderWith(folder)
+		/* a dry run creates no namespace, and finds none for what is in it */
+		spaces := harness.OfKinds(strings.Split(text, "\n---\n"), "Namespace")
+		_, err := f.w.Kubectl(strings.Join(spaces, "\n---\n"), "apply", "-f", "-")
+		f.check(err)
+		f.dryRun(folder, text)
 	}
 }
 
@@ -427,24 +432,31 @@ func TestTheGuardKeepsWhatABoundPodAskedAndARebuildBelievesItsAllocation(t *test
 // never sends; the test of the audit log ignores them.
 const withOurRights = "somebody-with-our-rights"
 
+// rights applies the roles of a component, and namespaces and accounts that it has besides; each of them contains this
+// word, and nothing of the base does. Roles stay until the test ends.
+func (f *fixture) rights(component, word string) {
+	f.Helper()
+	var places, roles []string
+	for _, document := range strings.Split(f.renderWith(component), "\n---\n") {
+		if !strings.Contains(document, word) {
+			continue
+		}
+		one := []string{document}
+		places = append(places, harness.OfKinds(one, "Namespace", "ServiceAccount")...)
+		roles = append(roles, harness.OfKinds(one, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")...)
+	}
+	_, err := f.w.Kubectl(strings.Join(append(places, roles...), "\n---\n"), "apply", "-f", "-")
+	f.check(err)
+	f.Cleanup(func() {
+		_, err := f.w.Kubectl(strings.Join(roles, "\n---\n"), "delete", "-f", "-")
+		f.check(err)
+	})
+}
+
 // advertising applies components/advertise: the additional rights of our ServiceAccount, and the policy.
 func (f *fixture) advertising() {
 	f.Helper()
-	text := f.renderWith("components/advertise")
-	var rights []string
-	for _, document := range harness.OfKinds(strings.Split(text, "\n---\n"), "ClusterRole",
-		"ClusterRoleBinding") {
-		if strings.Contains(document, "name: milligpu-advertise") {
-			rights = append(rights, document)
-		}
-	}
-	documents := strings.Join(rights, "\n---\n")
-	_, err := f.w.Kubectl(documents, "apply", "-f", "-")
-	f.check(err)
-	f.Cleanup(func() {
-		_, err := f.w.Kubectl(documents, "delete", "-f", "-")
-		f.check(err)
-	})
+	f.rights("components/advertise", "name: milligpu-advertise")
 	f.apply("components/advertise")
 }
 

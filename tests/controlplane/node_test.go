@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,27 +23,44 @@ type gpuNode struct {
 	*fixture
 	n *harness.RealNode
 
-	due map[string]map[string][]string /* pod uid, container: the device nodes that are its share */
+	due map[string]map[string][]string /* pod uid, container: the GPUs of its share */
 	/* the gate is open: a container may run without its GPUs, though never with others */
 	open bool
+}
+
+// bareGPUNode starts the node as it is when no agent was ever there; milligpud serves it and knows no UUIDs.
+func bareGPUNode(f *fixture) *gpuNode {
+	f.Helper()
+	g := &gpuNode{fixture: f, n: f.realNode("gpu-real"), due: map[string]map[string][]string{}}
+	f.Cleanup(g.compare) /* before the node and its pods end */
+	g.check(g.n.GPUs(gpuIDs...))
+	g.check(g.n.Advertise(2000))
+	return g
+}
+
+// showUUIDs tells milligpud the UUIDs; it then also knows what was written to the Node before.
+func (g *gpuNode) showUUIDs() {
+	g.Helper()
+	g.uuids("gpu-real")
+	g.until(soon, func() (bool, string) {
+		return g.gpus()["gpu-real "+gpuIDs[1]] != nil, "milligpud does not know the UUIDs"
+	})
+}
+
+func needsAgent(t *testing.T) {
+	t.Helper()
+	if _, err := harness.Program("milligpu-node", "MILLIGPU_NODE"); err != nil {
+		t.Skip("no agent to test: " + err.Error())
+	}
 }
 
 // gpuNodeWithoutAgent starts the node as it is when its agent was there before, and is not now.
 func gpuNodeWithoutAgent(t *testing.T) *gpuNode {
 	t.Helper()
-	if _, err := harness.Program("milligpu-node", "MILLIGPU_NODE"); err != nil {
-		t.Skip("no agent to test: " + err.Error())
-	}
-	f := start(t)
-	g := &gpuNode{fixture: f, n: f.realNode("gpu-real"), due: map[string]map[string][]string{}}
-	t.Cleanup(g.compare) /* before the node and its pods end */
-	g.check(g.n.GPUs(gpuIDs...))
-	g.check(g.n.Advertise(2000))
+	needsAgent(t)
+	g := bareGPUNode(start(t))
 	g.patchNode("gpu-real", object{"annotations": object{"milligpu.io/agent": "true"}})
-	g.uuids("gpu-real")
-	g.until(soon, func() (bool, string) {
-		return g.gpus()["gpu-real "+gpuIDs[1]] != nil, "milligpud does not know the UUIDs"
-	})
+	g.showUUIDs()
 	return g
 }
 
@@ -61,7 +79,8 @@ func watcher(ask harness.Ask, then string) object {
 	if ask.Milli > 0 {
 		limits[harness.Resource] = fmt.Sprint(ask.Milli)
 	}
-	script := `echo "$POD|` + ask.Name + `|$NVIDIA_VISIBLE_DEVICES|$(echo /dev/nvidia[0-9]*)" >>/seen/starts; ` + then
+	script := `for at in /dev/nvidia[0-9]*; do [ ! -e $at ] || seen="$seen $at=$(stat -c %T $at)"; done; ` +
+		`echo "$POD|` + ask.Name + `|$NVIDIA_VISIBLE_DEVICES|$seen" >>/seen/starts; ` + then
 	return object{"name": ask.Name, "image": harness.Image, "command": []string{"/bin/sh", "-c", script},
 		"resources": object{"limits": limits},
 		"env": []any{object{"name": "POD", "valueFrom": object{
@@ -103,8 +122,7 @@ func (g *gpuNode) remember(name string) string {
 		return uid
 	}
 	for _, s := range restShares(g.allocations()[uid]) {
-		device := fmt.Sprintf("/dev/nvidia%d", slices.Index(gpuIDs, s.GPU))
-		g.due[uid][s.Container] = append(g.due[uid][s.Container], device)
+		g.due[uid][s.Container] = append(g.due[uid][s.Container], s.GPU)
 	}
 	if len(g.due[uid]) == 0 {
 		g.Fatalf("milligpud has no shares of pod %s", name)
@@ -115,7 +133,7 @@ func (g *gpuNode) remember(name string) string {
 // sight is what one container saw when it started.
 type sight struct {
 	uid, container, variable string
-	devices                  []string
+	devices, gpus            []string /* /dev/nvidia1, and which GPU it really is */
 }
 
 func (g *gpuNode) sights() []sight {
@@ -132,9 +150,11 @@ func (g *gpuNode) sights() []sight {
 		}
 		s := sight{uid: fields[0], container: fields[1], variable: fields[2]}
 		for _, device := range strings.Fields(fields[3]) {
-			if device != "/dev/nvidia[0-9]*" { /* the shell leaves a pattern that matches nothing */
-				s.devices = append(s.devices, device)
-			}
+			path, number, _ := strings.Cut(device, "=")
+			minor, err := strconv.ParseInt(number, 16, 32)
+			g.check(err)
+			s.devices = append(s.devices, path)
+			s.gpus = append(s.gpus, g.n.UUID(int(minor)))
 		}
 		all = append(all, s)
 	}
@@ -152,12 +172,13 @@ func (g *gpuNode) compare() {
 		of, known := g.due[s.uid]
 		due := of[s.container]
 		slices.Sort(due)
+		slices.Sort(s.gpus)
 		switch {
 		case !known:
 			g.Errorf("a container %s of pod %s ran, which milligpud never bound", s.container, s.uid)
-		case g.open && len(s.devices) == 0:
-		case !slices.Equal(due, s.devices):
-			g.Errorf("container %s of pod %s saw %v, its share is %v", s.container, s.uid, s.devices, due)
+		case g.open && len(s.gpus) == 0:
+		case !slices.Equal(due, s.gpus):
+			g.Errorf("container %s of pod %s saw %v, its share is %v", s.container, s.uid, s.gpus, due)
 		case len(due) > 0 && s.variable != "void":
 			g.Errorf("container %s of pod %s has NVIDIA_VISIBLE_DEVICES=%s", s.container, s.uid, s.variable)
 		}
@@ -253,7 +274,8 @@ func TestAPodWithOneLineSeesExactlyItsGPUInDev(t *testing.T) {
 	g.check(err)
 	due := g.due[g.remember("one")]["main"]
 	g.phase("one", "Running")
-	if seen := g.printed(g.n, "one", "main", "sees="); len(due) != 1 || seen != due[0]+" void" {
+	if seen := g.printed(g.n, "one", "main", "sees="); len(due) != 1 ||
+		seen != fmt.Sprintf("/dev/nvidia%d void", slices.Index(gpuIDs, due[0])) {
 		t.Errorf("the container sees %q, its share is %v", seen, due)
 	}
 	g.consistent()

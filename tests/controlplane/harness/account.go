@@ -60,14 +60,24 @@ func (c *Cluster) CreateAccount() (*Account, error) {
 	if names == nil {
 		return nil, fmt.Errorf("the ServiceAccount of manifests/base has no name")
 	}
-	path := "/api/v1/namespaces/" + Namespace + "/serviceaccounts/" + names[1] + "/token"
-	answer, err := c.Admin.Create(path, Object{"apiVersion": "authentication.k8s.io/v1",
-		"kind": "TokenRequest", "spec": Object{"expirationSeconds": 7200}})
+	token, err := c.Token(Namespace, names[1], nil)
 	if err != nil {
 		return nil, err
 	}
-	return &Account{User: "system:serviceaccount:" + Namespace + ":" + names[1],
-		Token: Text(answer, "status", "token")}, nil
+	return &Account{User: "system:serviceaccount:" + Namespace + ":" + names[1], Token: token}, nil
+}
+
+// Token makes a token of a ServiceAccount, as kubelet does for a pod: it then names the pod and its node; nil: it
+// names none.
+func (c *Cluster) Token(namespace, account string, pod Object) (string, error) {
+	spec := Object{"expirationSeconds": 7200}
+	if pod != nil {
+		spec["boundObjectRef"] = Object{"apiVersion": "v1", "kind": "Pod", "name": Text(pod, "metadata", "name"),
+			"uid": Text(pod, "metadata", "uid")}
+	}
+	answer, err := c.Admin.Create("/api/v1/namespaces/"+namespace+"/serviceaccounts/"+account+"/token",
+		Object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+	return Text(answer, "status", "token"), err
 }
 
 // Kubeconfig writes a kubeconfig for the account; server is the API server or a proxy in front of it.

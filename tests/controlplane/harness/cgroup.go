@@ -75,6 +75,18 @@ func removeCgroup(name string) error {
 	})
 }
 
+// killCgroup kills all processes of a cgroup, and leaves its folders.
+func killCgroup(name string) {
+	for _, top := range cgroupDirs(name) {
+		_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				killMembers(path)
+			}
+			return nil
+		})
+	}
+}
+
 func killMembers(dir string) {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

@@ -1,12 +1,14 @@
 package harness
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +18,8 @@ import (
 var harmless = []int{3, 5, 7, 8, 9}
 
 // GPUs gives the node these GPUs: device nodes in its folder, and the specification that nvidia-ctk would write. A
-// container that gets one finds /dev/nvidiaN. The node's own /dev is not touched.
+// container that gets one finds /dev/nvidiaN. The node's own /dev is not touched. A GPU keeps its minor number, by which it
+// is known (UUID), also when it comes at another place the next time.
 func (n *RealNode) GPUs(uuids ...string) error {
 	if len(uuids) > len(harmless) {
 		return fmt.Errorf("%d GPUs are more than %d", len(uuids), len(harmless))
@@ -24,7 +27,10 @@ func (n *RealNode) GPUs(uuids ...string) error {
 	var devices []Object
 	var all []any
 	for i, uuid := range uuids {
-		node, err := n.deviceNode(fmt.Sprintf("nvidia%d", i), harmless[i])
+		if _, known := n.minors[uuid]; !known {
+			n.minors[uuid] = harmless[len(n.minors)]
+		}
+		node, err := n.deviceNode(fmt.Sprintf("nvidia%d", i), n.minors[uuid])
 		if err != nil {
 			return err
 		}
@@ -42,8 +48,21 @@ func (n *RealNode) GPUs(uuids ...string) error {
 		"containerEdits": Object{"env": []string{"NVIDIA_VISIBLE_DEVICES=void"}, "deviceNodes": []any{control}}})
 }
 
+// UUID returns the GPU whose device node has this minor number.
+func (n *RealNode) UUID(minor int) string {
+	for uuid, of := range n.minors {
+		if of == minor {
+			return uuid
+		}
+	}
+	return fmt.Sprintf("no GPU, but a device with the minor number %d", minor)
+}
+
 func (n *RealNode) deviceNode(name string, minor int) (Object, error) {
 	path := filepath.Join(n.dir, "dev", name)
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
 	if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|minor); err != nil {
 		return nil, fmt.Errorf("mknod %s: %w", path, err)
 	}
@@ -66,7 +85,7 @@ func (n *RealNode) WriteCDI(name string, spec Object) error {
 
 // TakeKeys copies the public keys of milligpud into the agent's folder, as the mount of their ConfigMap would.
 func (n *RealNode) TakeKeys() error {
-	keys, err := n.cluster.Admin.Get("/api/v1/namespaces/" + Namespace + "/configmaps/milligpu-keys")
+	keys, err := n.cluster.Admin.Get("/api/v1/namespaces/" + n.KeysNamespace + "/configmaps/milligpu-keys")
 	var status *StatusError
 	if errors.As(err, &status) && status.Code == http.StatusNotFound {
 		return nil
@@ -86,41 +105,51 @@ func (n *RealNode) TakeKeys() error {
 /* without NVML: the tests write milligpu.io/gpus themselves */
 func (n *RealNode) agentFlags(portFile string) []string {
 	return []string{"--node", n.Name, "--nri-socket", n.NRISocket, "--state-dir", n.StateDir,
-		"--keys-dir", n.KeysDir, "--cdi-dirs", n.CDIDir, "--kubeconfig", n.cluster.Kubeconfig,
+		"--keys-dir", n.KeysDir, "--cdi-dirs", n.CDIDir, "--kubeconfig", n.AgentKubeconfig,
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile, "--nvml", ""}
 }
 
 // StartAgent starts milligpu-node, also after it was killed, and waits until it is ready.
-func (n *RealNode) StartAgent(args ...string) error {
+func (n *RealNode) StartAgent(args ...string) (err error) {
+	n.agent, err = n.startAgent("milligpu-node", args...)
+	return err
+}
+
+// StartSecondAgent starts another milligpu-node beside the first, as two DaemonSets would: with the same folders.
+func (n *RealNode) StartSecondAgent() (err error) {
+	n.second, err = n.startAgent("milligpu-node-2")
+	return err
+}
+
+func (n *RealNode) startAgent(name string, args ...string) (*Proc, error) {
 	program, err := Program("milligpu-node", "MILLIGPU_NODE")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := n.TakeKeys(); err != nil {
-		return err
+		return nil, err
 	}
-	portFile := filepath.Join(n.dir, "agent.ports")
+	portFile := filepath.Join(n.dir, name+".ports")
 	if err := os.Remove(portFile); err != nil && !os.IsNotExist(err) {
-		return err
+		return nil, err
 	}
-	n.agent, err = StartProc("milligpu-node", n.cluster.Dir, program,
-		append(n.agentFlags(portFile), args...)...)
+	agent, err := StartProc(name, n.cluster.Dir, program, append(n.agentFlags(portFile), args...)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = Until(20*time.Second, func() (bool, string) {
-		if !n.agent.Running() {
+		if !agent.Running() {
 			return true, ""
 		}
 		return n.agentReady(portFile)
 	})
-	if err == nil && !n.agent.Running() {
-		err = fmt.Errorf("milligpu-node ended: %v", n.agent.err)
+	if err == nil && !agent.Running() {
+		err = fmt.Errorf("milligpu-node ended: %v", agent.err)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, n.agent.Tail(20))
+		err = fmt.Errorf("%w\n%s", err, agent.Tail(20))
 	}
-	return err
+	return agent, err
 }
 
 func (n *RealNode) agentReady(portFile string) (bool, string) {
@@ -136,8 +165,21 @@ func (n *RealNode) agentReady(portFile string) (bool, string) {
 	return code == http.StatusOK, "milligpu-node is not ready: " + body
 }
 
+// Uninstall runs `milligpu-node --uninstall`.
+func (n *RealNode) Uninstall() error {
+	program, err := Program("milligpu-node", "MILLIGPU_NODE")
+	if err != nil {
+		return err
+	}
+	_, err = Run(program, "--node", n.Name, "--kubeconfig", n.AgentKubeconfig, "--uninstall")
+	return err
+}
+
 // Agent returns the process of milligpu-node; nil before StartAgent.
 func (n *RealNode) Agent() *Proc { return n.agent }
+
+// SecondAgent returns the process of the other milligpu-node.
+func (n *RealNode) SecondAgent() *Proc { return n.second }
 
 // StartPlugin starts the other NRI plugin, or starts it again, and waits until the runtime knows it.
 func (n *RealNode) StartPlugin() (err error) {
@@ -168,4 +210,45 @@ func (n *RealNode) KillSandbox(uid string) error {
 	}
 	_, err = n.ctr("tasks", "kill", "-s", "SIGKILL", sandboxes[0])
 	return err
+}
+
+// Reboot ends everything on the node at once, as a loss of power would, and starts containerd and kubelet again, with
+// the GPUs in this order. As with /run, containerd's state is gone, and its root stays. The agent does not start.
+func (n *RealNode) Reboot(uuids ...string) error {
+	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.plugin, n.containerd} {
+		p.Kill()
+	}
+	n.killShims()
+	killCgroup(n.cgroup)
+	if err := Unmount(n.dir); err != nil {
+		return err
+	}
+	for _, dir := range []string{n.CDIDir, filepath.Join(n.dir, "state")} {
+		if err := RemoveAll(dir); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := n.GPUs(uuids...); err != nil {
+		return err
+	}
+	if err := n.startContainerd(); err != nil {
+		return err
+	}
+	return n.StartKubelet()
+}
+
+/* shims are no children of containerd, nor in the cgroup of their containers; they name our containerd's socket */
+func (n *RealNode) killShims() {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && bytes.HasPrefix(text, []byte(nodeProgram("containerd-shim-runc-v2")+"\x00")) &&
+			bytes.Contains(text, []byte(n.socket)) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func writeImage(path, busybox string) error {
 	}
 	files := []tarFile{{name: "bin/", mode: 0o755}, {name: "tmp/", mode: 0o1777},
 		{name: "etc/", mode: 0o755}, {name: "bin/busybox", mode: 0o755, data: program}}
-	for _, applet := range []string{"sh", "sleep", "echo", "env", "cat", "test"} {
+	for _, applet := range []string{"sh", "sleep", "echo", "env", "cat", "stat", "test"} {
 		files = append(files, tarFile{name: "bin/" + applet, mode: 0o777, link: "busybox"})
 	}
 	layer, err := tarball(files...)

@@ -21,6 +21,9 @@ type RealNode struct {
 	KeysDir   string
 	SeenDir   string /* for what containers write down */
 
+	KeysNamespace   string /* where TakeKeys finds the public keys */
+	AgentKubeconfig string /* the admin's, if a test gives milligpu-node no account of its own */
+
 	cluster    *Cluster
 	dir        string
 	socket     string
@@ -30,6 +33,8 @@ type RealNode struct {
 	containerd *Proc
 	kubelet    *Proc
 	agent      *Proc
+	second     *Proc          /* another milligpu-node on the same node */
+	minors     map[string]int /* of the GPUs, by uuid */
 	plugin     *Proc
 }
 
@@ -68,7 +73,8 @@ func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
 		/* `run` and `down` find the cgroup by this name if we are killed */
 		cgroup: "milligpu-" + strings.TrimPrefix(filepath.Base(c.Dir), "milligpu-"),
-		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true}
+		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true, minors: map[string]int{},
+		KeysNamespace: Namespace, AgentKubeconfig: c.Kubeconfig}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
 	n.NRISocket = filepath.Join(n.dir, "nri.sock")
@@ -342,7 +348,7 @@ func (n *RealNode) Pids() map[string]int {
 	if n == nil {
 		return pids
 	}
-	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.plugin} {
+	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.second, n.plugin} {
 		if p != nil && p.Running() {
 			pids[p.Name] = p.Pid()
 		}
@@ -353,11 +359,15 @@ func (n *RealNode) Pids() map[string]int {
 // Stop ends kubelet, all containers and containerd, and removes their cgroups, mounts and bridge.
 func (n *RealNode) Stop() error {
 	n.kubelet.Stop()
-	n.agent.Kill()
 	n.plugin.Kill()
+	var problems []string
+	for _, agent := range []*Proc{n.agent, n.second} {
+		if err := agent.End(); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
 	n.endTasks()
 	n.containerd.Stop()
-	var problems []string
 	if err := removeCgroup(n.cgroup); err != nil {
 		problems = append(problems, err.Error())
 	}

@@ -82,6 +82,28 @@ func StartProc(name, dir, program string, args ...string) (*Proc, error) {
 // Pid returns the process id.
 func (p *Proc) Pid() int { return p.cmd.Process.Pid }
 
+// Usage returns the CPU time that the process has used, and its resident memory in KiB.
+func (p *Proc) Usage() (cpu time.Duration, rss int, err error) {
+	proc := fmt.Sprintf("/proc/%d/", p.Pid())
+	stat, err := os.ReadFile(proc + "stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	status, err := os.ReadFile(proc + "status")
+	if err != nil {
+		return 0, 0, err
+	}
+	/* behind the name: fields 3 and so on; utime and stime are 14 and 15, in hundredths of a second */
+	var user, system int
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0, 0, err
+	}
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	_, err = fmt.Sscan(after, &rss)
+	return time.Duration(user+system) * 10 * time.Millisecond, rss, err
+}
+
 // Running says whether it has not ended yet.
 func (p *Proc) Running() bool {
 	select {
@@ -116,6 +138,19 @@ func (p *Proc) Kill() {
 
 // Stop sends SIGTERM, and SIGKILL after ten seconds.
 func (p *Proc) Stop() { p.stopWithin(10 * time.Second) }
+
+// End is Stop, and tells when the process did not end well then: a sanitizer reports leaks at the end. One that has
+// ended before is no error.
+func (p *Proc) End() error {
+	if p == nil || !p.Running() {
+		return nil
+	}
+	p.Stop()
+	if p.err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.Name, p.err, p.Tail(40))
+	}
+	return nil
+}
 
 func (p *Proc) stopWithin(limit time.Duration) {
 	if p == nil || !p.Running() {
