@@ -266,18 +266,26 @@ func (n *RealNode) Validate(on bool) error {
 	return n.RestartContainerd()
 }
 
-// StartKubelet starts kubelet, also after it was stopped, and waits until the node is Ready.
-func (n *RealNode) StartKubelet() (err error) {
+func (n *RealNode) runKubelet() (err error) {
 	n.kubelet, err = StartProc("kubelet", n.cluster.Dir, Component("kubelet"),
 		"--kubeconfig="+n.cluster.Kubeconfig, "--config="+filepath.Join(n.dir, "kubelet.yaml"),
 		"--hostname-override="+n.Name, "--node-ip=127.0.0.1",
 		"--root-dir="+filepath.Join(n.dir, "kubelet"),
 		"--cert-dir="+filepath.Join(n.dir, "kubelet-pki"))
-	if err != nil {
+	return err
+}
+
+// StartKubelet starts kubelet, also after it was stopped, and waits until the node is Ready.
+func (n *RealNode) StartKubelet() error {
+	if err := n.runKubelet(); err != nil {
 		return err
 	}
 	return Until(60*time.Second, func() (bool, string) {
 		if !n.kubelet.Running() {
+			/* containerd answers before its CRI plugin does; kubelet ends then, and a service manager starts it again */
+			if strings.Contains(n.kubelet.Tail(1), "server is not initialized") {
+				_ = n.runKubelet()
+			}
 			return false, "kubelet ended"
 		}
 		node, err := n.cluster.Admin.Get(NodePath(n.Name))
