@@ -67,6 +67,9 @@ step_release() {
     done
     tests/manifests/image.sh build/release/bin/milligpud
     tests/manifests/image.sh build/release/bin/milligpu-node
+    # The size of the agent can only be looked at in a build without sanitizers.
+    MILLIGPU_BIN_DIR=$PWD/build/release/bin MILLIGPU_BUILD_DIR=$PWD/build/release \
+        python3 -B tests/e2e/test_node.py Agent.test_it_is_small
     # The figures are not used; this only proves that the benchmarks still run.
     bench/run --quick filter worst bind memory verify waiting crowd events >build/bench.txt ||
         { tail build/bench.txt; return 1; }
