@@ -124,8 +124,4 @@ int kube_exec_run(const struct exec_plugin *plugin, struct exec_answer *out,
                   struct err *err) MUST_USE;
 void kube_exec_answer_done(struct exec_answer *answer);
 
-/* PEM in base64 with any white space; NULL if it is not base64. */
-char *base64_decode(const char *text, size_t *out_len) MUST_USE;
-char *base64_encode(struct text bytes) MUST_USE;
-
 #endif

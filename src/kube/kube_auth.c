@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/base64.h"
 #include "milligpu/file.h"
 
 #include "kube/config.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/base64.h"
 #include "milligpu/doc.h"
 #include "milligpu/file.h"
 #include "milligpu/json.h"

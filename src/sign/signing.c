@@ -14,6 +14,7 @@
 #include <gnutls/crypto.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/base64.h"
 #include "milligpu/strbuf.h"
 
 #include "sign/key_file.h"
@@ -46,43 +47,29 @@ static gnutls_datum_t datum_of(struct text text)
 /* In the one spelling, terminated; out has room for exactly that. */
 static void sign_encode(const unsigned char *bytes, size_t len, char *out, size_t out_bytes)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    CLEANUP(xfreep) char *text = base64_encode((struct text){(const char *)bytes, len});
 
-    must(out_bytes == (len + 2) / 3 * 4 + 1);
-    for (size_t i = 0; i < len; i += 3) {
-        const unsigned second = i + 1 < len ? bytes[i + 1] : 0U;
-        const unsigned third = i + 2 < len ? bytes[i + 2] : 0U;
-        const unsigned bits = (unsigned)bytes[i] << 16 | second << 8 | third;
-        *out++ = letters[bits >> 18];
-        *out++ = letters[bits >> 12 & 63];
-        *out++ = i + 1 < len ? letters[bits >> 6 & 63] : '=';
-        *out++ = i + 2 < len ? letters[bits & 63] : '=';
-    }
-    *out = '\0';
+    must(strlen(text) + 1 == out_bytes);
+    memcpy(out, text, out_bytes);
 }
 
 /* False: not exactly so many bytes in the spelling of sign_encode(). */
 static bool sign_decode(struct text text, unsigned char *out, size_t bytes)
 {
-    char again[SIGNATURE_DIGITS + 1];
-    const size_t digits = (bytes + 2) / 3 * 4;
-    gnutls_datum_t decoded = {NULL, 0};
+    char digits[SIGNATURE_DIGITS + 1];
+    size_t len = 0;
 
-    must(digits < sizeof again);
-    if (text.len != digits)
+    must((bytes + 2) / 3 * 4 < sizeof digits);
+    if (text.len != (bytes + 2) / 3 * 4)
         return false;
-    const gnutls_datum_t encoded = datum_of(text);
-    if (gnutls_base64_decode2(&encoded, &decoded) < 0)
+    memcpy(digits, text.at, text.len);
+    digits[text.len] = '\0';
+    CLEANUP(xfreep) char *decoded = base64_decode(digits, &len);
+    if (decoded == NULL || len != bytes)
         return false;
-    const bool whole = decoded.size == bytes;
-    if (whole)
-        memcpy(out, decoded.data, bytes);
-    gnutls_free(decoded.data);
-    if (!whole)
-        return false;
-    sign_encode(out, bytes, again, digits + 1);
-    return memcmp(again, text.at, digits) == 0;
+    CLEANUP(xfreep) char *again = base64_encode((struct text){decoded, len});
+    memcpy(out, decoded, bytes);
+    return memcmp(again, text.at, text.len) == 0;
 }
 
 static void id_of(const unsigned char public_key[PUBLIC_BYTES], char out[KEY_ID_BYTES])

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/base64.h"
+#include "milligpu/strbuf.h"
 
-#include "kube/config.h"
 #include "support.h"
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -532,29 +532,6 @@ static void wrong_plugins_are_named(void **state)
             "expected a list of name and value");
 }
 
-/* ---- base64 ---- */
-
-static void base64_goes_both_ways(void **state)
-{
-    static const char *const plain[] = {"", "a", "ab", "abc", "abcd", "\xff\xfe\xfd?>"};
-    static const char *const coded[] = {"", "YQ==", "YWI=", "YWJj", "YWJjZA==", "//79Pz4="};
-    static const char *const bad[] = {"*", "Y", "YQ==Y", "Y===", "YWJj\x01", "YWJjZ"};
-    size_t len;
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(plain); i++) {
-        CLEANUP(xfreep) char *encoded = base64_encode(text_of(plain[i]));
-        CLEANUP(xfreep) char *decoded = base64_decode(coded[i], &len);
-        assert_string_equal(encoded, coded[i]);
-        assert_string_equal(decoded, plain[i]);
-        assert_int_equal(len, strlen(plain[i]));
-    }
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_null(base64_decode(bad[i], &len));
-    CLEANUP(xfreep) char *spaced = base64_decode(" YW\nJj\t", &len);
-    assert_string_equal(spaced, "abc");
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -583,7 +560,6 @@ int main(void)
         TEST(a_plugin_that_hangs_does_not_hold_up_the_end),
         TEST(a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end),
         TEST(wrong_plugins_are_named),
-        TEST(base64_goes_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

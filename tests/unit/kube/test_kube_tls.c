@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/base64.h"
 #include "milligpu/file.h"
 
 #include "kube/config.h"

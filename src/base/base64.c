@@ -1,8 +1,11 @@
+/*
+ * Base64 of kubeconfigs, credentials and signatures. Called by kube and sign.
+ */
+#include "milligpu/base64.h"
+
 #include <string.h>
 
 #include "milligpu/alloc.h"
-
-#include "kube/config.h"
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static_assert(sizeof letters == 65, "base64 has 64 letters");
@@ -52,7 +55,6 @@ char *base64_decode(const char *text, size_t *out_len)
     return STEAL(out);
 }
 
-/* For Basic authentication and for the CA that a plugin is told; one line, without breaks. */
 char *base64_encode(struct text bytes)
 {
     CLEANUP(xfreep) char *out = xmalloc(bytes.len / 3 * 4 + 5);
