@@ -1,5 +1,5 @@
 /*
- * file - reads whole files into memory. Any thread.
+ * file - reads and writes whole files. Any thread.
  */
 #ifndef MILLIGPU_FILE_H
 #define MILLIGPU_FILE_H
@@ -7,11 +7,21 @@
 #include <stddef.h>
 
 #include "milligpu/err.h"
+#include "milligpu/text.h"
 
 /*
  * *out is the content, terminated, and belongs to the caller (xfree). ERR_NOT_FOUND, ERR_IO, or
  * ERR_TOO_LARGE if there are more than max bytes; the error text names the file.
  */
 int file_read(const char *file, size_t max, char **out, size_t *out_len, struct err *err) MUST_USE;
+
+/* Writes all of it, however many calls that takes; false: errno says why. */
+bool file_write(int fd, struct text bytes) MUST_USE;
+
+/*
+ * Replaces a file as a whole, mode 0644: a reader finds the old one or the new one, never a part.
+ * The new one is written beside it first, as "FILE.next". The error text names the file.
+ */
+int file_replace(const char *file, struct text content, struct err *err) MUST_USE;
 
 #endif

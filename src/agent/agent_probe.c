@@ -4,11 +4,10 @@
  */
 #include "agent/agent_probe.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/file.h"
 #include "milligpu/http.h"
 #include "milligpu/strbuf.h"
 
@@ -67,18 +66,13 @@ static void handle(void *user, struct http_call *call)
 static int write_port(const char *file, const char *listen, uint16_t port, struct err *err)
 {
     const char *colon = strrchr(listen, ':');
-    CLEANUP(strbuf_done) struct strbuf fresh;
+    CLEANUP(strbuf_done) struct strbuf line;
 
     must(colon != NULL);
-    strbuf_init(&fresh);
-    strbuf_printf(&fresh, "%s.new", file);
-    FILE *out = fopen(fresh.data, "we");
-    if (out == NULL)
-        return err_set(err, ERR_IO, "--port-file %s: %s", file, strerrordesc_np(errno));
-    const bool good =
-        fprintf(out, "probe %.*s:%u\n", (int)(colon - listen), listen, (unsigned)port) > 0;
-    if (fclose(out) != 0 || !good || rename(fresh.data, file) != 0)
-        return err_set(err, ERR_IO, "--port-file %s: %s", file, strerrordesc_np(errno));
+    strbuf_init(&line);
+    strbuf_printf(&line, "probe %.*s:%u\n", (int)(colon - listen), listen, (unsigned)port);
+    if (file_replace(file, (struct text){line.data, line.len}, err) < 0)
+        return err_wrap(err, "--port-file");
     return 0;
 }
 

@@ -183,41 +183,6 @@ static uint32_t write_spec(struct cdi *cdi, const struct cdi_own *own, struct st
     return count;
 }
 
-static int write_all(int fd, const struct strbuf *text)
-{
-    for (size_t done = 0; done < text->len;) {
-        const ssize_t wrote = write(fd, text->data + done, text->len - done);
-        if (wrote < 0 && errno != EINTR)
-            return -1;
-        if (wrote > 0)
-            done += (size_t)wrote;
-    }
-    return fsync(fd);
-}
-
-/* Under a name that is no specification, then renamed: the runtime never sees a half. */
-static int replace(const char *file, const struct strbuf *text, struct err *err)
-{
-    CLEANUP(strbuf_done) struct strbuf next;
-
-    strbuf_init(&next);
-    strbuf_printf(&next, "%s.next", file);
-    const int fd =
-        open(next.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, (mode_t)0644);
-    if (fd < 0)
-        return err_set(err, ERR_IO, "%s: %m", next.data);
-    int rc = 0;
-    if (write_all(fd, text) != 0)
-        rc = err_set(err, ERR_IO, "%s: %m", next.data);
-    if (close(fd) != 0 && rc == 0)
-        rc = err_set(err, ERR_IO, "%s: %m", next.data);
-    if (rc == 0 && rename(next.data, file) != 0)
-        rc = err_set(err, ERR_IO, "%s: %m", file);
-    if (rc < 0)
-        (void)unlink(next.data); /* the failure is reported already */
-    return rc;
-}
-
 static bool is_as_written(const char *file, const struct strbuf *text)
 {
     CLEANUP(xfreep) char *bytes = NULL;
@@ -246,5 +211,5 @@ int cdi_write_own(struct cdi *cdi, const struct cdi_own *own, uint32_t *out, str
         return 0;
     if (mkdir(own->folder, 0755) != 0 && errno != EEXIST)
         return err_set(err, ERR_IO, "%s: %m", own->folder);
-    return replace(file.data, &text, err);
+    return file_replace(file.data, (struct text){text.data, text.len}, err);
 }

@@ -42,7 +42,6 @@ struct pod_records {
     bool is_new;
     uint64_t next;
     size_t damaged;
-    size_t unwritten;
     struct map by_uid;
 };
 
@@ -188,20 +187,6 @@ void pod_records_close(struct pod_records *records)
 
 /* --- writing --- */
 
-static bool write_whole(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        const ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        data += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
 /* Under a name that is no uid first: whoever reads the folder sees a whole record or none. */
 static bool file_put(int folder, const char *name, const char *head, struct text body)
 {
@@ -209,8 +194,7 @@ static bool file_put(int folder, const char *name, const char *head, struct text
 
     if (fd < 0)
         return false;
-    const bool good = write_whole(fd, head, strlen(head)) &&
-                      (body.len == 0 || write_whole(fd, body.at, body.len));
+    const bool good = file_write(fd, text_of(head)) && file_write(fd, body);
     if (close(fd) == 0 && good && renameat(folder, FRESH, folder, name) == 0)
         return true;
     (void)unlinkat(folder, FRESH, 0);

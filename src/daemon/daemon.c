@@ -27,6 +27,7 @@
 #include "milligpu/cluster_identity.h"
 #include "milligpu/events.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/file.h"
 #include "milligpu/hints.h"
 #include "milligpu/http.h"
 #include "milligpu/informer.h"
@@ -627,7 +628,6 @@ static int write_ports(struct daemon *daemon, struct err *err)
     const char *listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
                                  settings->probe_listen};
     struct strbuf text;
-    char temporary[4096];
 
     strbuf_init(&text);
     for (size_t i = 0; i < PORTS; i++) {
@@ -640,15 +640,9 @@ static int write_ports(struct daemon *daemon, struct err *err)
                   log_str("address", address));
     }
     int rc = 0;
-    if (settings->port_file[0] != '\0') {
-        (void)snprintf(temporary, sizeof temporary, "%s.new", settings->port_file);
-        FILE *file = fopen(temporary, "we");
-        const bool written = file != NULL && fwrite(text.data, 1, text.len, file) == text.len;
-        const bool closed = file != NULL && fclose(file) == 0;
-        if (!written || !closed || rename(temporary, settings->port_file) != 0)
-            rc = err_set(err, ERR_IO, "port_file %s cannot be written: errno %d",
-                         settings->port_file, errno);
-    }
+    if (settings->port_file[0] != '\0' &&
+        file_replace(settings->port_file, (struct text){text.data, text.len}, err) < 0)
+        rc = err_wrap(err, "port_file");
     strbuf_done(&text);
     return rc;
 }

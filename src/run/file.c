@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "milligpu/strbuf.h"
@@ -49,4 +50,38 @@ int file_read(const char *file, size_t max, char **out, size_t *out_len, struct 
     *out_len = text.len;
     *out = strbuf_steal(&text);
     return 0;
+}
+
+bool file_write(int fd, struct text bytes)
+{
+    must(fd >= 0);
+    for (size_t done = 0; done < bytes.len;) {
+        const ssize_t wrote = write(fd, bytes.at + done, bytes.len - done);
+        if (wrote < 0 && errno != EINTR)
+            return false;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return true;
+}
+
+int file_replace(const char *file, struct text content, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf next;
+
+    must(file[0] != '\0');
+    strbuf_init(&next);
+    strbuf_printf(&next, "%s.next", file);
+    const int fd = open(next.data, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_set(err, ERR_IO, "%s: %m", next.data);
+    int rc = 0;
+    if (!file_write(fd, content) || fsync(fd) != 0)
+        rc = err_set(err, ERR_IO, "%s: %m", next.data);
+    if (close(fd) != 0 && rc == 0)
+        rc = err_set(err, ERR_IO, "%s: %m", next.data);
+    if (rc == 0 && rename(next.data, file) != 0)
+        rc = err_set(err, ERR_IO, "%s: %m", file);
+    if (rc < 0)
+        (void)unlink(next.data); /* the failure is reported already */
+    return rc;
 }

@@ -17,6 +17,7 @@
 #include <gnutls/abstract.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/file.h"
 
 static int say_errno(const char *file, const char *what, struct err *err)
 {
@@ -114,21 +115,6 @@ static int make_pem(gnutls_datum_t *out, struct err *err)
                              gnutls_strerror(rc));
 }
 
-/* mkostemp() makes it with mode 0600, whatever the umask adds. */
-static bool write_whole(int fd, const gnutls_datum_t *pem)
-{
-    size_t done = 0;
-
-    must(fd >= 0);
-    while (done < pem->size) {
-        const ssize_t len = write(fd, pem->data + done, pem->size - done);
-        if (len < 0 && errno != EINTR)
-            return false;
-        done += len > 0 ? (size_t)len : 0;
-    }
-    return fsync(fd) == 0;
-}
-
 /* Else a power loss could take the name of a key by which was signed already. */
 static bool sync_folder(const char *file)
 {
@@ -157,8 +143,10 @@ int key_file_make(const char *file, struct err *err)
     strbuf_init(&name);
     strbuf_printf(&name, "%s.XXXXXX", file);
     int rc = 0;
+    /* with mode 0600, whatever the umask adds */
     const int fd = mkostemp(name.data, O_CLOEXEC);
-    if (fd >= 0 && !write_whole(fd, &pem))
+    if (fd >= 0 &&
+        (!file_write(fd, (struct text){(const char *)pem.data, pem.size}) || fsync(fd) != 0))
         rc = say_errno(file, "cannot be written", err);
     else if (fd < 0 || (link(name.data, file) < 0 && errno != EEXIST))
         rc = say_errno(file, "cannot be made", err);

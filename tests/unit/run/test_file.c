@@ -1,0 +1,99 @@
+/* file - a file is replaced as a whole, or stays as it was. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/file.h"
+
+static char folder[64];
+static char file[80];
+static char next[96];
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/milligpu-file-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(file, sizeof file, "%s/file", folder);
+    (void)snprintf(next, sizeof next, "%s.next", file);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)unlink(file);
+    (void)rmdir(next);
+    return rmdir(folder);
+}
+
+static void holds(const char *text)
+{
+    CLEANUP(xfreep) char *data = NULL;
+    struct err err;
+    size_t len;
+
+    assert_int_equal(file_read(file, 1000, &data, &len, &err), 0);
+    assert_string_equal(data, text);
+}
+
+static void the_new_one_takes_the_place_of_the_old_one(void **state)
+{
+    struct stat is;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(file_replace(file, TEXT("first, and longer"), &err), 0);
+    holds("first, and longer");
+    assert_int_equal(file_replace(file, TEXT("second"), &err), 0);
+    holds("second");
+    assert_int_equal(file_replace(file, TEXT(""), &err), 0);
+    holds("");
+    assert_int_equal(stat(next, &is), -1);
+    assert_int_equal(stat(file, &is), 0);
+    assert_int_equal(is.st_mode & 0777 & ~0644U, 0);
+}
+
+static void one_that_cannot_be_written_leaves_the_old_one(void **state)
+{
+    struct err err;
+
+    (void)state;
+    assert_int_equal(file_replace(file, TEXT("old"), &err), 0);
+    assert_int_equal(mkdir(next, 0700), 0);
+    assert_int_equal(file_replace(file, TEXT("new"), &err), -(int)ERR_IO);
+    assert_non_null(strstr(err.text, next));
+    holds("old");
+}
+
+static void what_cannot_be_written_says_why(void **state)
+{
+    int end[2];
+
+    (void)state;
+    assert_int_equal(pipe(end), 0);
+    assert_true(file_write(end[1], TEXT("all of it")));
+    assert_false(file_write(end[0], TEXT("x"))); /* it is for reading */
+    assert_int_equal(errno, EBADF);
+    (void)close(end[0]);
+    (void)close(end[1]);
+}
+
+#define TEST_OF(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_OF(the_new_one_takes_the_place_of_the_old_one),
+        TEST_OF(one_that_cannot_be_written_leaves_the_old_one),
+        TEST_OF(what_cannot_be_written_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
