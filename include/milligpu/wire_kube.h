@@ -134,6 +134,13 @@ struct kube_event_facts {
 };
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts);
 
+/* JSON merge patch of an object's annotations; a value whose at is NULL takes its key away. */
+struct annotation_change {
+    const char *key;
+    struct text value;
+};
+void annotations_patch(struct strbuf *out, const struct annotation_change *change, size_t count);
+
 /*
  * The wake-up object: where it is created, and the merge patch that wakes kube-scheduler up. It is
  * never deleted, so if it exists, another milligpud was here before.

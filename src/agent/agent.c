@@ -32,7 +32,7 @@
 #include "agent/reporter.h"
 #include "milligpu_version.h"
 
-enum { AGAIN_MS = 1000, READ_BYTES = 64 * 1024 };
+enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024 };
 
 struct agent {
     const struct agent_settings *settings;
@@ -210,30 +210,27 @@ static int check_paths(const struct agent_settings *settings, struct err *err)
     return 0;
 }
 
-/* "DIR,DIR": the folders of the runtime, the lowest priority first. */
-static int open_cdi(const struct agent_settings *settings, struct arena *arena, struct cdi **out,
-                    struct err *err)
+/*
+ * "DIR,DIR": the folders of the runtime, the lowest priority first; the last is where a
+ * specification of our own goes.
+ */
+static int open_cdi(struct agent *agent, struct err *err)
 {
     const char *folder[CDI_FOLDERS_MAX];
-    struct text rest = text_of(settings->cdi_dirs);
+    struct text rest = text_of(agent->settings->cdi_dirs);
     struct text one;
     uint32_t folders = 0;
 
     while (text_cut(&rest, ',', &one)) {
         if (folders == CDI_FOLDERS_MAX)
             return err_set(err, ERR_INVALID, "--cdi-dirs: more than %d folders", CDI_FOLDERS_MAX);
-        folder[folders++] = arena_copy(arena, text_trim(one));
+        folder[folders++] = arena_copy(&agent->arena, text_trim(one));
     }
-    *out = cdi_new(folder, folders);
+    must(folders > 0); /* the setting is not empty */
+    agent->own_folder = folder[folders - 1];
+    agent->calls.cdi = cdi_new(folder, folders);
+    agent->own_cdi = cdi_new(folder, folders);
     return 0;
-}
-
-/* The one that wins. */
-static const char *last_folder(const struct agent_settings *settings, struct arena *arena)
-{
-    const char *comma = strrchr(settings->cdi_dirs, ',');
-
-    return arena_copy(arena, text_trim(text_of(comma != NULL ? comma + 1 : settings->cdi_dirs)));
 }
 
 /* Where nobody else names the GPUs; in the reporter's thread, which has a struct cdi of its own. */
@@ -298,6 +295,14 @@ static int open_cluster(struct agent *agent, struct err *err)
     return kube_curl_new(agent->config, &agent->ops, err);
 }
 
+static void close_cluster(struct agent *agent)
+{
+    if (agent->ops.free != NULL)
+        agent->ops.free(agent->ops.ctx);
+    if (agent->config != NULL)
+        kube_config_free(agent->config);
+}
+
 static int open_parts(struct agent *agent, struct err *err)
 {
     const struct agent_settings *settings = agent->settings;
@@ -306,11 +311,8 @@ static int open_parts(struct agent *agent, struct err *err)
     arena_init(&agent->arena);
     agent->signals = open_signals(err);
     if (agent->signals < 0 || check_paths(settings, err) < 0 ||
-        pod_records_open(settings->state_dir, &calls->records, err) < 0 ||
-        open_cdi(settings, &agent->arena, &calls->cdi, err) < 0 ||
-        open_cdi(settings, &agent->arena, &agent->own_cdi, err) < 0)
+        pod_records_open(settings->state_dir, &calls->records, err) < 0 || open_cdi(agent, err) < 0)
         return err_same(err);
-    agent->own_folder = last_folder(settings, &agent->arena);
     calls->keys = public_keys_new(settings->keys_dir);
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
@@ -338,10 +340,7 @@ static void close_parts(struct agent *agent)
     arena_done(&agent->arena);
     public_keys_free(agent->calls.keys);
     pod_records_close(agent->calls.records);
-    if (agent->ops.free != NULL)
-        agent->ops.free(agent->ops.ctx);
-    if (agent->config != NULL)
-        kube_config_free(agent->config);
+    close_cluster(agent);
     if (agent->signals >= 0)
         (void)close(agent->signals);
 }
@@ -369,30 +368,14 @@ int agent_run(const struct agent_settings *settings, struct err *err)
 int agent_uninstall(const struct agent_settings *settings, struct err *err)
 {
     struct agent agent = {.settings = settings, .socket = -1, .signals = -1};
-    CLEANUP(strbuf_done) struct strbuf path;
     CLEANUP(strbuf_done) struct strbuf body;
-    CLEANUP(strbuf_done) struct strbuf answer;
 
-    strbuf_init(&path);
     strbuf_init(&body);
-    strbuf_init(&answer);
-    int rc = open_cluster(&agent, err);
-    reporter_path(&path, settings->node);
     reporter_remove(&body);
-    if (rc == 0) {
-        const struct kube_request request = {.id = 1,
-                                             .method = "PATCH",
-                                             .path = path.data,
-                                             .content_type = "application/merge-patch+json",
-                                             .body = {body.data, body.len},
-                                             .timeout_ms = 10000};
-        rc = kube_fetch(&agent.ops, &request, &answer, err);
-    }
-    if (rc >= 300 && rc != 404)
-        rc = err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", rc, answer.data);
-    if (agent.ops.free != NULL)
-        agent.ops.free(agent.ops.ctx);
-    if (agent.config != NULL)
-        kube_config_free(agent.config);
-    return rc < 0 ? rc : 0;
+    int rc = open_cluster(&agent, err);
+    if (rc == 0)
+        rc = reporter_patch(&agent.ops, settings->node, (struct text){body.data, body.len},
+                            UNINSTALL_MS, err);
+    close_cluster(&agent);
+    return rc < 0 ? rc : 0; /* a Node that is gone has no annotations either */
 }

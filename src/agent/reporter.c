@@ -11,6 +11,7 @@
 #include "milligpu/clock.h"
 #include "milligpu/json.h"
 #include "milligpu/log.h"
+#include "milligpu/wire_kube.h"
 
 #include "agent/agent_counts.h"
 #include "milligpu_version.h"
@@ -38,61 +39,49 @@ struct reporter {
     int64_t wait_ms; /* after a failure */
 };
 
-void reporter_path(struct strbuf *out, const char *node)
-{
-    strbuf_printf(out, "/api/v1/nodes/%s", node);
-}
-
-void reporter_remove(struct strbuf *out)
-{
-    strbuf_printf(out, "{\"metadata\":{\"annotations\":{\"%s\":null,\"%s\":null}}}",
-                  ANNOTATION_AGENT, GPUS);
-}
-
-/* A node's name is put into a path: the API server's names need no escapes. */
-static void write_patch(struct reporter *reporter, struct text agent, struct strbuf *out)
-{
-    CLEANUP(strbuf_done) struct strbuf gpus;
-    struct json_writer json;
-
-    strbuf_init(&gpus);
-    json_writer_init(&json, out);
-    json_write_object(&json);
-    json_write_key(&json, "metadata");
-    json_write_object(&json);
-    json_write_key(&json, "annotations");
-    json_write_object(&json);
-    json_write_key(&json, ANNOTATION_AGENT);
-    json_write_text(&json, agent);
-    if (reporter->rules.gpus != NULL && reporter->rules.gpus(reporter->rules.user, &gpus)) {
-        json_write_key(&json, GPUS);
-        json_write_text(&json, (struct text){gpus.data, gpus.len});
-    }
-    json_write_object_end(&json);
-    json_write_object_end(&json);
-    json_write_object_end(&json);
-}
-
-static int send_patch(struct reporter *reporter, const struct strbuf *body, struct err *err)
+int reporter_patch(const struct kube_ops *ops, const char *node, struct text body,
+                   int64_t timeout_ms, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     CLEANUP(strbuf_done) struct strbuf answer;
 
     strbuf_init(&path);
     strbuf_init(&answer);
-    reporter_path(&path, reporter->rules.node);
+    /* The name was checked when the settings were read, and needs no escapes. */
+    strbuf_printf(&path, "/api/v1/nodes/%s", node);
     const struct kube_request request = {.id = 1,
                                          .method = "PATCH",
                                          .path = path.data,
                                          .content_type = "application/merge-patch+json",
-                                         .body = {body->data, body->len},
-                                         .timeout_ms = PATCH_MS};
-    const int status = kube_fetch(reporter->rules.ops, &request, &answer, err);
+                                         .body = body,
+                                         .timeout_ms = timeout_ms};
+    const int status = kube_fetch(ops, &request, &answer, err);
     if (status < 0)
         return status;
     if (status >= 200 && status < 300)
         return 0;
-    return err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status, answer.data);
+    const int rc =
+        err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status, answer.data);
+    return status == 404 ? status : rc;
+}
+
+void reporter_remove(struct strbuf *out)
+{
+    static const struct annotation_change gone[] = {{.key = ANNOTATION_AGENT}, {.key = GPUS}};
+
+    annotations_patch(out, gone, ARRAY_LEN(gone));
+}
+
+static void write_patch(struct reporter *reporter, struct text agent, struct strbuf *out)
+{
+    CLEANUP(strbuf_done) struct strbuf gpus;
+    struct annotation_change change[2] = {{ANNOTATION_AGENT, agent}};
+    size_t count = 1;
+
+    strbuf_init(&gpus);
+    if (reporter->rules.gpus != NULL && reporter->rules.gpus(reporter->rules.user, &gpus))
+        change[count++] = (struct annotation_change){GPUS, {gpus.data, gpus.len}};
+    annotations_patch(out, change, count);
 }
 
 static void report(struct reporter *reporter, struct text agent)
@@ -108,7 +97,8 @@ static void report(struct reporter *reporter, struct text agent)
     if (waits || (same && reporter->wait_ms == 0 && now_ms < reporter->sent_ms + ANYWAY_MS))
         return;
     reporter->sent_ms = now_ms;
-    if (send_patch(reporter, &body, &err) == 0) {
+    if (reporter_patch(reporter->rules.ops, reporter->rules.node,
+                       (struct text){body.data, body.len}, PATCH_MS, &err) == 0) {
         agent_count(COUNT_PATCHED);
         if (!same || reporter->wait_ms > 0)
             log_write(LOG_INFO, "node reported", log_i64("bytes", body.len));

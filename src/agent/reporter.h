@@ -34,7 +34,11 @@ void reporter_agent(struct reporter *reporter, const char *runtime, bool closed)
 
 /* The merge patch that takes both annotations away. */
 void reporter_remove(struct strbuf *out);
-/* "/api/v1/nodes/NAME" */
-void reporter_path(struct strbuf *out, const char *node);
+/*
+ * Sends a merge patch of a Node and waits for the answer: 0; 404, with err, if there is no such
+ * Node; or negative.
+ */
+int reporter_patch(const struct kube_ops *ops, const char *node, struct text body,
+                   int64_t timeout_ms, struct err *err) MUST_USE;
 
 #endif

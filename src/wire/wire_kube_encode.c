@@ -584,6 +584,29 @@ void keys_patch(struct strbuf *out, const char *id, const char *key)
     json_write_object_end(&json);
 }
 
+void annotations_patch(struct strbuf *out, const struct annotation_change *change, size_t count)
+{
+    struct json_writer json;
+
+    must(count > 0);
+    json_writer_init(&json, out);
+    json_write_object(&json);
+    json_write_key(&json, "metadata");
+    json_write_object(&json);
+    json_write_key(&json, "annotations");
+    json_write_object(&json);
+    for (size_t i = 0; i < count; i++) {
+        json_write_key(&json, change[i].key);
+        if (change[i].value.at == NULL)
+            json_write_null(&json);
+        else
+            json_write_text(&json, change[i].value);
+    }
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+    json_write_object_end(&json);
+}
+
 /*
  * {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: every new value wakes. The count
  * begins again with each start of the daemon, so the time is part of it: an equal value would be no
@@ -591,7 +614,6 @@ void keys_patch(struct strbuf *out, const char *id, const char *key)
  */
 static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
-    struct json_writer json;
     char at[TIME_TEXT_BYTES];
     CLEANUP(strbuf_done) struct strbuf value;
     strbuf_init(&value);
@@ -601,17 +623,8 @@ static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
     strbuf_str(&value, at);
     must(value.len > 0);
 
-    json_writer_init(&json, out);
-    json_write_object(&json);
-    json_write_key(&json, "metadata");
-    json_write_object(&json);
-    json_write_key(&json, "annotations");
-    json_write_object(&json);
-    json_write_key(&json, wake_key);
-    json_write_text(&json, text_in(&value));
-    json_write_object_end(&json);
-    json_write_object_end(&json);
-    json_write_object_end(&json);
+    const struct annotation_change change = {wake_key, text_in(&value)};
+    annotations_patch(out, &change, 1);
 }
 
 void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
