@@ -13,7 +13,6 @@
 #define AGENT_FIELD_TEXT(id)   const char *id;
 #define AGENT_FIELD_CHOICE(id) const char *id;
 #define AGENT_FIELD_NUMBER(id) int64_t id;
-#define AGENT_FIELD_BOOL(id)   bool id;
 
 /* Texts are borrowed from argv and environ. */
 struct agent_settings {

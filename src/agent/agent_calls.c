@@ -99,25 +99,28 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
 /* The first list that an agent of this node sees is taken as it is: nobody signed these pods. */
 static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
 {
+    const bool is_new = pod_records_are_new(calls->records);
     struct text allocation;
+    struct text recorded;
+    struct text signature;
     struct grant grant;
 
     if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
         return;
+    grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
+    const bool known = pod_records_find(calls->records, pod->uid, &recorded);
     struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
     *met = (struct met_pod){.next = calls->met};
     met->pod.id = text_of(arena_copy(&calls->sync, pod->id));
-    grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
-    met->passes = grant.proof == PROOF_SIGNATURE && !pod_records_are_new(calls->records);
+    met->pod.namespace = text_of(arena_copy(&calls->sync, pod->namespace));
+    met->pod.name = text_of(arena_copy(&calls->sync, pod->name));
+    met->passes = known ? nri_annotation(pod, ANNOTATION_SIGNATURE, &signature) &&
+                              grant.verdict != GRANT_REFUSED
+                        : grant.proof == PROOF_SIGNATURE && !is_new;
     calls->met = met;
-    struct text recorded;
-    if (pod_records_find(calls->records, pod->uid, &recorded)) {
+    if (known)
         pod_records_runs(calls->records, pod->uid);
-        met->passes =
-            nri_annotation(pod, ANNOTATION_SIGNATURE, &recorded) && grant.verdict != GRANT_REFUSED;
-        return;
-    }
-    if (pod_records_are_new(calls->records) || grant.proof == PROOF_SIGNATURE)
+    else if (is_new || grant.proof == PROOF_SIGNATURE)
         pod_records_add(calls->records, pod->uid, allocation);
     else
         log_write(LOG_WARN, "a pod runs with GPUs that milligpud did not sign",

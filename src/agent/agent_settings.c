@@ -9,12 +9,11 @@
 
 #include "milligpu/text.h"
 
-enum kind { KIND_TEXT, KIND_CHOICE, KIND_NUMBER, KIND_BOOL };
+enum kind { KIND_TEXT, KIND_CHOICE, KIND_NUMBER };
 
 #define KIND_OF_TEXT   KIND_TEXT
 #define KIND_OF_CHOICE KIND_CHOICE
 #define KIND_OF_NUMBER KIND_NUMBER
-#define KIND_OF_BOOL   KIND_BOOL
 
 struct setting {
     const char *id;
@@ -108,11 +107,6 @@ static int set(struct agent_settings *out, const struct setting *setting, const 
         return set_choice(setting, where, value, field, err);
     case KIND_NUMBER:
         return set_number(setting, where, value, field, err);
-    case KIND_BOOL:
-        *(bool *)field = strcmp(value, "true") == 0;
-        if (*(bool *)field || strcmp(value, "false") == 0)
-            return 0;
-        return err_set(err, ERR_INVALID, "%s: \"%.100s\" is neither true nor false", where, value);
     }
     must_not_reach("a setting has one of these kinds");
 }
@@ -279,8 +273,6 @@ void agent_settings_print(struct strbuf *out, const struct agent_settings *from)
         strbuf_printf(out, "%s: ", settings[i].id);
         if (settings[i].kind == KIND_NUMBER)
             strbuf_printf(out, "%lld\n", (long long)*(const int64_t *)field);
-        else if (settings[i].kind == KIND_BOOL)
-            strbuf_str(out, *(const bool *)field ? "true\n" : "false\n");
         else
             strbuf_printf(out, "\"%s\"\n", *(const char *const *)field);
     }

@@ -39,7 +39,29 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
     }
 
 
-class Daemon:
+class Logged:
+    """A process of ours, whose log is in its folder: self.process, self.home."""
+
+    program = "milligpud"
+
+    def wait(self, condition, what, seconds=30):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self.program} ended with {self.process.returncode}:\n{self.logged()}")
+            try:
+                if condition():
+                    return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"waited {seconds} s for {what}:\n{self.logged()}")
+
+    def logged(self):
+        return (self.home / "log").read_text(errors="replace")[-8000:]
+
+
+class Daemon(Logged):
     """milligpud --standalone on free ports, in a folder of its own."""
 
     before = ()  # a command that starts it, put before its own command line
@@ -87,21 +109,6 @@ class Daemon:
     def ready(self):
         return self.admin("GET", "/readyz")[0] == 200
 
-    def wait(self, condition, what, seconds=30):
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if self.process.poll() is not None:
-                raise AssertionError(f"milligpud ended with {self.process.returncode}:\n{self.logged()}")
-            try:
-                if condition():
-                    return
-            except OSError:
-                pass
-            time.sleep(0.02)
-        raise AssertionError(f"waited {seconds} s for {what}:\n{self.logged()}")
-
-    def logged(self):
-        return (self.home / "log").read_text(errors="replace")[-8000:]
 
     def request(self, port, method, path, body=None, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port[port], timeout=20)

@@ -152,10 +152,10 @@ class Connection:
             pass
 
 
-class Node:
+class Node(harness.Logged):
     """A folder that is the node: socket, CDI, keys, state; and the agent."""
 
-    before = ()
+    program = "milligpu-node"
 
     def __init__(self, url="http://127.0.0.1:9"):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-node-")
@@ -222,21 +222,6 @@ class Node:
         finally:
             peer.close()
 
-    def wait(self, condition, what):
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            assert self.process.poll() is None, self.logged()
-            try:
-                if condition():
-                    return
-            except OSError:
-                pass
-            time.sleep(0.02)
-        raise AssertionError(f"waited for {what}:\n{self.logged()}")
-
-    def logged(self):
-        return (self.home / "log").read_text(errors="replace")[-8000:]
-
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         status = self.process.wait(20)
@@ -287,6 +272,19 @@ class Agent(unittest.TestCase):
         self.assertEqual(runtime.create({"milligpu.io/allocation": ALLOCATION})[0], ["nvidia.com/gpu=GPU-a"])
         with self.assertRaisesRegex(Refused, "was changed"):
             runtime.create({"milligpu.io/allocation": ALLOCATION.replace("GPU-a", "GPU-b")})
+
+    def test_a_container_that_ran_while_it_was_away_is_told_by_name(self):
+        node = self.node()
+        node.accept()
+        node.stop(signal.SIGKILL)
+        node.start()
+        connection = node.peer()
+        connection.welcome()
+        connection.configure()
+        connection.call("Synchronize", field(1, pod(node.sign())) + field(2, container("main", "HOME=/")))
+        node.wait(lambda: "did not pass the agent" in node.logged(), "the warning")
+        self.assertRegex(node.logged(), r"did not pass the agent.*namespace=default pod=web container=main")
+        self.assertIn("milligpu_node_strangers_total 1\n", node.page("/metrics")[1])
 
     def test_it_connects_again_when_the_runtime_restarts_and_says_when_it_is_ready(self):
         node = self.node()
@@ -351,6 +349,8 @@ class Agent(unittest.TestCase):
         subprocess.run([harness.BIN / "milligpu-node", "--node", name, "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
         self.assertIsNone(agent())
+        subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
+                        "--uninstall"], check=True)
 
     def test_the_inventory_comes_from_the_drivers_library(self):
         api = harness.Api()
@@ -382,7 +382,8 @@ class Agent(unittest.TestCase):
         for flags, words in ((["--nodes=1"], "--nodes is no flag"), ([], "--node is not set"),
                              (["--node", "n1", "--nri-socket", "x" * 200], "--nri-socket: a socket's path"),
                              (["--node", "n1", "--state-dir", "/proc/x"], "/proc/x"),
-                             (["--node", "n1", "--kubeconfig", "/nowhere"], "/nowhere")):
+                             (["--node", "n1", "--kubeconfig", "/nowhere"], "/nowhere"),
+                             (["--node", "n1", "--kubeconfig", "/nowhere", "--uninstall"], "/nowhere")):
             with tempfile.TemporaryDirectory() as home:
                 done = subprocess.run([harness.BIN / "milligpu-node", "--state-dir", home + "/state", *flags],
                                       capture_output=True, text=True, timeout=20, check=False)
