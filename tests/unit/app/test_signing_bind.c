@@ -47,8 +47,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* An annotation of the pod as the API server has it now; NULL: it has none. */
-static const char *note_of(struct scene *scene, const char *pod, const char *key)
+/* metadata of the pod as the API server has it now; in the arena. */
+static const struct doc *meta_of(struct scene *scene, const char *pod)
 {
     struct strbuf object;
     struct doc *root = NULL;
@@ -56,31 +56,26 @@ static const char *note_of(struct scene *scene, const char *pod, const char *key
 
     strbuf_init(&object);
     fixture_object(scene->fixture, pod, &object);
-    assert_int_equal(
-        doc_parse_json((struct text){object.data, object.len}, "pod", &scene->arena, &root, &err),
-        0);
-    const struct doc *notes = doc_get(doc_get(root, "metadata"), "annotations");
-    const struct doc *note = notes == NULL ? NULL : doc_get(notes, key);
-    const char *text = note == NULL ? NULL : arena_copy(&scene->arena, note->text);
+    const struct text kept = {arena_copy(&scene->arena, (struct text){object.data, object.len}),
+                              object.len};
     strbuf_done(&object);
-    return text;
+    assert_int_equal(doc_parse_json(kept, "pod", &scene->arena, &root, &err), 0);
+    return doc_get(root, "metadata");
+}
+
+/* An annotation of it; NULL: it has none. */
+static const char *note_of(struct scene *scene, const char *pod, const char *key)
+{
+    const struct doc *note = doc_get(doc_get(meta_of(scene, pod), "annotations"), key);
+
+    return note == NULL ? NULL : note->text.at;
 }
 
 static bool believes(struct scene *scene, const char *pod, const char *node)
 {
-    struct strbuf object;
-    struct doc *root = NULL;
-    struct err err;
+    const struct signed_facts what = {text_of(doc_str(meta_of(scene, pod), "uid")), text_of(node),
+                                      text_of(note_of(scene, pod, "milligpu.io/allocation"))};
 
-    strbuf_init(&object);
-    fixture_object(scene->fixture, pod, &object);
-    assert_int_equal(
-        doc_parse_json((struct text){object.data, object.len}, "pod", &scene->arena, &root, &err),
-        0);
-    const struct signed_facts what = {
-        text_of(arena_copy(&scene->arena, text_of(doc_str(doc_get(root, "metadata"), "uid")))),
-        text_of(node), text_of(note_of(scene, pod, "milligpu.io/allocation"))};
-    strbuf_done(&object);
     return signature_is_good(text_of(signing_key_public(scene->key)),
                              text_of(note_of(scene, pod, "milligpu.io/signature")), &what);
 }
