@@ -1,0 +1,97 @@
+/*
+ * containers - the containers of this node that have GPUs, as the runtime tells of them.
+ *
+ *     main thread:   what runs (synchronize), created, started, stopped, removed --> the table
+ *     other threads: containers_copy() --> a copy of their own, with how far it is believed
+ *
+ * A container of ours has the shares that it was granted; one of another pod has the GPUs that
+ * somebody else gave it, by the names under which they were given: a UUID, an index ("0"), or the
+ * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. The table has at
+ * most CONTAINERS_MAX of them; beyond, they are counted and not kept.
+ *
+ * What gives a container of another pod its GPUs, the strongest first:
+ *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of a
+ *      kind that hands out GPUs, and where such a name is neither a UUID nor an index (a claim),
+ *      the device nodes /dev/nvidia<N> that the container has;
+ *   2. the variable NVIDIA_VISIBLE_DEVICES, with UUIDs or indexes: a device plugin may have set it,
+ *      and so may the author of the pod. "all", "void" and "none" say nothing: images carry them.
+ * The operator's own pods (management.nvidia.com/...) see all GPUs and hold none.
+ *
+ * The main thread writes; any thread copies. No call waits for anything but a copy.
+ */
+#ifndef MILLIGPU_CONTAINERS_H
+#define MILLIGPU_CONTAINERS_H
+
+#include "milligpu/arena.h"
+#include "milligpu/grant.h"
+#include "milligpu/nri.h"
+
+enum {
+    CONTAINERS_MAX = 1024,
+    CONTAINER_GPUS_MAX = 64,
+};
+
+enum container_right {
+    RIGHT_SHARE,    /* ours: granted by milligpud */
+    RIGHT_KUBELET,  /* kubelet asked for the devices */
+    RIGHT_VARIABLE, /* a variable only */
+};
+
+struct container_gpu {
+    const char *name; /* of a container of ours: its UUID */
+    uint32_t milli;   /* of the share; 0 for containers of others */
+    uint32_t mib;     /* of the share; 0: not known */
+};
+
+struct container_facts {
+    const char *id; /* the runtime's: a part of the path of its cgroup */
+    const char *uid;
+    const char *namespace;
+    const char *pod;
+    const char *name;
+    const char *cgroup; /* cgroups_path, as the runtime gives it: either of runc's two forms */
+    enum container_right right;
+    bool is_running; /* started, as far as the runtime told, and not stopped */
+    uint32_t gpus;
+    const struct container_gpu *gpu;
+};
+
+struct containers;
+
+struct containers *containers_new(void) MUST_USE;
+void containers_free(struct containers *containers); /* NULL is fine */
+
+/*
+ * A list of everything that runs begins: the table is empty. Until containers_complete() a copy is
+ * the one from before, so that nobody takes a half list for the whole.
+ */
+void containers_begin(struct containers *containers);
+void containers_complete(struct containers *containers);
+
+/*
+ * The container was made (or is in the list). grant: what it was judged; of ours if GRANT_GPUS.
+ * GRANT_FOREIGN: what others gave it is read from the container. A known id is replaced.
+ */
+void containers_add(struct containers *containers, const struct nri_pod *pod,
+                    const struct nri_container *container, const struct grant *grant);
+void containers_started(struct containers *containers, struct text id);
+/* Stopped or removed; an id that is not known is fine. */
+void containers_gone(struct containers *containers, struct text id);
+
+struct containers_copy {
+    /* false: no complete list was seen on this connection yet, or there is no connection */
+    bool is_complete;
+    uint64_t number;   /* another one whenever the table has changed */
+    uint32_t left_out; /* that were not kept, since the last list */
+    uint32_t count;
+    const struct container_facts *container; /* in the order in which they came */
+};
+
+/* *out lives in arena. */
+void containers_copy(struct containers *containers, struct arena *arena,
+                     struct containers_copy *out);
+
+/* The connection to the runtime is lost: the copy from before stays, and is not complete. */
+void containers_lost(struct containers *containers);
+
+#endif
