@@ -15,14 +15,14 @@
 #include "milligpu/node.h"
 
 /*
- * held: which GPUs the pods of the other resource hold is not known. They are taken to be the first
- * ones of the node that are healthy and that nobody shares.
+ * held: GPUs that are named (node.h). Where nobody says which GPUs the pods of the other resource
+ * hold, they are taken to be the first ones of the node that are healthy and that nobody shares.
  */
 #define ACCOUNT_TABLE(X)                                                                           \
     X(ACCOUNT_USED, "used", "held by bound pods")                                                  \
     X(ACCOUNT_RESERVED, "reserved", "held by reservations of pods that are not bound yet")         \
     X(ACCOUNT_FREE, "free", "what new shares can take")                                            \
-    X(ACCOUNT_HELD, "held", "whole GPUs that pods hold through the other resource")                \
+    X(ACCOUNT_HELD, "held", "whole GPUs that others hold: pods of the other resource, processes")  \
     X(ACCOUNT_GONE, "gone", "the Node object is gone")                                             \
     X(ACCOUNT_ABSENT, "absent", "the node does not show the GPU now")                              \
     X(ACCOUNT_DUPLICATE, "duplicate", "another node showed this UUID first")                       \

@@ -61,6 +61,7 @@ struct gpu_facts {
     bool nvlink_odd;     /* it was no list of texts; what could be read is above */
     uint64_t peers;      /* bit i: inventory.gpu[i], if either of the two names the other */
     const char *health;  /* as written, judged by HEALTH_WORDS; NULL: nothing said, so healthy */
+    const char *held;    /* as written, then as hold_kind() reads it; NULL: nobody holds it whole */
     bool healthy;        /* set by inventory_parse(), like cordoned and peers */
     bool cordoned;
 };
@@ -84,6 +85,23 @@ struct gpu_facts {
     X("lost", false)                                                                               \
     X("sick", false)                                                                               \
     X("unknown", false)
+
+/*
+ * Who holds a GPU whole, other than by shares of ours. The node's agent sees what NVIDIA's device
+ * plugin, a DRA driver or a process took; so that GPU is closed, and not the whole node.
+ *
+ *     "pod:UID"      kubelet gave it to this pod
+ *     "env:UID"      only a variable of this pod says so, which its author may have written: it
+ *                    counts for a pod that asks for whole GPUs
+ *     "process"      a process outside of Kubernetes
+ *     "unknown"      somebody; also what inventory_parse() makes of any other word, a slip
+ */
+enum hold_kind { HOLD_POD, HOLD_VARIABLE, HOLD_PROCESS, HOLD_UNKNOWN };
+
+enum { HOLD_BYTES_MAX = UID_BYTES_MAX + 4 };
+
+/* *out_uid: empty unless a pod is named. False: none of these words. */
+bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid);
 
 enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };
 

@@ -19,7 +19,10 @@
  *   4. A node that is gone owns no UUID through owned_id; owned_id is in ascending order and
  *      contains no GPU of the node.
  *   5. Peers are peers of each other, and are among the first GPUS_PER_NODE_MAX GPUs.
- *   6. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
+ *   6. hold[] names present GPUs, each once; GPU_HELD is set for them, except where a variable
+ *      alone says so and its pod asks for no whole GPUs. unnamed_gpus counts what pods hold of the
+ *      other resource beyond the GPUs that hold[] names for them.
+ *   7. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
  *      meant is flagged unsure.
  */
 #ifndef MILLIGPU_NODE_H
@@ -44,6 +47,14 @@ enum gpu_flag {
     GPU_CONTESTED = 1 << 5,
     /* indexes moved, and an index that a pod holds may mean this GPU: no grants; recomputed */
     GPU_UNSURE = 1 << 6,
+    /* something else than shares of ours holds it whole: no grants; recomputed, never stored */
+    GPU_HELD = 1 << 7,
+};
+
+/* A GPU, and who holds it whole: a word of hold_kind(). */
+struct node_hold {
+    const struct atom *gpu;
+    const char *by;
 };
 
 struct gpu {
@@ -81,16 +92,19 @@ struct node {
     const struct atom *problem_text; /* or what the node says that means nothing (inventory.h) */
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     bool agent;                      /* its Bindings name milligpu-node (inventory.h); not stored */
-    uint32_t held_gpus; /* whole GPUs of the other resource that pods hold; mixed if also shares */
-    uint32_t unplaced_milli;     /* observed, not assigned to a GPU: no new shares */
-    bool host_known;             /* else nothing is known of host */
-    struct host host;            /* what its pods leave of CPU and memory (ledger_set_host()) */
+    uint32_t held_gpus;              /* whole GPUs of the other resource that pods hold */
+    uint32_t unnamed_gpus;   /* of them, those of which nobody says which they are: no new shares */
+    uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
+    bool host_known;         /* else nothing is known of host */
+    struct host host;        /* what its pods leave of CPU and memory (ledger_set_host()) */
     const struct labels *labels; /* a reference; NULL: none, or not shown yet */
     int64_t since_ms;            /* when problem, gone, or the GPUs' flags last changed */
     uint32_t allocations;
     uint32_t owned_ids;
     const struct allocation **allocation; /* references; ascending uid */
     const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
+    uint32_t holds;
+    struct node_hold *hold; /* not stored, like agent */
 };
 
 /*
@@ -121,6 +135,9 @@ struct node_build {
     /* of the ids that are no GPU of the node, at most GPUS_PER_NODE_MAX are kept */
     uint32_t owned_ids;
     const struct atom *const *owned_id; /* ascending */
+    /* of distinct GPUs; those of GPUs that are not there are left out; copied */
+    uint32_t holds;
+    const struct node_hold *hold;
 };
 
 struct node *node_new(const struct node_build *build) MUST_USE;
@@ -140,6 +157,7 @@ void node_unref(const struct node *node); /* NULL is fine */
 
 const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; or NULL */
 const struct allocation *node_allocation(const struct node *node, struct text uid);
+const struct node_hold *node_hold_of(const struct node *node, const struct gpu *gpu); /* or NULL */
 
 static inline uint32_t gpu_free(const struct gpu *gpu)
 {

@@ -39,6 +39,7 @@
     X(REASON_TOPOLOGY, "topology", KIND, "no suitable GPUs of the node lie as the pod demands")    \
     X(REASON_MIXED, "mixed", MOMENT, "a pod with whole GPUs of another resource lives there")      \
     X(REASON_UNPLACED, "unplaced", MOMENT, "a pod lives there whose GPUs are not known")           \
+    X(REASON_HELD, "held", MOMENT, "something other than shares holds the GPU whole")              \
     X(REASON_ABSENT, "absent", MOMENT, "the GPU is missing from the node's inventory")             \
     X(REASON_UNHEALTHY, "unhealthy", MOMENT, "the GPU is reported unhealthy")                      \
     X(REASON_CORDONED, "cordoned", MOMENT, "the GPU is cordoned")                                  \

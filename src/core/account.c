@@ -48,18 +48,21 @@ static uint32_t held_rank(const struct node *node, const struct gpu *gpu)
     return held_likelihood(gpu) * node->gpus + position;
 }
 
-/* Is it among the first held_gpus present GPUs? */
+/* Is it named, or among the first of the others, as many as are held without a name? */
 static bool is_held_whole(const struct node *node, const struct gpu *gpu)
 {
     const uint32_t own = held_rank(node, gpu);
     uint32_t before = 0;
 
     must((gpu->flags & GPU_ABSENT) == 0);
+    if ((gpu->flags & GPU_HELD) != 0)
+        return true;
     for (uint32_t i = 0; i < node->gpus; i++)
-        if ((node->gpu[i].flags & GPU_ABSENT) == 0 && held_rank(node, &node->gpu[i]) < own)
+        if ((node->gpu[i].flags & (GPU_ABSENT | GPU_HELD)) == 0 &&
+            held_rank(node, &node->gpu[i]) < own)
             before++;
     must(before < node->gpus);
-    return before < node->held_gpus;
+    return before < node->unnamed_gpus;
 }
 
 /* Where the part of a GPU belongs that no share holds, if no new share can take it. */
@@ -92,7 +95,7 @@ static enum account_part part_of_closed(const struct node *node, const struct gp
     if (gpu_closed(gpu) == REASON_CROWDED)
         return ACCOUNT_CROWDED;
     must(gpu_closed(gpu) == REASON_NONE);
-    must(node->held_gpus > 0 || node->unplaced_milli > 0);
+    must(node->unnamed_gpus > 0 || node->unplaced_milli > 0);
     must(node_closed(node) == REASON_MIXED || node_closed(node) == REASON_UNPLACED);
     return node_closed(node) == REASON_MIXED ? ACCOUNT_MIXED : ACCOUNT_UNPLACED;
 }

@@ -70,6 +70,31 @@ static void of_node(struct report *report)
     must(text->len == 0);
 }
 
+/* An observed allocation was never reserved, and a reserved one is not bound yet. */
+static int64_t came_ms(const struct allocation_facts *is)
+{
+    must(is->state != STATE_RELEASED);
+    return is->bound_ms != 0 ? is->bound_ms : is->reserved_ms;
+}
+
+/* No later than when the last pod with whole GPUs, or with a share of this GPU, came. */
+static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
+{
+    int64_t since = 0;
+
+    must(gpu->charges > 0);
+    must((gpu->flags & GPU_HELD) != 0);
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *pod = node->allocation[i];
+        bool on = pod->is.held_gpus > 0;
+        for (uint32_t k = 0; k < pod->charges && !on; k++)
+            on = node_gpu(node, atom_text(pod->charge[k].gpu)) == gpu;
+        const int64_t came = came_ms(&pod->is);
+        since = on && came > since ? came : since;
+    }
+    return since;
+}
+
 /*
  * A GPU may be in several kinds of drift: each is reported by itself, because each ends by itself.
  */
@@ -102,19 +127,19 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
                          "this one; nothing is granted here until they have ended");
         drift_say(report, "unsure_gpu", drift);
     }
+    if ((gpu->flags & GPU_HELD) != 0 && gpu->charges > 0) {
+        strbuf_printf(text, "%u %s shares of a GPU that %s holds whole", (unsigned)gpu->charges,
+                      gpu->charges == 1 ? "pod has" : "pods have",
+                      node_hold_of(report->node, gpu)->by);
+        drift_say(report, "mixed",
+                  (struct drift){.gpu = gpu, .since_ms = mixed_since(report->node, gpu)});
+    }
     if ((gpu->flags & GPU_CONTESTED) != 0) {
         must((gpu->flags & GPU_DUPLICATE) == 0);
         strbuf_str(text, "another node shows this UUID, too; this one was the first and goes on");
         drift_say(report, "duplicate_gpu", drift);
     }
     must(text->len == 0);
-}
-
-/* An observed allocation was never reserved, and a reserved one is not bound yet. */
-static int64_t came_ms(const struct allocation_facts *is)
-{
-    must(is->state != STATE_RELEASED);
-    return is->bound_ms != 0 ? is->bound_ms : is->reserved_ms;
 }
 
 static bool shares_gpus(const struct allocation_facts *is)
@@ -168,11 +193,11 @@ static void of_mixture(struct report *report)
             drift.since_ms = since; /* no later than the time when the last of them came */
     }
     must(sharing <= node->allocations);
-    if (node->held_gpus == 0 || sharing == 0)
+    if (node->unnamed_gpus == 0 || sharing == 0)
         return;
     strbuf_printf(&report->text, "%u %s with shares beside %u whole %s of another resource",
-                  sharing, sharing == 1 ? "pod" : "pods", node->held_gpus,
-                  node->held_gpus == 1 ? "GPU" : "GPUs");
+                  sharing, sharing == 1 ? "pod" : "pods", node->unnamed_gpus,
+                  node->unnamed_gpus == 1 ? "GPU" : "GPUs");
     drift_say(report, "mixed", drift);
 }
 

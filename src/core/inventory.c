@@ -276,6 +276,45 @@ static bool is_healthy(const char *word)
     return known != NULL && known->healthy;
 }
 
+bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid)
+{
+    static const struct {
+        const char *word;
+        enum hold_kind kind;
+        bool names_pod;
+    } row[] = {{"pod:", HOLD_POD, true},
+               {"env:", HOLD_VARIABLE, true},
+               {"process", HOLD_PROCESS, false},
+               {"unknown", HOLD_UNKNOWN, false}};
+    const struct text said = text_of(word);
+
+    *out_uid = (struct text){"", 0};
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const size_t len = strlen(row[i].word);
+        if (!text_starts(said, row[i].word) || (said.len > len) != row[i].names_pod ||
+            said.len > HOLD_BYTES_MAX)
+            continue;
+        *out = row[i].kind;
+        *out_uid = (struct text){said.at + len, said.len - len};
+        return true;
+    }
+    must(word != NULL);
+    return false;
+}
+
+/* A word that means nothing closes the GPU, as that of its health does. */
+static const char *read_hold(const char *word)
+{
+    enum hold_kind kind;
+    struct text uid;
+
+    if (word == NULL)
+        return NULL;
+    const bool known = hold_kind(word, &kind, &uid);
+    must(!known || text_of(word).len <= HOLD_BYTES_MAX);
+    return known ? word : "unknown";
+}
+
 /* An entry may be known by its made-up id alone: then it has no second name. */
 static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
                                  struct gpu_facts *gpu)
@@ -288,6 +327,7 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
     gpu->model = inventory_model_of(judge->arena, given->model);
     gpu->healthy = is_healthy(given->health);
+    gpu->held = read_hold(given->held);
     gpu->cordoned = false; /* judge_cordon() says which are */
     gpu->peers = 0;        /* judge_nvlink(), too; it reads the names from the facts */
     gpu->nvlinks = 0;
@@ -443,24 +483,48 @@ static struct strbuf *add_slip(struct slips *slips)
     return slips->count++ == 0 ? &slips->text : NULL;
 }
 
-static void judge_health(const struct judge *judge, struct slips *slips)
+/* The next slip of this entry of the annotation; NULL: an earlier one is told. */
+static struct strbuf *add_entry_slip(struct slips *slips, uint32_t entry, const char *field,
+                                     const char *word)
+{
+    struct strbuf *text = add_slip(slips);
+
+    must(field[0] != '\0');
+    must(text == NULL || text->len == 0);
+    if (text == NULL)
+        return NULL;
+    strbuf_printf(text, "annotation milligpu.io/gpus: [%u].%s: ", entry, field);
+    if (word != NULL)
+        add_quoted(text, word);
+    return text;
+}
+
+/* Words that mean nothing: of health, and of who holds the GPU whole. */
+static void judge_words(const struct judge *judge, struct slips *slips)
 {
     const struct node_facts *facts = judge->facts;
+    enum hold_kind kind;
+    struct text uid;
+
+    must(slips->count == 0); /* the first judges, so that of several slips the words are told */
     must(judge->out->problem == PROBLEM_NONE);
     if (judge->out->source != SOURCE_ANNOTATION)
         return;
     must(facts->gpus == judge->out->gpus);
     for (uint32_t i = 0; i < facts->gpus; i++) {
-        const char *word = facts->gpu[i].health;
-        if (word == NULL || find_health(word) != NULL)
-            continue;
-        struct strbuf *text = add_slip(slips);
-        if (text == NULL)
-            continue;
-        strbuf_printf(text, "annotation milligpu.io/gpus: [%u].health: ", i);
-        add_quoted(text, word);
-        strbuf_str(text, " is no known word and closes the GPU: \"healthy\" or \"unhealthy\" "
-                         "would be right");
+        const struct gpu_facts *gpu = &facts->gpu[i];
+        struct strbuf *text = NULL;
+        if (gpu->health != NULL && find_health(gpu->health) == NULL)
+            text = add_entry_slip(slips, i, "health", gpu->health);
+        if (text != NULL)
+            strbuf_str(text, " is no known word and closes the GPU: \"healthy\" or \"unhealthy\" "
+                             "would be right");
+        text = NULL;
+        if (gpu->held != NULL && !hold_kind(gpu->held, &kind, &uid))
+            text = add_entry_slip(slips, i, "held", gpu->held);
+        if (text != NULL)
+            strbuf_str(text, " is no known word and closes the GPU: \"pod:UID\", \"env:UID\" or "
+                             "\"process\" would be right");
     }
 }
 
@@ -468,14 +532,10 @@ static void judge_health(const struct judge *judge, struct slips *slips)
 static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, const char *name,
                                           const char *what)
 {
-    struct strbuf *text = add_slip(slips);
+    struct strbuf *text = add_entry_slip(slips, entry, "nvlink", name);
     must(what != NULL);
-    if (text == NULL)
-        return NULL;
-    strbuf_printf(text, "annotation milligpu.io/gpus: [%u].nvlink: ", entry);
-    if (name != NULL)
-        add_quoted(text, name);
-    strbuf_str(text, what);
+    if (text != NULL)
+        strbuf_str(text, what);
     return NULL;
 }
 
@@ -602,7 +662,7 @@ static void judge_slips(struct judge *judge)
     strbuf_init(&slips.text);
     strbuf_init(&text);
     must(judge->out->problem_text[0] == '\0');
-    judge_health(judge, &slips);
+    judge_words(judge, &slips);
     judge_nvlink(judge, &slips);
     judge_cordon(judge, &slips);
     must((slips.count == 0) == (slips.text.len == 0));

@@ -578,6 +578,14 @@ void change_done(struct change *change)
     *change = (struct change){.kind = change->kind, .verdict = change->verdict};
 }
 
+/* A GPU that takes no shares may still be the whole GPU beside the shares of another pod. */
+static bool may_be_whole(enum reason closed)
+{
+    must(closed == REASON_NONE || reason_class(closed) == REASON_CLASS_MOMENT);
+    must(closed != REASON_MIXED && closed != REASON_UNPLACED); /* those close a whole node */
+    return closed != REASON_ABSENT && closed != REASON_HELD;
+}
+
 /* from: NULL if the node did not have this GPU. */
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
@@ -585,9 +593,8 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 
     const enum reason was = from != NULL ? gpu_closed(from) : REASON_ABSENT;
     const enum reason is = gpu_closed(to);
-    /* A GPU that takes no shares may still be the whole GPU beside the shares of another pod. */
-    if (was == REASON_ABSENT || is != REASON_NONE)
-        return was == REASON_ABSENT && is != REASON_ABSENT;
+    if (!may_be_whole(was) || is != REASON_NONE)
+        return !may_be_whole(was) && may_be_whole(is);
     if (was != REASON_NONE)
         return true;
     const uint32_t mib_from = from->mib > from->used_mib ? from->mib - from->used_mib : 0;

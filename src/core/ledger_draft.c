@@ -38,6 +38,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .problem_text = old->problem_text,
         .gone = old->gone,
         .agent = old->agent,
+        .holds = old->holds,
+        .hold = old->hold,
         .host_known = old->host_known,
         .host = old->host,
         .labels = old->labels,
@@ -377,6 +379,17 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     draft->build.rules = rulebook_of_node(book, draft->labels);
 }
 
+/* by: borrowed; NULL: nobody holds it whole. */
+static void draft_hold(struct draft *draft, const struct atom *gpu, const char *by)
+{
+    must(gpu != NULL);
+    must(draft->build.holds < GPUS_PER_NODE_MAX);
+    if (by == NULL)
+        return;
+    draft->build.hold = draft->hold;
+    draft->hold[draft->build.holds++] = (struct node_hold){gpu, by};
+}
+
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
 {
     const struct node *old = draft->old;
@@ -395,6 +408,8 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->gone = false;
     build->agent = inventory->agent;
     show_labels(draft, ledger, inventory);
+    if (!inventory->silent)
+        build->holds = 0; /* else those from before stay, as the GPUs do */
     draft->gpus = 0;
     /* Before any GPU is added: it decides what an index means. */
     draft->moved = indexes_moved(old, inventory);
@@ -408,6 +423,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
         if (draft->moved && counts)
             gpu.peers = 0; /* some are left out, so positions differ */
         ledger_draft_add_gpu(draft, &gpu);
+        draft_hold(draft, gpu.id, facts->held);
     }
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
@@ -554,7 +570,20 @@ static bool gpu_alike(const struct gpu *a, const struct gpu *b)
     must(b->id != NULL);
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
            a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
-           a->flags == b->flags;
+           ((a->flags ^ b->flags) & ~(unsigned)GPU_HELD) == 0;
+}
+
+bool node_holds_alike(const struct node *a, const struct node *b)
+{
+    must(a->holds == 0 || a->hold != NULL);
+    if (a->holds != b->holds)
+        return false;
+    for (uint32_t i = 0; i < a->holds; i++)
+        if (a->hold[i].gpu != b->hold[i].gpu || strcmp(a->hold[i].by, b->hold[i].by) != 0)
+            return false;
+    must(b->holds == 0 || b->hold != NULL);
+    must(a->holds <= a->gpus);
+    return true;
 }
 
 bool node_alike(const struct node *a, const struct node *b)
@@ -586,7 +615,7 @@ static bool same_trouble(const struct node *a, const struct node *b)
         return false;
     for (uint32_t i = 0; i < a->gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
-            ((a->gpu[i].flags ^ b->gpu[i].flags) & ~(unsigned)GPU_CONTESTED) != 0)
+            ((a->gpu[i].flags ^ b->gpu[i].flags) & ~(unsigned)(GPU_CONTESTED | GPU_HELD)) != 0)
             return false;
     return true;
 }

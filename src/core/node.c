@@ -101,7 +101,22 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
     return count;
 }
 
-/* One block: the node, its allocations, its owned UUIDs, its GPUs, with room for the worst case. */
+/* Of who holds its GPUs whole; with the terminators. */
+static size_t hold_bytes(const struct node_build *build)
+{
+    size_t bytes = 0;
+
+    must(build->holds == 0 || build->hold != NULL);
+    for (uint32_t i = 0; i < build->holds; i++)
+        bytes += strlen(build->hold[i].by) + 1;
+    must(bytes >= build->holds);
+    return bytes;
+}
+
+/*
+ * One block: the node, its allocations, its owned UUIDs, its GPUs, with room for the worst case,
+ * and who holds them whole.
+ */
 static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
     must(build->allocations == 0 || build->allocation != NULL);
@@ -111,8 +126,10 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
     const size_t owned_bytes = build->owned_ids * sizeof(struct atom *);
 
-    struct node *node =
-        xmalloc(sizeof *node + allocation_bytes + owned_bytes + gpus * sizeof(struct gpu));
+    const size_t hold_size = build->holds * sizeof(struct node_hold) + hold_bytes(build);
+
+    struct node *node = xmalloc(sizeof *node + allocation_bytes + owned_bytes +
+                                gpus * sizeof(struct gpu) + hold_size);
     *node = (struct node){
         .name = build->name,
         .uid = build->uid,
@@ -130,6 +147,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     node->allocation = (const struct allocation **)(node + 1);
     node->owned_id = (const struct atom **)(node->allocation + build->allocations + 1);
     node->gpu = (struct gpu *)(node->owned_id + build->owned_ids);
+    node->hold = (struct node_hold *)(node->gpu + gpus);
     atomic_init(&node->refs, 1);
     must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
     return node;
@@ -366,6 +384,69 @@ static bool is_unsure(const struct node *node, const struct gpu *gpu)
     return false;
 }
 
+/* Copied into the block, where node_make_room() left space behind the last hold. */
+static void add_holds(struct node *node, const struct node_build *build)
+{
+    char *text = (char *)(node->hold + build->holds);
+
+    must(node->holds == 0);
+    for (uint32_t i = 0; i < build->holds; i++) {
+        const struct gpu *gpu = find_id(node->gpu, node->gpus, build->hold[i].gpu);
+        const size_t size = strlen(build->hold[i].by) + 1;
+        if (gpu == NULL || is_absent(gpu))
+            continue;
+        memcpy(text, build->hold[i].by, size);
+        node->hold[node->holds++] = (struct node_hold){gpu->id, text};
+        text += size;
+    }
+    must(node->holds <= build->holds);
+}
+
+/* The pod that a hold names, if it asks for whole GPUs; NULL: another one, or none. */
+static const struct allocation *holding(const struct node *node, const struct node_hold *hold,
+                                        enum hold_kind *out_kind)
+{
+    struct text uid;
+    const bool known = hold_kind(hold->by, out_kind, &uid);
+
+    must(known); /* inventory_parse() leaves no other word */
+    const struct allocation *pod = uid.len > 0 ? node_allocation(node, uid) : NULL;
+    must(pod == NULL || pod->is.node == node->name);
+    return pod != NULL && pod->is.held_gpus > 0 ? pod : NULL;
+}
+
+/* A variable is a claim of its author: it counts for a pod that has a right to whole GPUs. */
+static bool is_held(const struct node *node, const struct gpu *gpu)
+{
+    enum hold_kind kind;
+    const struct node_hold *hold = node_hold_of(node, gpu);
+
+    must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
+    if (hold == NULL)
+        return false;
+    const struct allocation *pod = holding(node, hold, &kind);
+    must(kind == HOLD_VARIABLE || kind == HOLD_POD || pod == NULL);
+    return kind != HOLD_VARIABLE || pod != NULL;
+}
+
+/* What pods hold of the other resource beyond the GPUs that are named for them. */
+static uint32_t count_unnamed(const struct node *node)
+{
+    uint32_t unnamed = 0;
+    enum hold_kind kind;
+
+    must(node->allocations == 0 || node->allocation != NULL);
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *pod = node->allocation[i];
+        uint32_t named = 0;
+        for (uint32_t k = 0; pod->is.held_gpus > 0 && k < node->holds; k++)
+            named += holding(node, &node->hold[k], &kind) == pod;
+        unnamed = node_sum(unnamed, named < pod->is.held_gpus ? pod->is.held_gpus - named : 0);
+    }
+    must(node->holds == 0 || node->hold != NULL);
+    return unnamed;
+}
+
 /* Counts the GPUs that take new shares; if the whole node is closed, none does. */
 static uint32_t count_free(const struct node *node)
 {
@@ -394,7 +475,7 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
     /*
      * A charge looks for its GPU, so GPUs come before charges; what stays uncharged goes after
-     * both; is_unsure() has to see the final list.
+     * both; is_unsure() and is_held() have to see the final list.
      */
     add_inventory(node, build);
     node_add_charges(node);
@@ -402,9 +483,12 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     add_owned_ids(node, build);
     sort_gpus(node);
     move_peers(node, build);
+    add_holds(node, build);
+    node->unnamed_gpus = count_unnamed(node);
     for (uint32_t i = 0; i < node->gpus; i++) {
         struct gpu *gpu = &node->gpu[i];
-        gpu->flags |= (is_over(gpu) ? GPU_OVER : 0) | (is_unsure(node, gpu) ? GPU_UNSURE : 0);
+        gpu->flags |= (is_over(gpu) ? GPU_OVER : 0) | (is_unsure(node, gpu) ? GPU_UNSURE : 0) |
+                      (is_held(node, gpu) ? GPU_HELD : 0);
     }
     node->free_milli = count_free(node);
     return node;
@@ -439,6 +523,8 @@ static struct node_build build_of(const struct node *node)
         .allocation = node->allocation,
         .owned_ids = node->owned_ids,
         .owned_id = node->owned_id,
+        .holds = node->holds,
+        .hold = node->hold,
     };
 }
 
@@ -515,6 +601,16 @@ const struct gpu *node_gpu(const struct node *node, struct text id)
     return NULL;
 }
 
+const struct node_hold *node_hold_of(const struct node *node, const struct gpu *gpu)
+{
+    must(node->holds <= node->gpus);
+    for (uint32_t i = 0; i < node->holds; i++)
+        if (node->hold[i].gpu == gpu->id)
+            return &node->hold[i];
+    must(gpu->id != NULL);
+    return NULL;
+}
+
 /* The order is that of strcmp() in node_add_allocation(), though the uid need not be terminated. */
 const struct allocation *node_allocation(const struct node *node, struct text uid)
 {
@@ -541,6 +637,8 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
 /* Of several reasons the one that is furthest from fitting, in the order of reason.h. */
 enum reason gpu_closed(const struct gpu *gpu)
 {
+    if ((gpu->flags & GPU_HELD) != 0)
+        return REASON_HELD;
     if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE | GPU_UNSURE)) != 0)
         return REASON_ABSENT;
     if ((gpu->flags & GPU_UNHEALTHY) != 0)
@@ -561,7 +659,7 @@ enum reason node_closed(const struct node *node)
     must(node != NULL);
     if (node->gpus == 0)
         return REASON_NO_GPU;
-    if (node->held_gpus > 0)
+    if (node->unnamed_gpus > 0)
         return REASON_MIXED;
     return node->unplaced_milli > 0 ? REASON_UNPLACED : REASON_NONE;
 }
@@ -647,6 +745,8 @@ static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
          "it is wrong about being charged beyond its size"},
         {((gpu->flags & GPU_UNSURE) != 0) == is_unsure(node, gpu),
          "it is wrong about being the one that a pod may hold by another name"},
+        {((gpu->flags & GPU_HELD) != 0) == is_held(node, gpu),
+         "it is wrong about being held whole"},
         {!is_absent(gpu) || gpu->charges > 0, "it is absent, and nobody holds it"},
         {find_id(node->gpu, node->gpus, gpu->id) == gpu, "it is there twice"},
         {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},
@@ -695,10 +795,32 @@ static int node_check_allocations(const struct node *node, struct err *err)
     const struct rule rules[] = {
         {node->held_gpus == held, "its held GPUs are not the sum of its pods"},
         {node->unplaced_milli == unplaced, "its unplaced milli are not the sum of its pods"},
+        {node->unnamed_gpus == count_unnamed(node),
+         "its unnamed GPUs are not what its pods hold beyond those that are named"},
     };
     const char *fault = first_broken(rules, ARRAY_LEN(rules));
     must(err != NULL);
     return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
+}
+
+/* Words that are not known cannot be judged, so they come first. */
+static const char *broken_hold(const struct node *node)
+{
+    enum hold_kind kind;
+    struct text uid;
+
+    must(node->holds == 0 || node->hold != NULL);
+    for (uint32_t i = 0; i < node->holds; i++) {
+        const struct gpu *gpu = find_id(node->gpu, node->gpus, node->hold[i].gpu);
+        if (!hold_kind(node->hold[i].by, &kind, &uid))
+            return "it does not know who holds a GPU whole";
+        if (gpu == NULL || is_absent(gpu))
+            return "a GPU that it does not show is held whole";
+        if (node_hold_of(node, gpu) != &node->hold[i])
+            return "a GPU is held whole twice";
+    }
+    must(node->holds <= node->gpus);
+    return NULL;
 }
 
 /* What a node shows and claims at once would have two entries in the table of owners. */
@@ -722,6 +844,9 @@ int node_check(const struct node *node, struct err *err)
     must(err != NULL);
     must(node->name != NULL);
     must(atomic_load_explicit(node_refs_of(node), memory_order_relaxed) > 0);
+    const char *held = broken_hold(node);
+    if (held != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, held);
     int failed = node_check_allocations(node, err);
     for (uint32_t i = 0; failed == 0 && i < node->gpus; i++)
         failed = node_check_gpu(node, i, err);

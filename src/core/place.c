@@ -137,9 +137,10 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
                   REASON_RULE < REASON_FEW && REASON_FEW < REASON_TOPOLOGY &&
                   REASON_TOPOLOGY < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
-                  REASON_UNPLACED < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
-                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
-                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
+                  REASON_UNPLACED < REASON_HELD && REASON_HELD < REASON_ABSENT &&
+                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
+                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
+                  REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*
@@ -279,13 +280,16 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
     return true;
 }
 
-/* Whole GPUs: one free GPU each, apart from the GPUs that hold shares. An unhealthy one counts. */
+/*
+ * Whole GPUs: one free GPU each, apart from the GPUs that hold shares and from those that are held
+ * whole. An unhealthy one counts.
+ */
 static bool leaves_whole(const struct room *room, const struct request *request, uint32_t touched)
 {
     uint32_t there = 0;
 
     for (uint32_t i = 0; i < room->gpus; i++)
-        there += room->gpu[i].closed != REASON_ABSENT;
+        there += room->gpu[i].closed != REASON_ABSENT && room->gpu[i].closed != REASON_HELD;
     must(request->whole > 0);
     must(touched <= there);
     return request->whole <= there - touched;

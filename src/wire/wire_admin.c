@@ -130,8 +130,9 @@ static const struct {
     unsigned flag;
     const char *word;
 } gpu_states[] = {
-    {GPU_ABSENT, "absent"}, {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
-    {GPU_OVER, "over"},     {GPU_UNHEALTHY, "unhealthy"}, {GPU_CORDONED, "cordoned"},
+    {GPU_ABSENT, "absent"},     {GPU_DUPLICATE, "duplicate"}, {GPU_UNSURE, "unsure"},
+    {GPU_OVER, "over"},         {GPU_HELD, "held"},           {GPU_UNHEALTHY, "unhealthy"},
+    {GPU_CORDONED, "cordoned"},
 };
 
 const char *admin_gpu_state(const struct gpu *gpu)
@@ -307,6 +308,24 @@ static void put_topology(struct json_writer *json, const struct node *node, cons
     json_write_array_end(json);
 }
 
+/* The pod by its name, where the ledger knows it; else the word of the Node. */
+static void put_held_by(struct json_writer *json, const struct node *node, const struct gpu *gpu)
+{
+    const struct node_hold *hold = node_hold_of(node, gpu);
+    CLEANUP(strbuf_done) struct strbuf name;
+    enum hold_kind kind;
+    struct text uid;
+
+    strbuf_init(&name);
+    if (hold == NULL)
+        return;
+    const bool known = hold_kind(hold->by, &kind, &uid);
+    const struct allocation *pod = known && uid.len > 0 ? node_allocation(node, uid) : NULL;
+    if (pod != NULL)
+        strbuf_printf(&name, "%s/%s", pod->is.namespace, pod->is.name);
+    put_str(json, "heldBy", pod != NULL ? name.data : hold->by);
+}
+
 /* "pods" counts charges, those of reservations included. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
                           uint32_t fragment_milli, bool pods)
@@ -326,6 +345,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "pods", gpu->charges);
     put_str(json, "state", admin_gpu_state(gpu));
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
+    put_held_by(json, node, gpu);
     put_topology(json, node, gpu);
     if (pods)
         put_holders(json, node, gpu);
@@ -354,6 +374,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     put_bool(json, "agent", node->agent);
     admin_amounts(json, &amounts);
     put_u64(json, "heldGpus", node->held_gpus);
+    put_u64(json, "unnamedGpus", node->unnamed_gpus);
     json_write_key(json, "gpus");
     json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)

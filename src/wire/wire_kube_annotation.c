@@ -198,9 +198,19 @@ static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
     }
 }
 
-static const char *const gpu_keys[] = {"uuid",  "index", "milli",  "mib",
-                                       "model", "numa",  "health", "nvlink"};
-enum { GPU_UUID, GPU_INDEX, GPU_AMOUNT, GPU_MIB, GPU_MODEL, GPU_NUMA, GPU_HEALTH, GPU_NVLINK };
+static const char *const gpu_keys[] = {"uuid", "index",  "milli",  "mib", "model",
+                                       "numa", "health", "nvlink", "held"};
+enum {
+    GPU_UUID,
+    GPU_INDEX,
+    GPU_AMOUNT,
+    GPU_MIB,
+    GPU_MODEL,
+    GPU_NUMA,
+    GPU_HEALTH,
+    GPU_NVLINK,
+    GPU_HOLD
+};
 
 static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 {
@@ -230,6 +240,9 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
         break;
     case GPU_HEALTH:
         (void)json_read_cstring(in, &gpu->health); /* inventory.h judges the word */
+        break;
+    case GPU_HOLD:
+        (void)json_read_cstring(in, &gpu->held); /* likewise */
         break;
     case GPU_NVLINK:
         read_nvlink(in, gpu);

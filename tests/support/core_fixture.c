@@ -115,6 +115,7 @@ struct inventory *core_inventory(struct core_fixture *core, const char *node, co
             .peers = gpu[i].peers,
             .healthy = !gpu[i].sick,
             .cordoned = gpu[i].cordoned,
+            .held = gpu[i].held,
         };
     }
     return inventory;
@@ -279,7 +280,7 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
                   gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
     strbuf_printf(out, " index %d charges %d numa %d peers %llx flags %d\n", gpu->index,
                   gpu->charges, gpu->numa, (unsigned long long)gpu->peers,
-                  gpu->flags & ~GPU_CONTESTED); /* nobody keeps it */
+                  gpu->flags & ~(GPU_CONTESTED | GPU_HELD)); /* nobody keeps them */
 }
 
 static void dump_allocation(struct strbuf *out, const struct allocation *allocation)
@@ -377,6 +378,7 @@ static void copy_node(struct ledger *copy, const struct node *node)
     struct err err;
     struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
     const struct atom **owned_id = xcalloc(node->owned_ids + 1, sizeof(struct atom *));
+    struct node_hold hold[GPUS_PER_NODE_MAX];
     for (uint32_t i = 0; i < node->owned_ids; i++)
         owned_id[i] = translate(copy, node->owned_id[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
@@ -386,6 +388,9 @@ static void copy_node(struct ledger *copy, const struct node *node)
         gpu[i].model = translate(copy, gpu[i].model);
         gpu[i].flags = (uint16_t)(gpu[i].flags & ~(unsigned)GPU_CONTESTED);
     }
+    /* No store keeps these; the first list of Nodes says them again, before anybody is answered. */
+    for (uint32_t i = 0; i < node->holds; i++)
+        hold[i] = (struct node_hold){translate(copy, node->hold[i].gpu), node->hold[i].by};
     const struct node_build build = {
         .name = translate(copy, node->name),
         .uid = translate(copy, node->uid),
@@ -398,6 +403,8 @@ static void copy_node(struct ledger *copy, const struct node *node)
         .gpu = gpu,
         .owned_ids = node->owned_ids,
         .owned_id = owned_id,
+        .holds = node->holds,
+        .hold = hold,
     };
     if (ledger_restore_node(copy, &build, &err) != 0)
         must_fail(__FILE__, __LINE__, err.text);

@@ -70,12 +70,15 @@ static void do_node(struct table *table, const struct line *line)
     uint32_t gpus = 0;
     const char *uid = "uid";
     enum inventory_problem problem = PROBLEM_NONE;
+    bool silent = false;
     for (int i = 2; i < line->words; i++) {
         const char *word = line->word[i];
         if (strcmp(word, "uid") == 0) {
             uid = line->word[++i];
         } else if (strcmp(word, "problem") == 0) {
             problem = problem_of(line->word[++i]);
+        } else if (strcmp(word, "silent") == 0) {
+            silent = true;
         } else if (strcmp(word, "gpu") == 0) {
             assert_true(gpus < ARRAY_LEN(gpu) && i + 3 < line->words);
             struct core_gpu *next = &gpu[gpus];
@@ -88,6 +91,8 @@ static void do_node(struct table *table, const struct line *line)
             gpu[gpus - 1].index = number(line->word[++i]);
         } else if (gpus > 0 && strcmp(word, "sick") == 0) {
             gpu[gpus - 1].sick = true;
+        } else if (gpus > 0 && strcmp(word, "heldby") == 0) {
+            gpu[gpus - 1].held = line->word[++i];
         } else if (gpus > 0 && strcmp(word, "cordoned") == 0) {
             gpu[gpus - 1].cordoned = true;
         } else {
@@ -96,6 +101,7 @@ static void do_node(struct table *table, const struct line *line)
     }
     struct inventory *inventory = core_inventory(&table->core, line->word[1], uid, gpu, gpus);
     inventory->problem = problem;
+    inventory->silent = silent;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     say_verdict(table, core_do(&table->core, &command));
 }
@@ -247,10 +253,11 @@ static void see_amount(struct table *table, const struct line *line)
 
 static void see_flags(struct table *table, const struct line *line)
 {
-    static const char *const name[] = {"absent", "unhealthy", "cordoned", "duplicate", "over"};
+    static const char *const name[] = {"absent", "unhealthy", "cordoned", "duplicate",
+                                       "over",   NULL,        NULL,       "held"};
     const struct gpu *gpu = gpu_of(table, line->word[1]);
     for (size_t i = 0; gpu != NULL && i < ARRAY_LEN(name); i++)
-        if ((gpu->flags & (1 << i)) != 0)
+        if (name[i] != NULL && (gpu->flags & (1 << i)) != 0)
             say(table, name[i]);
     if (gpu == NULL)
         say(table, "none");
@@ -278,6 +285,11 @@ static void see_unplaced(struct table *table, const struct line *line)
 static void see_held(struct table *table, const struct line *line)
 {
     say_number(table, node_of(table, line)->held_gpus);
+}
+
+static void see_unnamed(struct table *table, const struct line *line)
+{
+    say_number(table, node_of(table, line)->unnamed_gpus);
 }
 
 static const struct allocation *pod_of(const struct table *table, const struct line *line)
@@ -346,16 +358,17 @@ static const struct {
     int words; /* at least this many, without the verdict */
     void (*run)(struct table *table, const struct line *line);
 } request[] = {
-    {"start", 0, do_start},     {"node", 2, do_node},          {"again", 2, do_again},
-    {"gone", 2, do_gone},       {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
-    {"version", 4, do_version}, {"unbound", 3, do_unbound},    {"at_version", 2, see_version},
-    {"confirm", 2, do_step},    {"doubt", 2, do_step},         {"release", 2, do_step},
-    {"note", 3, do_step},       {"terminating", 3, do_step},   {"clock", 1, do_step},
-    {"undo", 1, do_undo},       {"restart", 1, do_restart},    {"used", 2, see_amount},
-    {"mib", 2, see_amount},     {"reserved", 2, see_amount},   {"flags", 2, see_flags},
-    {"free", 2, see_free},      {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
-    {"on", 2, see_on},          {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
-    {"stale", 1, see_stale},    {"held", 2, see_held},         {"policy", 1, do_step},
+    {"start", 0, do_start},      {"node", 2, do_node},          {"again", 2, do_again},
+    {"gone", 2, do_gone},        {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
+    {"version", 4, do_version},  {"unbound", 3, do_unbound},    {"at_version", 2, see_version},
+    {"confirm", 2, do_step},     {"doubt", 2, do_step},         {"release", 2, do_step},
+    {"note", 3, do_step},        {"terminating", 3, do_step},   {"clock", 1, do_step},
+    {"undo", 1, do_undo},        {"restart", 1, do_restart},    {"used", 2, see_amount},
+    {"mib", 2, see_amount},      {"reserved", 2, see_amount},   {"flags", 2, see_flags},
+    {"free", 2, see_free},       {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
+    {"on", 2, see_on},           {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
+    {"stale", 1, see_stale},     {"held", 2, see_held},         {"policy", 1, do_step},
+    {"unnamed", 2, see_unnamed},
 };
 
 /* Cut the line into words; false if there are none. */

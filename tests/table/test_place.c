@@ -19,6 +19,8 @@ struct made {
     const char *name;
     struct gpu gpu[GPUS];
     uint32_t gpus;
+    struct node_hold hold[GPUS];
+    uint32_t holds;
     const struct allocation *pod[PODS];
     uint32_t pods;
     bool host_known;
@@ -171,7 +173,8 @@ static void use(struct table *table, struct made *made, const struct gpu *gpu, u
         add_pod(table, made, &share, 0, 0);
 }
 
-static void read_words_of_gpu(struct table *table, struct gpu *gpu, bool *crowded)
+static void read_words_of_gpu(struct table *table, struct made *made, struct gpu *gpu,
+                              bool *crowded)
 {
     static const struct {
         const char *word;
@@ -184,6 +187,10 @@ static void read_words_of_gpu(struct table *table, struct gpu *gpu, bool *crowde
     while (has_more(table) && strcmp(table->word[table->at], ",") != 0) {
         if (next_is(table, "crowded")) {
             *crowded = true;
+            continue;
+        }
+        if (next_is(table, "held")) {
+            made->hold[made->holds++] = (struct node_hold){gpu->id, "process"};
             continue;
         }
         bool known = false;
@@ -223,7 +230,7 @@ static void read_gpu(struct table *table, struct made *made)
         if (used == 0 && used_mib > 0)
             WRONG(table, "nobody holds MiB without milli");
     }
-    read_words_of_gpu(table, gpu, &crowded);
+    read_words_of_gpu(table, made, gpu, &crowded);
     const uint32_t others = crowded ? CHARGES_PER_GPU_MAX - 1 : 0;
     for (uint32_t i = 0; i < others; i++)
         use(table, made, gpu, 1, 0);
@@ -238,6 +245,8 @@ static void rebuild(struct table *table, struct made *made)
         .problem_text = atom(table, ""),
         .gpus = made->gpus,
         .gpu = made->gpu,
+        .holds = made->holds,
+        .hold = made->hold,
         .allocations = made->pods,
         .allocation = made->pod,
         .host_known = made->host_known,

@@ -75,6 +75,7 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node
                     const struct doc *gpu)
 {
     const char *state = top_state_of(node, gpu);
+    const char *by = doc_shown(gpu, "heldBy");
 
     must(table->columns == ARRAY_LEN(gpu_columns));
     table_number(table, doc_int(gpu, "index"));
@@ -90,7 +91,8 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node
                           ? arena_printf(&ctl->arena, "%lld", (long long)doc_int(gpu, "numa"))
                           : "-");
     put_peers(ctl, table, node, gpu);
-    table_text(table, state);
+    table_text(table,
+               strcmp(state, "held") == 0 ? arena_printf(&ctl->arena, "held by %s", by) : state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
 }

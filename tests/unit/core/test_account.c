@@ -21,6 +21,8 @@ struct scene {
     uint32_t pods;
     bool gone;
     enum inventory_problem problem;
+    struct node_hold hold[SCENE_GPUS];
+    uint32_t holds;
 };
 
 static void add_gpu(struct scene *scene, const char *id, unsigned flags)
@@ -33,6 +35,12 @@ static void add_gpu(struct scene *scene, const char *id, unsigned flags)
                                   .index = (uint16_t)at,
                                   .numa = -1,
                                   .flags = (uint16_t)flags};
+}
+
+/* by: as in inventory.h. */
+static void hold_last(struct scene *scene, const char *by)
+{
+    scene->hold[scene->holds++] = (struct node_hold){scene->gpu[scene->gpus - 1].id, by};
 }
 
 /* gpu NULL: no share. */
@@ -72,6 +80,8 @@ static struct node *node_of(struct scene *scene)
         .gpu = scene->gpu,
         .allocations = scene->pods,
         .allocation = scene->pod,
+        .holds = scene->holds,
+        .hold = scene->hold,
     };
     struct node *node = node_new(&build);
 
@@ -190,6 +200,37 @@ static void whole_gpus_are_those_that_nobody_shares(void **state)
     falls_into(&scene, ACCOUNT_HELD, 1000);
 }
 
+static void a_named_gpu_is_held_and_others_stay_free(void **state)
+{
+    struct scene scene = {0};
+
+    (void)state;
+    add_gpu(&scene, "GPU-a", 0);
+    add_gpu(&scene, "GPU-b", 0);
+    hold_last(&scene, "pod:pod-0");
+    add_pod(&scene, NULL, 0, 1, 0);
+    struct node *node = node_of(&scene);
+    struct gpu_account account;
+    gpu_account(node, &node->gpu[0], &account);
+    assert_int_equal(account.milli[ACCOUNT_FREE], 1000);
+    gpu_account(node, &node->gpu[1], &account);
+    assert_int_equal(account.milli[ACCOUNT_HELD], 1000);
+    node_unref(node);
+
+    scene = (struct scene){0};
+    add_gpu(&scene, "GPU-a", 0);
+    add_gpu(&scene, "GPU-b", GPU_UNHEALTHY);
+    hold_last(&scene, "process");
+    add_gpu(&scene, "GPU-c", 0);
+    add_pod(&scene, NULL, 0, 1, 0);
+    add_pod(&scene, "GPU-b", 300, 0, 0);
+    falls_into(&scene, ACCOUNT_HELD, 1700); /* what is left of GPU-b, and one of the others */
+    add_gpu(&scene, "GPU-a", 0);
+    hold_last(&scene, "env:pod-0");
+    add_pod(&scene, "GPU-a", 300, 0, 0);
+    falls_into(&scene, ACCOUNT_FREE, 700);
+}
+
 static void what_pods_hold_beyond_a_size_counts_once(void **state)
 {
     struct scene scene = {0};
@@ -248,6 +289,8 @@ static void draw_gpus(struct scene *scene)
         add_gpu(scene, id[i], first | second | (silent ? GPU_CORDONED : 0));
         scene->gpu[i].mib = one_in(3) ? 0 : 1024;
         scene->gpu[i].milli = one_in(4) ? 500 : GPU_MILLI;
+        if (one_in(8))
+            hold_last(scene, draw(2) == 0 ? "pod:pod-3" : "process");
     }
     scene->problem = silent ? PROBLEM_ANNOTATION : PROBLEM_NONE;
 }
@@ -305,7 +348,7 @@ static void the_parts_add_up_on_every_node(void **state)
         for (uint32_t gpu = 0; gpu < node->gpus; gpu++)
             adds_up(node, &node->gpu[gpu], seen);
         assert_int_equal(sum_of(node).milli[ACCOUNT_FREE], node->free_milli);
-        assert_true(node->held_gpus > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
+        assert_true(node->held_gpus + node->holds > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
         node_unref(node);
     }
     for (uint32_t part = 0; part < ACCOUNT_PARTS; part++)
@@ -318,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_is_named_by_what_closes_it),
         cmocka_unit_test(whole_gpus_are_those_that_nobody_shares),
+        cmocka_unit_test(a_named_gpu_is_held_and_others_stay_free),
         cmocka_unit_test(what_pods_hold_beyond_a_size_counts_once),
         cmocka_unit_test(every_part_has_a_name_of_its_own),
         cmocka_unit_test(the_parts_add_up_on_every_node),

@@ -689,6 +689,59 @@ static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
     }
 }
 
+static void who_holds_a_gpu_whole_is_one_of_four_words(void **state)
+{
+    (void)state;
+    static char longest[HOLD_BYTES_MAX + 1];
+    static char longer[HOLD_BYTES_MAX + 2];
+    static const struct {
+        const char *word;
+        const char *read;
+    } row[] = {
+        {NULL, NULL},           {"pod:4f1d-22", "pod:4f1d-22"},
+        {"env:a", "env:a"},     {"process", "process"},
+        {"unknown", "unknown"}, {longest, longest},
+        {longer, "unknown"},    {"", "unknown"},
+        {"pod:", "unknown"},    {"env:", "unknown"},
+        {"Pod:a", "unknown"},   {"process:1", "unknown"},
+        {"nobody", "unknown"},
+    };
+    memset(longest, 'u', sizeof longest - 1);
+    memcpy(longest, "pod:", 4);
+    memset(longer, 'u', sizeof longer - 1);
+    memcpy(longer, "env:", 4);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const bool slip = row[i].read != row[i].word;
+        start();
+        add(0);
+        add(1)->held = row[i].word;
+        parse();
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 2);
+        assert_null(fixture.out.gpu[0].held);
+        if (row[i].read == NULL)
+            assert_null(fixture.out.gpu[1].held);
+        else
+            assert_string_equal(fixture.out.gpu[1].held, row[i].read);
+        assert_int_equal(slip && strcmp(row[i].read, row[i].word) != 0,
+                         fixture.out.problem_text[0] != '\0');
+        if (fixture.out.problem_text[0] != '\0')
+            assert_non_null(
+                strstr(fixture.out.problem_text, "annotation milligpu.io/gpus: [1].held: \""));
+    }
+}
+
+static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
+{
+    (void)state;
+    start();
+    add(0)->held = "somebody";
+    parse();
+    assert_string_equal(fixture.out.problem_text,
+                        "annotation milligpu.io/gpus: [0].held: \"somebody\" is no known word and "
+                        "closes the GPU: \"pod:UID\", \"env:UID\" or \"process\" would be right");
+}
+
 static void links_are_read_from_the_source_alone(void **state)
 {
     (void)state;
@@ -881,6 +934,8 @@ int main(void)
         cmocka_unit_test(a_link_that_either_side_names_is_one),
         cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
         cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
+        cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_four_words),
+        cmocka_unit_test(a_hold_that_means_nothing_says_what_would_be_right),
         cmocka_unit_test(links_are_read_from_the_source_alone),
         cmocka_unit_test(sixty_four_gpus_may_all_be_linked),
         cmocka_unit_test(several_slips_are_counted_and_the_first_is_told),

@@ -1618,6 +1618,8 @@ static const char *const walk_gpu[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d", "n1/g
 static const char *const walk_words[] = {"300",      "500",       "1000",      "2000",   "200x2",
                                          "400+i700", "s300+i600", "100+200x2", "1000+1", "100x3"};
 
+static const char *const walk_holder[] = {"pod:a", "pod:b", "pod:z", "env:c", "process"};
+
 static struct inventory *walk_inventory(struct core_fixture *core)
 {
     struct core_gpu gpu[3] = {{0}};
@@ -1629,12 +1631,15 @@ static struct inventory *walk_inventory(struct core_fixture *core)
         const uint32_t half = draw(4);
         const uint32_t memory = draw(3);
         const uint32_t trouble = draw(8);
+        const uint32_t holder = draw(32);
         gpu[i].id = counted == 0 ? NULL : walk_gpu[(first + i) % 4];
         gpu[i].index = i;
         gpu[i].milli = half == 0 ? 500 : 1000;
         gpu[i].mib = memory * 8192;
         gpu[i].sick = trouble == 0;
         gpu[i].cordoned = trouble == 1;
+        if (counted != 0 && holder < ARRAY_LEN(walk_holder))
+            gpu[i].held = walk_holder[holder];
     }
     const uint32_t uid = draw(8);
     struct inventory *inventory =
@@ -1849,9 +1854,10 @@ static void the_ledger_survives_a_random_walk(void **state)
     assert_true(met[COMMAND_RESERVE][VERDICT_ELSEWHERE] > 0);
     assert_true(met[COMMAND_ADOPT][VERDICT_ELSEWHERE] > 0);
     assert_true(met[COMMAND_RESERVE][VERDICT_REFUSED] > 0);
-    static const enum reason expected[] = {
-        REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,     REASON_FEW,      REASON_MIXED,
-        REASON_UNPLACED,     REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED, REASON_ROOM};
+    static const enum reason expected[] = {REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,
+                                           REASON_FEW,          REASON_MIXED,  REASON_UNPLACED,
+                                           REASON_HELD,         REASON_ABSENT, REASON_UNHEALTHY,
+                                           REASON_CORDONED,     REASON_ROOM};
     for (size_t i = 0; i < ARRAY_LEN(expected); i++)
         assert_true(reason[expected[i]] > 0);
 }

@@ -402,6 +402,142 @@ static void whole_nodes_close_too(void **state)
     drop_pods(&scene);
 }
 
+/* Of two GPUs; who holds GPU-a and GPU-b, and the only pod with whole GPUs. */
+static const struct node *held_node(struct scene *scene, const char *a, const char *b,
+                                    uint32_t held)
+{
+    struct node_hold hold[2];
+    uint32_t holds = 0;
+    struct allocation_facts facts = facts_of("w", NULL, 0);
+
+    *scene = (struct scene){.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
+    facts.origin = ORIGIN_OBSERVED;
+    facts.held_gpus = held;
+    if (held > 0)
+        scene->pod[scene->pods++] = allocation_new(&facts);
+    if (a != NULL)
+        hold[holds++] = (struct node_hold){atom("GPU-a"), a};
+    if (b != NULL)
+        hold[holds++] = (struct node_hold){atom("GPU-b"), b};
+    struct node_build build = build_of(scene);
+    build.holds = holds;
+    build.hold = hold;
+    struct node *node = node_new(&build);
+    memset(hold, 0, sizeof hold); /* a node has its own copy */
+    node_assert_valid(node);
+    return node;
+}
+
+static void a_gpu_that_is_held_by_name_closes_itself_only(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *by[2];
+        uint32_t held; /* by pod w */
+        uint32_t unnamed;
+        bool closed[2];
+        uint32_t free;
+    } row[] = {
+        {{NULL, NULL}, 0, 0, {false, false}, 2000},
+        {{NULL, NULL}, 1, 1, {false, false}, 0},
+        {{"pod:w", NULL}, 1, 0, {true, false}, 1000},
+        {{NULL, "env:w"}, 1, 0, {false, true}, 1000},
+        {{NULL, "env:w"}, 0, 0, {false, false}, 2000},
+        {{"pod:w", "pod:w"}, 1, 0, {true, true}, 0},
+        {{"pod:w", NULL}, 2, 1, {true, false}, 0},
+        {{"pod:other", NULL}, 1, 1, {true, false}, 0},
+        {{"pod:other", "process"}, 0, 0, {true, true}, 0},
+        {{"unknown", NULL}, 0, 0, {true, false}, 1000},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct scene scene;
+        const struct node *node = held_node(&scene, row[i].by[0], row[i].by[1], row[i].held);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_int_equal(gpu_closed(&node->gpu[k]) == REASON_HELD, row[i].closed[k]);
+            assert_int_equal((node->gpu[k].flags & GPU_HELD) != 0, row[i].closed[k]);
+        }
+        assert_int_equal(node->held_gpus, row[i].held);
+        assert_int_equal(node->unnamed_gpus, row[i].unnamed);
+        assert_int_equal(node_closed(node), row[i].unnamed > 0 ? REASON_MIXED : REASON_NONE);
+        assert_int_equal(node->free_milli, row[i].free);
+        node_unref(node);
+        drop_pods(&scene);
+    }
+}
+
+static void who_holds_a_gpu_is_known_until_it_is_absent(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const struct node *node = held_node(&scene, "env:w", "process", 1);
+    const struct node *less = node_with(node, scene.pod[0], NULL);
+    node_assert_valid(less);
+    assert_int_equal(less->gpu[0].flags, 0); /* nobody there has a right to it */
+    assert_int_equal(less->gpu[1].flags, GPU_HELD);
+    assert_string_equal(node_hold_of(less, &less->gpu[0])->by, "env:w");
+    const struct node *again = node_with(less, NULL, scene.pod[0]);
+    node_assert_valid(again);
+    assert_int_equal(again->gpu[0].flags, GPU_HELD);
+    node_unref(again);
+    node_unref(less);
+    node_unref(node);
+    drop_pods(&scene);
+
+    const struct node_hold hold = {atom("GPU-a"), "process"};
+    scene = (struct scene){.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
+    scene.gpu[0].flags = GPU_ABSENT;
+    scene.pod[scene.pods++] = pod("a", "GPU-a", 300, STATE_BOUND);
+    struct node_build build = build_of(&scene);
+    build.holds = 1;
+    build.hold = &hold;
+    struct node *absent = node_new(&build);
+    node_assert_valid(absent);
+    assert_int_equal(absent->holds, 0);
+    assert_int_equal(absent->gpu[0].flags, GPU_ABSENT);
+    node_unref(absent);
+    drop_pods(&scene);
+}
+
+static void a_hold_that_fits_no_gpu_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        struct node_hold hold;
+        const char *fault;
+    } row[] = {
+        {{NULL, "somebody"}, "node n1: it does not know who holds a GPU whole"},
+        {{NULL, ""}, "node n1: it does not know who holds a GPU whole"},
+        {{NULL, "pod:w"}, "node n1: a GPU is held whole twice"},
+    };
+    struct scene scene;
+    struct err err;
+    const struct node *whole = held_node(&scene, "pod:w", "process", 1);
+    struct node *node = (struct node *)(uintptr_t)whole;
+    const struct node_hold was = node->hold[1];
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        node->hold[1] = (struct node_hold){node->hold[0].gpu, row[i].hold.by};
+        assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+        assert_string_equal(err.text, row[i].fault);
+    }
+    node->hold[1] = (struct node_hold){atom("GPU-z"), "pod:w"};
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: a GPU that it does not show is held whole");
+    node->hold[1] = was;
+    node->gpu[1].flags = 0;
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: GPU GPU-b: it is wrong about being held whole");
+    node->gpu[1].flags = GPU_HELD;
+    node->unnamed_gpus = 1;
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: its unnamed GPUs are not what its pods hold beyond "
+                                  "those that are named");
+    node->unnamed_gpus = 0;
+    assert_int_equal(node_check(node, &err), 0);
+    node_unref(node);
+    drop_pods(&scene);
+}
+
 static void of_a_gone_node_only_what_is_charged_remains(void **state)
 {
     (void)state;
@@ -859,6 +995,9 @@ int main(void)
         cmocka_unit_test(as_many_pods_as_a_gpu_may_have_crowd_it),
         cmocka_unit_test(more_pods_than_can_be_counted_are_sound),
         cmocka_unit_test(whole_nodes_close_too),
+        cmocka_unit_test(a_gpu_that_is_held_by_name_closes_itself_only),
+        cmocka_unit_test(who_holds_a_gpu_is_known_until_it_is_absent),
+        cmocka_unit_test(a_hold_that_fits_no_gpu_is_wrong),
         cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(names_compare_bytewise),

@@ -95,7 +95,8 @@ static bool leaves_whole(const struct oracle *oracle)
     uint32_t there = 0;
 
     for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
-        there += oracle->room->gpu[gpu].closed != REASON_ABSENT;
+        there += oracle->room->gpu[gpu].closed != REASON_ABSENT &&
+                 oracle->room->gpu[gpu].closed != REASON_HELD;
     return touched(oracle) + oracle->request->whole <= there;
 }
 
@@ -218,8 +219,8 @@ struct setting {
 
 static void draw_gpu(uint64_t *seed, struct gpu_room *out)
 {
-    static const enum reason closed[] = {REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED,
-                                         REASON_CROWDED, REASON_ROOM};
+    static const enum reason closed[] = {REASON_HELD,     REASON_ABSENT,  REASON_UNHEALTHY,
+                                         REASON_CORDONED, REASON_CROWDED, REASON_ROOM};
     const uint32_t taken = draw(seed, 11);
     const uint32_t steps = 10 - taken * draw(seed, 11) / 10; /* mostly free */
     *out = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};

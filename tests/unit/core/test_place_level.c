@@ -192,7 +192,7 @@ static void write_down(struct oracle *oracle)
     uint32_t price = 0;
 
     for (uint32_t gpu = 0; gpu < room->gpus; gpu++) {
-        there += room->gpu[gpu].closed != REASON_ABSENT;
+        there += room->gpu[gpu].closed != REASON_ABSENT && room->gpu[gpu].closed != REASON_HELD;
         const uint32_t milli = peak(oracle, gpu, false);
         if (milli == 0)
             continue;

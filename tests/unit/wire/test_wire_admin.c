@@ -129,6 +129,36 @@ static void a_closed_node_says_why(void **state)
                                  "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
 }
 
+static void a_gpu_that_is_held_whole_says_by_whom(void **state)
+{
+    static const struct core_gpu four[] = {
+        {.id = "GPU-a", .index = 0, .mib = 10, .held = "pod:w"},
+        {.id = "GPU-b", .index = 1, .mib = 10, .held = "pod:nobody"},
+        {.id = "GPU-c", .index = 2, .mib = 10, .held = "process"},
+        {.id = "GPU-d", .index = 3, .mib = 10, .held = "env:x"},
+    };
+    static const char *const said[] = {
+        "\"state\":\"held\",\"cordoned\":false,\"heldBy\":\"default/pod-w\"",
+        "\"heldBy\":\"pod:nobody\"",
+        "\"heldBy\":\"process\"",
+        "\"state\":\"ok\",\"cordoned\":false,\"heldBy\":\"env:x\"",
+        "\"freeMilli\":1000,\"largestFreeMilli\":1000",
+        "\"heldMilli\":3000,\"closedMilli\":0,\"heldGpus\":1,"
+        "\"unnamedGpus\":0"};
+    struct core_fixture *core = *state;
+    struct pod *whole = core_pod(core, "w", "n1");
+
+    assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
+    assert_string_equal(admin_node_state(node_of(core, "n1")), "ok");
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
+    for (size_t i = 0; i < ARRAY_LEN(said); i++)
+        if (strstr(json, said[i]) == NULL)
+            fail_msg("no %s in %s", said[i], json);
+}
+
 static void a_gpu_that_another_node_shows_too_is_ok(void **state)
 {
     static const struct core_gpu same[] = {{.id = "GPU-a", .index = 0, .mib = 10}};
@@ -229,6 +259,7 @@ int main(void)
         core_test(a_cordon_is_shown_beside_a_stronger_reason),
         core_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
         core_test(a_closed_node_says_why),
+        core_test(a_gpu_that_is_held_whole_says_by_whom),
         core_test(a_gpu_that_another_node_shows_too_is_ok),
         core_test(what_a_node_is_shown_as_is_in_the_table),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
