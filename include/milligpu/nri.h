@@ -127,6 +127,8 @@ struct nri_handlers {
     /* Their pod is empty if the runtime has forgotten it. */
     void (*stopped)(void *user, const struct nri_pod *pod, const struct nri_container *container);
     void (*removed)(void *user, const struct nri_pod *pod, const struct nri_container *container);
+    /* The sandbox of a pod has ended: it has no containers any more, and gets none. */
+    void (*pod_stopped)(void *user, const struct nri_pod *pod);
     /* all: the adjustments of all plugins together, ours included. An error: not created. */
     int (*validate)(void *user, const struct nri_pod *pod, const struct nri_container *container,
                     const struct nri_adjustment *all, struct err *err);
@@ -134,12 +136,13 @@ struct nri_handlers {
 
 /* Bit n - 1 for event n of api.proto. */
 enum nri_event {
+    NRI_STOP_POD = 1 << 1,
     NRI_CREATE_CONTAINER = 1 << 3,
     NRI_START_CONTAINER = 1 << 5,
     NRI_STOP_CONTAINER = 1 << 9,
     NRI_REMOVE_CONTAINER = 1 << 10,
     NRI_VALIDATE_ADJUSTMENT = 1 << 13, /* containerd 2.2 and later */
-    NRI_EVENTS = NRI_CREATE_CONTAINER | NRI_START_CONTAINER | NRI_STOP_CONTAINER |
+    NRI_EVENTS = NRI_STOP_POD | NRI_CREATE_CONTAINER | NRI_START_CONTAINER | NRI_STOP_CONTAINER |
                  NRI_REMOVE_CONTAINER | NRI_VALIDATE_ADJUSTMENT,
 };
 

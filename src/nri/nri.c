@@ -195,6 +195,22 @@ static enum ttrpc_code ended(struct nri_session *session, const struct codec_cal
     return code;
 }
 
+static enum ttrpc_code pod_ended(struct nri_session *session, const struct codec_call *call,
+                                 struct err *err)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+
+    if (!session->synchronized)
+        return too_early("Synchronize", err);
+    if (!call->has_pod) {
+        (void)err_set(err, ERR_INVALID, "the call names no pod");
+        return TTRPC_INVALID_ARGUMENT;
+    }
+    if (handlers->pod_stopped != NULL)
+        handlers->pod_stopped(handlers->user, &call->pod);
+    return TTRPC_OK;
+}
+
 static enum ttrpc_code serve_create(struct nri_session *session, struct text payload,
                                     struct strbuf *answer, struct err *err)
 {
@@ -266,24 +282,37 @@ static enum ttrpc_code serve_remove(struct nri_session *session, struct text pay
     return ended(session, &call, session->handlers.removed, err);
 }
 
-/* How runtimes before NRI 0.12 tell what the three above tell. */
+static enum ttrpc_code serve_stop_pod(struct nri_session *session, struct text payload,
+                                      struct strbuf *answer, struct err *err)
+{
+    struct codec_call call;
+
+    must(answer->len == 0);
+    if (codec_call(&session->arena, payload, &call, err) < 0)
+        return refuse(err);
+    return pod_ended(session, &call, err);
+}
+
+/* How runtimes before NRI 0.12 tell what the four above tell. */
 static enum ttrpc_code serve_state_change(struct nri_session *session, struct text payload,
                                           struct strbuf *answer, struct err *err)
 {
-    enum { START = 6, STOP = 10, REMOVE = 11 };
+    enum { STOP_POD = 2, START = 6, STOP = 10, REMOVE = 11 };
     struct codec_call call;
 
     must(answer->len == 0);
     if (codec_state_change(&session->arena, payload, &call, err) < 0)
         return refuse(err);
     switch (call.event) {
+    case STOP_POD:
+        return pod_ended(session, &call, err);
     case START:
         return started(session, &call, err);
     case STOP:
         return ended(session, &call, session->handlers.stopped, err);
     case REMOVE:
         return ended(session, &call, session->handlers.removed, err);
-    default: /* of pods, or of what comes after a call */
+    default: /* of what comes after a call, or does not concern us */
         return TTRPC_OK;
     }
 }
@@ -308,7 +337,7 @@ static const struct method {
     {"CreateContainer", serve_create},   {"StartContainer", serve_start},
     {"StopContainer", serve_stop},       {"RemoveContainer", serve_remove},
     {"StateChange", serve_state_change}, {"ValidateContainerAdjustment", serve_validate},
-    {"Shutdown", serve_shutdown},
+    {"StopPodSandbox", serve_stop_pod},  {"Shutdown", serve_shutdown},
 };
 
 static enum ttrpc_code unimplemented(const struct codec_request *request, struct err *err)

@@ -132,6 +132,13 @@ static void ended(void *user, const struct nri_pod *pod, const struct nri_contai
     see_call(user, pod, container);
 }
 
+static void pod_ended(void *user, const struct nri_pod *pod)
+{
+    const struct side *side = user;
+    must(side->configured && side->synchronized);
+    see_pod(user, pod);
+}
+
 static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
                     const struct nri_adjustment *all, struct err *err)
 {
@@ -157,8 +164,8 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
 
 static void side_init(struct side *side, bool absent)
 {
-    const struct nri_handlers all = {side,  configure, synchronize, create,
-                                     start, ended,     ended,       validate};
+    const struct nri_handlers all = {side,  configure, synchronize, create,  start,
+                                     ended, ended,     pod_ended,   validate};
     const struct nri_handlers none = {.user = side};
     *side = (struct side){.told = 0};
     strbuf_init(&side->said);

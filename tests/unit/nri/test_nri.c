@@ -112,6 +112,14 @@ static void removed(void *user, const struct nri_pod *pod, const struct nri_cont
     tell(user, "removed", pod, container);
 }
 
+static void pod_stopped(void *user, const struct nri_pod *pod)
+{
+    struct agent *agent = user;
+    strbuf_str(&agent->told, "pod stopped");
+    tell_pod(&agent->told, pod);
+    strbuf_char(&agent->told, '\n');
+}
+
 static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
                     const struct nri_adjustment *all, struct err *err)
 {
@@ -133,8 +141,8 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
 
 static void agent_init(struct agent *agent)
 {
-    const struct nri_handlers handlers = {agent, configure, synchronize, create,
-                                          start, stopped,   removed,     validate};
+    const struct nri_handlers handlers = {agent,   configure, synchronize, create,  start,
+                                          stopped, removed,   pod_stopped, validate};
     *agent = (struct agent){.stream = 1};
     strbuf_init(&agent->told);
     strbuf_init(&agent->payload);
@@ -338,7 +346,7 @@ static void the_handler_chooses_the_events(void **state)
     connect(&agent);
     put_configure(&agent);
     assert_true(call(&agent, "Configure"));
-    assert_int_equal(pb_get_number(payload(&agent), 2), 0x2628);
+    assert_int_equal(pb_get_number(payload(&agent), 2), 0x262a);
     assert_false(nri_is_synchronized(agent.session));
     agent.events = NRI_CREATE_CONTAINER | 1U | 1U << 20;
     assert_true(call(&agent, "Configure"));
@@ -524,11 +532,33 @@ static void old_and_new_runtimes_tell_the_same(void **state)
         expect_told(&agent, way[i].told);
     }
     for (unsigned event = 0; event < 20; event++) {
-        if (event == 6 || event == 10 || event == 11)
+        if (event == 2 || event == 6 || event == 10 || event == 11)
             continue;
         put_state_change(&agent, event);
         assert_true(call(&agent, "StateChange"));
     }
+    expect_told(&agent, "");
+}
+
+static void the_end_of_a_pod_is_told_by_old_and_new_runtimes(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+    assert_true(call(&agent, "StopPodSandbox"));
+    CLEANUP(strbuf_done) struct strbuf once;
+    strbuf_init(&once);
+    strbuf_add(&once, agent.told.data, agent.told.len);
+    assert_non_null(strstr(once.data, "pod stopped pod sandbox-1="));
+    strbuf_reset(&agent.told);
+    put_state_change(&agent, 2);
+    assert_true(call(&agent, "StateChange"));
+    assert_non_null(strstr(agent.told.data, "pod stopped pod "));
+    strbuf_reset(&agent.told);
+    assert_false(call(&agent, "StopPodSandbox"));
+    expect_error(&agent, 3, "the call names no pod");
     expect_told(&agent, "");
 }
 
@@ -914,6 +944,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_no_message_can_carry_refuses),
         cmocka_unit_test(a_refusal_is_the_answer_to_the_call),
         cmocka_unit_test(old_and_new_runtimes_tell_the_same),
+        cmocka_unit_test(the_end_of_a_pod_is_told_by_old_and_new_runtimes),
         cmocka_unit_test(a_call_without_its_container_is_refused),
         cmocka_unit_test(what_all_plugins_want_can_be_rejected),
         cmocka_unit_test(unknown_calls_are_answered),
