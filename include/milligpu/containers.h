@@ -7,12 +7,13 @@
  * A container of ours has the shares that it was granted; one of another pod has the GPUs that
  * somebody else gave it, by the names under which they were given: a UUID, an index ("0"), or the
  * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. The table has at
- * most CONTAINERS_MAX of them; beyond, they are counted and not kept.
+ * most NODE_CONTAINERS_MAX of them; beyond, they are counted and not kept.
  *
  * What gives a container of another pod its GPUs, the strongest first:
- *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of a
- *      kind that hands out GPUs, and where such a name is neither a UUID nor an index (a claim),
- *      the device nodes /dev/nvidia<N> that the container has;
+ *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of
+ *      class "gpu", and where such a name is neither a UUID nor an index ("all"), or the vendor
+ *      hands out GPUs by another class (a claim), the device nodes /dev/nvidia<N> that the
+ *      container has;
  *   2. the variable NVIDIA_VISIBLE_DEVICES, with UUIDs or indexes: a device plugin may have set it,
  *      and so may the author of the pod. "all", "void" and "none" say nothing: images carry them.
  * The operator's own pods (management.nvidia.com/...) see all GPUs and hold none.
@@ -27,8 +28,8 @@
 #include "milligpu/nri.h"
 
 enum {
-    CONTAINERS_MAX = 1024,
-    CONTAINER_GPUS_MAX = 64,
+    NODE_CONTAINERS_MAX = 1024,
+    CONTAINER_GPUS_MAX = 64, /* of one container; beyond, they are not looked at */
 };
 
 enum container_right {
@@ -70,12 +71,14 @@ void containers_complete(struct containers *containers);
 
 /*
  * The container was made (or is in the list). grant: what it was judged; of ours if GRANT_GPUS.
- * GRANT_FOREIGN: what others gave it is read from the container. A known id is replaced.
+ * Otherwise what others gave it is read from the container. A known id is replaced, and so is a
+ * container of the same name in the same pod that does not run: it is tried again, and the runtime
+ * may never tell that the first was not made after all.
  */
 void containers_add(struct containers *containers, const struct nri_pod *pod,
                     const struct nri_container *container, const struct grant *grant);
 void containers_started(struct containers *containers, struct text id);
-/* Stopped or removed; an id that is not known is fine. */
+/* Stopped, removed, or not made after all; an id that is not known is fine. */
 void containers_gone(struct containers *containers, struct text id);
 
 struct containers_copy {
@@ -87,11 +90,14 @@ struct containers_copy {
     const struct container_facts *container; /* in the order in which they came */
 };
 
-/* *out lives in arena. */
+/* *out lives in arena. Any thread. */
 void containers_copy(struct containers *containers, struct arena *arena,
                      struct containers_copy *out);
 
-/* The connection to the runtime is lost: the copy from before stays, and is not complete. */
+/*
+ * The connection to the runtime is lost: the copy from before stays, and is not complete. A list
+ * that had begun is forgotten.
+ */
 void containers_lost(struct containers *containers);
 
 #endif

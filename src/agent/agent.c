@@ -63,6 +63,7 @@ static void hang_up(struct agent *agent)
     agent->session = NULL;
     agent->socket = -1;
     agent->told = false;
+    agent_calls_lost(&agent->calls);
     agent_count_set(COUNT_CONNECTED, 0);
 }
 
@@ -92,7 +93,6 @@ static bool dial(struct agent *agent)
         lost(agent, path, strerrordesc_np(errno));
         return false;
     }
-    agent_calls_begin(&agent->calls);
     agent_calls_handlers(&agent->calls, &handlers);
     agent->session = nri_session_new(&handlers);
     agent_count(COUNT_CONNECTIONS);
@@ -309,6 +309,8 @@ static int open_parts(struct agent *agent, struct err *err)
     struct agent_calls *calls = &agent->calls;
 
     arena_init(&agent->arena);
+    agent_calls_init(calls);
+    calls->containers = containers_new();
     agent->signals = open_signals(err);
     if (agent->signals < 0 || check_paths(settings, err) < 0 ||
         pod_records_open(settings->state_dir, &calls->records, err) < 0 || open_cdi(agent, err) < 0)
@@ -316,7 +318,6 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->keys = public_keys_new(settings->keys_dir);
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
-    agent_calls_init(calls);
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0)
         return err_same(err);
     const struct reporter_rules rules = {.node = settings->node,
@@ -335,6 +336,7 @@ static void close_parts(struct agent *agent)
     nvml_close(agent->nvml);
     hang_up(agent);
     agent_calls_done(&agent->calls);
+    containers_free(agent->calls.containers);
     cdi_free(agent->calls.cdi);
     cdi_free(agent->own_cdi);
     arena_done(&agent->arena);

@@ -12,10 +12,15 @@
 
 #include "agent/agent_counts.h"
 
-/* A pod in a list of everything that runs, whose containers may come in a later piece. */
+/*
+ * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with
+ * those of its annotations by which it is judged.
+ */
+enum { KEPT_ANNOTATIONS = 2 };
 struct met_pod {
     struct met_pod *next;
     struct nri_pod pod;
+    struct nri_pair kept[KEPT_ANNOTATIONS];
     bool passes; /* its containers must have passed the agent */
 };
 
@@ -55,11 +60,17 @@ void agent_calls_done(struct agent_calls *calls)
     arena_done(&calls->sync);
 }
 
-void agent_calls_begin(struct agent_calls *calls)
+static void forget_list(struct agent_calls *calls)
 {
     calls->in_sync = false;
     calls->met = NULL;
     arena_reset(&calls->sync);
+}
+
+void agent_calls_lost(struct agent_calls *calls)
+{
+    forget_list(calls);
+    containers_lost(calls->containers);
 }
 
 static void tell(enum log_level level, const char *what, const struct nri_pod *pod,
@@ -85,21 +96,41 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     text_clip(runtime->name, name, sizeof name);
     text_clip(runtime->version, version, sizeof version);
     (void)snprintf(calls->runtime, sizeof calls->runtime, "%s %s", name, version);
-    *out_events = NRI_CREATE_CONTAINER;
     if (calls->closed)
-        *out_events |= NRI_VALIDATE_ADJUSTMENT;
-    else
-        log_write(LOG_WARN,
-                  "containerd before 2.2 starts containers without this agent while it is away: "
-                  "update it",
-                  log_str("runtime", calls->runtime));
+        return 0;
+    *out_events &= ~(uint32_t)NRI_VALIDATE_ADJUSTMENT;
+    log_write(LOG_WARN,
+              "containerd before 2.2 starts containers without this agent while it is away: "
+              "update it",
+              log_str("runtime", calls->runtime));
     return 0;
+}
+
+static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *pod)
+{
+    static const char *const key[KEPT_ANNOTATIONS] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
+    struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
+    struct text value;
+
+    *met = (struct met_pod){.next = calls->met};
+    met->pod.id = text_of(arena_copy(&calls->sync, pod->id));
+    met->pod.uid = text_of(arena_copy(&calls->sync, pod->uid));
+    met->pod.namespace = text_of(arena_copy(&calls->sync, pod->namespace));
+    met->pod.name = text_of(arena_copy(&calls->sync, pod->name));
+    met->pod.annotation = met->kept;
+    for (size_t i = 0; i < ARRAY_LEN(key); i++)
+        if (nri_annotation(pod, key[i], &value))
+            met->kept[met->pod.annotations++] =
+                (struct nri_pair){text_of(key[i]), text_of(arena_copy(&calls->sync, value))};
+    calls->met = met;
+    return met;
 }
 
 /* The first list that an agent of this node sees is taken as it is: nobody signed these pods. */
 static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
 {
     const bool is_new = pod_records_are_new(calls->records);
+    struct met_pod *met = met_new(calls, pod);
     struct text allocation;
     struct text recorded;
     struct text signature;
@@ -109,15 +140,9 @@ static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
         return;
     grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
     const bool known = pod_records_find(calls->records, pod->uid, &recorded);
-    struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
-    *met = (struct met_pod){.next = calls->met};
-    met->pod.id = text_of(arena_copy(&calls->sync, pod->id));
-    met->pod.namespace = text_of(arena_copy(&calls->sync, pod->namespace));
-    met->pod.name = text_of(arena_copy(&calls->sync, pod->name));
     met->passes = known ? nri_annotation(pod, ANNOTATION_SIGNATURE, &signature) &&
                               grant.verdict != GRANT_REFUSED
                         : grant.proof == PROOF_SIGNATURE && !is_new;
-    calls->met = met;
     if (known)
         pod_records_runs(calls->records, pod->uid);
     else if (is_new || grant.proof == PROOF_SIGNATURE)
@@ -137,16 +162,29 @@ static const struct met_pod *met_of(const struct agent_calls *calls, struct text
 }
 
 /* Did it pass the agent? A container that did not, ran while the agent was away. */
-static void meet_container(const struct agent_calls *calls, const struct nri_container *container)
+static void check_passed(const struct met_pod *met, const struct nri_container *container)
 {
-    const struct met_pod *met = met_of(calls, container->pod_id);
     const struct grant passed = {.verdict = GRANT_NOTHING};
 
-    if (met == NULL || !met->passes || grant_is_seen(&passed, container))
+    if (!met->passes || grant_is_seen(&passed, container))
         return;
     agent_count(COUNT_STRANGERS);
     tell(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
          "it was made while the agent was away: delete its pod");
+}
+
+static void meet_container(struct agent_calls *calls, const struct nri_container *container)
+{
+    const struct met_pod *met = met_of(calls, container->pod_id);
+    struct grant grant;
+
+    if (met == NULL)
+        return;
+    check_passed(met, container);
+    if (container->state == NRI_STOPPED)
+        return;
+    grant_judge(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
+    containers_add(calls->containers, &met->pod, container, &grant);
 }
 
 static void end_list(struct agent_calls *calls)
@@ -158,7 +196,8 @@ static void end_list(struct agent_calls *calls)
                   log_str("why", err.text));
     agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
     agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
-    agent_calls_begin(calls);
+    containers_complete(calls->containers);
+    forget_list(calls);
 }
 
 static void agent_synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
@@ -166,8 +205,10 @@ static void agent_synchronize(void *user, const struct nri_pod *pod, uint32_t po
 {
     struct agent_calls *calls = user;
 
-    if (!calls->in_sync)
+    if (!calls->in_sync) {
         pod_records_none_run(calls->records);
+        containers_begin(calls->containers);
+    }
     calls->in_sync = true;
     for (uint32_t i = 0; i < pods; i++)
         meet_pod(calls, &pod[i]);
@@ -219,11 +260,31 @@ static int agent_create(void *user, const struct nri_pod *pod,
     }
     keep_record(calls, pod, &grant);
     count_verdict(grant.verdict);
+    containers_add(calls->containers, pod, container, &grant);
     if (grant.verdict == GRANT_GPUS)
         log_write(LOG_INFO, "container gets its GPUs", log_text("namespace", pod->namespace),
                   log_text("pod", pod->name), log_text("container", container->name),
                   log_i64("gpus", grant.shares), log_text("first", out->cdi_device[0]));
     return 0;
+}
+
+static int agent_start(void *user, const struct nri_pod *pod, const struct nri_container *container,
+                       struct err *err)
+{
+    const struct agent_calls *calls = user;
+
+    (void)pod;
+    (void)err;
+    containers_started(calls->containers, container->id);
+    return 0;
+}
+
+static void agent_gone(void *user, const struct nri_pod *pod, const struct nri_container *container)
+{
+    const struct agent_calls *calls = user;
+
+    (void)pod;
+    containers_gone(calls->containers, container->id);
 }
 
 static int agent_validate(void *user, const struct nri_pod *pod,
@@ -240,6 +301,8 @@ static int agent_validate(void *user, const struct nri_pod *pod,
         return 0;
     }
     (void)err_wrap(err, "milligpu");
+    containers_gone(calls->containers,
+                    container->id); /* it is not made, and nobody says so again */
     agent_count(COUNT_INVALID);
     tell(LOG_WARN, "container refused after all plugins", pod, container, err->text);
     return err_same(err);
@@ -251,5 +314,8 @@ void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out)
                                  .configure = agent_configure,
                                  .synchronize = agent_synchronize,
                                  .create = agent_create,
+                                 .start = agent_start,
+                                 .stopped = agent_gone,
+                                 .removed = agent_gone,
                                  .validate = agent_validate};
 }

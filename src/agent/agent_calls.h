@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "milligpu/cdi.h"
+#include "milligpu/containers.h"
 #include "milligpu/grant.h"
 #include "milligpu/pod_records.h"
 #include "milligpu/public_keys.h"
@@ -18,6 +19,7 @@ struct agent_calls {
     struct pod_records *records;
     struct public_keys *keys;
     struct cdi *cdi;
+    struct containers *containers;
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */
     struct met_pod *met; /* the pods of that list so far */
@@ -26,11 +28,11 @@ struct agent_calls {
     bool closed;      /* nothing runs without us, if the runtime's validator is on */
 };
 
-/* Everything but rules.node, rules.foreign_gpus, records, keys and cdi is set here. */
+/* Everything but rules.node, rules.foreign_gpus, records, keys, cdi and containers is set here. */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);
-/* A new connection: a list that the last one left unfinished is forgotten. */
-void agent_calls_begin(struct agent_calls *calls);
+/* The connection is lost: a list that it left unfinished is forgotten. */
+void agent_calls_lost(struct agent_calls *calls);
 void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out);
 
 #endif

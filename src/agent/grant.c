@@ -13,6 +13,8 @@
 #include "milligpu/signing.h"
 #include "milligpu/wire_kube.h"
 
+#include "agent/device.h"
+
 /* The variable by which runtimes without CDI give GPUs. */
 #define VISIBLE "NVIDIA_VISIBLE_DEVICES"
 
@@ -24,39 +26,6 @@ static bool is_device_name(const char *id)
 {
     return id[0] != '\0' && strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                        "0123456789-_.:") == strlen(id);
-}
-
-/* "vendor/class=name" with a vendor that hands out GPUs. */
-static bool is_gpu_device(struct text device)
-{
-    struct text rest = device;
-    struct text vendor;
-
-    if (!text_cut(&rest, '/', &vendor) || vendor.len == device.len)
-        return false;
-    if (text_is(vendor, "nvidia.com") || text_is(vendor, "milligpu.io"))
-        return true;
-    const struct text end = TEXT(".nvidia.com");
-    return vendor.len > end.len && memcmp(vendor.at + vendor.len - end.len, end.at, end.len) == 0;
-}
-
-/* The operator's own pods see all GPUs by this kind; NVIDIA's plugin restricts it by namespace. */
-static bool is_management_device(struct text device)
-{
-    return text_starts(device, "management.nvidia.com/");
-}
-
-static bool is_gpu_path(struct text path)
-{
-    return text_starts(path, "/dev/nvidia");
-}
-
-static struct text name_of_device(struct text device)
-{
-    struct text rest = device;
-    struct text kind;
-
-    return text_cut(&rest, '=', &kind) && kind.len < device.len ? rest : (struct text){"", 0};
 }
 
 static bool grant_is_listed(struct text wanted, const struct text *list, uint32_t count)
@@ -353,13 +322,13 @@ static int check_added(const struct grant_rules *rules, const struct grant *gran
         return 0;
     for (uint32_t i = 0; i < all->cdi_devices; i++) {
         const struct text device = all->cdi_device[i];
-        if (is_gpu_device(device) && !is_granted(grant, name_of_device(device)) &&
+        if (device_gives_gpus(device) && !is_granted(grant, device_name(device)) &&
             !grant_is_listed(device, container->cdi_device, container->cdi_devices) &&
-            (ours || !is_management_device(device)))
+            (ours || !device_is_management(device)))
             return refuse_device(device, err);
     }
     for (uint32_t i = 0; i < all->devices; i++)
-        if (is_gpu_path(all->device[i]) &&
+        if (device_is_gpu_path(all->device[i]) &&
             !grant_is_listed(all->device[i], container->device, container->devices))
             return refuse_device(all->device[i], err);
     return 0;
@@ -371,8 +340,8 @@ static int check_lacking(const struct grant *grant, const struct nri_adjustment 
     for (uint32_t i = 0; i < grant->shares; i++) {
         bool found = false;
         for (uint32_t j = 0; j < all->cdi_devices && !found; j++)
-            found = is_gpu_device(all->cdi_device[j]) &&
-                    text_is(name_of_device(all->cdi_device[j]), grant->share[i]->gpu);
+            found = device_gives_gpus(all->cdi_device[j]) &&
+                    text_is(device_name(all->cdi_device[j]), grant->share[i]->gpu);
         if (!found)
             return err_set(err, ERR_UNAVAILABLE,
                            "it would run without its GPU %.100s: the agent of the node did not "

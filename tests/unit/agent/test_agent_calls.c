@@ -57,6 +57,7 @@ static void starts(struct site *site)
         fail_msg("%s", site->err.text);
     calls->keys = public_keys_new(site->path[1]);
     calls->cdi = cdi_new((const char *const[]){site->path[2]}, 1);
+    calls->containers = containers_new();
     agent_calls_init(calls);
     agent_calls_handlers(calls, &site->runtime);
 }
@@ -64,6 +65,7 @@ static void starts(struct site *site)
 static void ends(struct site *site)
 {
     agent_calls_done(&site->calls);
+    containers_free(site->calls.containers);
     cdi_free(site->calls.cdi);
     public_keys_free(site->calls.keys);
     pod_records_close(site->calls.records);
@@ -218,6 +220,78 @@ static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void
     assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 1);
 }
 
+static struct containers_copy table_of(struct site *site)
+{
+    struct containers_copy copy;
+    containers_copy(site->calls.containers, &site->calls.arena, &copy);
+    return copy;
+}
+
+static void the_table_follows_the_life_of_a_container(void **state)
+{
+    struct site *site = *state;
+    const struct nri_container one = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container two = {
+        .id = TEXT("two"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    struct nri_adjustment all = {0};
+    const struct nri_handlers *runtime = &site->runtime;
+    assert_false(table_of(site).is_complete);
+    node_runs(site, 0);
+    assert_true(table_of(site).is_complete);
+    pod_with(site, ON("GPU-a"), NULL); /* refused: it is not made */
+    assert_true(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) < 0);
+    assert_int_equal(table_of(site).count, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    assert_false(table_of(site).container[0].is_running);
+    assert_int_equal(table_of(site).container[0].gpu[0].mib, 4915);
+    assert_int_equal(runtime->start(&site->calls, &site->pod, &one, &site->err), 0);
+    assert_true(table_of(site).container[0].is_running);
+    runtime->stopped(&site->calls, &site->pod, &one);
+    runtime->removed(&site->calls, &(struct nri_pod){0}, &one);
+    assert_int_equal(table_of(site).count, 0);
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
+    assert_int_equal(table_of(site).count, 1);
+    assert_true(runtime->validate(&site->calls, &site->pod, &two, &all, &site->err) < 0);
+    assert_int_equal(table_of(site).count, 0);
+    agent_calls_lost(&site->calls);
+    assert_false(table_of(site).is_complete);
+}
+
+static void a_list_in_pieces_fills_the_table(void **state)
+{
+    struct site *site = *state;
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
+    const struct nri_container runs = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
+    const struct nri_container ended = {
+        .id = TEXT("old"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_STOPPED};
+    const struct nri_container other = {.id = TEXT("two"),
+                                        .name = TEXT("main"),
+                                        .pod_id = TEXT("elsewhere"),
+                                        .state = NRI_RUNNING,
+                                        .env = env,
+                                        .envs = 1};
+    const struct nri_pod foreign = {
+        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
+    site->runtime.synchronize(&site->calls, &foreign, 1, &other, 1, true);
+    assert_int_equal(table_of(site).count, 0);
+    site->runtime.synchronize(&site->calls, NULL, 0, (struct nri_container[]){ended, runs}, 2,
+                              false);
+    const struct containers_copy copy = table_of(site);
+    assert_true(copy.is_complete);
+    assert_int_equal(copy.count, 2);
+    assert_int_equal(copy.container[0].right, RIGHT_VARIABLE);
+    assert_string_equal(copy.container[0].gpu[0].name, "GPU-b");
+    assert_string_equal(copy.container[0].namespace, "ns");
+    assert_int_equal(copy.container[1].right, RIGHT_SHARE);
+    assert_string_equal(copy.container[1].id, "one");
+    assert_int_equal(copy.container[1].gpu[0].milli, 300);
+}
+
 static void what_all_plugins_made_is_judged_again(void **state)
 {
     struct site *site = *state;
@@ -244,12 +318,13 @@ static void a_runtime_tells_which_questions_it_can_ask(void **state)
     const struct nri_runtime old = {TEXT("containerd"), TEXT("v2.0.5"), TEXT("")};
     const struct nri_runtime open = {TEXT("containerd"), TEXT("v2.1.6"), TEXT("")};
     const struct nri_runtime closed = {TEXT("containerd"), TEXT("v2.3.7"), TEXT("")};
-    uint32_t events = 0;
+    uint32_t events = NRI_EVENTS;
     assert_true(site->runtime.configure(&site->calls, &old, &events, &site->err) < 0);
     assert_int_equal(site->runtime.configure(&site->calls, &open, &events, &site->err), 0);
-    assert_int_equal(events, NRI_CREATE_CONTAINER);
+    assert_int_equal(events, NRI_EVENTS & ~NRI_VALIDATE_ADJUSTMENT);
+    events = NRI_EVENTS;
     assert_int_equal(site->runtime.configure(&site->calls, &closed, &events, &site->err), 0);
-    assert_int_equal(events, NRI_CREATE_CONTAINER | NRI_VALIDATE_ADJUSTMENT);
+    assert_int_equal(events, NRI_EVENTS);
     assert_string_equal(site->calls.runtime, "containerd v2.3.7");
 }
 
@@ -279,6 +354,8 @@ int main(void)
         TEST(an_allocation_that_was_changed_is_refused_for_ever),
         TEST(a_key_that_is_mounted_later_heals_by_itself),
         TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
+        TEST(the_table_follows_the_life_of_a_container),
+        TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
         TEST(a_runtime_tells_which_questions_it_can_ask),
         TEST(the_page_of_numbers_names_each_once),

@@ -1,0 +1,344 @@
+/*
+ * The table of containers that have GPUs. The runtime's handlers in the main thread write it; the
+ * meter and the reporter copy it, under the one lock that is here.
+ *
+ * A row does not change after it was made, except for is_running. While a list is read, rows go to
+ * a table of their own, which replaces the other when the list is complete.
+ */
+#include "milligpu/containers.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "agent/device.h"
+
+enum { ROW_BYTES = 2048 }; /* of the first chunk of a row's memory: most rows fit */
+
+struct row {
+    struct arena arena; /* holds what the facts point to */
+    struct container_facts facts;
+    struct container_gpu *gpu; /* those of the facts */
+};
+
+struct table {
+    uint32_t count;
+    uint32_t left_out;
+    struct row *row[NODE_CONTAINERS_MAX];
+};
+
+struct containers {
+    pthread_mutex_t lock; /* guards the following */
+    bool is_complete;
+    uint64_t number;
+    struct table *shown;
+    struct table *listed; /* NULL: no list has begun; of the main thread */
+};
+
+static void row_free(struct row *row)
+{
+    arena_done(&row->arena);
+    xfree(row);
+}
+
+static void table_free(struct table *table)
+{
+    if (table == NULL)
+        return;
+    must(table->count <= NODE_CONTAINERS_MAX);
+    for (uint32_t i = 0; i < table->count; i++)
+        row_free(table->row[i]);
+    xfree(table);
+}
+
+struct containers *containers_new(void)
+{
+    struct containers *containers = xcalloc(1, sizeof *containers);
+
+    must(pthread_mutex_init(&containers->lock, NULL) == 0);
+    containers->shown = xcalloc(1, sizeof *containers->shown);
+    return containers;
+}
+
+void containers_free(struct containers *containers)
+{
+    if (containers == NULL)
+        return;
+    table_free(containers->shown);
+    table_free(containers->listed);
+    must(pthread_mutex_destroy(&containers->lock) == 0);
+    xfree(containers);
+}
+
+static void lock(struct containers *containers)
+{
+    must(pthread_mutex_lock(&containers->lock) == 0);
+}
+
+static void unlock(struct containers *containers)
+{
+    must(pthread_mutex_unlock(&containers->lock) == 0);
+}
+
+/* --- a list --- */
+
+void containers_begin(struct containers *containers)
+{
+    table_free(containers->listed);
+    containers->listed = xcalloc(1, sizeof *containers->listed);
+}
+
+void containers_complete(struct containers *containers)
+{
+    must(containers->listed != NULL);
+
+    struct table *before = containers->shown;
+    lock(containers);
+    containers->shown = containers->listed;
+    containers->is_complete = true;
+    containers->number++;
+    unlock(containers);
+    containers->listed = NULL;
+    table_free(before);
+}
+
+void containers_lost(struct containers *containers)
+{
+    table_free(containers->listed);
+    containers->listed = NULL;
+    lock(containers);
+    if (containers->is_complete)
+        containers->number++;
+    containers->is_complete = false;
+    unlock(containers);
+}
+
+/* --- which GPUs --- */
+
+/* A GPU is taken once, however often it is named. */
+static void take_gpu(struct row *row, struct text name, const struct pod_share *share)
+{
+    struct container_facts *facts = &row->facts;
+
+    must(facts->gpus <= CONTAINER_GPUS_MAX);
+    for (uint32_t i = 0; i < facts->gpus; i++)
+        if (text_is(name, row->gpu[i].name))
+            return;
+    if (facts->gpus == CONTAINER_GPUS_MAX)
+        return;
+    row->gpu[facts->gpus++] = (struct container_gpu){.name = arena_copy(&row->arena, name),
+                                                     .milli = share != NULL ? share->milli : 0,
+                                                     .mib = share != NULL ? share->mib : 0};
+}
+
+static void take_name(struct row *row, struct text name)
+{
+    if (device_is_uuid(name) || device_is_index(name))
+        take_gpu(row, name, NULL);
+}
+
+/* The devices for which kubelet asked. */
+static void take_devices(struct row *row, const struct nri_container *container)
+{
+    bool by_node = false; /* a name does not say which GPU */
+
+    for (uint32_t i = 0; i < container->cdi_devices; i++) {
+        const struct text device = container->cdi_device[i];
+        if (!device_gives_gpus(device) || device_is_management(device))
+            continue;
+        const struct text name = device_name(device);
+        const bool says = device_is_gpu(device) && (device_is_uuid(name) || device_is_index(name));
+        by_node = by_node || !says;
+        if (says)
+            take_gpu(row, name, NULL);
+    }
+    for (uint32_t i = 0; by_node && i < container->devices; i++)
+        if (device_is_one_gpu_path(container->device[i]))
+            take_gpu(row, container->device[i], NULL);
+}
+
+/* Of a variable that is there twice, the runtime takes the last. */
+static void take_variable(struct row *row, const struct nri_container *container)
+{
+    static const char name[] = "NVIDIA_VISIBLE_DEVICES=";
+    struct text rest = {"", 0};
+    struct text one;
+
+    for (uint32_t i = 0; i < container->envs; i++)
+        if (text_starts(container->env[i], name))
+            rest = (struct text){container->env[i].at + strlen(name),
+                                 container->env[i].len - strlen(name)};
+    while (row->facts.gpus < CONTAINER_GPUS_MAX && text_cut(&rest, ',', &one))
+        take_name(row, text_trim(one));
+}
+
+static void take_gpus(struct row *row, const struct nri_container *container,
+                      const struct grant *grant)
+{
+    row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
+    row->facts.gpu = row->gpu;
+    if (grant->verdict == GRANT_GPUS) {
+        row->facts.right = RIGHT_SHARE;
+        for (uint32_t i = 0; i < grant->shares; i++)
+            take_gpu(row, text_of(grant->share[i]->gpu), grant->share[i]);
+        return;
+    }
+    row->facts.right = RIGHT_KUBELET;
+    take_devices(row, container);
+    if (row->facts.gpus > 0)
+        return;
+    row->facts.right = RIGHT_VARIABLE;
+    take_variable(row, container);
+}
+
+/* --- one container --- */
+
+/* NULL: it has no GPUs. */
+static struct row *row_new(const struct nri_pod *pod, const struct nri_container *container,
+                           const struct grant *grant)
+{
+    struct row *row = xcalloc(1, sizeof *row);
+    struct container_facts *facts = &row->facts;
+
+    arena_init_of(&row->arena, ROW_BYTES);
+    take_gpus(row, container, grant);
+    if (facts->gpus == 0) {
+        row_free(row);
+        return NULL;
+    }
+    facts->id = arena_copy(&row->arena, container->id);
+    facts->uid = arena_copy(&row->arena, pod->uid);
+    facts->namespace = arena_copy(&row->arena, pod->namespace);
+    facts->pod = arena_copy(&row->arena, pod->name);
+    facts->name = arena_copy(&row->arena, container->name);
+    facts->cgroup = arena_copy(&row->arena, container->cgroups_path);
+    facts->is_running = container->state == NRI_RUNNING || container->state == NRI_PAUSED;
+    return row;
+}
+
+/* The table that the main thread writes now. */
+static struct table *written(const struct containers *containers)
+{
+    return containers->listed != NULL ? containers->listed : containers->shown;
+}
+
+/* Under the lock. */
+static void take_out(struct containers *containers, struct table *table, uint32_t at)
+{
+    must(at < table->count);
+
+    row_free(table->row[at]);
+    table->count--;
+    memmove(&table->row[at], &table->row[at + 1], (table->count - at) * sizeof table->row[0]);
+    containers->number++;
+}
+
+static bool is_same(const struct container_facts *facts, const struct nri_pod *pod,
+                    const struct nri_container *container)
+{
+    return text_is(container->id, facts->id) ||
+           (!facts->is_running && pod->uid.len > 0 && text_is(pod->uid, facts->uid) &&
+            text_is(container->name, facts->name));
+}
+
+void containers_add(struct containers *containers, const struct nri_pod *pod,
+                    const struct nri_container *container, const struct grant *grant)
+{
+    struct table *table = written(containers);
+    struct row *row = row_new(pod, container, grant);
+
+    lock(containers);
+    for (uint32_t i = table->count; i > 0; i--)
+        if (is_same(&table->row[i - 1]->facts, pod, container))
+            take_out(containers, table, i - 1);
+    if (row != NULL) {
+        containers->number++;
+        if (table->count < NODE_CONTAINERS_MAX) {
+            table->row[table->count++] = row;
+            row = NULL;
+        } else {
+            table->left_out++;
+        }
+    }
+    unlock(containers);
+    if (row != NULL)
+        row_free(row);
+}
+
+/* Returns table->count if there is none. */
+static uint32_t find(const struct table *table, struct text id)
+{
+    uint32_t at = 0;
+
+    while (at < table->count && !text_is(id, table->row[at]->facts.id))
+        at++;
+    return at;
+}
+
+void containers_started(struct containers *containers, struct text id)
+{
+    struct table *table = written(containers);
+    const uint32_t at = find(table, id);
+
+    if (at == table->count || table->row[at]->facts.is_running)
+        return;
+    lock(containers);
+    table->row[at]->facts.is_running = true;
+    containers->number++;
+    unlock(containers);
+}
+
+void containers_gone(struct containers *containers, struct text id)
+{
+    struct table *table = written(containers);
+    const uint32_t at = find(table, id);
+
+    if (at == table->count)
+        return;
+    lock(containers);
+    take_out(containers, table, at);
+    unlock(containers);
+}
+
+/* --- a copy --- */
+
+static const char *keep(struct arena *arena, const char *text)
+{
+    return arena_copy(arena, text_of(text));
+}
+
+static struct container_facts keep_facts(struct arena *arena, const struct container_facts *facts)
+{
+    struct container_gpu *gpu = arena_array(arena, facts->gpus, sizeof *gpu);
+    struct container_facts kept = *facts;
+
+    for (uint32_t i = 0; i < facts->gpus; i++) {
+        gpu[i] = facts->gpu[i];
+        gpu[i].name = keep(arena, facts->gpu[i].name);
+    }
+    kept.gpu = gpu;
+    kept.id = keep(arena, facts->id);
+    kept.uid = keep(arena, facts->uid);
+    kept.namespace = keep(arena, facts->namespace);
+    kept.pod = keep(arena, facts->pod);
+    kept.name = keep(arena, facts->name);
+    kept.cgroup = keep(arena, facts->cgroup);
+    return kept;
+}
+
+void containers_copy(struct containers *containers, struct arena *arena,
+                     struct containers_copy *out)
+{
+    lock(containers);
+    const struct table *table = containers->shown;
+    struct container_facts *container = arena_array(arena, table->count, sizeof *container);
+    *out = (struct containers_copy){.is_complete = containers->is_complete,
+                                    .number = containers->number,
+                                    .left_out = table->left_out,
+                                    .count = table->count,
+                                    .container = container};
+    for (uint32_t i = 0; i < table->count; i++)
+        container[i] = keep_facts(arena, &table->row[i]->facts);
+    unlock(containers);
+}

@@ -1,0 +1,78 @@
+/*
+ * Called where GPUs are granted, and where those are read that somebody else gave.
+ */
+#include "agent/device.h"
+
+#include <string.h>
+
+#define NODE "/dev/nvidia"
+
+enum { INDEX_DIGITS_MAX = 3, UUID_BYTES_MAX = 96 };
+
+bool device_gives_gpus(struct text device)
+{
+    struct text rest = device;
+    struct text vendor;
+
+    if (!text_cut(&rest, '/', &vendor) || vendor.len == device.len)
+        return false;
+    if (text_is(vendor, "nvidia.com") || text_is(vendor, "milligpu.io"))
+        return true;
+    const struct text end = TEXT(".nvidia.com");
+    return vendor.len > end.len && memcmp(vendor.at + vendor.len - end.len, end.at, end.len) == 0;
+}
+
+bool device_is_management(struct text device)
+{
+    return text_starts(device, "management.nvidia.com/");
+}
+
+bool device_is_gpu(struct text device)
+{
+    struct text rest = device;
+    struct text vendor;
+    struct text kind;
+
+    return device_gives_gpus(device) && text_cut(&rest, '/', &vendor) &&
+           text_cut(&rest, '=', &kind) && text_is(kind, "gpu");
+}
+
+struct text device_name(struct text device)
+{
+    struct text rest = device;
+    struct text kind;
+
+    return text_cut(&rest, '=', &kind) && kind.len < device.len ? rest : (struct text){"", 0};
+}
+
+bool device_is_gpu_path(struct text path)
+{
+    return text_starts(path, NODE);
+}
+
+bool device_is_one_gpu_path(struct text path)
+{
+    return device_is_gpu_path(path) &&
+           device_is_index((struct text){path.at + strlen(NODE), path.len - strlen(NODE)});
+}
+
+bool device_is_index(struct text name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (name.at[i] < '0' || name.at[i] > '9')
+            return false;
+    return name.len > 0 && name.len <= INDEX_DIGITS_MAX;
+}
+
+bool device_is_uuid(struct text name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/";
+
+    if (!text_starts(name, "GPU-") && !text_starts(name, "MIG-"))
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (name.at[i] == '\0' || strchr(letters, name.at[i]) == NULL)
+            return false;
+    return name.len <= UUID_BYTES_MAX;
+}

@@ -1,0 +1,30 @@
+/*
+ * device - what the name of a CDI device ("vendor/class=name"), or the path of a device node, says
+ * of GPUs.
+ *
+ * Pure.
+ */
+#ifndef MILLIGPU_AGENT_DEVICE_H
+#define MILLIGPU_AGENT_DEVICE_H
+
+#include "milligpu/text.h"
+
+/* A device of a vendor that hands out GPUs: perhaps one, perhaps what belongs to one. */
+bool device_gives_gpus(struct text device);
+/* The operator's own pods see all GPUs by it; NVIDIA's NRI plugin restricts it by namespace. */
+bool device_is_management(struct text device);
+/* Is its class "gpu"? Then its name is that of a GPU. */
+bool device_is_gpu(struct text device);
+struct text device_name(struct text device); /* empty: it has none */
+
+/* /dev/nvidia and whatever follows */
+bool device_is_gpu_path(struct text path);
+/* /dev/nvidia<N>: one GPU, and not what all share */
+bool device_is_one_gpu_path(struct text path);
+
+/* "0", "12" */
+bool device_is_index(struct text name);
+/* "GPU-...", and "MIG-..." of a part of one */
+bool device_is_uuid(struct text name);
+
+#endif

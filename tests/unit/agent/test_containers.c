@@ -1,0 +1,279 @@
+/* containers - which containers of a node hold which GPUs, and since when that is believed. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/containers.h"
+
+struct site {
+    struct containers *containers;
+    struct arena arena;
+    struct containers_copy copy;
+};
+
+static const struct nri_pod pod = {
+    .uid = TEXT("uid"), .name = TEXT("web"), .namespace = TEXT("shop")};
+static const struct grant foreign = {.verdict = GRANT_FOREIGN};
+
+static int set_up(void **state)
+{
+    struct site *site = test_calloc(1, sizeof *site);
+    arena_init(&site->arena);
+    site->containers = containers_new();
+    containers_begin(site->containers);
+    containers_complete(site->containers);
+    *state = site;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct site *site = *state;
+    containers_free(site->containers);
+    arena_done(&site->arena);
+    test_free(site);
+    return 0;
+}
+
+static const struct containers_copy *look(struct site *site)
+{
+    containers_copy(site->containers, &site->arena, &site->copy);
+    return &site->copy;
+}
+
+static void add(struct site *site, const char *id, const char *name, const struct grant *grant)
+{
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
+    const struct nri_container container = {
+        .id = text_of(id), .name = text_of(name), .env = env, .envs = 1};
+    containers_add(site->containers, &pod, &container, grant);
+}
+
+static void a_share_is_known_by_what_was_granted(void **state)
+{
+    struct site *site = *state;
+    const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
+    const struct pod_share b = {.gpu = "GPU-b", .milli = 1000};
+    const struct pod_share *share[] = {&a, &b};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 2, .share = share};
+    const struct nri_container container = {.id = TEXT("0123"),
+                                            .name = TEXT("main"),
+                                            .state = NRI_RUNNING,
+                                            .cgroups_path = TEXT("/kubepods/pod1/0123")};
+    containers_add(site->containers, &pod, &container, &grant);
+    const struct containers_copy *copy = look(site);
+    assert_int_equal(copy->count, 1);
+    const struct container_facts *facts = &copy->container[0];
+    assert_string_equal(facts->id, "0123");
+    assert_string_equal(facts->uid, "uid");
+    assert_string_equal(facts->namespace, "shop");
+    assert_string_equal(facts->pod, "web");
+    assert_string_equal(facts->name, "main");
+    assert_string_equal(facts->cgroup, "/kubepods/pod1/0123");
+    assert_int_equal(facts->right, RIGHT_SHARE);
+    assert_true(facts->is_running);
+    assert_int_equal(facts->gpus, 2);
+    assert_string_equal(facts->gpu[0].name, "GPU-a");
+    assert_int_equal(facts->gpu[0].milli, 300);
+    assert_int_equal(facts->gpu[0].mib, 4915);
+    assert_int_equal(facts->gpu[1].mib, 0);
+}
+
+/* What others gave a container, in a line: "right name,name"; "" if it holds no GPU. */
+static const char *held(struct site *site, const struct nri_container *container)
+{
+    static const char *const right[] = {"share", "kubelet", "variable"};
+    static char line[400];
+    size_t len = 0;
+    containers_add(site->containers, &pod, container, &foreign);
+    const struct containers_copy *copy = look(site);
+    line[0] = '\0';
+    for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].gpus; i++)
+        len += (size_t)snprintf(line + len, sizeof line - len, "%s%s",
+                                i == 0 ? right[copy->container[0].right] : "", i == 0 ? " " : ",") +
+               (size_t)snprintf(line + strlen(line), sizeof line - strlen(line), "%s",
+                                copy->container[0].gpu[i].name);
+    containers_gone(site->containers, container->id);
+    return line;
+}
+
+static const char *by_variable(struct site *site, const char *first, const char *last)
+{
+    const struct text env[] = {text_of(first), TEXT("PATH=/"), text_of(last)};
+    return held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3});
+}
+
+static void a_variable_names_gpus_or_says_nothing(void **state)
+{
+    struct site *site = *state;
+    static const char *const nothing[] = {"all", "void", "none", "", "GPU-\\..,1000,-1,0x1, ,GPU"};
+    char env[200];
+    for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
+        (void)snprintf(env, sizeof env, "NVIDIA_VISIBLE_DEVICES=%s", nothing[i]);
+        assert_string_equal(by_variable(site, "A=1", env), "");
+    }
+    assert_string_equal(by_variable(site, "A=1", "NVIDIA_VISIBLE_DEVICES=GPU-a, 1,GPU-a,MIG-b"),
+                        "variable GPU-a,1,MIG-b");
+    assert_string_equal(
+        by_variable(site, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=GPU-a"),
+        "variable GPU-a");
+    assert_string_equal(
+        by_variable(site, "NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=void"), "");
+}
+
+static const char *by_kubelet(struct site *site, const char *first, const char *second)
+{
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=5")};
+    const struct text cdi[] = {text_of(first), text_of(second)};
+    const struct text node[] = {TEXT("/dev/nvidiactl"), TEXT("/dev/nvidia3"), TEXT("/dev/nvidia"),
+                                TEXT("/dev/nvidia-uvm"), TEXT("/dev/nvidia12")};
+    return held(site, &(struct nri_container){.id = TEXT("x"),
+                                              .env = env,
+                                              .envs = 1,
+                                              .cdi_device = cdi,
+                                              .cdi_devices = 2,
+                                              .device = node,
+                                              .devices = ARRAY_LEN(node)});
+}
+
+static void what_kubelet_asked_for_wins(void **state)
+{
+    struct site *site = *state;
+    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1"),
+                        "kubelet GPU-a,1");
+    assert_string_equal(by_kubelet(site, "k8s.device-plugin.nvidia.com/gpu=GPU-b", "x"),
+                        "kubelet GPU-b");
+    assert_string_equal(by_kubelet(site, "k8s.gpu.nvidia.com/claim=0123-gpu", ""),
+                        "kubelet /dev/nvidia3,/dev/nvidia12");
+    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=all", ""),
+                        "kubelet /dev/nvidia3,/dev/nvidia12");
+    /* Of no GPU, or of nobody's. */
+    assert_string_equal(by_kubelet(site, "vendor.com/nic=0", "gpu"), "variable 5");
+    assert_string_equal(by_kubelet(site, "management.nvidia.com/gpu=all", ""), "variable 5");
+}
+
+static void half_a_list_is_not_shown(void **state)
+{
+    struct site *site = *state;
+    add(site, "old", "a", &foreign);
+    const uint64_t before = look(site)->number;
+    containers_begin(site->containers);
+    add(site, "new", "a", &foreign);
+    add(site, "more", "b", &foreign);
+    containers_started(site->containers, TEXT("more"));
+    assert_int_equal(look(site)->count, 1);
+    assert_string_equal(site->copy.container[0].id, "old");
+    containers_complete(site->containers);
+    assert_int_equal(look(site)->count, 2);
+    assert_string_equal(site->copy.container[0].id, "new");
+    assert_true(site->copy.container[1].is_running);
+    assert_true(site->copy.number != before);
+}
+
+static void a_lost_connection_leaves_what_was_seen(void **state)
+{
+    struct site *site = *state;
+    add(site, "one", "a", &foreign);
+    containers_begin(site->containers);
+    add(site, "half", "a", &foreign);
+    containers_lost(site->containers);
+    containers_lost(site->containers);
+    assert_false(look(site)->is_complete);
+    assert_int_equal(site->copy.count, 1);
+    containers_begin(site->containers);
+    assert_false(look(site)->is_complete);
+    containers_complete(site->containers);
+    assert_true(look(site)->is_complete);
+    assert_int_equal(site->copy.count, 0);
+}
+
+static void a_container_that_is_tried_again_is_one(void **state)
+{
+    struct site *site = *state;
+    add(site, "first", "a", &foreign);
+    add(site, "second", "a", &foreign);
+    assert_int_equal(look(site)->count, 1);
+    assert_string_equal(site->copy.container[0].id, "second");
+    containers_started(site->containers, TEXT("second"));
+    containers_started(site->containers, TEXT("nobody"));
+    add(site, "third", "a", &foreign); /* the second did not end yet */
+    assert_int_equal(look(site)->count, 2);
+    add(site, "third", "a", &foreign);
+    assert_int_equal(look(site)->count, 2);
+    containers_gone(site->containers, TEXT("second"));
+    containers_gone(site->containers, TEXT("second"));
+    assert_int_equal(look(site)->count, 1);
+    assert_string_equal(site->copy.container[0].id, "third");
+}
+
+static void beyond_the_bound_they_are_counted(void **state)
+{
+    struct site *site = *state;
+    char id[32];
+    for (int i = 0; i < NODE_CONTAINERS_MAX + 3; i++) {
+        (void)snprintf(id, sizeof id, "id-%d", i);
+        add(site, id, id, &foreign);
+    }
+    assert_int_equal(look(site)->count, NODE_CONTAINERS_MAX);
+    assert_int_equal(site->copy.left_out, 3);
+    containers_begin(site->containers);
+    containers_complete(site->containers);
+    assert_int_equal(look(site)->left_out, 0);
+}
+
+/* For the thread sanitizer, and for what a half copy would look like. */
+static void *copy_often(void *user)
+{
+    struct arena arena;
+    struct containers_copy copy;
+    arena_init(&arena);
+    for (int i = 0; i < 2000; i++) {
+        arena_reset(&arena);
+        containers_copy(user, &arena, &copy);
+        for (uint32_t j = 0; j < copy.count; j++)
+            must(strncmp(copy.container[j].id, "id-", 3) == 0);
+    }
+    arena_done(&arena);
+    return NULL;
+}
+
+static void other_threads_copy_while_it_changes(void **state)
+{
+    struct site *site = *state;
+    pthread_t thread;
+    char id[32];
+    assert_int_equal(pthread_create(&thread, NULL, copy_often, site->containers), 0);
+    for (int i = 0; i < 2000; i++) {
+        (void)snprintf(id, sizeof id, "id-%d", i % 20);
+        if (i % 100 == 0)
+            containers_begin(site->containers);
+        add(site, id, id, &foreign);
+        containers_started(site->containers, text_of(id));
+        if (i % 3 == 0)
+            containers_gone(site->containers, text_of(id));
+        if (i % 100 == 99)
+            containers_complete(site->containers);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_share_is_known_by_what_was_granted),
+        TEST(a_variable_names_gpus_or_says_nothing),
+        TEST(what_kubelet_asked_for_wins),
+        TEST(half_a_list_is_not_shown),
+        TEST(a_lost_connection_leaves_what_was_seen),
+        TEST(a_container_that_is_tried_again_is_one),
+        TEST(beyond_the_bound_they_are_counted),
+        TEST(other_threads_copy_while_it_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
