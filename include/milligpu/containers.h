@@ -46,6 +46,7 @@ struct container_gpu {
 
 struct container_facts {
     const char *id; /* the runtime's: a part of the path of its cgroup */
+    const char *sandbox; /* the runtime's id of it */
     const char *uid;
     const char *namespace;
     const char *pod;
@@ -78,8 +79,12 @@ void containers_complete(struct containers *containers);
 void containers_add(struct containers *containers, const struct nri_pod *pod,
                     const struct nri_container *container, const struct grant *grant);
 void containers_started(struct containers *containers, struct text id);
-/* Stopped, removed, or not made after all; an id that is not known is fine. */
+/* It stays in the table, not running: between two lives of a container its pod keeps its GPUs. */
+void containers_stopped(struct containers *containers, struct text id);
+/* Not made after all; an id that is not known is fine, here and above. */
 void containers_gone(struct containers *containers, struct text id);
+/* The sandbox of a pod has ended, and with it everything that its containers had. */
+void containers_pod_gone(struct containers *containers, struct text sandbox);
 
 struct containers_copy {
     /* false: no complete list was seen on this connection yet, or there is no connection */

@@ -2,13 +2,13 @@
  * gpus_annotation - the annotation milligpu.io/gpus of a Node, written from a reading.
  *
  *     [{"uuid":"GPU-...","index":0,"milli":1000,"mib":81559,"model":"NVIDIA H100 80GB HBM3",
- *       "numa":0,"health":"healthy","nvlink":["GPU-..."]}, ...]
+ *       "numa":0,"health":"healthy","nvlink":["GPU-..."],"held":"pod:UID"}, ...]
  *
- * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill or recovers,
- * so the same bytes mean that no patch is needed. What it says is read back by inventory.h: indexes
- * are distinct (a lost GPU whose index another one has now gets the next one that is free), health
- * is one of HEALTH_WORDS, and a link is named once, by the GPU that comes first. It fits into
- * ANNOTATION_BYTES_MAX, whatever the GPUs are.
+ * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill, recovers, or
+ * is taken or given back whole, so the same bytes mean that no patch is needed. What it says is read
+ * back by inventory.h: indexes are distinct (a lost GPU whose index another one has now gets the
+ * next one that is free), health is one of HEALTH_WORDS, and a link is named once, by the GPU that
+ * comes first. It fits into ANNOTATION_BYTES_MAX, whatever the GPUs are.
  *
  * GPUs in MIG mode are left out, and *left_out says so, a sentence per GPU.
  *
@@ -21,12 +21,15 @@
 #include "milligpu/strbuf.h"
 
 /*
+ * held: for each GPU of the reading, by whom it is held whole (a word of hold_kind()); NULL: by
+ * nobody.
+ *
  * False, and nothing is written, if the reading says nothing of the GPUs: starting, or a driver
  * that was never there. Then an annotation from before is better than an empty one, which would
  * mean that the node has no GPUs any more.
  */
-bool gpus_annotation_write(const struct gpu_reading *reading, struct strbuf *out,
-                           struct strbuf *left_out) MUST_USE;
+bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
+                           struct strbuf *out, struct strbuf *left_out) MUST_USE;
 
 /* The word of HEALTH_WORDS that stands for it. */
 const char *gpus_annotation_health(enum gpu_health health);

@@ -22,6 +22,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 #include "milligpu/gpus_annotation.h"
+#include "milligpu/holders.h"
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/nvml.h"
@@ -257,11 +258,17 @@ static bool write_gpus(void *user, struct strbuf *out)
 {
     struct agent *agent = user;
     CLEANUP(strbuf_done) struct strbuf left_out;
-    const struct gpu_reading *reading = nvml_latest(agent->nvml);
+    CLEANUP(arena_done) struct arena arena;
+    struct containers_copy containers;
+    struct holders holders;
     char told[ERR_TEXT_MAX];
 
     strbuf_init(&left_out);
-    const bool good = gpus_annotation_write(reading, out, &left_out);
+    arena_init(&arena);
+    const struct gpu_reading *reading = nvml_latest(agent->nvml);
+    containers_copy(agent->calls.containers, &arena, &containers);
+    holders_find(reading, &containers, NULL, 0, &arena, &holders);
+    const bool good = gpus_annotation_write(reading, holders.by, out, &left_out);
     (void)snprintf(told, sizeof told, "%s: %.300s%.100s", nvml_status_name(reading->status),
                    reading->problem, left_out.data);
     write_own_cdi(agent, reading);
@@ -318,8 +325,10 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->keys = public_keys_new(settings->keys_dir);
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
+    calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0)
         return err_same(err);
+    calls->nvml = agent->nvml;
     const struct reporter_rules rules = {.node = settings->node,
                                          .ops = &agent->ops,
                                          .user = agent,

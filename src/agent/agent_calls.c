@@ -96,6 +96,7 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     text_clip(runtime->name, name, sizeof name);
     text_clip(runtime->version, version, sizeof version);
     (void)snprintf(calls->runtime, sizeof calls->runtime, "%s %s", name, version);
+    *out_events &= ~(uint32_t)NRI_REMOVE_CONTAINER; /* the end of its sandbox says more */
     if (calls->closed)
         return 0;
     *out_events &= ~(uint32_t)NRI_VALIDATE_ADJUSTMENT;
@@ -243,6 +244,22 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
     agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
 }
 
+/* Two pods may have one GPU by shares only. The container is in the table already. */
+static int check_beside(struct agent_calls *calls, const struct nri_container *container,
+                        struct err *err)
+{
+    struct containers_copy copy;
+
+    if (calls->mixed_gpus)
+        return 0;
+    const struct gpu_reading *reading = calls->nvml != NULL ? nvml_latest(calls->nvml) : NULL;
+    static const struct gpu_reading nothing;
+    containers_copy(calls->containers, &calls->arena, &copy);
+    const int rc = holders_allow(reading != NULL ? reading : &nothing, &copy, container->id, err);
+    gpu_reading_unref(reading);
+    return rc;
+}
+
 static int agent_create(void *user, const struct nri_pod *pod,
                         const struct nri_container *container, struct nri_adjustment *out,
                         struct err *err)
@@ -252,7 +269,13 @@ static int agent_create(void *user, const struct nri_pod *pod,
 
     arena_reset(&calls->arena); /* of the call before, whose answer was sent */
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
-    if (grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err) < 0) {
+    int rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
+    if (rc == 0) {
+        containers_add(calls->containers, pod, container, &grant);
+        rc = check_beside(calls, container, err);
+    }
+    if (rc < 0) {
+        containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");
         agent_count(COUNT_REFUSED);
         tell(LOG_WARN, "container refused", pod, container, err->text);
@@ -260,7 +283,6 @@ static int agent_create(void *user, const struct nri_pod *pod,
     }
     keep_record(calls, pod, &grant);
     count_verdict(grant.verdict);
-    containers_add(calls->containers, pod, container, &grant);
     if (grant.verdict == GRANT_GPUS)
         log_write(LOG_INFO, "container gets its GPUs", log_text("namespace", pod->namespace),
                   log_text("pod", pod->name), log_text("container", container->name),
@@ -279,12 +301,20 @@ static int agent_start(void *user, const struct nri_pod *pod, const struct nri_c
     return 0;
 }
 
-static void agent_gone(void *user, const struct nri_pod *pod, const struct nri_container *container)
+static void agent_stopped(void *user, const struct nri_pod *pod,
+                          const struct nri_container *container)
 {
     const struct agent_calls *calls = user;
 
     (void)pod;
-    containers_gone(calls->containers, container->id);
+    containers_stopped(calls->containers, container->id);
+}
+
+static void agent_pod_stopped(void *user, const struct nri_pod *pod)
+{
+    const struct agent_calls *calls = user;
+
+    containers_pod_gone(calls->containers, pod->id);
 }
 
 static int agent_validate(void *user, const struct nri_pod *pod,
@@ -315,7 +345,7 @@ void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out)
                                  .synchronize = agent_synchronize,
                                  .create = agent_create,
                                  .start = agent_start,
-                                 .stopped = agent_gone,
-                                 .removed = agent_gone,
+                                 .stopped = agent_stopped,
+                                 .pod_stopped = agent_pod_stopped,
                                  .validate = agent_validate};
 }

@@ -11,6 +11,7 @@
 #include "milligpu/cdi.h"
 #include "milligpu/containers.h"
 #include "milligpu/grant.h"
+#include "milligpu/holders.h"
 #include "milligpu/pod_records.h"
 #include "milligpu/public_keys.h"
 
@@ -20,6 +21,8 @@ struct agent_calls {
     struct public_keys *keys;
     struct cdi *cdi;
     struct containers *containers;
+    struct nvml *nvml;   /* NULL: GPUs are known by UUID only */
+    bool mixed_gpus;     /* may a GPU have shares and a pod that has it whole? */
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */
     struct met_pod *met; /* the pods of that list so far */
@@ -28,7 +31,10 @@ struct agent_calls {
     bool closed;      /* nothing runs without us, if the runtime's validator is on */
 };
 
-/* Everything but rules.node, rules.foreign_gpus, records, keys, cdi and containers is set here. */
+/*
+ * Everything but rules.node, rules.foreign_gpus, records, keys, cdi, containers, nvml and
+ * mixed_gpus is set here.
+ */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);
 /* The connection is lost: a list that it left unfinished is forgotten. */

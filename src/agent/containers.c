@@ -208,6 +208,7 @@ static struct row *row_new(const struct nri_pod *pod, const struct nri_container
         return NULL;
     }
     facts->id = arena_copy(&row->arena, container->id);
+    facts->sandbox = arena_copy(&row->arena, container->pod_id);
     facts->uid = arena_copy(&row->arena, pod->uid);
     facts->namespace = arena_copy(&row->arena, pod->namespace);
     facts->pod = arena_copy(&row->arena, pod->name);
@@ -276,17 +277,27 @@ static uint32_t find(const struct table *table, struct text id)
     return at;
 }
 
-void containers_started(struct containers *containers, struct text id)
+static void set_running(struct containers *containers, struct text id, bool is_running)
 {
     struct table *table = written(containers);
     const uint32_t at = find(table, id);
 
-    if (at == table->count || table->row[at]->facts.is_running)
+    if (at == table->count || table->row[at]->facts.is_running == is_running)
         return;
     lock(containers);
-    table->row[at]->facts.is_running = true;
+    table->row[at]->facts.is_running = is_running;
     containers->number++;
     unlock(containers);
+}
+
+void containers_started(struct containers *containers, struct text id)
+{
+    set_running(containers, id, true);
+}
+
+void containers_stopped(struct containers *containers, struct text id)
+{
+    set_running(containers, id, false);
 }
 
 void containers_gone(struct containers *containers, struct text id)
@@ -298,6 +309,17 @@ void containers_gone(struct containers *containers, struct text id)
         return;
     lock(containers);
     take_out(containers, table, at);
+    unlock(containers);
+}
+
+void containers_pod_gone(struct containers *containers, struct text sandbox)
+{
+    struct table *table = written(containers);
+
+    lock(containers);
+    for (uint32_t i = table->count; i > 0; i--)
+        if (sandbox.len > 0 && text_is(sandbox, table->row[i - 1]->facts.sandbox))
+            take_out(containers, table, i - 1);
     unlock(containers);
 }
 
@@ -319,6 +341,7 @@ static struct container_facts keep_facts(struct arena *arena, const struct conta
     }
     kept.gpu = gpu;
     kept.id = keep(arena, facts->id);
+    kept.sandbox = keep(arena, facts->sandbox);
     kept.uid = keep(arena, facts->uid);
     kept.namespace = keep(arena, facts->namespace);
     kept.pod = keep(arena, facts->pod);

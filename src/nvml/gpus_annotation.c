@@ -23,6 +23,7 @@ const char *gpus_annotation_health(enum gpu_health health)
 
 /* The GPUs to write, and under which index each. */
 struct places {
+    const char *const *held; /* by the reading's order */
     uint32_t count;
     uint32_t gpu[GPUS_PER_NODE_MAX];
     uint32_t index[GPUS_PER_NODE_MAX];
@@ -109,13 +110,17 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
                   gpus_annotation_health(gpu->health));
     write_peers(out, reading, places, place);
+    if (places->held[places->gpu[place]] != NULL) {
+        strbuf_str(out, ",\"held\":");
+        strbuf_json(out, text_of(places->held[places->gpu[place]]));
+    }
     strbuf_char(out, '}');
 }
 
-bool gpus_annotation_write(const struct gpu_reading *reading, struct strbuf *out,
-                           struct strbuf *left_out)
+bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
+                           struct strbuf *out, struct strbuf *left_out)
 {
-    struct places places = {0};
+    struct places places = {.held = held};
 
     must(reading->gpus <= GPUS_PER_NODE_MAX);
     if (reading->status != NVML_READY && reading->gpus == 0)

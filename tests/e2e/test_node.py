@@ -323,7 +323,7 @@ class Agent(unittest.TestCase):
 
     def test_the_last_look_is_only_asked_for_where_the_runtime_has_it(self):
         node = self.node()
-        for version, events in (("v2.1.6", 0x628), ("v2.3.7", 0x2628)):
+        for version, events in (("v2.1.6", 0x22a), ("v2.3.7", 0x222a)):
             connection = node.peer()
             connection.welcome()
             self.assertEqual(connection.configure(version)[2], [events])

@@ -249,14 +249,53 @@ static void the_table_follows_the_life_of_a_container(void **state)
     assert_int_equal(runtime->start(&site->calls, &site->pod, &one, &site->err), 0);
     assert_true(table_of(site).container[0].is_running);
     runtime->stopped(&site->calls, &site->pod, &one);
-    runtime->removed(&site->calls, &(struct nri_pod){0}, &one);
-    assert_int_equal(table_of(site).count, 0);
+    assert_false(table_of(site).container[0].is_running);
     assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
-    assert_int_equal(table_of(site).count, 1);
+    assert_int_equal(table_of(site).count, 1); /* its second life */
+    assert_string_equal(table_of(site).container[0].id, "two");
     assert_true(runtime->validate(&site->calls, &site->pod, &two, &all, &site->err) < 0);
+    assert_int_equal(table_of(site).count, 0);
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    runtime->stopped(&site->calls, &site->pod, &one);
+    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("another")});
+    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("")});
+    assert_int_equal(table_of(site).count, 1);
+    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("sandbox")});
     assert_int_equal(table_of(site).count, 0);
     agent_calls_lost(&site->calls);
     assert_false(table_of(site).is_complete);
+}
+
+/* The first pod has a share of GPU-a; kubelet gives GPU-a, or GPU-b, whole to another. */
+static void who_comes_second_to_a_gpu_is_refused(void **state)
+{
+    struct site *site = *state;
+    const struct nri_container share = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct text device[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
+    struct nri_container whole = {.id = TEXT("w"),
+                                  .name = TEXT("main"),
+                                  .pod_id = TEXT("elsewhere"),
+                                  .cdi_device = device,
+                                  .cdi_devices = 1};
+    const struct nri_pod foreign = {
+        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
+    const struct nri_handlers *runtime = &site->runtime;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
+    assert_true(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "milligpu: it would have GPU GPU-a whole"));
+    assert_int_equal(table_of(site).count, 1);
+    whole.cdi_device = &device[1];
+    assert_int_equal(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err), 0);
+    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("sandbox")});
+    whole.cdi_device = device;
+    assert_int_equal(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err), 0);
+    assert_true(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "its GPU GPU-a was given whole to pod ns/old"));
+    site->calls.mixed_gpus = true;
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
 }
 
 static void a_list_in_pieces_fills_the_table(void **state)
@@ -321,10 +360,10 @@ static void a_runtime_tells_which_questions_it_can_ask(void **state)
     uint32_t events = NRI_EVENTS;
     assert_true(site->runtime.configure(&site->calls, &old, &events, &site->err) < 0);
     assert_int_equal(site->runtime.configure(&site->calls, &open, &events, &site->err), 0);
-    assert_int_equal(events, NRI_EVENTS & ~NRI_VALIDATE_ADJUSTMENT);
+    assert_int_equal(events, NRI_EVENTS & ~(NRI_VALIDATE_ADJUSTMENT | NRI_REMOVE_CONTAINER));
     events = NRI_EVENTS;
     assert_int_equal(site->runtime.configure(&site->calls, &closed, &events, &site->err), 0);
-    assert_int_equal(events, NRI_EVENTS);
+    assert_int_equal(events, NRI_EVENTS & ~NRI_REMOVE_CONTAINER);
     assert_string_equal(site->calls.runtime, "containerd v2.3.7");
 }
 
@@ -355,6 +394,7 @@ int main(void)
         TEST(a_key_that_is_mounted_later_heals_by_itself),
         TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
         TEST(the_table_follows_the_life_of_a_container),
+        TEST(who_comes_second_to_a_gpu_is_refused),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
         TEST(a_runtime_tells_which_questions_it_can_ask),

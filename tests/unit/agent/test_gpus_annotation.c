@@ -14,6 +14,7 @@
 static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
 
 static struct gpu_reading reading;
+static const char *held[GPUS_PER_NODE_MAX];
 
 static struct gpu_state *add(const char *uuid, uint32_t index)
 {
@@ -28,6 +29,7 @@ static int begin(void **state)
 {
     (void)state;
     reading = (struct gpu_reading){.status = NVML_READY};
+    memset(held, 0, sizeof held);
     return 0;
 }
 
@@ -66,7 +68,7 @@ static void the_daemon_reads_what_we_write(void **state)
     add("GPU-a", 0)->numa = 1;
     add("GPU-m", 2)->is_mig = true;
     reading.gpu[1].health = GPU_XID;
-    assert_true(gpus_annotation_write(&reading, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
     assert_string_equal(text.data,
                         "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
                         "\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":1,\"health\":\"failed\",\"nvlink\":"
@@ -92,8 +94,34 @@ static void the_daemon_reads_what_we_write(void **state)
     reading.gpu[0].mib_used = 80000;
     reading.number++;
     reading.gpu[1].xids++;
-    assert_true(gpus_annotation_write(&reading, &again, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &again, &left_out));
     assert_string_equal(again.data, text.data);
+    strbuf_done(&text);
+    strbuf_done(&left_out);
+    arena_done(&arena);
+}
+
+static void who_holds_a_gpu_whole_is_said_of_that_gpu(void **state)
+{
+    (void)state;
+    struct strbuf text;
+    struct strbuf left_out;
+    struct arena arena;
+    struct inventory inventory;
+    strbuf_init(&text);
+    strbuf_init(&left_out);
+    arena_init(&arena);
+    add("GPU-b", 1);
+    add("GPU-a", 0);
+    add("GPU-c", 2);
+    held[0] = "pod:4f1d";
+    held[2] = "process";
+    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    read_back(&text, &arena, &inventory);
+    assert_null(inventory.gpu[0].held);
+    assert_string_equal(inventory.gpu[1].id, "GPU-b");
+    assert_string_equal(inventory.gpu[1].held, "pod:4f1d");
+    assert_string_equal(inventory.gpu[2].held, "process");
     strbuf_done(&text);
     strbuf_done(&left_out);
     arena_done(&arena);
@@ -112,7 +140,7 @@ static void a_lost_gpu_gives_its_index_away(void **state)
     add("GPU-lost", 0)->health = GPU_LOST;
     add("GPU-x", 0)->peers = 1 << 0;
     add("GPU-y", 1)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, 3);
     assert_string_equal(inventory.gpu[0].id, "GPU-x");
@@ -146,16 +174,17 @@ static void a_reading_that_says_nothing_is_not_written(void **state)
     struct strbuf left_out;
     strbuf_init(&text);
     strbuf_init(&left_out);
-    assert_true(gpus_annotation_write(&reading, &text, &left_out)); /* a driver without GPUs */
+    assert_true(
+        gpus_annotation_write(&reading, held, &text, &left_out)); /* a driver without GPUs */
     assert_string_equal(text.data, "[]");
     strbuf_reset(&text);
     reading.status = NVML_STARTING;
-    assert_false(gpus_annotation_write(&reading, &text, &left_out));
+    assert_false(gpus_annotation_write(&reading, held, &text, &left_out));
     reading.status = NVML_NO_DRIVER;
-    assert_false(gpus_annotation_write(&reading, &text, &left_out));
+    assert_false(gpus_annotation_write(&reading, held, &text, &left_out));
     assert_int_equal(text.len, 0);
     add("GPU-a", 0)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
     strbuf_done(&text);
     strbuf_done(&left_out);
 }
@@ -168,6 +197,9 @@ static void as_many_gpus_as_a_node_may_have(void **state)
     struct arena arena;
     struct inventory inventory;
     char uuid[NVML_TEXT_MAX];
+    char by[HOLD_BYTES_MAX + 1] = "pod:";
+    memset(by + 4, 'u', UID_BYTES_MAX);
+    by[HOLD_BYTES_MAX] = '\0';
     strbuf_init(&text);
     strbuf_init(&left_out);
     arena_init(&arena);
@@ -179,8 +211,9 @@ static void as_many_gpus_as_a_node_may_have(void **state)
         gpu->peers = ~(UINT64_C(1) << i);
         memset(gpu->model, 'M', sizeof gpu->model - 1);
         gpu->health = i % 2 == 0 ? GPU_LOST : GPU_HEALTHY;
+        held[i] = by;
     }
-    assert_true(gpus_annotation_write(&reading, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
     assert_true(text.len > 32 * 63 * 85);
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
@@ -193,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_daemon_reads_what_we_write, begin),
+        cmocka_unit_test_setup(who_holds_a_gpu_whole_is_said_of_that_gpu, begin),
         cmocka_unit_test_setup(a_lost_gpu_gives_its_index_away, begin),
         cmocka_unit_test_setup(every_health_is_a_word_that_the_daemon_knows, begin),
         cmocka_unit_test_setup(a_reading_that_says_nothing_is_not_written, begin),

@@ -1,0 +1,198 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/holders.h"
+
+/* Three GPUs: GPU-a has index 0 and minor 2, GPU-b 1 and 1, GPU-c 2 and 0. */
+static struct gpu_reading reading;
+static struct arena arena;
+static struct container_facts container[8];
+static struct container_gpu gpus[8][4];
+static struct containers_copy copy;
+
+static int begin(void **state)
+{
+    (void)state;
+    reading = (struct gpu_reading){.status = NVML_READY, .gpus = 3};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct gpu_state *gpu = &reading.gpu[i];
+        (void)snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%c", 'a' + (int)i);
+        gpu->index = i;
+        gpu->minor = 2 - (int32_t)i;
+    }
+    copy = (struct containers_copy){.is_complete = true, .container = container};
+    arena_init(&arena);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+/* Its id and uid are made of the name of its pod; of one GPU, or of two. */
+static void add(const char *pod, enum container_right right, const char *first, const char *second)
+{
+    const uint32_t at = copy.count++;
+    gpus[at][0] = (struct container_gpu){.name = first};
+    gpus[at][1] = (struct container_gpu){.name = second};
+    container[at] = (struct container_facts){.id = arena_printf(&arena, "%s-%u", pod, at),
+                                             .uid = arena_printf(&arena, "uid-%s", pod),
+                                             .namespace = "default",
+                                             .pod = pod,
+                                             .name = "main",
+                                             .right = right,
+                                             .gpus = second != NULL ? 2 : 1,
+                                             .gpu = gpus[at]};
+}
+
+/* "word,-,-": who holds GPU-a, GPU-b and GPU-c. */
+static void assert_held(const char *expected, const char *outside)
+{
+    struct holders holders;
+    char found[256] = "";
+
+    holders_find(&reading, &copy, &outside, outside != NULL, &arena, &holders);
+    for (uint32_t i = 0; i < 3; i++)
+        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s",
+                       i > 0 ? "," : "", holders.by[i] != NULL ? holders.by[i] : "-");
+    assert_string_equal(found, expected);
+    for (uint32_t i = 3; i < GPUS_PER_NODE_MAX; i++)
+        assert_null(holders.by[i]);
+}
+
+static void a_gpu_is_known_by_uuid_index_and_device_node(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t gpu;
+    } row[] = {
+        {"GPU-a", 0},
+        {"GPU-c", 2},
+        {"0", 0},
+        {"2", 2},
+        {"/dev/nvidia0", 2},
+        {"/dev/nvidia2", 0},
+        {"", GPUS_PER_NODE_MAX},
+        {"3", GPUS_PER_NODE_MAX},
+        {"GPU-", GPUS_PER_NODE_MAX},
+        {"GPU-ab", GPUS_PER_NODE_MAX},
+        {"/dev/nvidia", GPUS_PER_NODE_MAX},
+        {"/dev/nvidia3", GPUS_PER_NODE_MAX},
+        {"/dev/nvidiactl", GPUS_PER_NODE_MAX},
+        {"-1", GPUS_PER_NODE_MAX},
+        {"4294967296", GPUS_PER_NODE_MAX},
+        {"18446744073709551616", GPUS_PER_NODE_MAX},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+        assert_int_equal(holders_gpu(&reading, text_of(row[i].name)), row[i].gpu);
+    /* An index, or a device node, is that of a GPU that is there. */
+    reading.gpu[0].health = GPU_LOST;
+    reading.gpu[1].index = 0;
+    reading.gpu[1].minor = -1;
+    assert_int_equal(holders_gpu(&reading, text_of("0")), 1);
+    assert_int_equal(holders_gpu(&reading, text_of("GPU-a")), 0);
+    assert_int_equal(holders_gpu(&reading, text_of("/dev/nvidia2")), GPUS_PER_NODE_MAX);
+}
+
+static void what_kubelet_gave_comes_before_a_variable_and_that_before_a_process(void **state)
+{
+    (void)state;
+    assert_held("-,-,-", NULL);
+    assert_held("-,process,-", "GPU-b");
+    add("v", RIGHT_VARIABLE, "1", "/dev/nvidia0");
+    assert_held("-,env:uid-v,env:uid-v", "GPU-b");
+    add("k", RIGHT_KUBELET, "GPU-b", NULL);
+    add("l", RIGHT_KUBELET, "GPU-b", NULL); /* of several the first */
+    assert_held("process,pod:uid-k,env:uid-v", "GPU-a");
+    assert_held("-,pod:uid-k,env:uid-v", "GPU-gone");
+}
+
+static void shares_of_ours_hold_no_gpu_whole(void **state)
+{
+    (void)state;
+    add("a", RIGHT_SHARE, "GPU-a", "GPU-b");
+    assert_held("-,-,-", NULL);
+}
+
+static void assert_allowed(const char *id)
+{
+    struct err err;
+    if (holders_allow(&reading, &copy, text_of(id), &err) < 0)
+        fail_msg("%s: %s", id, err.text);
+}
+
+static void assert_refused(const char *id, const char *text)
+{
+    struct err err;
+    assert_int_equal(holders_allow(&reading, &copy, text_of(id), &err), -ERR_CONFLICT);
+    assert_non_null(strstr(err.text, text));
+}
+
+static void a_share_of_what_another_has_whole_is_refused(void **state)
+{
+    (void)state;
+    add("a", RIGHT_SHARE, "GPU-c", "GPU-b");
+    add("k", RIGHT_KUBELET, "0", NULL);
+    assert_allowed("a-0");
+    assert_allowed("k-1");
+    assert_allowed("nobody");
+    add("l", RIGHT_KUBELET, "/dev/nvidia1", NULL);
+    assert_refused("a-0", "its GPU GPU-b was given whole to pod default/l: delete the pod");
+}
+
+static void a_whole_gpu_with_shares_is_refused(void **state)
+{
+    (void)state;
+    add("a", RIGHT_SHARE, "GPU-b", NULL);
+    add("k", RIGHT_KUBELET, "0", "1");
+    assert_refused("k-1",
+                   "it would have GPU 1 whole, of which pods have shares (one is default/a)");
+    /* A variable takes nothing away from a share, and gets nothing of it. */
+    add("v", RIGHT_VARIABLE, "GPU-b", NULL);
+    assert_refused("v-2", "it would have GPU GPU-b whole");
+    copy.count = 1;
+    add("v", RIGHT_VARIABLE, "GPU-b", NULL);
+    assert_allowed("a-0");
+    /* Without a driver UUIDs still tell. */
+    reading.gpus = 0;
+    assert_refused("v-1", "it would have GPU GPU-b whole");
+}
+
+static void containers_of_one_pod_and_pods_without_shares_are_left_alone(void **state)
+{
+    (void)state;
+    add("a", RIGHT_SHARE, "GPU-b", NULL);
+    add("a", RIGHT_KUBELET, "GPU-b", NULL); /* both resources in one pod */
+    add("b", RIGHT_SHARE, "GPU-b", NULL);
+    assert_allowed("b-2" + 3); /* an empty id */
+    add("k", RIGHT_KUBELET, "GPU-a", NULL);
+    add("l", RIGHT_KUBELET, "GPU-a", NULL);
+    assert_allowed("a-0");
+    assert_allowed("k-3");
+    assert_allowed("l-4");
+    assert_refused("b-2", "whole to pod default/a");
+}
+
+int main(void)
+{
+#define WITH_NODE(test) cmocka_unit_test_setup_teardown(test, begin, end)
+    const struct CMUnitTest tests[] = {
+        WITH_NODE(a_gpu_is_known_by_uuid_index_and_device_node),
+        WITH_NODE(what_kubelet_gave_comes_before_a_variable_and_that_before_a_process),
+        WITH_NODE(shares_of_ours_hold_no_gpu_whole),
+        WITH_NODE(a_share_of_what_another_has_whole_is_refused),
+        WITH_NODE(a_whole_gpu_with_shares_is_refused),
+        WITH_NODE(containers_of_one_pod_and_pods_without_shares_are_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
