@@ -352,7 +352,8 @@ class Agent(unittest.TestCase):
         subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
 
-    def test_the_inventory_comes_from_the_drivers_library(self):
+    def with_driver(self):
+        """An agent with a driver that has GPU-a and GPU-b, and what the Node says of them."""
         api = harness.Api()
         self.addCleanup(api.close)
         name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
@@ -361,12 +362,34 @@ class Agent(unittest.TestCase):
         fake = node.home / "driver"
         fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n")
         node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(fake)})
-        node.accept()
         gpus = lambda: json.loads(
             api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
                 "milligpu.io/gpus", "[]"))
+        return name, node, gpus
+
+    def test_the_inventory_comes_from_the_drivers_library(self):
+        _, node, gpus = self.with_driver()
+        node.accept()
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
+
+    def test_a_gpu_that_kubelet_gave_away_whole_is_named_until_its_pod_ends(self):
+        name, node, gpus = self.with_driver()
+        connection = node.accept()
+        held = lambda: [gpu.get("held") for gpu in gpus()]
+        other = field(1, "elsewhere") + field(2, "train") + field(3, "uid-train") + field(4, "batch")
+        trains = field(1, "id-train") + field(2, "elsewhere") + field(3, "main") + field(
+            20, field(1, "nvidia.com/gpu=GPU-b"))
+        node.wait(lambda: held() == [None, None], "an inventory that nobody holds")
+        connection.call("CreateContainer", field(1, other) + field(2, trains))
+        node.wait(lambda: held() == [None, "pod:uid-train"], "the holder of GPU-b")
+        connection.call("StopContainer", field(1, other) + field(2, trains))
+        connection.call("StopPodSandbox", field(1, other))
+        node.wait(lambda: held() == [None, None], "GPU-b to be free")
+        self.assertEqual(connection.create(node.sign(ALLOCATION.replace("GPU-a", "GPU-b"), node=name))[0],
+                         ["nvidia.com/gpu=GPU-b"])
+        with self.assertRaisesRegex(Refused, "it would have GPU GPU-b whole, of which pods have shares"):
+            connection.call("CreateContainer", field(1, other) + field(2, trains))
 
     def test_it_is_small(self):
         if harness.BIN.parent.name in ("asan", "tsan"):
