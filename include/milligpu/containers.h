@@ -45,7 +45,7 @@ struct container_gpu {
 };
 
 struct container_facts {
-    const char *id; /* the runtime's: a part of the path of its cgroup */
+    const char *id;      /* the runtime's: a part of the path of its cgroup */
     const char *sandbox; /* the runtime's id of it */
     const char *uid;
     const char *namespace;

@@ -4,11 +4,11 @@
  *     [{"uuid":"GPU-...","index":0,"milli":1000,"mib":81559,"model":"NVIDIA H100 80GB HBM3",
  *       "numa":0,"health":"healthy","nvlink":["GPU-..."],"held":"pod:UID"}, ...]
  *
- * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill, recovers, or
- * is taken or given back whole, so the same bytes mean that no patch is needed. What it says is read
- * back by inventory.h: indexes are distinct (a lost GPU whose index another one has now gets the
- * next one that is free), health is one of HEALTH_WORDS, and a link is named once, by the GPU that
- * comes first. It fits into ANNOTATION_BYTES_MAX, whatever the GPUs are.
+ * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill, recovers,
+ * or is taken or given back whole, so the same bytes mean that no patch is needed. What it says is
+ * read back by inventory.h: indexes are distinct (a lost GPU whose index another one has now gets
+ * the next one that is free), health is one of HEALTH_WORDS, and a link is named once, by the GPU
+ * that comes first. It fits into ANNOTATION_BYTES_MAX, whatever the GPUs are.
  *
  * GPUs in MIG mode are left out, and *left_out says so, a sentence per GPU.
  *
