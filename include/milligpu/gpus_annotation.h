@@ -4,6 +4,8 @@
  *     [{"uuid":"GPU-...","index":0,"milli":1000,"mib":81559,"model":"NVIDIA H100 80GB HBM3",
  *       "numa":0,"health":"healthy","nvlink":["GPU-..."],"held":"pod:UID"}, ...]
  *
+ * with "reason" (a sentence) and "since" (RFC 3339) where it is not healthy.
+ *
  * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill, recovers,
  * or is taken or given back whole, so the same bytes mean that no patch is needed. What it says is
  * read back by inventory.h: indexes are distinct (a lost GPU whose index another one has now gets

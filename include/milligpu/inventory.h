@@ -61,8 +61,11 @@ struct gpu_facts {
     bool nvlink_odd;     /* it was no list of texts; what could be read is above */
     uint64_t peers;      /* bit i: inventory.gpu[i], if either of the two names the other */
     const char *health;  /* as written, judged by HEALTH_WORDS; NULL: nothing said, so healthy */
-    const char *held;    /* as written, then as hold_kind() reads it; NULL: nobody holds it whole */
-    bool healthy;        /* set by inventory_parse(), like cordoned and peers */
+    const char *reason;  /* why it is unhealthy, and since when (RFC 3339), as written; or NULL */
+    const char *since;
+    const char *held; /* as written, then as hold_kind() reads it; NULL: nobody holds it whole */
+    const char *ill;  /* set by inventory_parse(): reason and since, if it is not healthy */
+    bool healthy;     /* set by inventory_parse(), like cordoned and peers */
     bool cordoned;
 };
 
@@ -100,7 +103,7 @@ enum hold_kind { HOLD_POD, HOLD_VARIABLE, HOLD_PROCESS, HOLD_UNKNOWN };
 
 enum { HOLD_BYTES_MAX = UID_BYTES_MAX + 4 };
 
-/* *out_uid: empty unless a pod is named. False: none of these words. */
+/* *out_uid: empty unless a pod is named. False: none of these words, and nothing is set. */
 bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid);
 
 enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };

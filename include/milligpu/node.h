@@ -19,9 +19,9 @@
  *   4. A node that is gone owns no UUID through owned_id; owned_id is in ascending order and
  *      contains no GPU of the node.
  *   5. Peers are peers of each other, and are among the first GPUS_PER_NODE_MAX GPUs.
- *   6. hold[] names present GPUs, each once; GPU_HELD is set for them, except where a variable
- *      alone says so and its pod asks for no whole GPUs. unnamed_gpus counts what pods hold of the
- *      other resource beyond the GPUs that hold[] names for them.
+ *   6. note[] names present GPUs, each once. GPU_HELD is set where it says by whom they are held,
+ *      except where a variable alone says so and its pod asks for no whole GPUs. unnamed_gpus
+ *      counts what pods hold of the other resource beyond the GPUs that are named for them.
  *   7. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
  *      meant is flagged unsure.
  */
@@ -51,10 +51,11 @@ enum gpu_flag {
     GPU_HELD = 1 << 7,
 };
 
-/* A GPU, and who holds it whole: a word of hold_kind(). */
-struct node_hold {
+/* What a Node says of a GPU and no store keeps (inventory.h). One of the two, or both. */
+struct gpu_note {
     const struct atom *gpu;
-    const char *by;
+    const char *held; /* who holds it whole, a word of hold_kind(); NULL: nobody */
+    const char *ill;  /* why it is unhealthy, and since when; NULL: it is not, or nobody says */
 };
 
 struct gpu {
@@ -103,8 +104,8 @@ struct node {
     uint32_t owned_ids;
     const struct allocation **allocation; /* references; ascending uid */
     const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
-    uint32_t holds;
-    struct node_hold *hold; /* not stored, like agent */
+    uint32_t notes;
+    struct gpu_note *note; /* not stored, like agent */
 };
 
 /*
@@ -136,8 +137,8 @@ struct node_build {
     uint32_t owned_ids;
     const struct atom *const *owned_id; /* ascending */
     /* of distinct GPUs; those of GPUs that are not there are left out; copied */
-    uint32_t holds;
-    const struct node_hold *hold;
+    uint32_t notes;
+    const struct gpu_note *note;
 };
 
 struct node *node_new(const struct node_build *build) MUST_USE;
@@ -157,7 +158,7 @@ void node_unref(const struct node *node); /* NULL is fine */
 
 const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; or NULL */
 const struct allocation *node_allocation(const struct node *node, struct text uid);
-const struct node_hold *node_hold_of(const struct node *node, const struct gpu *gpu); /* or NULL */
+const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu); /* or NULL */
 
 static inline uint32_t gpu_free(const struct gpu *gpu)
 {

@@ -66,6 +66,7 @@ void drift_of(const struct node *node, void *user,
     X("adopted", "bound without us; which GPUs it uses is a guess (presumed)")                     \
     X("over", "a GPU is charged beyond its size")                                                  \
     X("absent", "a charged GPU is missing from its node")                                          \
+    X("unhealthy", "a pod has a share of a GPU that is not healthy")                               \
     X("mixed", "shares and whole GPUs of another resource on one node, or on one GPU")             \
     X("unplaced", "a pod's share is on no GPU that is known")                                      \
     X("foreign_units", "the node counts the resource in other units")                              \

@@ -130,7 +130,7 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
     if ((gpu->flags & GPU_HELD) != 0 && gpu->charges > 0) {
         strbuf_printf(text, "%u %s shares of a GPU that %s holds whole", (unsigned)gpu->charges,
                       gpu->charges == 1 ? "pod has" : "pods have",
-                      node_hold_of(report->node, gpu)->by);
+                      node_note_of(report->node, gpu)->held);
         drift_say(report, "mixed",
                   (struct drift){.gpu = gpu, .since_ms = mixed_since(report->node, gpu)});
     }
@@ -146,6 +146,28 @@ static bool shares_gpus(const struct allocation_facts *is)
 {
     must(is->shares <= PARTS_MAX);
     return is->shares > 0 || is->unplaced_milli > 0;
+}
+
+/* The first of its GPUs that is sick; one that the node does not show is absent. */
+static void of_health(struct report *report, const struct allocation *allocation)
+{
+    const struct node *node = report->node;
+
+    must(report->text.len == 0);
+    must(allocation->is.node == node->name);
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
+        must(gpu != NULL); /* a node lists whatever is charged on it */
+        if ((gpu->flags & (GPU_UNHEALTHY | GPU_ABSENT)) != GPU_UNHEALTHY)
+            continue;
+        const struct gpu_note *note = node_note_of(node, gpu);
+        strbuf_printf(&report->text, "its GPU %s is unhealthy", gpu->id->text);
+        if (note != NULL && note->ill != NULL)
+            strbuf_printf(&report->text, ": %s", note->ill);
+        drift_say(report, "unhealthy",
+                  (struct drift){.allocation = allocation, .since_ms = node->since_ms});
+        return;
+    }
 }
 
 static void of_allocation(struct report *report, const struct allocation *allocation)
@@ -175,6 +197,7 @@ static void of_allocation(struct report *report, const struct allocation *alloca
         drift_say(report, "annotation", drift);
     }
     must(text->len == 0);
+    of_health(report, allocation);
 }
 
 /* Whole GPUs that no source names, on a node with shares: the pods may use the same GPU. */

@@ -288,7 +288,6 @@ bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid)
                {"unknown", HOLD_UNKNOWN, false}};
     const struct text said = text_of(word);
 
-    *out_uid = (struct text){"", 0};
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         const size_t len = strlen(row[i].word);
         if (!text_starts(said, row[i].word) || (said.len > len) != row[i].names_pod ||
@@ -315,6 +314,25 @@ static const char *read_hold(const char *word)
     return known ? word : "unknown";
 }
 
+/* For people: whoever wrote it may have written anything. NULL: nothing is said. */
+static const char *read_illness(const struct judge *judge, const struct gpu_facts *given)
+{
+    enum { REASON_SHOWN = 128, SINCE_SHOWN = 40 };
+    char reason[REASON_SHOWN];
+    char since[SINCE_SHOWN];
+
+    must(judge->arena != NULL);
+    must(!is_healthy(given->health));
+    if (given->reason == NULL || given->reason[0] == '\0')
+        return NULL;
+    text_clip(text_of(given->reason), reason, sizeof reason);
+    if (given->since == NULL || given->since[0] == '\0')
+        return arena_copy(judge->arena, text_of(reason));
+    text_clip(text_of(given->since), since, sizeof since);
+    must(since[0] != '\0');
+    return arena_printf(judge->arena, "%s, since %s", reason, since);
+}
+
 /* An entry may be known by its made-up id alone: then it has no second name. */
 static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
                                  struct gpu_facts *gpu)
@@ -328,6 +346,7 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
     gpu->model = inventory_model_of(judge->arena, given->model);
     gpu->healthy = is_healthy(given->health);
     gpu->held = read_hold(given->held);
+    gpu->ill = gpu->healthy ? NULL : read_illness(judge, given);
     gpu->cordoned = false; /* judge_cordon() says which are */
     gpu->peers = 0;        /* judge_nvlink(), too; it reads the names from the facts */
     gpu->nvlinks = 0;

@@ -389,7 +389,7 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
     struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
     const bool alike = old != NULL && node != NULL && node_alike(old, node);
     if (alike && old->agent == node->agent && old->rules == node->rules &&
-        node_holds_alike(old, node) && labels_eq(old->labels, node->labels)) {
+        node_notes_alike(old, node) && labels_eq(old->labels, node->labels)) {
         node_unref(node);
         return VERDICT_SAME;
     }

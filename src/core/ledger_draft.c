@@ -38,8 +38,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .problem_text = old->problem_text,
         .gone = old->gone,
         .agent = old->agent,
-        .holds = old->holds,
-        .hold = old->hold,
+        .notes = old->notes,
+        .note = old->note,
         .host_known = old->host_known,
         .host = old->host,
         .labels = old->labels,
@@ -379,15 +379,15 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     draft->build.rules = rulebook_of_node(book, draft->labels);
 }
 
-/* by: borrowed; NULL: nobody holds it whole. */
-static void draft_hold(struct draft *draft, const struct atom *gpu, const char *by)
+/* Borrows the texts. */
+static void draft_note(struct draft *draft, const struct atom *gpu, const struct gpu_facts *facts)
 {
     must(gpu != NULL);
-    must(draft->build.holds < GPUS_PER_NODE_MAX);
-    if (by == NULL)
+    must(draft->build.notes < GPUS_PER_NODE_MAX);
+    if (facts->held == NULL && facts->ill == NULL)
         return;
-    draft->build.hold = draft->hold;
-    draft->hold[draft->build.holds++] = (struct node_hold){gpu, by};
+    draft->build.note = draft->note;
+    draft->note[draft->build.notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
 }
 
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
@@ -409,7 +409,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->agent = inventory->agent;
     show_labels(draft, ledger, inventory);
     if (!inventory->silent)
-        build->holds = 0; /* else those from before stay, as the GPUs do */
+        build->notes = 0; /* else those from before stay, as the GPUs do */
     draft->gpus = 0;
     /* Before any GPU is added: it decides what an index means. */
     draft->moved = indexes_moved(old, inventory);
@@ -423,7 +423,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
         if (draft->moved && counts)
             gpu.peers = 0; /* some are left out, so positions differ */
         ledger_draft_add_gpu(draft, &gpu);
-        draft_hold(draft, gpu.id, facts->held);
+        draft_note(draft, gpu.id, facts);
     }
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
@@ -573,16 +573,23 @@ static bool gpu_alike(const struct gpu *a, const struct gpu *b)
            ((a->flags ^ b->flags) & ~(unsigned)GPU_HELD) == 0;
 }
 
-bool node_holds_alike(const struct node *a, const struct node *b)
+static bool is_same_text(const char *a, const char *b)
 {
-    must(a->holds == 0 || a->hold != NULL);
-    if (a->holds != b->holds)
+    must(a == NULL || a[0] != '\0');
+    must(b == NULL || b[0] != '\0');
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+bool node_notes_alike(const struct node *a, const struct node *b)
+{
+    must(a->notes <= a->gpus);
+    must(b->notes <= b->gpus);
+    if (a->notes != b->notes)
         return false;
-    for (uint32_t i = 0; i < a->holds; i++)
-        if (a->hold[i].gpu != b->hold[i].gpu || strcmp(a->hold[i].by, b->hold[i].by) != 0)
+    for (uint32_t i = 0; i < a->notes; i++)
+        if (a->note[i].gpu != b->note[i].gpu || !is_same_text(a->note[i].held, b->note[i].held) ||
+            !is_same_text(a->note[i].ill, b->note[i].ill))
             return false;
-    must(b->holds == 0 || b->hold != NULL);
-    must(a->holds <= a->gpus);
     return true;
 }
 

@@ -114,9 +114,9 @@ struct cause ledger_place(const struct ledger *ledger, const struct node *node,
 struct draft {
     struct node_build build;
     uint32_t slot;
-    const struct node *old;                   /* NULL: the node is new */
-    struct gpu *gpu;                          /* room for every GPU that may be added */
-    struct node_hold hold[GPUS_PER_NODE_MAX]; /* build.hold, of a new inventory */
+    const struct node *old;                  /* NULL: the node is new */
+    struct gpu *gpu;                         /* room for every GPU that may be added */
+    struct gpu_note note[GPUS_PER_NODE_MAX]; /* build.note, of a new inventory */
     uint32_t gpus;
     uint32_t capacity;
     const struct labels *labels; /* a reference of its own */
@@ -145,11 +145,11 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 
 /*
  * Equal in all that a Node object decides and the store keeps; since_ms and the charges are
- * ignored, and so are labels, agent, host, and who holds GPUs whole.
+ * ignored, and so are labels, agent, host and notes.
  */
 bool node_alike(const struct node *a, const struct node *b);
-/* Are the same GPUs held whole, by the same? */
-bool node_holds_alike(const struct node *a, const struct node *b);
+/* Is the same said of the same GPUs? */
+bool node_notes_alike(const struct node *a, const struct node *b);
 
 /* Where an observed pod goes. NULL if there is nothing to count. Fills *draft's absent GPUs. */
 struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,

@@ -101,21 +101,27 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
     return count;
 }
 
-/* Of who holds its GPUs whole; with the terminators. */
-static size_t hold_bytes(const struct node_build *build)
+static size_t text_size(const char *text)
 {
-    size_t bytes = 0;
+    must(text == NULL || text[0] != '\0');
+    return text != NULL ? strlen(text) + 1 : 0;
+}
 
-    must(build->holds == 0 || build->hold != NULL);
-    for (uint32_t i = 0; i < build->holds; i++)
-        bytes += strlen(build->hold[i].by) + 1;
-    must(bytes >= build->holds);
+/* The notes of its GPUs, with their texts. */
+static size_t notes_size(const struct node_build *build)
+{
+    size_t bytes = build->notes * sizeof(struct gpu_note);
+
+    must(build->notes == 0 || build->note != NULL);
+    for (uint32_t i = 0; i < build->notes; i++)
+        bytes += text_size(build->note[i].held) + text_size(build->note[i].ill);
+    must(bytes >= build->notes * sizeof(struct gpu_note));
     return bytes;
 }
 
 /*
  * One block: the node, its allocations, its owned UUIDs, its GPUs, with room for the worst case,
- * and who holds them whole.
+ * and what is noted of them.
  */
 static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
@@ -126,10 +132,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
     const size_t owned_bytes = build->owned_ids * sizeof(struct atom *);
 
-    const size_t hold_size = build->holds * sizeof(struct node_hold) + hold_bytes(build);
-
     struct node *node = xmalloc(sizeof *node + allocation_bytes + owned_bytes +
-                                gpus * sizeof(struct gpu) + hold_size);
+                                gpus * sizeof(struct gpu) + notes_size(build));
     *node = (struct node){
         .name = build->name,
         .uid = build->uid,
@@ -147,7 +151,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     node->allocation = (const struct allocation **)(node + 1);
     node->owned_id = (const struct atom **)(node->allocation + build->allocations + 1);
     node->gpu = (struct gpu *)(node->owned_id + build->owned_ids);
-    node->hold = (struct node_hold *)(node->gpu + gpus);
+    node->note = (struct gpu_note *)(node->gpu + gpus);
     atomic_init(&node->refs, 1);
     must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
     return node;
@@ -384,33 +388,47 @@ static bool is_unsure(const struct node *node, const struct gpu *gpu)
     return false;
 }
 
-/* Copied into the block, where node_make_room() left space behind the last hold. */
-static void add_holds(struct node *node, const struct node_build *build)
+/* Appends a text to the block. */
+static const char *put_text(char **end, const char *text)
 {
-    char *text = (char *)(node->hold + build->holds);
+    const size_t size = text_size(text);
 
-    must(node->holds == 0);
-    for (uint32_t i = 0; i < build->holds; i++) {
-        const struct gpu *gpu = find_id(node->gpu, node->gpus, build->hold[i].gpu);
-        const size_t size = strlen(build->hold[i].by) + 1;
-        if (gpu == NULL || is_absent(gpu))
-            continue;
-        memcpy(text, build->hold[i].by, size);
-        node->hold[node->holds++] = (struct node_hold){gpu->id, text};
-        text += size;
-    }
-    must(node->holds <= build->holds);
+    must(*end != NULL);
+    if (text == NULL)
+        return NULL;
+    memcpy(*end, text, size);
+    *end += size;
+    must(*(*end - 1) == '\0');
+    return *end - size;
 }
 
-/* The pod that a hold names, if it asks for whole GPUs; NULL: another one, or none. */
-static const struct allocation *holding(const struct node *node, const struct node_hold *hold,
-                                        enum hold_kind *out_kind)
+/* Copied into the block, where node_make_room() left space behind the last note. */
+static void add_notes(struct node *node, const struct node_build *build)
+{
+    char *end = (char *)(node->note + build->notes);
+
+    must(node->notes == 0);
+    for (uint32_t i = 0; i < build->notes; i++) {
+        const struct gpu_note *note = &build->note[i];
+        const struct gpu *gpu = find_id(node->gpu, node->gpus, note->gpu);
+        if (gpu == NULL || is_absent(gpu))
+            continue;
+        const char *held = put_text(&end, note->held);
+        const char *ill = put_text(&end, note->ill);
+        node->note[node->notes++] = (struct gpu_note){gpu->id, held, ill};
+    }
+    must(node->notes <= build->notes);
+}
+
+/* The pod that a note names, if it asks for whole GPUs; NULL: another one, or none. */
+static const struct allocation *holder_of(const struct node *node, const struct gpu_note *note,
+                                          enum hold_kind *out_kind)
 {
     struct text uid;
-    const bool known = hold_kind(hold->by, out_kind, &uid);
+    const bool known = hold_kind(note->held, out_kind, &uid);
 
     must(known); /* inventory_parse() leaves no other word */
-    const struct allocation *pod = uid.len > 0 ? node_allocation(node, uid) : NULL;
+    const struct allocation *pod = node_allocation(node, uid);
     must(pod == NULL || pod->is.node == node->name);
     return pod != NULL && pod->is.held_gpus > 0 ? pod : NULL;
 }
@@ -419,12 +437,12 @@ static const struct allocation *holding(const struct node *node, const struct no
 static bool is_held(const struct node *node, const struct gpu *gpu)
 {
     enum hold_kind kind;
-    const struct node_hold *hold = node_hold_of(node, gpu);
+    const struct gpu_note *note = node_note_of(node, gpu);
 
     must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
-    if (hold == NULL)
+    if (note == NULL || note->held == NULL)
         return false;
-    const struct allocation *pod = holding(node, hold, &kind);
+    const struct allocation *pod = holder_of(node, note, &kind);
     must(kind == HOLD_VARIABLE || kind == HOLD_POD || pod == NULL);
     return kind != HOLD_VARIABLE || pod != NULL;
 }
@@ -439,11 +457,11 @@ static uint32_t count_unnamed(const struct node *node)
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *pod = node->allocation[i];
         uint32_t named = 0;
-        for (uint32_t k = 0; pod->is.held_gpus > 0 && k < node->holds; k++)
-            named += holding(node, &node->hold[k], &kind) == pod;
+        for (uint32_t k = 0; pod->is.held_gpus > 0 && k < node->notes; k++)
+            named += node->note[k].held != NULL && holder_of(node, &node->note[k], &kind) == pod;
         unnamed = node_sum(unnamed, named < pod->is.held_gpus ? pod->is.held_gpus - named : 0);
     }
-    must(node->holds == 0 || node->hold != NULL);
+    must(node->notes == 0 || node->note != NULL);
     return unnamed;
 }
 
@@ -483,7 +501,7 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     add_owned_ids(node, build);
     sort_gpus(node);
     move_peers(node, build);
-    add_holds(node, build);
+    add_notes(node, build);
     node->unnamed_gpus = count_unnamed(node);
     for (uint32_t i = 0; i < node->gpus; i++) {
         struct gpu *gpu = &node->gpu[i];
@@ -523,8 +541,8 @@ static struct node_build build_of(const struct node *node)
         .allocation = node->allocation,
         .owned_ids = node->owned_ids,
         .owned_id = node->owned_id,
-        .holds = node->holds,
-        .hold = node->hold,
+        .notes = node->notes,
+        .note = node->note,
     };
 }
 
@@ -601,12 +619,12 @@ const struct gpu *node_gpu(const struct node *node, struct text id)
     return NULL;
 }
 
-const struct node_hold *node_hold_of(const struct node *node, const struct gpu *gpu)
+const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu)
 {
-    must(node->holds <= node->gpus);
-    for (uint32_t i = 0; i < node->holds; i++)
-        if (node->hold[i].gpu == gpu->id)
-            return &node->hold[i];
+    must(node->notes <= node->gpus);
+    for (uint32_t i = 0; i < node->notes; i++)
+        if (node->note[i].gpu == gpu->id)
+            return &node->note[i];
     must(gpu->id != NULL);
     return NULL;
 }
@@ -804,22 +822,23 @@ static int node_check_allocations(const struct node *node, struct err *err)
 }
 
 /* Words that are not known cannot be judged, so they come first. */
-static const char *broken_hold(const struct node *node)
+static const char *broken_note(const struct node *node)
 {
     enum hold_kind kind;
     struct text uid;
 
-    must(node->holds == 0 || node->hold != NULL);
-    for (uint32_t i = 0; i < node->holds; i++) {
-        const struct gpu *gpu = find_id(node->gpu, node->gpus, node->hold[i].gpu);
-        if (!hold_kind(node->hold[i].by, &kind, &uid))
+    must(node->notes == 0 || node->note != NULL);
+    for (uint32_t i = 0; i < node->notes; i++) {
+        const struct gpu_note *note = &node->note[i];
+        const struct gpu *gpu = find_id(node->gpu, node->gpus, note->gpu);
+        if (note->held != NULL && !hold_kind(note->held, &kind, &uid))
             return "it does not know who holds a GPU whole";
         if (gpu == NULL || is_absent(gpu))
-            return "a GPU that it does not show is held whole";
-        if (node_hold_of(node, gpu) != &node->hold[i])
-            return "a GPU is held whole twice";
+            return "a GPU that it does not show is noted";
+        if (node_note_of(node, gpu) != note)
+            return "a GPU is noted twice";
     }
-    must(node->holds <= node->gpus);
+    must(node->notes <= node->gpus);
     return NULL;
 }
 
@@ -844,9 +863,9 @@ int node_check(const struct node *node, struct err *err)
     must(err != NULL);
     must(node->name != NULL);
     must(atomic_load_explicit(node_refs_of(node), memory_order_relaxed) > 0);
-    const char *held = broken_hold(node);
-    if (held != NULL)
-        return err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, held);
+    const char *noted = broken_note(node);
+    if (noted != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, noted);
     int failed = node_check_allocations(node, err);
     for (uint32_t i = 0; failed == 0 && i < node->gpus; i++)
         failed = node_check_gpu(node, i, err);

@@ -32,15 +32,16 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
                                  struct names *names)
 {
     struct gpu gpu[GPUS_PER_NODE_MAX];
-    struct node_hold hold[GPUS_PER_NODE_MAX];
-    uint32_t holds = 0;
+    struct gpu_note note[GPUS_PER_NODE_MAX];
+    uint32_t notes = 0;
 
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
     must(inventory->node[0] != '\0');
     for (uint32_t i = 0; i < inventory->gpus; i++) {
         gpu[i] = gpu_from(&inventory->gpu[i], names);
-        if (inventory->gpu[i].held != NULL)
-            hold[holds++] = (struct node_hold){gpu[i].id, inventory->gpu[i].held};
+        if (inventory->gpu[i].held != NULL || inventory->gpu[i].ill != NULL)
+            note[notes++] =
+                (struct gpu_note){gpu[i].id, inventory->gpu[i].held, inventory->gpu[i].ill};
     }
     const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
     const struct node_build build = {
@@ -54,8 +55,8 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,
         .gpu = gpu,
-        .holds = holds,
-        .hold = hold,
+        .notes = notes,
+        .note = note,
     };
     struct node *node = node_new(&build);
     labels_unref(labels);

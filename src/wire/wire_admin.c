@@ -309,21 +309,27 @@ static void put_topology(struct json_writer *json, const struct node *node, cons
 }
 
 /* The pod by its name, where the ledger knows it; else the word of the Node. */
-static void put_held_by(struct json_writer *json, const struct node *node, const struct gpu *gpu)
+static void put_held_by(struct json_writer *json, const struct node *node, const char *held)
 {
-    const struct node_hold *hold = node_hold_of(node, gpu);
     CLEANUP(strbuf_done) struct strbuf name;
     enum hold_kind kind;
     struct text uid;
 
     strbuf_init(&name);
-    if (hold == NULL)
-        return;
-    const bool known = hold_kind(hold->by, &kind, &uid);
-    const struct allocation *pod = known && uid.len > 0 ? node_allocation(node, uid) : NULL;
+    const struct allocation *pod = hold_kind(held, &kind, &uid) ? node_allocation(node, uid) : NULL;
     if (pod != NULL)
         strbuf_printf(&name, "%s/%s", pod->is.namespace, pod->is.name);
-    put_str(json, "heldBy", pod != NULL ? name.data : hold->by);
+    put_str(json, "heldBy", pod != NULL ? name.data : held);
+}
+
+static void put_note(struct json_writer *json, const struct node *node, const struct gpu *gpu)
+{
+    const struct gpu_note *note = node_note_of(node, gpu);
+
+    if (note != NULL && note->held != NULL)
+        put_held_by(json, node, note->held);
+    if (note != NULL && note->ill != NULL)
+        put_str(json, "healthText", note->ill);
 }
 
 /* "pods" counts charges, those of reservations included. */
@@ -345,7 +351,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "pods", gpu->charges);
     put_str(json, "state", admin_gpu_state(gpu));
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
-    put_held_by(json, node, gpu);
+    put_note(json, node, gpu);
     put_topology(json, node, gpu);
     if (pods)
         put_holders(json, node, gpu);

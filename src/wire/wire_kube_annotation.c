@@ -198,8 +198,8 @@ static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
     }
 }
 
-static const char *const gpu_keys[] = {"uuid", "index",  "milli",  "mib", "model",
-                                       "numa", "health", "nvlink", "held"};
+static const char *const gpu_keys[] = {"uuid",   "index",  "milli", "mib",    "model", "numa",
+                                       "health", "nvlink", "held",  "reason", "since"};
 enum {
     GPU_UUID,
     GPU_INDEX,
@@ -209,7 +209,9 @@ enum {
     GPU_NUMA,
     GPU_HEALTH,
     GPU_NVLINK,
-    GPU_HOLD
+    GPU_HOLD,
+    GPU_WHY,
+    GPU_SINCE,
 };
 
 static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
@@ -242,7 +244,13 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
         (void)json_read_cstring(in, &gpu->health); /* inventory.h judges the word */
         break;
     case GPU_HOLD:
-        (void)json_read_cstring(in, &gpu->held); /* likewise */
+        (void)json_read_cstring(in, &gpu->held); /* likewise, and so are the next two */
+        break;
+    case GPU_WHY:
+        (void)json_read_cstring(in, &gpu->reason);
+        break;
+    case GPU_SINCE:
+        (void)json_read_cstring(in, &gpu->since);
         break;
     case GPU_NVLINK:
         read_nvlink(in, gpu);

@@ -116,6 +116,7 @@ struct inventory *core_inventory(struct core_fixture *core, const char *node, co
             .healthy = !gpu[i].sick,
             .cordoned = gpu[i].cordoned,
             .held = gpu[i].held,
+            .ill = gpu[i].ill,
         };
     }
     return inventory;
@@ -378,7 +379,7 @@ static void copy_node(struct ledger *copy, const struct node *node)
     struct err err;
     struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
     const struct atom **owned_id = xcalloc(node->owned_ids + 1, sizeof(struct atom *));
-    struct node_hold hold[GPUS_PER_NODE_MAX];
+    struct gpu_note note[GPUS_PER_NODE_MAX];
     for (uint32_t i = 0; i < node->owned_ids; i++)
         owned_id[i] = translate(copy, node->owned_id[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
@@ -389,8 +390,9 @@ static void copy_node(struct ledger *copy, const struct node *node)
         gpu[i].flags = (uint16_t)(gpu[i].flags & ~(unsigned)GPU_CONTESTED);
     }
     /* No store keeps these; the first list of Nodes says them again, before anybody is answered. */
-    for (uint32_t i = 0; i < node->holds; i++)
-        hold[i] = (struct node_hold){translate(copy, node->hold[i].gpu), node->hold[i].by};
+    for (uint32_t i = 0; i < node->notes; i++)
+        note[i] = (struct gpu_note){translate(copy, node->note[i].gpu), node->note[i].held,
+                                    node->note[i].ill};
     const struct node_build build = {
         .name = translate(copy, node->name),
         .uid = translate(copy, node->uid),
@@ -403,8 +405,8 @@ static void copy_node(struct ledger *copy, const struct node *node)
         .gpu = gpu,
         .owned_ids = node->owned_ids,
         .owned_id = owned_id,
-        .holds = node->holds,
-        .hold = hold,
+        .notes = node->notes,
+        .note = note,
     };
     if (ledger_restore_node(copy, &build, &err) != 0)
         must_fail(__FILE__, __LINE__, err.text);

@@ -40,6 +40,7 @@ struct core_gpu {
     uint32_t mib;
     bool sick;
     bool cordoned;
+    const char *ill;  /* why it is sick */
     const char *held; /* by whom it is held whole, as in inventory.h; NULL: it is not */
     uint32_t socket;  /* NUMA node + 1; 0: not known */
     uint64_t peers;   /* bit i: linked with the GPU at this place of the array */

@@ -19,8 +19,8 @@ struct made {
     const char *name;
     struct gpu gpu[GPUS];
     uint32_t gpus;
-    struct node_hold hold[GPUS];
-    uint32_t holds;
+    struct gpu_note note[GPUS];
+    uint32_t notes;
     const struct allocation *pod[PODS];
     uint32_t pods;
     bool host_known;
@@ -190,7 +190,7 @@ static void read_words_of_gpu(struct table *table, struct made *made, struct gpu
             continue;
         }
         if (next_is(table, "held")) {
-            made->hold[made->holds++] = (struct node_hold){gpu->id, "process"};
+            made->note[made->notes++] = (struct gpu_note){.gpu = gpu->id, .held = "process"};
             continue;
         }
         bool known = false;
@@ -245,8 +245,8 @@ static void rebuild(struct table *table, struct made *made)
         .problem_text = atom(table, ""),
         .gpus = made->gpus,
         .gpu = made->gpu,
-        .holds = made->holds,
-        .hold = made->hold,
+        .notes = made->notes,
+        .note = made->note,
         .allocations = made->pods,
         .allocation = made->pod,
         .host_known = made->host_known,

@@ -68,13 +68,17 @@ static void the_daemon_reads_what_we_write(void **state)
     add("GPU-a", 0)->numa = 1;
     add("GPU-m", 2)->is_mig = true;
     reading.gpu[1].health = GPU_XID;
+    (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "the driver reported XID 79");
+    reading.gpu[1].since_ms = 1764014462000;
     assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
-    assert_string_equal(text.data,
-                        "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
-                        "\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":1,\"health\":\"failed\",\"nvlink\":"
-                        "[\"GPU-b\"]},{\"uuid\":\"GPU-b\",\"index\":1,\"milli\":1000,\"mib\":81559,"
-                        "\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
-                        "\"nvlink\":[]}]");
+    assert_string_equal(
+        text.data,
+        "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
+        "\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":1,\"health\":\"failed\",\"nvlink\":"
+        "[\"GPU-b\"],\"reason\":\"the driver reported XID 79\",\"since\":"
+        "\"2025-11-24T20:01:02.000Z\"},{\"uuid\":\"GPU-b\",\"index\":1,\"milli\":1000,"
+        "\"mib\":81559,\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
+        "\"nvlink\":[]}]");
     assert_string_equal(left_out.data,
                         "GPU GPU-m is in MIG mode, and milligpu shares whole GPUs only");
     read_back(&text, &arena, &inventory);
@@ -84,6 +88,8 @@ static void the_daemon_reads_what_we_write(void **state)
     assert_int_equal(inventory.gpu[0].mib, 81559);
     assert_int_equal(inventory.gpu[0].numa, 1);
     assert_false(inventory.gpu[0].healthy);
+    assert_string_equal(inventory.gpu[0].ill,
+                        "the driver reported XID 79, since 2025-11-24T20:01:02.000Z");
     assert_true(inventory.gpu[1].healthy);
     assert_int_equal(inventory.gpu[0].peers, 1 << 1);
     assert_int_equal(inventory.gpu[1].peers, 1 << 0);
@@ -211,6 +217,7 @@ static void as_many_gpus_as_a_node_may_have(void **state)
         gpu->peers = ~(UINT64_C(1) << i);
         memset(gpu->model, 'M', sizeof gpu->model - 1);
         gpu->health = i % 2 == 0 ? GPU_LOST : GPU_HEALTHY;
+        memset(gpu->reason, '"', sizeof gpu->reason - 1);
         held[i] = by;
     }
     assert_true(gpus_annotation_write(&reading, held, &text, &left_out));

@@ -21,8 +21,8 @@ struct scene {
     uint32_t pods;
     bool gone;
     enum inventory_problem problem;
-    struct node_hold hold[SCENE_GPUS];
-    uint32_t holds;
+    struct gpu_note note[SCENE_GPUS];
+    uint32_t notes;
 };
 
 static void add_gpu(struct scene *scene, const char *id, unsigned flags)
@@ -40,7 +40,8 @@ static void add_gpu(struct scene *scene, const char *id, unsigned flags)
 /* by: as in inventory.h. */
 static void hold_last(struct scene *scene, const char *by)
 {
-    scene->hold[scene->holds++] = (struct node_hold){scene->gpu[scene->gpus - 1].id, by};
+    scene->note[scene->notes++] =
+        (struct gpu_note){.gpu = scene->gpu[scene->gpus - 1].id, .held = by};
 }
 
 /* gpu NULL: no share. */
@@ -80,8 +81,8 @@ static struct node *node_of(struct scene *scene)
         .gpu = scene->gpu,
         .allocations = scene->pods,
         .allocation = scene->pod,
-        .holds = scene->holds,
-        .hold = scene->hold,
+        .notes = scene->notes,
+        .note = scene->note,
     };
     struct node *node = node_new(&build);
 
@@ -348,7 +349,7 @@ static void the_parts_add_up_on_every_node(void **state)
         for (uint32_t gpu = 0; gpu < node->gpus; gpu++)
             adds_up(node, &node->gpu[gpu], seen);
         assert_int_equal(sum_of(node).milli[ACCOUNT_FREE], node->free_milli);
-        assert_true(node->held_gpus + node->holds > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
+        assert_true(node->held_gpus + node->notes > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
         node_unref(node);
     }
     for (uint32_t part = 0; part < ACCOUNT_PARTS; part++)

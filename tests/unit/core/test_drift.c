@@ -287,6 +287,73 @@ static void an_edited_annotation_is_drift_only(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 }
 
+static void a_pod_on_a_sick_gpu_is_told_why(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "1000");
+    (void)core_reserve(core, "b", "n1", "300");
+    (void)core_reserve(core, "c", "n1", "200+i1000");
+    gpu[0].sick = true;
+    gpu[0].ill = "XID 79, since 2026-11-24T20:01:02Z";
+    gpu[1].ill = "nobody asks why it is well";
+    (void)core_node(core, "n1", gpu, 2);
+    struct sighting sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 1);
+    assert_string_equal(sick.last.allocation->is.uid, "a");
+    assert_string_equal(sick.last.text,
+                        "its GPU GPU-a is unhealthy: XID 79, since 2026-11-24T20:01:02Z");
+    assert_int_equal(sick.last.since_ms, ledger_node(core->ledger, TEXT("n1"))->since_ms);
+    gpu[0].ill = NULL;
+    gpu[1].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 2); /* c was refused */
+    assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy: nobody asks why it is well");
+    gpu[1].ill = NULL;
+    (void)core_node(core, "n1", gpu, 2);
+    sick = see(core, "n1", "unhealthy");
+    assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy");
+    (void)core_node(core, "n1", gpu, 0);
+    assert_int_equal(see(core, "n1", "unhealthy").count, 0); /* they are absent */
+}
+
+/* The last of whom has whole GPUs, or a share of this GPU, counts; who is elsewhere does not. */
+static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "900");
+    (void)core_reserve(core, "b", "n1", "100");
+    (void)core_reserve(core, "c", "n1", "500");
+    gpu[0].held = "process";
+    gpu[1].held = NULL;
+    (void)core_node(core, "n1", gpu, 2);
+    const struct allocation *b = ledger_find(core->ledger, TEXT("b"));
+    struct sighting mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_string_equal(mixed.last.gpu->id->text, "GPU-a");
+    assert_string_equal(mixed.last.text, "2 pods have shares of a GPU that process holds whole");
+    assert_true(b->is.reserved_ms > 0);
+    assert_int_equal(mixed.last.since_ms, b->is.reserved_ms);
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    mixed = see(core, "n1", "mixed");
+    assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that process holds whole");
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+    struct pod *whole = core_pod(core, "w", "n1");
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    (void)core_adopt(core, whole, NULL);
+    gpu[0].held = "pod:w";
+    (void)core_node(core, "n1", gpu, 2);
+    mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("w"))->is.bound_ms);
+    assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that pod:w holds whole");
+}
+
 static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
 {
     struct core_fixture *core = *state;
@@ -321,6 +388,8 @@ int main(void)
         WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
         WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
         WITH_CORE(an_edited_annotation_is_drift_only),
+        WITH_CORE(a_pod_on_a_sick_gpu_is_told_why),
+        WITH_CORE(a_gpu_is_mixed_since_the_last_of_them_came),
         WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -731,6 +731,47 @@ static void who_holds_a_gpu_whole_is_one_of_four_words(void **state)
     }
 }
 
+static void a_sick_gpu_says_why_and_since_when(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *health;
+        const char *reason;
+        const char *since;
+        const char *ill;
+    } row[] = {
+        {"failed", "XID 79", "2026-11-24T20:01:02Z", "XID 79, since 2026-11-24T20:01:02Z"},
+        {"failed", "XID 79", NULL, "XID 79"},
+        {"failed", "XID 79", "", "XID 79"},
+        {"failed", NULL, "2026-11-24T20:01:02Z", NULL},
+        {"failed", "", "2026-11-24T20:01:02Z", NULL},
+        {"nonsense", "who\nknows", NULL, "who\\nknows"},
+        {"healthy", "it was", "yesterday", NULL},
+        {NULL, "it was", "yesterday", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        struct gpu_facts *gpu = add(0);
+        gpu->health = row[i].health;
+        gpu->reason = row[i].reason;
+        gpu->since = row[i].since;
+        parse();
+        if (row[i].ill == NULL)
+            assert_null(fixture.out.gpu[0].ill);
+        else
+            assert_string_equal(fixture.out.gpu[0].ill, row[i].ill);
+    }
+    static char long_text[1000];
+    memset(long_text, 'r', sizeof long_text - 1);
+    start();
+    struct gpu_facts *gpu = add(0);
+    gpu->health = "failed";
+    gpu->reason = long_text;
+    gpu->since = long_text;
+    parse();
+    assert_int_equal(strlen(fixture.out.gpu[0].ill), 127 + strlen(", since ") + 39);
+}
+
 static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
 {
     (void)state;
@@ -935,6 +976,7 @@ int main(void)
         cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
         cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
         cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_four_words),
+        cmocka_unit_test(a_sick_gpu_says_why_and_since_when),
         cmocka_unit_test(a_hold_that_means_nothing_says_what_would_be_right),
         cmocka_unit_test(links_are_read_from_the_source_alone),
         cmocka_unit_test(sixty_four_gpus_may_all_be_linked),

@@ -406,7 +406,7 @@ static void whole_nodes_close_too(void **state)
 static const struct node *held_node(struct scene *scene, const char *a, const char *b,
                                     uint32_t held)
 {
-    struct node_hold hold[2];
+    struct gpu_note hold[2];
     uint32_t holds = 0;
     struct allocation_facts facts = facts_of("w", NULL, 0);
 
@@ -416,12 +416,12 @@ static const struct node *held_node(struct scene *scene, const char *a, const ch
     if (held > 0)
         scene->pod[scene->pods++] = allocation_new(&facts);
     if (a != NULL)
-        hold[holds++] = (struct node_hold){atom("GPU-a"), a};
+        hold[holds++] = (struct gpu_note){.gpu = atom("GPU-a"), .held = a};
     if (b != NULL)
-        hold[holds++] = (struct node_hold){atom("GPU-b"), b};
+        hold[holds++] = (struct gpu_note){.gpu = atom("GPU-b"), .held = b};
     struct node_build build = build_of(scene);
-    build.holds = holds;
-    build.hold = hold;
+    build.notes = holds;
+    build.note = hold;
     struct node *node = node_new(&build);
     memset(hold, 0, sizeof hold); /* a node has its own copy */
     node_assert_valid(node);
@@ -474,7 +474,7 @@ static void who_holds_a_gpu_is_known_until_it_is_absent(void **state)
     node_assert_valid(less);
     assert_int_equal(less->gpu[0].flags, 0); /* nobody there has a right to it */
     assert_int_equal(less->gpu[1].flags, GPU_HELD);
-    assert_string_equal(node_hold_of(less, &less->gpu[0])->by, "env:w");
+    assert_string_equal(node_note_of(less, &less->gpu[0])->held, "env:w");
     const struct node *again = node_with(less, NULL, scene.pod[0]);
     node_assert_valid(again);
     assert_int_equal(again->gpu[0].flags, GPU_HELD);
@@ -483,47 +483,47 @@ static void who_holds_a_gpu_is_known_until_it_is_absent(void **state)
     node_unref(node);
     drop_pods(&scene);
 
-    const struct node_hold hold = {atom("GPU-a"), "process"};
+    const struct gpu_note hold = {.gpu = atom("GPU-a"), .held = "process"};
     scene = (struct scene){.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.gpu[0].flags = GPU_ABSENT;
     scene.pod[scene.pods++] = pod("a", "GPU-a", 300, STATE_BOUND);
     struct node_build build = build_of(&scene);
-    build.holds = 1;
-    build.hold = &hold;
+    build.notes = 1;
+    build.note = &hold;
     struct node *absent = node_new(&build);
     node_assert_valid(absent);
-    assert_int_equal(absent->holds, 0);
+    assert_int_equal(absent->notes, 0);
     assert_int_equal(absent->gpu[0].flags, GPU_ABSENT);
     node_unref(absent);
     drop_pods(&scene);
 }
 
-static void a_hold_that_fits_no_gpu_is_wrong(void **state)
+static void a_note_that_fits_no_gpu_is_wrong(void **state)
 {
     (void)state;
     static const struct {
-        struct node_hold hold;
+        const char *held;
         const char *fault;
     } row[] = {
-        {{NULL, "somebody"}, "node n1: it does not know who holds a GPU whole"},
-        {{NULL, ""}, "node n1: it does not know who holds a GPU whole"},
-        {{NULL, "pod:w"}, "node n1: a GPU is held whole twice"},
+        {"somebody", "node n1: it does not know who holds a GPU whole"},
+        {"", "node n1: it does not know who holds a GPU whole"},
+        {"pod:w", "node n1: a GPU is noted twice"},
     };
     struct scene scene;
     struct err err;
     const struct node *whole = held_node(&scene, "pod:w", "process", 1);
     struct node *node = (struct node *)(uintptr_t)whole;
-    const struct node_hold was = node->hold[1];
+    const struct gpu_note was = node->note[1];
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        node->hold[1] = (struct node_hold){node->hold[0].gpu, row[i].hold.by};
+        node->note[1] = (struct gpu_note){.gpu = node->note[0].gpu, .held = row[i].held};
         assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
         assert_string_equal(err.text, row[i].fault);
     }
-    node->hold[1] = (struct node_hold){atom("GPU-z"), "pod:w"};
+    node->note[1] = (struct gpu_note){.gpu = atom("GPU-z"), .held = "pod:w"};
     assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
-    assert_string_equal(err.text, "node n1: a GPU that it does not show is held whole");
-    node->hold[1] = was;
+    assert_string_equal(err.text, "node n1: a GPU that it does not show is noted");
+    node->note[1] = was;
     node->gpu[1].flags = 0;
     assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
     assert_string_equal(err.text, "node n1: GPU GPU-b: it is wrong about being held whole");
@@ -997,7 +997,7 @@ int main(void)
         cmocka_unit_test(whole_nodes_close_too),
         cmocka_unit_test(a_gpu_that_is_held_by_name_closes_itself_only),
         cmocka_unit_test(who_holds_a_gpu_is_known_until_it_is_absent),
-        cmocka_unit_test(a_hold_that_fits_no_gpu_is_wrong),
+        cmocka_unit_test(a_note_that_fits_no_gpu_is_wrong),
         cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
         cmocka_unit_test(absurd_amounts_do_not_wrap_around),
         cmocka_unit_test(names_compare_bytewise),

@@ -133,13 +133,13 @@ static void a_gpu_that_is_held_whole_says_by_whom(void **state)
 {
     static const struct core_gpu four[] = {
         {.id = "GPU-a", .index = 0, .mib = 10, .held = "pod:w"},
-        {.id = "GPU-b", .index = 1, .mib = 10, .held = "pod:nobody"},
+        {.id = "GPU-b", .index = 1, .mib = 10, .held = "pod:nobody", .sick = true, .ill = "XID 79"},
         {.id = "GPU-c", .index = 2, .mib = 10, .held = "process"},
         {.id = "GPU-d", .index = 3, .mib = 10, .held = "env:x"},
     };
     static const char *const said[] = {
         "\"state\":\"held\",\"cordoned\":false,\"heldBy\":\"default/pod-w\"",
-        "\"heldBy\":\"pod:nobody\"",
+        "\"heldBy\":\"pod:nobody\",\"healthText\":\"XID 79\"",
         "\"heldBy\":\"process\"",
         "\"state\":\"ok\",\"cordoned\":false,\"heldBy\":\"env:x\"",
         "\"freeMilli\":1000,\"largestFreeMilli\":1000",

@@ -198,7 +198,7 @@ static void nvlink_is_read_as_far_as_it_can_be(void **state)
     }
 }
 
-static void who_holds_a_gpu_whole_is_read_as_written(void **state)
+static void what_an_agent_says_of_a_gpu_is_read_as_written(void **state)
 {
     const struct node_facts node = with_gpus(
         *state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":\"pod:4f\"},"
@@ -207,6 +207,10 @@ static void who_holds_a_gpu_whole_is_read_as_written(void **state)
     assert_string_equal(node.gpu[0].held, "pod:4f");
     assert_null(node.gpu[1].held);
     assert_string_equal(node.gpu[2].held, "");
+    const struct node_facts sick = with_gpus(
+        *state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"reason\":\"XID 79\",\"since\":\"noon\"}]");
+    assert_string_equal(sick.gpu[0].reason, "XID 79");
+    assert_string_equal(sick.gpu[0].since, "noon");
     const struct node_facts odd =
         with_gpus(*state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":true}]");
     assert_non_null(strstr(odd.gpus_error, "[0].held: "));
@@ -458,7 +462,7 @@ int main(void)
         fixture_test(time_slicing_is_seen),
         fixture_test(gpus_are_read),
         fixture_test(nvlink_is_read_as_far_as_it_can_be),
-        fixture_test(who_holds_a_gpu_whole_is_read_as_written),
+        fixture_test(what_an_agent_says_of_a_gpu_is_read_as_written),
         fixture_test(of_too_many_links_the_first_are_kept),
         fixture_test(a_broken_inventory_is_a_fact_that_names_the_field),
         fixture_test(too_many_gpus_can_be_seen),

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "milligpu/wire_kube.h"
+
 const char *gpus_annotation_health(enum gpu_health health)
 {
     switch (health) {
@@ -97,6 +99,19 @@ static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_char(out, ']');
 }
 
+/* It changes with the health alone. */
+static void write_illness(struct strbuf *out, const struct gpu_state *gpu)
+{
+    char since[TIME_TEXT_BYTES];
+
+    if (gpu->health == GPU_HEALTHY)
+        return;
+    time_format(gpu->since_ms, since);
+    strbuf_str(out, ",\"reason\":");
+    strbuf_json(out, text_of(gpu->reason));
+    strbuf_printf(out, ",\"since\":\"%s\"", since);
+}
+
 static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
                       const struct places *places, uint32_t place)
 {
@@ -110,6 +125,7 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
                   gpus_annotation_health(gpu->health));
     write_peers(out, reading, places, place);
+    write_illness(out, gpu);
     if (places->held[places->gpu[place]] != NULL) {
         strbuf_str(out, ",\"held\":");
         strbuf_json(out, text_of(places->held[places->gpu[place]]));
