@@ -9,21 +9,35 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// realNode starts a node whose pods really run, or skips the test if the machine forbids that.
-func (f *fixture) realNode(name string) *harness.RealNode {
+// realNode returns the node gpu-real, whose pods really run, as new, or skips the test if the machine forbids that. The
+// node of an earlier test serves again, with its containerd and kubelet, unless that test failed or rebooted it.
+func (f *fixture) realNode() *harness.RealNode {
 	f.Helper()
-	if call := harness.Forbidden(f.w.Dir); call != "" {
-		f.Skip("this machine refuses containers: " + call)
+	var err error
+	if f.w.node != nil {
+		err = f.w.node.Register()
+	} else {
+		if call := harness.Forbidden(f.w.Dir); call != "" {
+			f.Skip("this machine refuses containers: " + call)
+		}
+		f.w.node, err = f.w.StartRealNode("gpu-real")
 	}
-	node, err := f.w.StartRealNode(name)
 	f.check(err)
+	node := f.w.node
 	f.Cleanup(func() {
 		f.endPods()
+		if !f.Failed() && !node.Rebooted() {
+			if err := node.Clean(); err != nil {
+				f.Error(err)
+			}
+		}
 		if f.Failed() {
 			f.Log("---- kubelet\n" + node.Kubelet().Tail(25))
 		}
-		if err := node.Stop(); err != nil {
-			f.Error(err)
+		if f.Failed() || node.Rebooted() {
+			if err := f.w.endNode(); err != nil {
+				f.Error(err)
+			}
 		}
 	})
 	return node
@@ -91,7 +105,7 @@ func (f *fixture) printed(n *harness.RealNode, pod, container, prefix string) st
 
 func TestARealContainerStartsAndEndsHere(t *testing.T) {
 	f := bare(t)
-	node := f.realNode("gpu-real")
+	node := f.realNode()
 	script := map[harness.Ask]string{{Name: "main"}: "echo said=hello; sleep 1"}
 	f.must(f.api.Create(harness.PodPath(f.space, ""), realPod("hello", script)))
 	f.phase("hello", "Succeeded")
@@ -148,7 +162,7 @@ func (f *fixture) uuids(node string) {
 func TestAPodWithOnlyTheOneLineSeesItsGPUAndFreesItWhenItsProcessEnds(t *testing.T) {
 	needsZeroTouch(t)
 	f := start(t)
-	node := f.realNode("gpu-real")
+	node := f.realNode()
 	f.check(node.Advertise(2000))
 	f.uuids("gpu-real")
 	f.shows("gpu-real", "capacityMilli", 2000)
@@ -176,7 +190,7 @@ func TestAPodWithOnlyTheOneLineSeesItsGPUAndFreesItWhenItsProcessEnds(t *testing
 func TestEachContainerOfAPodSeesItsOwnGPUsOnly(t *testing.T) {
 	needsZeroTouch(t)
 	f := start(t)
-	node := f.realNode("gpu-real")
+	node := f.realNode()
 	f.check(node.Advertise(2000))
 	f.uuids("gpu-real")
 	f.shows("gpu-real", "capacityMilli", 2000)
@@ -205,7 +219,7 @@ func TestEachContainerOfAPodSeesItsOwnGPUsOnly(t *testing.T) {
 
 func TestAContainerCanMapTheAnnotationItself(t *testing.T) {
 	f := start(t)
-	node := f.realNode("gpu-real")
+	node := f.realNode()
 	f.check(node.Advertise(2000))
 	f.shows("gpu-real", "capacityMilli", 2000)
 	pod := realPod("maps", map[harness.Ask]string{{Name: "main", Milli: 300}: "echo devices=$SEEN"})
@@ -239,7 +253,7 @@ func (f *fixture) hasCapacity(node, milli string) {
 func TestWhatRunsOutlivesKubeletsRestartThoughItsNodeHasFewerGPUsNow(t *testing.T) {
 	f := bare(t)
 	f.advertising()
-	node := f.realNode("gpu-real")
+	node := f.realNode()
 	f.d = f.daemon(f.w.URL, f.w.CAFile, "--advertise")
 	f.startDaemon()
 	label := func(count string) {

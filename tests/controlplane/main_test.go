@@ -12,18 +12,30 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// environment is what all tests share: one control plane, one kube-scheduler, and the account with the
-// rights of our manifests. Each test has its own nodes, pods and milligpud.
+// environment is what all tests share: one control plane, one kube-scheduler, the account with the rights of our
+// manifests, and the containerd and kubelet of the one node where pods really run. Each test has its own Nodes, pods and
+// milligpud.
 type environment struct {
 	*harness.Cluster
 	account   *harness.Account
 	front     *harness.Front
 	scheduler *harness.Proc
+	node      *harness.RealNode /* between the tests that need one, too; nil: the next such test starts it */
 }
 
 func (w *environment) startScheduler() (err error) {
 	w.scheduler, err = w.StartScheduler("default-scheduler", w.front.URL)
 	return err
+}
+
+// endNode ends the real node, if there is one.
+func (w *environment) endNode() error {
+	if w.node == nil {
+		return nil
+	}
+	node := w.node
+	w.node = nil
+	return node.Stop()
 }
 
 var shared *environment
@@ -62,7 +74,12 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "the control plane does not start:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if err := shared.endNode(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
 }
 
 func TestMain(m *testing.M) {

@@ -31,7 +31,7 @@ type gpuNode struct {
 // bareGPUNode starts the node as it is when no agent was ever there; milligpud serves it and knows no UUIDs.
 func bareGPUNode(f *fixture) *gpuNode {
 	f.Helper()
-	g := &gpuNode{fixture: f, n: f.realNode("gpu-real"), due: map[string]map[string][]string{}}
+	g := &gpuNode{fixture: f, n: f.realNode(), due: map[string]map[string][]string{}}
 	f.Cleanup(g.compare) /* before the node and its pods end */
 	g.check(g.n.GPUs(gpuIDs...))
 	g.check(g.n.Advertise(2000))

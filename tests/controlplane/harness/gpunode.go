@@ -184,13 +184,15 @@ func (n *RealNode) SecondAgent() *Proc { return n.second }
 // StartPlugin starts the other NRI plugin, or starts it again, and waits until the runtime knows it.
 func (n *RealNode) StartPlugin() (err error) {
 	n.plugin.Kill()
+	log, _ := os.ReadFile(filepath.Join(n.cluster.Dir, "nri-plugin.log")) /* of all starts before; the first has none */
 	n.plugin, err = StartProc("nri-plugin", n.cluster.Dir, nodeProgram("nri-plugin"), "--nri-socket", n.NRISocket)
 	if err != nil {
 		return err
 	}
 	return Until(10*time.Second, func() (bool, string) {
-		tail := n.plugin.Tail(1) /* each start is in the same file; the last line is of this one */
-		return strings.Contains(tail, "connected"), "the other NRI plugin is not connected: " + tail
+		text, err := os.ReadFile(n.plugin.Log)
+		said := string(text[min(len(log), len(text)):])
+		return strings.Contains(said, "connected"), fmt.Sprint("the other NRI plugin is not connected: ", said, err)
 	})
 }
 
@@ -215,6 +217,7 @@ func (n *RealNode) KillSandbox(uid string) error {
 // Reboot ends everything on the node at once, as a loss of power would, and starts containerd and kubelet again, with
 // the GPUs in this order. As with /run, containerd's state is gone, and its root stays. The agent does not start.
 func (n *RealNode) Reboot(uuids ...string) error {
+	n.rebooted = true
 	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.plugin, n.containerd} {
 		p.Kill()
 	}

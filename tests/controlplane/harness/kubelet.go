@@ -36,6 +36,8 @@ type RealNode struct {
 	second     *Proc          /* another milligpu-node on the same node */
 	minors     map[string]int /* of the GPUs, by uuid */
 	plugin     *Proc
+	registered Object /* the Node, as kubelet registered it */
+	rebooted   bool
 }
 
 // Forbidden returns the system call that containers need and this machine refuses, or "".
@@ -112,7 +114,10 @@ func (n *RealNode) start() error {
 	if err := n.importImage(); err != nil {
 		return err
 	}
-	return n.StartKubelet()
+	if err := n.StartKubelet(); err != nil {
+		return err
+	}
+	return n.learn()
 }
 
 func (n *RealNode) writeFiles() error {
