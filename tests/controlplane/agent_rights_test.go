@@ -43,7 +43,7 @@ func (f *fixture) agentPod(node string) object {
 	pod := f.must(f.api.Create(harness.PodPath(agents, ""), object{"metadata": object{"generateName": "agent-"},
 		"spec": object{"nodeName": node, "serviceAccountName": agents, "automountServiceAccountToken": false,
 			"terminationGracePeriodSeconds": 0, "containers": []object{{"name": "main", "image": harness.Image,
-				"command": []string{"/bin/sh", "-c", "sleep 600"}}}}}))
+				"command": []string{"/bin/sh", "-c", stay}}}}}))
 	f.Cleanup(func() { f.check(f.api.Delete(harness.PodPath(agents, harness.Text(pod, "metadata", "name")), -1)) })
 	return pod
 }

@@ -57,6 +57,10 @@ func (f *fixture) endPods() {
 	}
 }
 
+// stay is for a container that runs until its pod is deleted, and then ends at once: a shell that is the first process of
+// a container is told nothing by SIGTERM otherwise, and kubelet kills it when the grace period is over.
+const stay = "trap 'exit 0' TERM; sleep 600 & wait"
+
 // realPod returns a pod that runs a shell script in each container; one with Milli 0 requests no GPU.
 func realPod(name string, scripts map[harness.Ask]string) object {
 	var containers []any
@@ -275,7 +279,7 @@ func TestWhatRunsOutlivesKubeletsRestartThoughItsNodeHasFewerGPUsNow(t *testing.
 	f.hasCapacity("gpu-real", "2000")
 	for _, name := range []string{"one", "two"} {
 		f.must(f.api.Create(harness.PodPath(f.space, ""), realPod(name,
-			map[harness.Ask]string{{Name: "main", Milli: 1000}: "sleep 600"})))
+			map[harness.Ask]string{{Name: "main", Milli: 1000}: stay})))
 		f.phase(name, "Running")
 	}
 	label("1")

@@ -124,7 +124,7 @@ func (g *gpuNode) createBurst(random *rand.Rand) map[string]object {
 	for i := range burstPods {
 		ask, then := harness.Ask{Name: "main", Milli: 10 * (1 + random.Intn(20))}, "true"
 		if i%(burstPods/burstStays) == 0 {
-			ask.Milli, then = 10*(1+random.Intn(4)), "sleep 600"
+			ask.Milli, then = 10*(1+random.Intn(4)), stay
 		}
 		name := fmt.Sprintf("p%d", i)
 		all[name] = g.watched(name, watcher(ask, then))

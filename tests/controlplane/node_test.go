@@ -98,7 +98,7 @@ func (g *gpuNode) watched(name string, containers ...object) object {
 
 // simple is a pod with one container that stays.
 func (g *gpuNode) simple(name string, milli int) object {
-	return g.watched(name, watcher(harness.Ask{Name: "main", Milli: milli}, "sleep 600"))
+	return g.watched(name, watcher(harness.Ask{Name: "main", Milli: milli}, stay))
 }
 
 func annotate(pod object, key, value string) object {
@@ -262,7 +262,7 @@ spec:
   containers:
   - name: main
     image: ` + harness.Image + `
-    command: [/bin/sh, -c, "echo sees=$(echo /dev/nvidia[0-9]*) $NVIDIA_VISIBLE_DEVICES; sleep 600"]
+    command: [/bin/sh, -c, "echo sees=$(echo /dev/nvidia[0-9]*) $NVIDIA_VISIBLE_DEVICES; ` + stay + `"]
     resources:
       limits:
         nvidia.com/vgpu: 300
@@ -283,8 +283,8 @@ func TestAPodWithOneLineSeesExactlyItsGPUInDev(t *testing.T) {
 
 func TestContainersWithSharesOnTwoGPUsSeeTheirOwnAndAThirdSeesNone(t *testing.T) {
 	g := withAgent(t)
-	uid := g.place(g.watched("three", watcher(harness.Ask{Name: "a", Milli: 700}, "sleep 600"),
-		watcher(harness.Ask{Name: "b", Milli: 600}, "sleep 600"), watcher(harness.Ask{Name: "none"}, "sleep 600")))
+	uid := g.place(g.watched("three", watcher(harness.Ask{Name: "a", Milli: 700}, stay),
+		watcher(harness.Ask{Name: "b", Milli: 600}, stay), watcher(harness.Ask{Name: "none"}, stay)))
 	if of := g.due[uid]; slices.Equal(of["a"], of["b"]) || len(of["none"]) > 0 {
 		t.Fatalf("700 and 600 share a GPU: %v", of)
 	}
@@ -304,8 +304,8 @@ func TestAPodWithTwoGPUsSeesBoth(t *testing.T) {
 
 func TestInitContainersAndSidecarsSeeTheirGPUs(t *testing.T) {
 	g := withAgent(t)
-	pod := g.watched("all", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 600"))
-	sidecar := watcher(harness.Ask{Name: "sidecar", Milli: 200}, "sleep 600")
+	pod := g.watched("all", watcher(harness.Ask{Name: "main", Milli: 300}, stay))
+	sidecar := watcher(harness.Ask{Name: "sidecar", Milli: 200}, stay)
 	sidecar["restartPolicy"] = "Always"
 	pod["spec"].(object)["initContainers"] = []any{sidecar, watcher(harness.Ask{Name: "init", Milli: 400}, "true"),
 		watcher(harness.Ask{Name: "idle"}, "true")}

@@ -194,6 +194,8 @@ state = "%[1]s/state"
 `, n.dir, n.socket, Image, n.CDIDir, nodeProgram("containerd-shim-runc-v2"), n.NRISocket, n.validator)
 }
 
+/* a container that ended is started again after a second, and what is written to the Node is seen at once: nothing in the
+ * tests is about how long kubelet waits. The gate is open by default from 1.35 on. */
 func (n *RealNode) kubeletConfig(port int) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -214,7 +216,9 @@ podLogsDir: "%s"
 resolvConf: ""
 clusterDNS: [10.0.0.10]
 syncFrequency: 1s
-nodeStatusUpdateFrequency: 2s
+nodeStatusUpdateFrequency: 500ms
+featureGates: {KubeletCrashLoopBackOffMax: true}
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 `, port, n.socket, n.cgroup, n.LogsDir)
 }
 
