@@ -57,9 +57,9 @@ func (f *fixture) endPods() {
 	}
 }
 
-// stay is for a container that runs until its pod is deleted, and then ends at once: a shell that is the first process of
-// a container is told nothing by SIGTERM otherwise, and kubelet kills it when the grace period is over.
-const stay = "trap 'exit 0' TERM; sleep 600 & wait"
+// stay is for a container that runs until kubelet ends it, and then ends at once: a shell that is the first process of a
+// container ignores SIGTERM otherwise, and is killed when the grace period is over.
+const stay = "trap 'exit 143' TERM; sleep 600 & wait"
 
 // realPod returns a pod that runs a shell script in each container; one with Milli 0 requests no GPU.
 func realPod(name string, scripts map[harness.Ask]string) object {

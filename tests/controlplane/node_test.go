@@ -322,7 +322,7 @@ func TestInitContainersAndSidecarsSeeTheirGPUs(t *testing.T) {
 
 func TestAContainerThatStartsAgainGetsTheSameGPU(t *testing.T) {
 	g := withAgent(t)
-	uid := g.place(g.watched("again", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 2")))
+	uid := g.place(g.watched("again", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 1")))
 	g.ran(uid, "main", 1)
 	g.place(g.simple("meanwhile", 300))
 	g.ran(uid, "main", 3)
