@@ -3,7 +3,7 @@
 #
 # These are etcd, kube-apiserver, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
 # checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else 1.36.3.
-# containerd, its shim, ctr and an NRI plugin for the tests come into build/controlplane/containerd-2.3.7/.
+# containerd, its shim, ctr, an NRI plugin and a device plugin for the tests come into build/controlplane/containerd-2.3.7/.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
 set -eu
@@ -76,3 +76,6 @@ build_one ctr $containerd/cmd/ctr urfave_cli_no_docs
 
 from "$here/build/nri-plugin" "$root/build/controlplane/containerd-2.3.7" "-s -w"
 build_one nri-plugin .
+
+from "$here/build/device-plugin" "$root/build/controlplane/containerd-2.3.7" "-s -w"
+build_one device-plugin .

@@ -10,7 +10,7 @@ import (
 )
 
 // realNode returns the node gpu-real, whose pods really run, as new, or skips the test if the machine forbids that. The
-// node of an earlier test serves again, with its containerd and kubelet, unless that test failed or rebooted it.
+// node of an earlier test serves again, with its containerd and kubelet, unless that test failed or changed it for good.
 func (f *fixture) realNode() *harness.RealNode {
 	f.Helper()
 	var err error
@@ -26,7 +26,7 @@ func (f *fixture) realNode() *harness.RealNode {
 	node := f.w.node
 	f.Cleanup(func() {
 		f.endPods()
-		if !f.Failed() && !node.Rebooted() {
+		if !f.Failed() && !node.Spent() {
 			if err := node.Clean(); err != nil {
 				f.Error(err)
 			}
@@ -34,7 +34,7 @@ func (f *fixture) realNode() *harness.RealNode {
 		if f.Failed() {
 			f.Log("---- kubelet\n" + node.Kubelet().Tail(25))
 		}
-		if f.Failed() || node.Rebooted() {
+		if f.Failed() || node.Spent() {
 			if err := f.w.endNode(); err != nil {
 				f.Error(err)
 			}

@@ -32,8 +32,9 @@ func (n *RealNode) Register() error {
 	return err
 }
 
-// Rebooted says whether Reboot was called.
-func (n *RealNode) Rebooted() bool { return n.rebooted }
+// Spent says whether Clean could not make the node as it was after its start: it was rebooted, or kubelet has met a device
+// plugin, whose resource its Node shows from then on.
+func (n *RealNode) Spent() bool { return n.spent }
 
 // Clean ends everything on the node but containerd and kubelet, and makes its folders, GPUs and settings as they were
 // after its start. Its pods are gone already. It fails if they have left something that runs.

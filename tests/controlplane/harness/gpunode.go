@@ -217,8 +217,8 @@ func (n *RealNode) KillSandbox(uid string) error {
 // Reboot ends everything on the node at once, as a loss of power would, and starts containerd and kubelet again, with
 // the GPUs in this order. As with /run, containerd's state is gone, and its root stays. The agent does not start.
 func (n *RealNode) Reboot(uuids ...string) error {
-	n.rebooted = true
-	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.plugin, n.containerd} {
+	n.spent = true
+	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.plugin, n.devices, n.containerd} {
 		p.Kill()
 	}
 	n.killShims()

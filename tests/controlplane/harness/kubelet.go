@@ -37,7 +37,9 @@ type RealNode struct {
 	minors     map[string]int /* of the GPUs, by uuid */
 	plugin     *Proc
 	registered Object /* the Node, as kubelet registered it */
-	rebooted   bool
+	spent      bool
+	devices    *Proc    /* the device plugin */
+	made       []string /* folders that were not there before kubelet made them, deepest first */
 }
 
 // Forbidden returns the system call that containers need and this machine refuses, or "".
@@ -107,6 +109,11 @@ func (n *RealNode) start() error {
 	}
 	if err := makeCgroup(n.cgroup); err != nil {
 		return err
+	}
+	for _, dir := range []string{devicePlugins, filepath.Dir(devicePlugins)} {
+		if _, err := os.Stat(dir); os.IsNotExist(err) {
+			n.made = append(n.made, dir)
+		}
 	}
 	if err := n.startContainerd(); err != nil {
 		return err
@@ -365,7 +372,7 @@ func (n *RealNode) Pids() map[string]int {
 	if n == nil {
 		return pids
 	}
-	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.second, n.plugin} {
+	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.second, n.plugin, n.devices} {
 		if p != nil && p.Running() {
 			pids[p.Name] = p.Pid()
 		}
@@ -375,9 +382,13 @@ func (n *RealNode) Pids() map[string]int {
 
 // Stop ends kubelet, all containers and containerd, and removes their cgroups, mounts and bridge.
 func (n *RealNode) Stop() error {
+	n.devices.Stop()
 	n.kubelet.Stop()
 	n.plugin.Kill()
 	var problems []string
+	if err := n.leaveDevicePlugins(); err != nil {
+		problems = append(problems, err.Error())
+	}
 	for _, agent := range []*Proc{n.agent, n.second} {
 		if err := agent.End(); err != nil {
 			problems = append(problems, err.Error())
