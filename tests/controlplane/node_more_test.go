@@ -117,16 +117,24 @@ const (
 	burstKills = 8
 )
 
+// burstEnd is the phase that a pod of the burst comes to; one that ends at once is Running for a moment.
+func burstEnd(name string) string {
+	if i, _ := strconv.Atoi(name[1:]); i%(burstPods/burstStays) == 0 {
+		return "Running"
+	}
+	return "Succeeded"
+}
+
 // createBurst creates the pods, and returns them by name.
 func (g *gpuNode) createBurst(random *rand.Rand) map[string]object {
 	g.Helper()
 	all := map[string]object{}
 	for i := range burstPods {
 		ask, then := harness.Ask{Name: "main", Milli: 10 * (1 + random.Intn(20))}, "true"
-		if i%(burstPods/burstStays) == 0 {
+		name := fmt.Sprintf("p%d", i)
+		if burstEnd(name) == "Running" {
 			ask.Milli, then = 10*(1+random.Intn(4)), stay
 		}
-		name := fmt.Sprintf("p%d", i)
 		all[name] = g.watched(name, watcher(ask, then))
 		all[name]["spec"].(object)["restartPolicy"] = "OnFailure"
 		g.must(g.api.Create(harness.PodPath(g.space, ""), all[name]))
@@ -175,7 +183,7 @@ func (g *gpuNode) unfinished(all map[string]object) (left int, some string) {
 			g.delete(name, 0)
 			g.must(g.api.Create(harness.PodPath(g.space, ""), all[name]))
 		}
-		if phase != "Succeeded" && phase != "Running" || !started[uid] {
+		if phase != burstEnd(name) || !started[uid] {
 			left++
 			_, _, message := harness.Condition(pod)
 			some = fmt.Sprintf("pod %s is %s: %s %s %s", name, phase, message, reason,
