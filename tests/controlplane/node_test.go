@@ -166,7 +166,7 @@ func (g *gpuNode) compare() {
 	g.Helper()
 	if g.Failed() {
 		g.Log("---- milligpu-node\n" + g.n.Agent().Tail(30) + "\n---- nri-plugin\n" + g.n.Plugin().Tail(10) +
-			"\n---- containerd\n" + g.n.Containerd().Tail(15))
+			"\n---- device-plugin\n" + g.n.DevicePlugin().Tail(10) + "\n---- containerd\n" + g.n.Containerd().Tail(15))
 	}
 	for _, s := range g.sights() {
 		of, known := g.due[s.uid]
