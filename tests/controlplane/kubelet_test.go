@@ -25,7 +25,7 @@ func (f *fixture) realNode() *harness.RealNode {
 	f.check(err)
 	node := f.w.node
 	f.Cleanup(func() {
-		f.endPods()
+		f.endPods(node)
 		if !f.Failed() && !node.Spent() {
 			if err := node.Clean(); err != nil {
 				f.Error(err)
@@ -43,17 +43,27 @@ func (f *fixture) realNode() *harness.RealNode {
 	return node
 }
 
-// endPods deletes the pods and waits until kubelet has ended their containers in order.
-func (f *fixture) endPods() {
+// endPods deletes the pods and waits until kubelet has ended their containers in order. What the API server still shows of
+// them then is only what kubelet has not told it yet.
+func (f *fixture) endPods(node *harness.RealNode) {
 	for _, pod := range f.pods() {
 		f.delete(harness.Text(pod, "metadata", "name"), 1)
 	}
 	err := harness.Until(soon, func() (bool, string) {
-		left := len(f.pods())
-		return left == 0, fmt.Sprint(left, " pods are left")
+		left := f.pods()
+		for _, pod := range left {
+			/* one that kubelet may be starting is left to it */
+			if ended, err := node.Ended(harness.Text(pod, "metadata", "uid")); err != nil || !ended {
+				return false, fmt.Sprint(len(left), " pods are left: ", err)
+			}
+		}
+		return true, ""
 	})
 	if err != nil {
 		f.Error(err)
+	}
+	for _, pod := range f.pods() {
+		f.delete(harness.Text(pod, "metadata", "name"), 0)
 	}
 }
 

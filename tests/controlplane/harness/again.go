@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -35,6 +36,20 @@ func (n *RealNode) Register() error {
 // Spent says whether Clean could not make the node as it was after its start: it was rebooted, or kubelet has met a device
 // plugin, whose resource its Node shows from then on.
 func (n *RealNode) Spent() bool { return n.spent }
+
+// Ended says whether a pod was started here, and no process of it is left.
+func (n *RealNode) Ended(uid string) (bool, error) {
+	all, err := n.ctr("containers", "ls", "-q", fmt.Sprintf(`labels."io.kubernetes.pod.uid"==%q`, uid))
+	if err != nil {
+		return false, err
+	}
+	tasks, err := n.ctr("tasks", "ls", "-q")
+	if err != nil {
+		return false, err
+	}
+	of, running := strings.Fields(all), strings.Fields(tasks)
+	return len(of) > 0 && !slices.ContainsFunc(of, func(id string) bool { return slices.Contains(running, id) }), nil
+}
 
 // Clean ends everything on the node but containerd and kubelet, and makes its folders, GPUs and settings as they were
 // after its start. Its pods are gone already. It fails if they have left something that runs.
