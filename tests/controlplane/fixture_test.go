@@ -121,10 +121,12 @@ func (f *fixture) deleteAll() {
 	f.until(soon, func() (bool, string) {
 		pods := harness.Items(f.must(f.api.Get("/api/v1/pods")), "items")
 		nodes := harness.Items(f.must(f.api.Get("/api/v1/nodes")), "items")
+		spaces := map[string]bool{}
 		for _, pod := range pods {
-			space := harness.Text(pod, "metadata", "namespace")
-			name := harness.Text(pod, "metadata", "name")
-			f.check(f.api.Delete(harness.PodPath(space, name), 0))
+			spaces[harness.Text(pod, "metadata", "namespace")] = true
+		}
+		for space := range spaces {
+			f.check(f.api.DeletePods(space))
 		}
 		for _, node := range nodes {
 			f.check(f.api.Delete(harness.NodePath(harness.Text(node, "metadata", "name")), -1))

@@ -216,10 +216,10 @@ func FreePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// Until polls until the condition holds; the condition's text says what is still missing.
+// Until polls until the condition holds; the condition's text says what is still missing. What holds soon is seen soon.
 func Until(limit time.Duration, condition func() (bool, string)) error {
 	deadline := time.Now().Add(limit)
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
 		ok, missing := condition()
 		if ok {
 			return nil
@@ -227,6 +227,6 @@ func Until(limit time.Duration, condition func() (bool, string)) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not within %s: %s", limit, missing)
 		}
-		time.Sleep(25 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
