@@ -1,0 +1,126 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+// nvml is what the library that stands in for NVIDIA's says: a driver with the node's GPUs, and these lines.
+type nvml string
+
+func (file nvml) says(g *gpuNode, lines ...string) {
+	g.Helper()
+	text := "driver 570.1\n"
+	for i, gpu := range gpuIDs {
+		text += fmt.Sprintf("gpu %s Tesla_T4 16384 minor=%d\n", gpu, i)
+	}
+	fresh := string(file) + ".new"
+	g.check(os.WriteFile(fresh, []byte(text+strings.Join(lines, "\n")+"\n"), 0o644))
+	g.check(os.Rename(fresh, string(file)))
+}
+
+// withInventory is a node whose agent itself tells which GPUs there are, and what holds them.
+func withInventory(t *testing.T) (*gpuNode, nvml) {
+	t.Helper()
+	needsAgent(t)
+	if isStandIn() {
+		t.Skip("the stand-in reports nothing")
+	}
+	g := bareGPUNode(start(t))
+	library, err := g.n.FakeNVML()
+	g.check(err)
+	driver := nvml(filepath.Join(t.TempDir(), "driver"))
+	driver.says(g)
+	t.Setenv("FAKE_NVML", string(driver))
+	g.check(g.n.StartAgent("--nvml", library))
+	g.until(soon, func() (bool, string) {
+		return g.gpus()["gpu-real "+gpuIDs[1]] != nil && g.reported() != "",
+			"milligpud does not know the agent or its GPUs"
+	})
+	return g, driver
+}
+
+// holder returns what the agent says holds a GPU whole; "" if nothing does.
+func (g *gpuNode) holder(gpu string) string {
+	g.Helper()
+	text := harness.Text(g.must(g.api.Get(harness.NodePath("gpu-real"))), "metadata", "annotations", "milligpu.io/gpus")
+	var list []object
+	g.check(json.Unmarshal([]byte(text), &list))
+	for _, shown := range list {
+		if harness.Text(shown, "uuid") == gpu {
+			return harness.Text(shown, "held")
+		}
+	}
+	g.Fatalf("the agent does not show %s: %s", gpu, text)
+	return ""
+}
+
+// heldBy waits until the agent says what holds a GPU, and milligpud has closed it for that and names the holder; "": until
+// both say that nothing does.
+func (g *gpuNode) heldBy(gpu, holder, name string) {
+	g.Helper()
+	g.until(soon, func() (bool, string) {
+		shown, known := g.holder(gpu), g.gpus()["gpu-real "+gpu]
+		state, by := harness.Text(known, "state"), harness.Text(known, "heldBy")
+		return shown == holder && by == name && (state == "held") == (holder != ""), fmt.Sprintf(
+			"%s is held by %q, and %s by %q for milligpud, instead of by %q", gpu, shown, state, by, holder)
+	})
+}
+
+// onlyTheOther checks that GPU 1 takes shares while GPU 0 is held, and GPU 0 again when release has ended that.
+func (g *gpuNode) onlyTheOther(release func()) {
+	g.Helper()
+	for _, name := range []string{"first", "second"} {
+		uid := g.place(g.simple(name, 400))
+		if due := g.due[uid]["main"]; len(due) != 1 || due[0] != gpuIDs[1] {
+			g.Errorf("pod %s got %v", name, due)
+		}
+		g.ran(uid, "main", 1)
+	}
+	if mixed := g.drift("mixed", "gpu-real", ""); len(mixed) > 0 {
+		g.Errorf("the whole node is closed: %v", mixed)
+	}
+	g.must(g.api.Create(harness.PodPath(g.space, ""), g.simple("waits", 400)))
+	g.refusedWith("waits", "no GPU with 400 milli free")
+	release()
+	g.heldBy(gpuIDs[0], "", "")
+	uid := g.remember("waits")
+	if due := g.due[uid]["main"]; len(due) != 1 || due[0] != gpuIDs[0] {
+		g.Errorf("the pod that waited got %v", due)
+	}
+	g.ran(uid, "main", 1)
+	g.consistent()
+}
+
+func TestOnlyTheGPUThatAPodHasWholeIsClosed(t *testing.T) {
+	g, _ := withInventory(t)
+	g.offerWhole("--prefer", gpuIDs[0])
+	whole := g.placeWhole("whole", gpuIDs[0])
+	g.heldBy(gpuIDs[0], "pod:"+whole, g.space+"/whole")
+	g.onlyTheOther(func() { g.delete("whole", 1) })
+}
+
+/* there is no NVIDIA runtime here, so the container has the variable and no device */
+func TestAPodThatHasAGPUByItsVariableOnlyClosesThatOne(t *testing.T) {
+	g, _ := withInventory(t)
+	g.offerWhole("--prefer", gpuIDs[0], "--strategy", "envvar")
+	whole := g.placeWhole("whole")
+	if seen := g.sightsOf(whole, "main"); seen[0].variable != gpuIDs[0] {
+		t.Fatalf("the container has the variable %q", seen[0].variable)
+	}
+	g.heldBy(gpuIDs[0], "env:"+whole, g.space+"/whole")
+	g.onlyTheOther(func() { g.delete("whole", 1) })
+}
+
+func TestAProcessOutsideKubernetesClosesTheGPUThatItUses(t *testing.T) {
+	g, driver := withInventory(t)
+	driver.says(g, fmt.Sprintf("process %s %d 100", gpuIDs[0], os.Getpid()))
+	g.heldBy(gpuIDs[0], "process", "process")
+	g.onlyTheOther(func() { driver.says(g) })
+}
