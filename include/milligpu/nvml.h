@@ -62,6 +62,8 @@ struct gpu_process {
     uint32_t mib;  /* 0 if it is not known */
     bool is_known; /* mib */
     bool is_mps;   /* a client of an MPS server, whose memory NVML may count for the server */
+    /* Thousandths of the GPU's SM time, averaged since the reading before; -1: not known. */
+    int32_t sm_milli;
 };
 
 struct gpu_state {

@@ -108,6 +108,18 @@ static_assert(sizeof(struct abi_process) == 24, "nvmlProcessInfo_t");
 static_assert(offsetof(struct abi_process, used_bytes) == 8, "nvmlProcessInfo_t.usedGpuMemory");
 static_assert(offsetof(struct abi_process, gpu_instance) == 16, "nvmlProcessInfo_t.gpuInstanceId");
 
+struct abi_utilization {
+    uint32_t pid;
+    uint64_t time_us; /* UTC, of the CPU: when it was recorded */
+    uint32_t sm_percent;
+    uint32_t memory_percent;
+    uint32_t encoder_percent;
+    uint32_t decoder_percent;
+};
+static_assert(sizeof(struct abi_utilization) == 32, "nvmlProcessUtilizationSample_t");
+static_assert(offsetof(struct abi_utilization, time_us) == 8, "nvmlProcessUtilizationSample_t");
+static_assert(offsetof(struct abi_utilization, sm_percent) == 16, "nvmlProcessUtilizationSample_t");
+
 struct abi_event {
     struct abi_device *device;
     uint64_t type;
@@ -159,6 +171,9 @@ static_assert(sizeof(int) == 4 && sizeof(unsigned) == 4, "nvmlReturn_t and count
       (struct abi_device * device, unsigned *count, struct abi_process *process))                  \
     X(DeviceGetMPSComputeRunningProcesses_v3, false,                                               \
       (struct abi_device * device, unsigned *count, struct abi_process *process))                  \
+    X(DeviceGetProcessUtilization, false,                                                          \
+      (struct abi_device * device, struct abi_utilization * sample, unsigned *count,               \
+       uint64_t since_us))                                                                         \
     X(EventSetCreate, false, (struct abi_event_set * *set))                                        \
     X(DeviceRegisterEvents, false,                                                                 \
       (struct abi_device * device, uint64_t types, struct abi_event_set * set))                    \

@@ -110,7 +110,8 @@ static void add_process(struct nvml_roster *roster, const struct abi_process *fr
         (struct gpu_process){.pid = from->pid,
                              .mib = is_known ? mib_of(from->used_bytes) : 0,
                              .is_known = is_known,
-                             .is_mps = is_mps};
+                             .is_mps = is_mps,
+                             .sm_milli = -1};
 }
 
 typedef int read_processes(struct abi_device *device, unsigned *count, struct abi_process *process);
@@ -133,6 +134,45 @@ static void read_some_processes(struct nvml_roster *roster, struct nvml_record *
     }
 }
 
+/* The mean of the samples of one process; a process without one used nothing. */
+static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count, uint32_t pid)
+{
+    uint32_t percent = 0;
+    uint32_t samples = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (sample[i].pid != pid)
+            continue;
+        if (sample[i].sm_percent > 100)
+            return -1;
+        percent += sample[i].sm_percent;
+        samples++;
+    }
+    return samples > 0 ? (int32_t)(percent * 10 / samples) : 0;
+}
+
+/*
+ * NVML lists the processes that used something since a time. If it lists none at all, it says that
+ * it has no samples, which may mean either; then nothing is known.
+ */
+static void read_utilization(struct nvml_roster *roster, const struct nvml_library *nvml,
+                             struct nvml_record *record)
+{
+    const struct gpu_state *gpu = &record->state;
+    unsigned count = NVML_PROCESSES_MAX;
+
+    if (nvml->DeviceGetProcessUtilization == NULL || roster->processes == gpu->process ||
+        !answers(record, nvml->DeviceGetProcessUtilization(record->device, roster->samples, &count,
+                                                           record->sampled_us)) ||
+        count == 0 || count > NVML_PROCESSES_MAX)
+        return;
+    for (unsigned i = 0; i < count; i++)
+        if (roster->samples[i].time_us > record->sampled_us)
+            record->sampled_us = roster->samples[i].time_us;
+    for (uint32_t i = gpu->process; i < roster->processes; i++)
+        roster->process[i].sm_milli = sm_milli_of(roster->samples, count, roster->process[i].pid);
+}
+
 void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,
                    struct nvml_record *record, struct nvml_now now)
 {
@@ -145,6 +185,7 @@ void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,
     read_meters(nvml, record, now);
     read_some_processes(roster, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
     read_some_processes(roster, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
+    read_utilization(roster, nvml, record);
     gpu->processes = roster->processes - gpu->process;
 }
 

@@ -14,12 +14,14 @@ void nvml_roster_init(struct nvml_roster *roster, int64_t quiet_ms)
 
     *roster = (struct nvml_roster){.quiet_ms = quiet_ms};
     roster->scratch = xcalloc(NVML_PROCESSES_MAX, sizeof *roster->scratch);
+    roster->samples = xcalloc(NVML_PROCESSES_MAX, sizeof *roster->samples);
 }
 
 void nvml_roster_done(struct nvml_roster *roster)
 {
     xfree(roster->process);
     xfree(roster->scratch);
+    xfree(roster->samples);
 }
 
 static struct nvml_record *find_uuid(struct nvml_roster *roster, const char *uuid)

@@ -31,6 +31,7 @@ struct nvml_record {
     int64_t sick_ms;      /* monotonic */
     bool has_ecc;         /* ecc_uncorrected was read in a round */
     uint64_t ecc;
+    uint64_t sampled_us; /* the newest sample of what its processes use */
 };
 
 struct nvml_roster {
@@ -45,6 +46,7 @@ struct nvml_roster {
     uint32_t processes;
     size_t process_capacity;
     struct abi_process *scratch;
+    struct abi_utilization *samples; /* scratch, too */
 };
 
 /* What it is now: both clocks. */

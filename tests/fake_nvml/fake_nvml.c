@@ -13,7 +13,8 @@
  *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
  *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
  *         once per link; full=1 (texts fill the buffer and are not terminated)
- *     process UUID PID MIB [mps]    MIB -1: not known
+ *     process UUID PID MIB [mps] [sm=PERCENT]
+ *                                   MIB -1: not known; without sm it has no sample of utilization
  *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
  *                                   "none": a GPU that has no name
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
@@ -69,6 +70,12 @@ typedef struct {
 } nvmlProcessInfo_t;
 
 typedef struct {
+    unsigned int pid;
+    unsigned long long timeStamp;
+    unsigned int smUtil, memUtil, encUtil, decUtil;
+} nvmlProcessUtilizationSample_t;
+
+typedef struct {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;
     unsigned int gpuInstanceId, computeInstanceId;
@@ -94,6 +101,7 @@ struct process {
     unsigned pid;
     long long mib;
     bool mps;
+    int sm; /* -1: none */
 };
 
 struct event {
@@ -179,14 +187,18 @@ static void read_gpu(char *line)
 
 static void read_process(const char *line)
 {
-    char kind[8] = "";
+    char option[2][16] = {"", ""};
     if (world.processes == PROCESSES)
         abort();
     struct process *process = &world.process[world.processes++];
-    if (sscanf(line, "process %127s %u %lld %7s", process->uuid, &process->pid, &process->mib,
-               kind) < 3)
+    if (sscanf(line, "process %127s %u %lld %15s %15s", process->uuid, &process->pid, &process->mib,
+               option[0], option[1]) < 3)
         abort();
-    process->mps = strcmp(kind, "mps") == 0;
+    process->sm = -1;
+    for (int i = 0; i < 2; i++) {
+        process->mps = process->mps || strcmp(option[i], "mps") == 0;
+        (void)sscanf(option[i], "sm=%d", &process->sm);
+    }
 }
 
 static void read_event(const char *line)
@@ -607,6 +619,32 @@ EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsig
 {
     enter("DeviceGetMPSComputeRunningProcesses_v3");
     return leave(give_processes(device, count, info, true));
+}
+
+EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                           nvmlProcessUtilizationSample_t *utilization,
+                                           unsigned int *count, unsigned long long since);
+EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                           nvmlProcessUtilizationSample_t *utilization,
+                                           unsigned int *count, unsigned long long since)
+{
+    const struct gpu *gpu;
+    unsigned found = 0;
+    enter("DeviceGetProcessUtilization");
+    const int code = reach(device, &gpu);
+    if (code != 0)
+        return leave(code);
+    for (unsigned i = 0; i < world.processes; i++) {
+        const struct process *process = &world.process[i];
+        if (strcmp(process->uuid, gpu->uuid) != 0 || process->sm < 0)
+            continue;
+        if (found++ < *count)
+            utilization[found - 1] = (nvmlProcessUtilizationSample_t){
+                process->pid, since + 1000, (unsigned)process->sm, 1, 0, 0};
+    }
+    const bool fits = found <= *count;
+    *count = found;
+    return leave(found == 0 ? 6 : fits ? 0 : 7);
 }
 
 EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set);

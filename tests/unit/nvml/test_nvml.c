@@ -26,7 +26,8 @@ static void says_what_the_driver_says(void **state)
              "gpu GPU-b NVIDIA_H100_80GB_HBM3 81559 bus=00000000:DB:00.0 link=GPU-a link=GPU-x\n"
              "gpu GPU-c NVIDIA_A100 40960 mig=1 link=switch\n"
              "gpu GPU-d NVIDIA_A100 40960 link=switch link=switch\n"
-             "process GPU-a 4711 1000\nprocess GPU-a 12 -1 mps\nprocess GPU-d 13 5\n");
+             "process GPU-a 4711 1000 sm=41\nprocess GPU-a 12 -1 mps\nprocess GPU-d 13 5\n"
+             "process GPU-b 14 5 sm=101\nprocess GPU-b 14 7 mps sm=3\n");
     struct nvml *nvml = watch();
     const struct gpu_reading *reading = await_reading(nvml, is_ready);
     assert_int_equal(reading->gpus, 4);
@@ -54,6 +55,11 @@ static void says_what_the_driver_says(void **state)
     assert_int_equal(reading->process[a->process].mib, 1000);
     assert_true(reading->process[a->process + 1].is_mps);
     assert_false(reading->process[a->process + 1].is_known);
+    assert_int_equal(reading->process[a->process].sm_milli, 410);
+    assert_int_equal(reading->process[a->process + 1].sm_milli, 0);
+    /* Neither nonsense nor no sample at all is an amount. */
+    assert_int_equal(reading->process[reading->gpu[1].process].sm_milli, -1);
+    assert_int_equal(reading->process[reading->gpu[3].process].sm_milli, -1);
     assert_int_equal(reading->gpu[1].numa, -1);
     assert_int_equal(reading->gpu[1].known & GPU_KNOWS_POWER, 0);
     assert_int_equal(reading->process[reading->gpu[3].process].pid, 13);
