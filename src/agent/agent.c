@@ -25,6 +25,7 @@
 #include "milligpu/holders.h"
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
+#include "milligpu/meter.h"
 #include "milligpu/nvml.h"
 
 #include "agent/agent_calls.h"
@@ -49,7 +50,8 @@ struct agent {
     char driver[ERR_TEXT_MAX]; /* what was logged of it last */
     struct kube_config *config;
     struct kube_ops ops;
-    struct nvml *nvml; /* NULL: others tell of the GPUs */
+    struct nvml *nvml;   /* NULL: others tell of the GPUs */
+    struct meter *meter; /* NULL: off */
     struct reporter *reporter;
     struct agent_probe *probe;
 };
@@ -293,6 +295,26 @@ static int open_nvml(struct agent *agent, struct err *err)
     return agent->nvml != NULL ? 0 : err_same(err);
 }
 
+static int open_meter(struct agent *agent, struct err *err)
+{
+    static const char *const policy[] = {
+        [METER_REPORT] = "report", [METER_EVENT] = "event", [METER_KILL] = "kill"};
+    const struct agent_settings *settings = agent->settings;
+    struct meter_rules rules = {.containers = agent->calls.containers,
+                                .nvml = agent->nvml,
+                                .proc_dir = settings->proc_dir,
+                                .grace_ms = settings->over_grace_s * 1000,
+                                .every_ms = settings->meter_s * 1000};
+
+    if (agent->nvml == NULL || settings->meter_s == 0)
+        return 0;
+    while (strcmp(policy[rules.policy], settings->over_memory) != 0)
+        rules.policy++;
+    must((size_t)rules.policy < ARRAY_LEN(policy)); /* the setting is one of them */
+    agent->meter = meter_start(&rules, err);
+    return agent->meter != NULL ? 0 : err_same(err);
+}
+
 static int open_cluster(struct agent *agent, struct err *err)
 {
     const char *file = agent->settings->kubeconfig;
@@ -326,7 +348,7 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
-    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0)
+    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0)
         return err_same(err);
     calls->nvml = agent->nvml;
     const struct reporter_rules rules = {.node = settings->node,
@@ -342,6 +364,7 @@ static void close_parts(struct agent *agent)
 {
     agent_probe_stop(agent->probe);
     reporter_stop(agent->reporter);
+    meter_stop(agent->meter);
     nvml_close(agent->nvml);
     hang_up(agent);
     agent_calls_done(&agent->calls);

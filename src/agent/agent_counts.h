@@ -30,6 +30,12 @@
       "Pods whose first allocation is remembered.")                                                \
     X(COUNT_UNWRITTEN, "milligpu_node_records_unwritten", "gauge", "",                             \
       "Of these, those that could not be written to disk (full?).")                                \
+    X(COUNT_METERING, "milligpu_node_metering", "gauge", "",                                       \
+      "1 while it is known what containers use: NVML answers, and the host's processes are seen.") \
+    X(COUNT_OVER_SEEN, "milligpu_node_over_memory_total", "counter", "outcome=\"seen\"",           \
+      "Times that a container used more of a GPU's memory than its share: seen (in two readings, " \
+      "one after another), killed.")                                                               \
+    X(COUNT_OVER_KILLED, "milligpu_node_over_memory_total", "counter", "outcome=\"killed\"", "")   \
     X(COUNT_PATCHED, "milligpu_node_patches_total", "counter", "outcome=\"ok\"",                   \
       "Writes of the Node's annotations, by outcome.")                                             \
     X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")

@@ -1,0 +1,372 @@
+/*
+ * The meter's thread: one look each every_ms, and a new table whenever NVML or the runtime has
+ * something new. Started and stopped by agent_run(). The lock guards the table that is shown; /proc
+ * is read and processes are killed without it.
+ */
+#include "milligpu/meter.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/file.h"
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+#include "agent/meter_table.h"
+#include "agent/proc_owner.h"
+
+enum { PROC_BYTES_MAX = 64 * 1024, KEEP_BYTES_MAX = 1024 * 1024 };
+
+struct meter {
+    struct meter_rules rules;
+    struct meter_io io;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the following */
+    pthread_cond_t changed;
+    bool is_stopping;
+    uint64_t number;
+    struct meter_table *shown;
+    /* the thread's own */
+    struct meter_table table[2]; /* one of them is shown */
+    struct arena arena;          /* of one look */
+    struct strbuf text;          /* of one file */
+    uint64_t containers;         /* their number at the last look */
+    bool told_blind;             /* the log has said that nothing can be metered */
+};
+
+const char *meter_over_name(enum meter_over over)
+{
+    static const char *const name[] = {"not", "seen", "killed"};
+
+    must((size_t)over < ARRAY_LEN(name));
+    return name[over];
+}
+
+/* --- the machine --- */
+
+static bool proc_read(void *user, uint32_t pid, const char *name, struct strbuf *out)
+{
+    const struct meter_rules *rules = user;
+    char path[512];
+    char *bytes;
+    size_t len;
+    struct err err;
+
+    const int n = snprintf(path, sizeof path, "%s/%u/%s", rules->proc_dir, (unsigned)pid, name);
+    if (n < 0 || (size_t)n >= sizeof path ||
+        file_read(path, PROC_BYTES_MAX, &bytes, &len, &err) < 0)
+        return false;
+    strbuf_add(out, bytes, len);
+    xfree(bytes);
+    return true;
+}
+
+/* By number: the functions came to C libraries years after the kernel had them. */
+static int proc_open(void *user, uint32_t pid)
+{
+    (void)user;
+    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
+static bool proc_kill(void *user, int pidfd)
+{
+    (void)user;
+    return syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0;
+}
+
+static void proc_close(void *user, int pidfd)
+{
+    (void)user;
+    (void)close(pidfd);
+}
+
+/* The first process of a PID namespace is a container without hostPID: its PIDs are not NVML's. */
+static void real_io(struct meter *meter)
+{
+    meter->io = (struct meter_io){.user = &meter->rules,
+                                  .sees_host = getpid() != 1,
+                                  .read = proc_read,
+                                  .open = proc_open,
+                                  .kill = proc_kill,
+                                  .close = proc_close};
+    clock_real(&meter->io.clock);
+}
+
+static bool read_proc(struct meter *meter, uint32_t pid, const char *name, struct text *out)
+{
+    strbuf_reset(&meter->text);
+    if (!meter->io.read(meter->io.user, pid, name, &meter->text))
+        return false;
+    *out = (struct text){meter->text.data, meter->text.len};
+    return true;
+}
+
+/* --- whose processes --- */
+
+/* A process that cannot be read has mostly ended: nobody is accused of it. */
+static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containers_copy *containers,
+                        bool *out_read)
+{
+    struct text text;
+
+    if (!read_proc(meter, pid, "cgroup", &text))
+        return OWNER_DISPUTED;
+    *out_read = true;
+    const int32_t owner = proc_owner(text, containers);
+    if (owner != OWNER_NONE)
+        return owner;
+    return read_proc(meter, pid, "comm", &text) && !proc_is_mps(text) ? OWNER_NONE : OWNER_DISPUTED;
+}
+
+/* NULL: the processes of the host cannot be seen. */
+static const int32_t *find_owners(struct meter *meter, const struct gpu_reading *reading,
+                                  const struct containers_copy *containers)
+{
+    int32_t *owner = arena_array(&meter->arena, reading->processes + 1, sizeof *owner);
+    bool any_read = reading->processes == 0;
+
+    if (!meter->io.sees_host)
+        return NULL;
+    for (uint32_t i = 0; i < reading->processes; i++)
+        owner[i] = owner_of(meter, reading->process[i].pid, containers, &any_read);
+    return any_read ? owner : NULL;
+}
+
+/* --- containers that are over their memory --- */
+
+static void tell_over(enum log_level level, const char *what, const struct meter_row *row,
+                      const struct meter_gpu *gpu)
+{
+    log_write(level, what, log_str("namespace", row->container.namespace),
+              log_str("pod", row->container.pod), log_str("container", row->container.name),
+              log_str("gpu", gpu->uuid), log_i64("used_mib", gpu->used_mib),
+              log_i64("granted_mib", gpu->granted_mib));
+}
+
+/*
+ * PIDs are used again. So the process is held by a pidfd before its cgroup is read once more: what
+ * is then killed is what was read.
+ */
+static bool kill_process(struct meter *meter, uint32_t pid, int32_t owner,
+                         const struct containers_copy *containers)
+{
+    const struct meter_io *io = &meter->io;
+    struct text text;
+
+    if (pid <= 1 || pid > INT32_MAX || pid == (uint32_t)getpid())
+        return false;
+    const int pidfd = io->open(io->user, pid);
+    if (pidfd < 0)
+        return false;
+    const bool killed = read_proc(meter, pid, "cgroup", &text) &&
+                        proc_owner(text, containers) == owner && io->kill(io->user, pidfd);
+    io->close(io->user, pidfd);
+    return killed;
+}
+
+static void kill_over(struct meter *meter, const struct meter_facts *facts, uint32_t place,
+                      struct meter_row *row, struct meter_cell *cell)
+{
+    const struct gpu_state *gpu = meter_gpu_find(facts->reading, cell->gpu.uuid);
+    uint32_t killed = 0;
+
+    must(facts->owner != NULL && gpu != NULL); /* else it would not be over */
+    must(row->container.right == RIGHT_SHARE && cell->gpu.used_mib > cell->gpu.granted_mib);
+    for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
+        if (facts->owner[i] == (int32_t)place &&
+            kill_process(meter, facts->reading->process[i].pid, (int32_t)place, facts->containers))
+            killed++;
+    cell->readings = 0; /* what comes after it has its own grace */
+    cell->is_due = false;
+    if (killed == 0) {
+        tell_over(LOG_ERROR,
+                  "a container uses more of a GPU's memory than its share, and cannot be killed: "
+                  "the agent needs hostPID and the capability KILL",
+                  row, &cell->gpu);
+        return;
+    }
+    row->container.over = OVER_KILLED;
+    agent_count(COUNT_OVER_KILLED);
+    tell_over(LOG_WARN, "killed: a container used more of a GPU's memory than its share", row,
+              &cell->gpu);
+}
+
+/* In the table that is not shown yet. */
+static void act(struct meter *meter, const struct meter_facts *facts,
+                const struct meter_table *before, struct meter_table *next)
+{
+    if (next->reading == before->reading)
+        return;
+    for (uint32_t i = 0; i < next->count; i++) {
+        struct meter_row *row = &next->row[i];
+        for (uint32_t j = 0; j < row->cells; j++) {
+            struct meter_cell *cell = &row->cell[j];
+            if (cell->readings == METER_READINGS_OVER) {
+                agent_count(COUNT_OVER_SEEN);
+                tell_over(LOG_WARN, "a container uses more of a GPU's memory than its share", row,
+                          &cell->gpu);
+            }
+            if (cell->is_due)
+                kill_over(meter, facts, i, row, cell);
+        }
+    }
+}
+
+/* --- the thread --- */
+
+static void tell_metering(struct meter *meter, const struct gpu_reading *reading,
+                          const struct meter_table *table)
+{
+    agent_count_set(COUNT_METERING, table->is_metering ? 1 : 0);
+    if (reading->status != NVML_READY)
+        return; /* the reporter tells of the driver */
+    if (!table->is_metering && !meter->told_blind)
+        log_plain(LOG_WARN, "what containers use cannot be metered: the processes of the host are "
+                            "not seen (set hostPID for the agent, or --meter-s=0)");
+    if (table->is_metering && meter->told_blind)
+        log_plain(LOG_INFO, "what containers use is metered again");
+    meter->told_blind = !table->is_metering;
+}
+
+static void show(struct meter *meter, struct meter_table *table)
+{
+    must(pthread_mutex_lock(&meter->lock) == 0);
+    meter->shown = table;
+    meter->number++;
+    must(pthread_mutex_unlock(&meter->lock) == 0);
+}
+
+static void look(struct meter *meter)
+{
+    struct meter_table *before = meter->shown; /* only this thread changes it */
+    struct meter_table *next = &meter->table[before == &meter->table[0] ? 1 : 0];
+    const struct gpu_reading *reading = nvml_latest(meter->rules.nvml);
+    struct containers_copy containers;
+
+    /* After the reading: a container whose processes it has is in the copy, if it still runs. */
+    arena_trim(&meter->arena, KEEP_BYTES_MAX);
+    containers_copy(meter->rules.containers, &meter->arena, &containers);
+    if (reading->number != before->reading || containers.number != meter->containers) {
+        const struct meter_facts facts = {
+            .reading = reading,
+            .containers = &containers,
+            .owner = find_owners(meter, reading, &containers),
+            .policy = meter->rules.policy,
+            .grace_ms = meter->rules.grace_ms,
+            .wall_ms = meter->io.clock.wall_ms(meter->io.clock.ctx),
+        };
+        meter_table_done(next);
+        meter_table_init(next);
+        meter_table_judge(before, &facts, next);
+        act(meter, &facts, before, next);
+        tell_metering(meter, reading, next);
+        meter->containers = containers.number;
+        show(meter, next);
+    }
+    gpu_reading_unref(reading);
+}
+
+static void *meter_main(void *user)
+{
+    struct meter *meter = user;
+    int rc;
+
+    must(pthread_mutex_lock(&meter->lock) == 0);
+    while (!meter->is_stopping) {
+        must(pthread_mutex_unlock(&meter->lock) == 0);
+        look(meter);
+        const struct timespec until = clock_deadline(meter->rules.every_ms);
+        must(pthread_mutex_lock(&meter->lock) == 0);
+        for (rc = 0; !meter->is_stopping && rc == 0;)
+            rc = pthread_cond_timedwait(&meter->changed, &meter->lock, &until);
+    }
+    must(pthread_mutex_unlock(&meter->lock) == 0);
+    return NULL;
+}
+
+static void meter_free(struct meter *meter)
+{
+    meter_table_done(&meter->table[0]);
+    meter_table_done(&meter->table[1]);
+    arena_done(&meter->arena);
+    strbuf_done(&meter->text);
+    must(pthread_cond_destroy(&meter->changed) == 0);
+    must(pthread_mutex_destroy(&meter->lock) == 0);
+    xfree(meter);
+}
+
+struct meter *meter_start(const struct meter_rules *rules, struct err *err)
+{
+    struct meter *meter = xcalloc(1, sizeof *meter);
+    pthread_condattr_t attributes;
+
+    must(rules->containers != NULL && rules->nvml != NULL && rules->every_ms > 0);
+    meter->rules = *rules;
+    real_io(meter);
+    if (rules->io != NULL)
+        meter->io = *rules->io;
+    meter_table_init(&meter->table[0]);
+    meter_table_init(&meter->table[1]);
+    meter->shown = &meter->table[0];
+    arena_init(&meter->arena);
+    strbuf_init(&meter->text);
+    must(pthread_condattr_init(&attributes) == 0);
+    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    must(pthread_mutex_init(&meter->lock, NULL) == 0);
+    must(pthread_cond_init(&meter->changed, &attributes) == 0);
+    must(pthread_condattr_destroy(&attributes) == 0);
+    const int rc = pthread_create(&meter->thread, NULL, meter_main, meter);
+    if (rc == 0)
+        return meter;
+    meter_free(meter);
+    (void)err_set(err, ERR_IO, "no thread for the meter: %s", strerrordesc_np(rc));
+    return NULL;
+}
+
+void meter_stop(struct meter *meter)
+{
+    if (meter == NULL)
+        return;
+    must(pthread_mutex_lock(&meter->lock) == 0);
+    meter->is_stopping = true;
+    must(pthread_cond_signal(&meter->changed) == 0);
+    must(pthread_mutex_unlock(&meter->lock) == 0);
+    must(pthread_join(meter->thread, NULL) == 0);
+    meter_free(meter);
+}
+
+/* --- copies --- */
+
+void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out)
+{
+    *out = (struct meter_copy){0};
+    if (meter == NULL)
+        return;
+    must(pthread_mutex_lock(&meter->lock) == 0);
+    meter_table_copy(meter->shown, arena, out);
+    out->number = meter->number;
+    must(pthread_mutex_unlock(&meter->lock) == 0);
+    out->tells = meter->rules.policy != METER_REPORT;
+}
+
+uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *const **out)
+{
+    const char **uuid = arena_array(arena, GPUS_PER_NODE_MAX, sizeof *uuid);
+    uint32_t count = 0;
+
+    *out = uuid;
+    if (meter == NULL)
+        return 0;
+    must(pthread_mutex_lock(&meter->lock) == 0);
+    const struct meter_table *table = meter->shown;
+    for (uint32_t i = 0; i < table->strays; i++)
+        if (meter_stray_counts(table, &table->stray[i]))
+            uuid[count++] = arena_copy(arena, text_of(table->stray[i].uuid));
+    must(pthread_mutex_unlock(&meter->lock) == 0);
+    return count;
+}

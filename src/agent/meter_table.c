@@ -1,0 +1,281 @@
+/*
+ * Called by the meter's thread. A container is found again by the id that the runtime gave it, one
+ * of its GPUs by the UUID.
+ */
+#include "agent/meter_table.h"
+
+#include <string.h>
+
+#include "agent/device.h"
+#include "agent/proc_owner.h"
+
+void meter_table_init(struct meter_table *table)
+{
+    *table = (struct meter_table){0};
+    arena_init(&table->arena);
+}
+
+void meter_table_done(struct meter_table *table)
+{
+    arena_done(&table->arena);
+}
+
+/* --- GPUs --- */
+
+const struct gpu_state *meter_gpu_find(const struct gpu_reading *reading, const char *name)
+{
+    const struct text is = text_of(name);
+    const bool by_path = device_is_one_gpu_path(is);
+    const bool by_index = device_is_index(is);
+    const char *digits = by_path ? name + strcspn(name, "0123456789") : name;
+    const long number = by_path || by_index ? strtol(digits, NULL, 10) : -1;
+
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        const struct gpu_state *gpu = &reading->gpu[i];
+        if (strcmp(gpu->uuid, name) == 0)
+            return gpu;
+        /* A lost GPU keeps its last numbers, which another one may have now. */
+        if (gpu->health != GPU_LOST &&
+            ((by_path && gpu->minor == number) || (by_index && gpu->index == (uint32_t)number)))
+            return gpu;
+    }
+    return NULL;
+}
+
+static bool tells_of(const struct meter_facts *facts, const struct gpu_state *gpu)
+{
+    return facts->owner != NULL && facts->reading->status == NVML_READY && gpu != NULL &&
+           (gpu->known & GPU_KNOWS_PROCESSES) != 0 && gpu->processes_left_out == 0;
+}
+
+/* --- use --- */
+
+/* A client of MPS may be in both lists of its GPU. */
+static bool is_repeated(const struct gpu_reading *reading, const struct gpu_state *gpu, uint32_t at)
+{
+    for (uint32_t i = gpu->process; i < at; i++)
+        if (reading->process[i].pid == reading->process[at].pid)
+            return true;
+    return false;
+}
+
+/* is_known and used_milli are those of a container without processes. */
+static void add_process(struct meter_gpu *out, const struct gpu_process *process)
+{
+    out->used_mib += process->mib;
+    out->is_known = out->is_known && process->is_known;
+    if (process->sm_milli < 0 || out->used_milli < 0)
+        out->used_milli = -1;
+    else
+        out->used_milli += process->sm_milli;
+}
+
+static void measure(const struct meter_facts *facts, uint32_t container,
+                    const struct gpu_state *gpu, struct meter_gpu *out)
+{
+    const struct gpu_reading *reading = facts->reading;
+
+    out->used_mib = 0;
+    out->is_known = tells_of(facts, gpu);
+    out->used_milli = out->is_known ? 0 : -1;
+    if (!out->is_known)
+        return;
+    must(gpu->process + gpu->processes <= reading->processes);
+    for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
+        if (facts->owner[i] == (int32_t)container && !is_repeated(reading, gpu, i))
+            add_process(out, &reading->process[i]);
+    if (out->used_milli > GPU_MILLI)
+        out->used_milli = GPU_MILLI; /* it adds up samples of several moments */
+}
+
+/* --- over its memory --- */
+
+static void judge_cell(const struct meter_facts *facts, struct meter_cell *cell)
+{
+    struct meter_gpu *gpu = &cell->gpu;
+    const int64_t now_ms = facts->reading->taken_ms;
+
+    if (gpu->granted_mib == 0 || gpu->used_mib <= gpu->granted_mib) {
+        cell->readings = 0;
+        gpu->is_over = false;
+        gpu->over_since_ms = 0;
+        return;
+    }
+    if (cell->readings++ == 0) {
+        cell->from_ms = now_ms;
+        gpu->over_since_ms = facts->wall_ms;
+    }
+    gpu->is_over = cell->readings >= METER_READINGS_OVER;
+    cell->is_due =
+        facts->policy == METER_KILL && gpu->is_over && now_ms - cell->from_ms >= facts->grace_ms;
+}
+
+/* --- rows --- */
+
+static const struct meter_row *row_before(const struct meter_table *before, const char *id,
+                                          uint32_t place)
+{
+    /* Most containers stay where they were. */
+    if (place < before->count && strcmp(before->row[place].container.id, id) == 0)
+        return &before->row[place];
+    for (uint32_t i = 0; i < before->count; i++)
+        if (strcmp(before->row[i].container.id, id) == 0)
+            return &before->row[i];
+    return NULL;
+}
+
+static const struct meter_cell *cell_before(const struct meter_row *row, const char *uuid)
+{
+    for (uint32_t i = 0; row != NULL && i < row->cells; i++)
+        if (strcmp(row->cell[i].gpu.uuid, uuid) == 0)
+            return &row->cell[i];
+    return NULL;
+}
+
+static const char *keep(struct meter_table *table, const char *text)
+{
+    return arena_copy(&table->arena, text_of(text));
+}
+
+static void make_cell(const struct meter_facts *facts, uint32_t place,
+                      const struct meter_row *before, const struct container_gpu *from,
+                      struct meter_cell *out)
+{
+    const struct gpu_state *gpu = meter_gpu_find(facts->reading, from->name);
+    const struct meter_cell *earlier = cell_before(before, out->gpu.uuid);
+    const char *uuid = out->gpu.uuid;
+
+    if (earlier != NULL)
+        *out = *earlier;
+    out->gpu.uuid = uuid;
+    out->gpu.granted_milli = from->milli;
+    out->gpu.granted_mib = from->mib;
+    out->is_due = false;
+    measure(facts, place, gpu, &out->gpu);
+    if (out->gpu.used_mib > out->gpu.peak_mib)
+        out->gpu.peak_mib = out->gpu.used_mib;
+}
+
+static bool is_new_reading(const struct meter_table *before, const struct meter_facts *facts)
+{
+    return facts->reading->number != before->reading;
+}
+
+static void make_row(const struct meter_facts *facts, const struct meter_table *before,
+                     uint32_t place, struct meter_table *next)
+{
+    const struct container_facts *from = &facts->containers->container[place];
+    const struct meter_row *earlier = row_before(before, from->id, place);
+    struct meter_row *row = &next->row[place];
+
+    row->container = (struct meter_container){.id = keep(next, from->id),
+                                              .uid = keep(next, from->uid),
+                                              .namespace = keep(next, from->namespace),
+                                              .pod = keep(next, from->pod),
+                                              .name = keep(next, from->name),
+                                              .right = from->right};
+    row->cell = arena_array(&next->arena, from->gpus, sizeof *row->cell);
+    for (uint32_t i = 0; i < from->gpus; i++) {
+        const struct gpu_state *gpu = meter_gpu_find(facts->reading, from->gpu[i].name);
+        if (gpu == NULL && from->right != RIGHT_SHARE)
+            continue; /* a part of a GPU, or one that is not there: there is no name for it */
+        struct meter_cell *cell = &row->cell[row->cells++];
+        cell->gpu.uuid = keep(next, gpu != NULL ? gpu->uuid : from->gpu[i].name);
+        make_cell(facts, place, earlier, &from->gpu[i], cell);
+        if (is_new_reading(before, facts))
+            judge_cell(facts, cell);
+        if (cell->gpu.is_over)
+            row->container.over = OVER_SEEN;
+    }
+    if (earlier != NULL && earlier->container.over == OVER_KILLED)
+        row->container.over = OVER_KILLED;
+}
+
+/* --- processes of no container --- */
+
+static bool has_stray(const struct meter_facts *facts, const struct gpu_state *gpu)
+{
+    for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
+        if (facts->owner[i] == OWNER_NONE)
+            return true;
+    return false;
+}
+
+static void make_stray(const struct meter_facts *facts, const struct meter_table *before,
+                       const struct gpu_state *gpu, struct meter_table *next)
+{
+    const int64_t now_ms = facts->reading->taken_ms;
+    struct meter_stray *stray = &next->stray[next->strays++];
+
+    *stray = (struct meter_stray){.from_ms = now_ms};
+    for (uint32_t i = 0; i < before->strays; i++)
+        if (strcmp(before->stray[i].uuid, gpu->uuid) == 0)
+            *stray = before->stray[i];
+    stray->uuid = keep(next, gpu->uuid);
+    stray->last_ms = now_ms;
+    stray->readings += is_new_reading(before, facts) ? 1 : 0;
+}
+
+static void find_strays(const struct meter_facts *facts, const struct meter_table *before,
+                        struct meter_table *next)
+{
+    const struct gpu_reading *reading = facts->reading;
+
+    next->stray = arena_array(&next->arena, GPUS_PER_NODE_MAX, sizeof *next->stray);
+    if (!facts->containers->is_complete || facts->containers->left_out > 0 ||
+        facts->owner == NULL || reading->status != NVML_READY)
+        return;
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (has_stray(facts, &reading->gpu[i]))
+            make_stray(facts, before, &reading->gpu[i], next);
+}
+
+bool meter_stray_counts(const struct meter_table *table, const struct meter_stray *stray)
+{
+    must(stray->last_ms >= stray->from_ms);
+    return table->is_complete && stray->readings >= 2 &&
+           stray->last_ms - stray->from_ms >= METER_OUTSIDE_MS;
+}
+
+/* --- all of it --- */
+
+void meter_table_judge(const struct meter_table *before, const struct meter_facts *facts,
+                       struct meter_table *next)
+{
+    must(next->count == 0 && next->row == NULL);
+
+    next->is_complete = facts->containers->is_complete;
+    next->is_metering = facts->owner != NULL && facts->reading->status == NVML_READY;
+    next->reading = facts->reading->number;
+    next->count = facts->containers->count;
+    next->row = arena_array(&next->arena, next->count, sizeof *next->row);
+    for (uint32_t i = 0; i < next->count; i++)
+        make_row(facts, before, i, next);
+    find_strays(facts, before, next);
+}
+
+void meter_table_copy(const struct meter_table *table, struct arena *arena, struct meter_copy *out)
+{
+    struct meter_container *container = arena_array(arena, table->count, sizeof *container);
+
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct meter_row *row = &table->row[i];
+        struct meter_gpu *gpu = arena_array(arena, row->cells, sizeof *gpu);
+        for (uint32_t j = 0; j < row->cells; j++) {
+            gpu[j] = row->cell[j].gpu;
+            gpu[j].uuid = arena_copy(arena, text_of(gpu[j].uuid));
+        }
+        container[i] = row->container;
+        container[i].id = arena_copy(arena, text_of(row->container.id));
+        container[i].uid = arena_copy(arena, text_of(row->container.uid));
+        container[i].namespace = arena_copy(arena, text_of(row->container.namespace));
+        container[i].pod = arena_copy(arena, text_of(row->container.pod));
+        container[i].name = arena_copy(arena, text_of(row->container.name));
+        container[i].gpus = row->cells;
+        container[i].gpu = gpu;
+    }
+    out->is_complete = table->is_complete;
+    out->is_metering = table->is_metering;
+    out->count = table->count;
+    out->container = container;
+}

@@ -1,0 +1,70 @@
+/*
+ * Called by the meter for each process that NVML shows, and again before one is killed.
+ */
+#include "agent/proc_owner.h"
+
+#include <string.h>
+
+enum { PARTS_OF_PATH_MAX = 64 };
+
+static bool ends_with(struct text text, const char *end, size_t len)
+{
+    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
+}
+
+/* "ID", or what the systemd driver makes of it: "cri-containerd-ID.scope". */
+static bool is_of(struct text part, const char *id)
+{
+    static const char scope[] = ".scope";
+    const size_t len = strlen(id);
+
+    if (len == 0)
+        return false;
+    if (text_is(part, id))
+        return true;
+    if (!ends_with(part, scope, strlen(scope)))
+        return false;
+    part.len -= strlen(scope);
+    return part.len > len && ends_with(part, id, len) && part.at[part.len - len - 1] == '-';
+}
+
+static int32_t owner_of_path(struct text path, const struct containers_copy *containers)
+{
+    struct text part;
+
+    for (int i = 0; i < PARTS_OF_PATH_MAX && text_cut(&path, '/', &part); i++)
+        for (uint32_t j = 0; part.len > 0 && j < containers->count; j++)
+            if (is_of(part, containers->container[j].id))
+                return (int32_t)j;
+    return OWNER_NONE;
+}
+
+int32_t proc_owner(struct text cgroup, const struct containers_copy *containers)
+{
+    int32_t owner = OWNER_NONE;
+    struct text before = {"", 0}; /* with version 1 most lines have the same path */
+    struct text line;
+    struct text field;
+
+    while (text_cut(&cgroup, '\n', &line)) {
+        if (!text_cut(&line, ':', &field) || !text_cut(&line, ':', &field))
+            continue;
+        if (text_eq(line, before))
+            continue;
+        before = line;
+        const int32_t found = owner_of_path(line, containers);
+        if (found == OWNER_NONE)
+            continue;
+        if (owner != OWNER_NONE && owner != found)
+            return OWNER_DISPUTED;
+        owner = found;
+    }
+    must(owner >= OWNER_NONE && owner < (int32_t)containers->count);
+    return owner;
+}
+
+/* The kernel keeps 15 letters of a name: "nvidia-cuda-mps-server" and "-control" are the same. */
+bool proc_is_mps(struct text comm)
+{
+    return text_starts(comm, "nvidia-cuda-mps");
+}

@@ -1,0 +1,543 @@
+/* meter - whose processes they are, what they use, and who is told of or killed for too much. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/log.h"
+
+#include "agent/meter_table.h"
+#include "agent/proc_owner.h"
+#include "support.h"
+
+#define ID_A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define ID_B "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
+
+/* --- whose processes --- */
+
+static const struct container_gpu gpu_a = {.name = "GPU-a", .milli = 300, .mib = 1000};
+static const struct container_gpu by_index = {.name = "1"};
+static const struct container_facts two[] = {
+    {.id = ID_A,
+     .uid = "u1",
+     .namespace = "ns",
+     .pod = "web",
+     .name = "main",
+     .gpus = 1,
+     .gpu = &gpu_a},
+    {.id = ID_B,
+     .uid = "u2",
+     .namespace = "ns",
+     .pod = "old",
+     .name = "x",
+     .gpus = 1,
+     .gpu = &by_index,
+     .right = RIGHT_VARIABLE},
+};
+static const struct containers_copy both = {
+    .is_complete = true, .number = 1, .count = 2, .container = two};
+
+static void a_process_belongs_to_the_container_of_its_cgroup(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cgroup;
+        int32_t owner;
+    } row[] = {
+        {"0::/kubepods/burstable/pod1/" ID_A "\n", 0},
+        {"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" ID_B ".scope\n", 1},
+        {"0::/../../kubepods-pod1.slice/crio-" ID_B ".scope/init.scope\n", 1},
+        {"12:cpu,cpuacct:/kubepods/pod1/" ID_A "\n1:name=systemd:/kubepods/pod1/" ID_A "\n", 0},
+        {"2:pids:/kubepods/pod1/" ID_A "\n1:cpu:/\n", 0},
+        /* Cgroups that a container makes below its own do not hide whose it is. */
+        {"0::/kubepods/pod1/" ID_A "/" ID_B "\n", 0},
+        {"2:pids:/kubepods/pod1/" ID_A "\n1:cpu:/kubepods/pod1/" ID_B "\n", OWNER_DISPUTED},
+        {"0::/user.slice/session-1.scope\n", OWNER_NONE},
+        {"0::/kubepods/pod1/x" ID_A "\n", OWNER_NONE},
+        {"0::/kubepods/pod1/cri-containerd-" ID_A "\n", OWNER_NONE},
+        {"0::/kubepods/pod1/" ID_A ".scope2\n", OWNER_NONE},
+        {"", OWNER_NONE},
+        {"\n:\n::\n0:\n", OWNER_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        if (proc_owner(text_of(row[i].cgroup), &both) != row[i].owner)
+            fail_msg("%s", row[i].cgroup);
+    assert_true(proc_is_mps(TEXT("nvidia-cuda-mps\n")));
+    assert_false(proc_is_mps(TEXT("python3\n")));
+}
+
+/* --- what they use --- */
+
+struct world {
+    struct gpu_reading reading;
+    struct gpu_process process[8];
+    int32_t owner[8];
+    struct meter_facts facts;
+    struct meter_table table[2];
+    int at; /* the table judged last */
+};
+
+static int begin(void **state)
+{
+    struct world *world = test_calloc(1, sizeof *world);
+    struct gpu_reading *reading = &world->reading;
+    log_set(LOG_ERROR, false);
+    reading->status = NVML_READY;
+    reading->process = world->process;
+    reading->gpus = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        (void)snprintf(reading->gpu[i].uuid, sizeof reading->gpu[i].uuid, "GPU-%c", 'a' + (int)i);
+        reading->gpu[i].known = GPU_KNOWS_PROCESSES;
+        reading->gpu[i].index = i;
+        reading->gpu[i].minor = (int32_t)i;
+    }
+    world->facts = (struct meter_facts){.reading = reading,
+                                        .containers = &both,
+                                        .owner = world->owner,
+                                        .policy = METER_KILL,
+                                        .grace_ms = 30000,
+                                        .wall_ms = 1700000000000};
+    meter_table_init(&world->table[0]);
+    meter_table_init(&world->table[1]);
+    *state = world;
+    return 0;
+}
+
+static int end(void **state)
+{
+    struct world *world = *state;
+    meter_table_done(&world->table[0]);
+    meter_table_done(&world->table[1]);
+    test_free(world);
+    return 0;
+}
+
+/* On the first GPU, if no other was used yet. */
+static void runs(struct world *world, uint32_t gpu, int32_t owner, uint32_t mib)
+{
+    struct gpu_state *on = &world->reading.gpu[gpu];
+    if (on->processes == 0)
+        on->process = world->reading.processes;
+    world->owner[world->reading.processes] = owner;
+    world->process[world->reading.processes] = (struct gpu_process){
+        .pid = 100 + world->reading.processes, .mib = mib, .is_known = true, .sm_milli = 100};
+    world->reading.processes++;
+    on->processes++;
+}
+
+static void nothing_runs(struct world *world)
+{
+    world->reading.processes = 0;
+    world->reading.gpu[0].process = world->reading.gpu[1].process = 0;
+    world->reading.gpu[0].processes = world->reading.gpu[1].processes = 0;
+}
+
+static const struct meter_table *read_after(struct world *world, int64_t ms)
+{
+    struct meter_table *before = &world->table[world->at];
+    struct meter_table *next = &world->table[1 - world->at];
+    world->reading.number += ms > 0 ? 1 : 0; /* 0: only the containers may have changed */
+    world->reading.taken_ms += ms;
+    meter_table_done(next);
+    meter_table_init(next);
+    meter_table_judge(before, &world->facts, next);
+    world->at = 1 - world->at;
+    return next;
+}
+
+static void use_is_the_sum_of_its_processes(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 300);
+    runs(world, 0, 0, 400);
+    runs(world, 0, 1, 5000);
+    runs(world, 1, 1, 50);
+    world->process[1].sm_milli = 150;
+    const struct meter_table *table = read_after(world, 1);
+    const struct meter_gpu *a = &table->row[0].cell[0].gpu;
+    assert_string_equal(a->uuid, "GPU-a");
+    assert_int_equal(a->granted_milli, 300);
+    assert_int_equal(a->granted_mib, 1000);
+    assert_int_equal(a->used_mib, 700);
+    assert_int_equal(a->used_milli, 250);
+    assert_true(a->is_known);
+    assert_string_equal(table->row[1].cell[0].gpu.uuid, "GPU-b"); /* by its index */
+    assert_int_equal(table->row[1].cell[0].gpu.used_mib, 50);
+    assert_int_equal(table->row[1].cell[0].gpu.granted_mib, 0);
+    nothing_runs(world);
+    table = read_after(world, 1);
+    assert_int_equal(table->row[0].cell[0].gpu.used_mib, 0);
+    assert_int_equal(table->row[0].cell[0].gpu.used_milli, 0);
+    assert_int_equal(table->row[0].cell[0].gpu.peak_mib, 700);
+}
+
+static void what_is_not_known_is_not_zero(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 300);
+    runs(world, 0, 0, 0);
+    world->process[1].is_known = false;
+    world->process[1].sm_milli = -1;
+    const struct meter_gpu *a = &read_after(world, 1)->row[0].cell[0].gpu;
+    assert_false(a->is_known);
+    assert_int_equal(a->used_mib, 300); /* at least */
+    assert_int_equal(a->used_milli, -1);
+    world->reading.gpu[0].known = 0;
+    a = &read_after(world, 1)->row[0].cell[0].gpu;
+    assert_false(a->is_known);
+    assert_int_equal(a->used_milli, -1);
+    world->reading.gpu[0].known = GPU_KNOWS_PROCESSES;
+    world->facts.owner = NULL; /* no processes of the host */
+    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
+    assert_false(world->table[world->at].is_metering);
+    world->facts.owner = world->owner;
+    world->reading.status = NVML_SILENT;
+    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
+}
+
+static void a_client_of_mps_that_is_listed_twice_counts_once(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 300);
+    runs(world, 0, 0, 300);
+    world->process[1].pid = world->process[0].pid;
+    world->process[1].is_mps = true;
+    assert_int_equal(read_after(world, 1)->row[0].cell[0].gpu.used_mib, 300);
+}
+
+static void over_in_every_reading_of_the_grace_is_due(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 1001);
+    const struct meter_cell *a = &read_after(world, 10000)->row[0].cell[0];
+    assert_int_equal(a->gpu.over_since_ms, 1700000000000);
+    assert_false(a->gpu.is_over || a->is_due);
+    a = &read_after(world, 0)->row[0].cell[0]; /* the same reading is not a second one */
+    assert_false(a->gpu.is_over);
+    a = &read_after(world, 10000)->row[0].cell[0];
+    assert_true(a->gpu.is_over && !a->is_due);
+    assert_int_equal(world->table[world->at].row[0].container.over, OVER_SEEN);
+    assert_int_equal(world->table[world->at].row[1].container.over, OVER_NOT);
+    assert_false(read_after(world, 10000)->row[0].cell[0].is_due);
+    assert_true(read_after(world, 10000)->row[0].cell[0].is_due);
+    assert_false(read_after(world, 0)->row[0].cell[0].is_due);
+    world->process[0].mib = 1000; /* exactly its share */
+    a = &read_after(world, 10000)->row[0].cell[0];
+    assert_false(a->gpu.is_over || a->is_due);
+    assert_int_equal(a->gpu.over_since_ms, 0);
+    assert_int_equal(world->table[world->at].row[0].container.over, OVER_NOT);
+}
+
+static void a_reading_that_does_not_tell_ends_the_grace(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 5000);
+    runs(world, 1, 1, 5000); /* has no share, so it is not over it */
+    (void)read_after(world, 20000);
+    (void)read_after(world, 20000);
+    world->reading.gpu[0].processes_left_out = 7;
+    (void)read_after(world, 20000);
+    world->reading.gpu[0].processes_left_out = 0;
+    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
+    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
+    assert_true(read_after(world, 20000)->row[0].cell[0].is_due);
+    assert_false(world->table[world->at].row[1].cell[0].gpu.is_over);
+    world->facts.policy = METER_EVENT;
+    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
+}
+
+static bool is_outside(struct world *world, int64_t ms)
+{
+    const struct meter_table *table = read_after(world, ms);
+    return table->strays > 0 && meter_stray_counts(table, &table->stray[0]);
+}
+
+static void a_process_of_no_container_counts_after_ten_seconds(void **state)
+{
+    struct world *world = *state;
+    struct containers_copy part = both;
+    runs(world, 1, OWNER_NONE, 10);
+    assert_false(is_outside(world, 10000));
+    assert_false(is_outside(world, 5000));
+    assert_true(is_outside(world, 5000));
+    assert_string_equal(world->table[world->at].stray[0].uuid, "GPU-b");
+    part.is_complete = false; /* perhaps it is of a container that is not known yet */
+    world->facts.containers = &part;
+    assert_false(is_outside(world, 5000));
+    world->facts.containers = &both;
+    assert_false(is_outside(world, 5000));
+    assert_true(is_outside(world, 10000));
+    nothing_runs(world);
+    assert_false(is_outside(world, 10000));
+    runs(world, 1, OWNER_DISPUTED, 10);
+    assert_false(is_outside(world, 10000) || is_outside(world, 10000));
+    nothing_runs(world);
+    runs(world, 1, OWNER_NONE, 10);
+    part.is_complete = true;
+    part.left_out = 1;
+    world->facts.containers = &part;
+    assert_false(is_outside(world, 10000) || is_outside(world, 10000));
+}
+
+/* --- the thread, on a machine of this file --- */
+
+struct machine {
+    char dir[32];
+    char driver[64];
+    struct containers *containers;
+    struct nvml *nvml;
+    struct meter *meter;
+    struct meter_io io;
+    pthread_mutex_t lock; /* guards the following */
+    bool moved;           /* while its pidfd is open, a PID is another process */
+    uint32_t opened, opens, killed[8], kills;
+};
+
+/* PIDs from 200 are of the container, 300 is an MPS server, from 400 the host's. */
+static bool machine_read(void *user, uint32_t pid, const char *file, struct strbuf *out)
+{
+    struct machine *machine = user;
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    const bool away = machine->moved && machine->opened == pid;
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    if (pid >= 500)
+        return false;
+    if (strcmp(file, "comm") == 0)
+        strbuf_str(out, pid == 300 ? "nvidia-cuda-mps\n" : "python3\n");
+    else
+        strbuf_str(out, pid < 300 && !away ? "0::/kubepods/pod1/" ID_A "\n" : "0::/\n");
+    return true;
+}
+
+static int machine_open(void *user, uint32_t pid)
+{
+    struct machine *machine = user;
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    machine->opened = pid;
+    machine->opens++;
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    return (int)pid;
+}
+
+static bool machine_kill(void *user, int pidfd)
+{
+    struct machine *machine = user;
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    if (machine->kills < 8)
+        machine->killed[machine->kills++] = (uint32_t)pidfd;
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    return true;
+}
+
+static void machine_close(void *user, int pidfd)
+{
+    struct machine *machine = user;
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_int_equal(pidfd, machine->opened);
+    machine->opened = 0;
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
+static void driver_says(struct machine *machine, const char *lines)
+{
+    char next[80];
+    (void)snprintf(next, sizeof next, "%s.next", machine->driver);
+    FILE *out = fopen(next, "we");
+    assert_non_null(out);
+    assert_true(fprintf(out, "gpu GPU-a NVIDIA_T4 16384\n%s", lines) >= 0);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(rename(next, machine->driver), 0);
+}
+
+static int machine_start(void **state)
+{
+    static char library[4096];
+    struct machine *machine = test_calloc(1, sizeof *machine);
+    const struct pod_share share = {.gpu = "GPU-a", .milli = 300, .mib = 1000};
+    const struct pod_share *shares[] = {&share};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
+    const struct nri_pod pod = {.uid = TEXT("u1"), .name = TEXT("web"), .namespace = TEXT("ns")};
+    const struct nri_container container = {.id = TEXT(ID_A), .name = TEXT("main")};
+    struct nvml_settings settings;
+    struct err err;
+
+    log_set(LOG_ERROR, false);
+    folder_make(machine->dir, sizeof machine->dir);
+    (void)snprintf(machine->driver, sizeof machine->driver, "%s/driver", machine->dir);
+    assert_int_equal(setenv("FAKE_NVML", machine->driver, 1), 0);
+    (void)snprintf(library, sizeof library, "%s/tests/libnvidia-ml.so.1",
+                   getenv("MILLIGPU_BUILD_DIR"));
+    driver_says(machine, "");
+    nvml_defaults(&settings);
+    settings.library = library;
+    settings.every_ms = settings.retry_ms = 20;
+    machine->nvml = nvml_open(&settings, &err);
+    assert_non_null(machine->nvml);
+    machine->containers = containers_new();
+    containers_begin(machine->containers);
+    containers_add(machine->containers, &pod, &container, &grant);
+    containers_complete(machine->containers);
+    assert_int_equal(pthread_mutex_init(&machine->lock, NULL), 0);
+    machine->io = (struct meter_io){.user = machine,
+                                    .sees_host = true,
+                                    .read = machine_read,
+                                    .open = machine_open,
+                                    .kill = machine_kill,
+                                    .close = machine_close};
+    clock_real(&machine->io.clock);
+    *state = machine;
+    return 0;
+}
+
+static int machine_stop(void **state)
+{
+    struct machine *machine = *state;
+    meter_stop(machine->meter);
+    nvml_close(machine->nvml);
+    containers_free(machine->containers);
+    assert_int_equal(pthread_mutex_destroy(&machine->lock), 0);
+    folder_remove(machine->dir);
+    test_free(machine);
+    return 0;
+}
+
+static void meter(struct machine *machine, enum meter_policy policy)
+{
+    struct err err;
+    const struct meter_rules rules = {.containers = machine->containers,
+                                      .nvml = machine->nvml,
+                                      .io = &machine->io,
+                                      .proc_dir = "/proc",
+                                      .policy = policy,
+                                      .every_ms = 5};
+    machine->meter = meter_start(&rules, &err);
+    assert_non_null(machine->meter);
+}
+
+typedef bool seen(const struct meter_copy *copy);
+
+static void await(struct machine *machine, seen *is_so)
+{
+    struct meter_copy copy;
+    struct arena arena;
+    bool is = false;
+    arena_init(&arena);
+    for (int i = 0; i < 4000 && !is; i++) {
+        const struct timespec wait = {0, 5000000};
+        (void)nanosleep(&wait, NULL);
+        arena_reset(&arena);
+        meter_copy(machine->meter, &arena, &copy);
+        is = is_so(&copy);
+    }
+    arena_done(&arena);
+    assert_true(is);
+}
+
+static bool is_measured(const struct meter_copy *copy)
+{
+    return copy->is_metering && copy->is_complete && copy->count == 1 &&
+           copy->container[0].gpu[0].used_mib == 500;
+}
+
+static bool is_killed(const struct meter_copy *copy)
+{
+    return copy->count == 1 && copy->container[0].over == OVER_KILLED;
+}
+
+static bool is_seen_over(const struct meter_copy *copy)
+{
+    return copy->tells && copy->count == 1 && copy->container[0].over == OVER_SEEN;
+}
+
+static bool is_blind(const struct meter_copy *copy)
+{
+    return !copy->is_metering && copy->count == 1 && !copy->container[0].gpu[0].is_known;
+}
+
+static void one_that_is_over_is_killed_and_nobody_else(void **state)
+{
+    struct machine *machine = *state;
+    driver_says(machine, "process GPU-a 200 500\nprocess GPU-a 400 9000\n");
+    meter(machine, METER_KILL);
+    await(machine, is_measured);
+    assert_int_equal(machine->kills, 0);
+    driver_says(machine, "process GPU-a 200 500\nprocess GPU-a 201 600 mps\n"
+                         "process GPU-a 300 9\nprocess GPU-a 400 9000\nprocess GPU-a 1 9000\n"
+                         "process GPU-a 500 9000\n");
+    await(machine, is_killed);
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_true(machine->kills >= 2);
+    for (uint32_t i = 0; i < machine->kills; i++)
+        assert_true(machine->killed[i] == 200 || machine->killed[i] == 201);
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
+static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
+{
+    struct machine *machine = *state;
+    machine->moved = true;
+    driver_says(machine, "process GPU-a 200 5000\n");
+    meter(machine, METER_KILL);
+    await(machine, is_seen_over);
+    const struct timespec wait = {0, 200000000};
+    (void)nanosleep(&wait, NULL);
+    await(machine, is_seen_over);
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_true(machine->opens > 0);
+    assert_int_equal(machine->kills, 0);
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
+static void by_default_it_is_told_and_lives(void **state)
+{
+    struct machine *machine = *state;
+    driver_says(machine, "process GPU-a 200 5000\n");
+    meter(machine, METER_EVENT);
+    await(machine, is_seen_over);
+    assert_int_equal(machine->opens, 0);
+}
+
+static void without_the_hosts_processes_nothing_is_claimed(void **state)
+{
+    struct machine *machine = *state;
+    struct arena arena;
+    const char *const *uuid;
+    driver_says(machine, "process GPU-a 500 5000\nprocess GPU-a 501 5000\n");
+    meter(machine, METER_KILL);
+    await(machine, is_blind);
+    arena_init(&arena);
+    assert_int_equal(meter_outside(machine->meter, &arena, &uuid), 0);
+    assert_int_equal(meter_outside(NULL, &arena, &uuid), 0);
+    arena_done(&arena);
+    meter_stop(machine->meter);
+    machine->io.sees_host = false;
+    driver_says(machine, "process GPU-a 200 5000\n");
+    meter(machine, METER_KILL);
+    await(machine, is_blind);
+}
+
+#define TEST(name)  cmocka_unit_test_setup_teardown(name, begin, end)
+#define TESTM(name) cmocka_unit_test_setup_teardown(name, machine_start, machine_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
+        TEST(use_is_the_sum_of_its_processes),
+        TEST(what_is_not_known_is_not_zero),
+        TEST(a_client_of_mps_that_is_listed_twice_counts_once),
+        TEST(over_in_every_reading_of_the_grace_is_due),
+        TEST(a_reading_that_does_not_tell_ends_the_grace),
+        TEST(a_process_of_no_container_counts_after_ten_seconds),
+        TESTM(one_that_is_over_is_killed_and_nobody_else),
+        TESTM(a_pid_that_is_another_process_by_now_is_not_killed),
+        TESTM(by_default_it_is_told_and_lives),
+        TESTM(without_the_hosts_processes_nothing_is_claimed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
