@@ -295,6 +295,17 @@ static int open_nvml(struct agent *agent, struct err *err)
     return agent->nvml != NULL ? 0 : err_same(err);
 }
 
+/* The place of the setting's word: it is one of them. */
+static uint32_t choice_of(const char *const word[], uint32_t words, const char *setting)
+{
+    uint32_t at = 0;
+
+    while (at < words && strcmp(word[at], setting) != 0)
+        at++;
+    must(at < words);
+    return at;
+}
+
 static int open_meter(struct agent *agent, struct err *err)
 {
     static const char *const policy[] = {
@@ -308,11 +319,21 @@ static int open_meter(struct agent *agent, struct err *err)
 
     if (agent->nvml == NULL || settings->meter_s == 0)
         return 0;
-    while (strcmp(policy[rules.policy], settings->over_memory) != 0)
-        rules.policy++;
-    must((size_t)rules.policy < ARRAY_LEN(policy)); /* the setting is one of them */
+    rules.policy = choice_of(policy, ARRAY_LEN(policy), settings->over_memory);
     agent->meter = meter_start(&rules, err);
     return agent->meter != NULL ? 0 : err_same(err);
+}
+
+static void set_limit(struct agent *agent)
+{
+    static const char *const mode[] = {
+        [LIMIT_AUTO] = "auto", [LIMIT_REQUIRE] = "require", [LIMIT_OFF] = "off"};
+    const struct agent_settings *settings = agent->settings;
+
+    agent->calls.limit =
+        (struct memory_limit){.mode = choice_of(mode, ARRAY_LEN(mode), settings->memory_limit),
+                              .nvml = agent->nvml,
+                              .cgroup_dir = settings->cgroup_dir};
 }
 
 static int open_cluster(struct agent *agent, struct err *err)
@@ -351,6 +372,7 @@ static int open_parts(struct agent *agent, struct err *err)
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0)
         return err_same(err);
     calls->nvml = agent->nvml;
+    set_limit(agent);
     const struct reporter_rules rules = {.node = settings->node,
                                          .ops = &agent->ops,
                                          .user = agent,

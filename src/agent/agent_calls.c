@@ -290,13 +290,39 @@ static int agent_create(void *user, const struct nri_pod *pod,
     return 0;
 }
 
+static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
+                        const struct nri_container *container, struct err *err)
+{
+    struct grant grant;
+
+    arena_reset(&calls->arena);
+    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    if (grant.verdict != GRANT_GPUS)
+        return 0; /* whether it may run at all was judged when it was made */
+    const enum limit_outcome outcome = memory_limit_set(&calls->limit, &grant, container, err);
+    if (outcome == LIMIT_SET)
+        agent_count(COUNT_LIMITED);
+    if (outcome != LIMIT_FAILED)
+        return 0;
+    if (calls->limit.mode == LIMIT_REQUIRE) {
+        (void)err_wrap(err, "milligpu");
+        agent_count(COUNT_LIMIT_REFUSED);
+        tell(LOG_WARN, "container refused at its start", pod, container, err->text);
+        return err_same(err);
+    }
+    agent_count(COUNT_UNLIMITED);
+    tell(LOG_WARN, "a container starts without a limit of its GPU memory", pod, container,
+         err->text);
+    return 0;
+}
+
 static int agent_start(void *user, const struct nri_pod *pod, const struct nri_container *container,
                        struct err *err)
 {
-    const struct agent_calls *calls = user;
+    struct agent_calls *calls = user;
 
-    (void)pod;
-    (void)err;
+    if (limit_memory(calls, pod, container, err) < 0)
+        return err_same(err);
     containers_started(calls->containers, container->id);
     return 0;
 }

@@ -15,6 +15,8 @@
 #include "milligpu/pod_records.h"
 #include "milligpu/public_keys.h"
 
+#include "agent/memory_limit.h"
+
 struct agent_calls {
     struct grant_rules rules;
     struct pod_records *records;
@@ -23,6 +25,7 @@ struct agent_calls {
     struct containers *containers;
     struct nvml *nvml;   /* NULL: GPUs are known by UUID only */
     bool mixed_gpus;     /* may a GPU have shares and a pod that has it whole? */
+    struct memory_limit limit;
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */
     struct met_pod *met; /* the pods of that list so far */
@@ -32,8 +35,8 @@ struct agent_calls {
 };
 
 /*
- * Everything but rules.node, rules.foreign_gpus, records, keys, cdi, containers, nvml and
- * mixed_gpus is set here.
+ * Everything but rules.node, rules.foreign_gpus, records, keys, cdi, containers, nvml, mixed_gpus
+ * and limit is set here.
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);

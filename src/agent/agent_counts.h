@@ -36,6 +36,12 @@
       "Times that a container used more of a GPU's memory than its share: seen (in two readings, " \
       "one after another), killed.")                                                               \
     X(COUNT_OVER_KILLED, "milligpu_node_over_memory_total", "counter", "outcome=\"killed\"", "")   \
+    X(COUNT_LIMITED, "milligpu_node_memory_limits_total", "counter", "outcome=\"ok\"",             \
+      "Containers whose GPU memory the driver was told to limit: ok, failed (it starts, and is "   \
+      "metered), refused (it does not start).")                                                    \
+    X(COUNT_UNLIMITED, "milligpu_node_memory_limits_total", "counter", "outcome=\"failed\"", "")   \
+    X(COUNT_LIMIT_REFUSED, "milligpu_node_memory_limits_total", "counter", "outcome=\"refused\"",  \
+      "")                                                                                          \
     X(COUNT_PATCHED, "milligpu_node_patches_total", "counter", "outcome=\"ok\"",                   \
       "Writes of the Node's annotations, by outcome.")                                             \
     X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")

@@ -3,7 +3,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -286,9 +285,10 @@ static void a_process_of_no_container_counts_after_ten_seconds(void **state)
 
 /* --- the thread, on a machine of this file --- */
 
+#define GPU "gpu GPU-a NVIDIA_T4 16384\n"
+
 struct machine {
     char dir[32];
-    char driver[64];
     struct containers *containers;
     struct nvml *nvml;
     struct meter *meter;
@@ -343,41 +343,18 @@ static void machine_close(void *user, int pidfd)
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
 }
 
-static void driver_says(struct machine *machine, const char *lines)
-{
-    char next[80];
-    (void)snprintf(next, sizeof next, "%s.next", machine->driver);
-    FILE *out = fopen(next, "we");
-    assert_non_null(out);
-    assert_true(fprintf(out, "gpu GPU-a NVIDIA_T4 16384\n%s", lines) >= 0);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(rename(next, machine->driver), 0);
-}
-
 static int machine_start(void **state)
 {
-    static char library[4096];
     struct machine *machine = test_calloc(1, sizeof *machine);
     const struct pod_share share = {.gpu = "GPU-a", .milli = 300, .mib = 1000};
     const struct pod_share *shares[] = {&share};
     const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
     const struct nri_pod pod = {.uid = TEXT("u1"), .name = TEXT("web"), .namespace = TEXT("ns")};
     const struct nri_container container = {.id = TEXT(ID_A), .name = TEXT("main")};
-    struct nvml_settings settings;
-    struct err err;
 
     log_set(LOG_ERROR, false);
     folder_make(machine->dir, sizeof machine->dir);
-    (void)snprintf(machine->driver, sizeof machine->driver, "%s/driver", machine->dir);
-    assert_int_equal(setenv("FAKE_NVML", machine->driver, 1), 0);
-    (void)snprintf(library, sizeof library, "%s/tests/libnvidia-ml.so.1",
-                   getenv("MILLIGPU_BUILD_DIR"));
-    driver_says(machine, "");
-    nvml_defaults(&settings);
-    settings.library = library;
-    settings.every_ms = settings.retry_ms = 20;
-    machine->nvml = nvml_open(&settings, &err);
-    assert_non_null(machine->nvml);
+    machine->nvml = driver_open(machine->dir, GPU);
     machine->containers = containers_new();
     containers_begin(machine->containers);
     containers_add(machine->containers, &pod, &container, &grant);
@@ -462,13 +439,14 @@ static bool is_blind(const struct meter_copy *copy)
 static void one_that_is_over_is_killed_and_nobody_else(void **state)
 {
     struct machine *machine = *state;
-    driver_says(machine, "process GPU-a 200 500\nprocess GPU-a 400 9000\n");
+    driver_says(machine->dir, GPU "process GPU-a 200 500\nprocess GPU-a 400 9000\n");
     meter(machine, METER_KILL);
     await(machine, is_measured);
     assert_int_equal(machine->kills, 0);
-    driver_says(machine, "process GPU-a 200 500\nprocess GPU-a 201 600 mps\n"
-                         "process GPU-a 300 9\nprocess GPU-a 400 9000\nprocess GPU-a 1 9000\n"
-                         "process GPU-a 500 9000\n");
+    driver_says(machine->dir,
+                GPU "process GPU-a 200 500\nprocess GPU-a 201 600 mps\n"
+                    "process GPU-a 300 9\nprocess GPU-a 400 9000\nprocess GPU-a 1 9000\n"
+                    "process GPU-a 500 9000\n");
     await(machine, is_killed);
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
     assert_true(machine->kills >= 2);
@@ -481,7 +459,7 @@ static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
 {
     struct machine *machine = *state;
     machine->moved = true;
-    driver_says(machine, "process GPU-a 200 5000\n");
+    driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_KILL);
     await(machine, is_seen_over);
     const struct timespec wait = {0, 200000000};
@@ -496,7 +474,7 @@ static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
 static void by_default_it_is_told_and_lives(void **state)
 {
     struct machine *machine = *state;
-    driver_says(machine, "process GPU-a 200 5000\n");
+    driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_EVENT);
     await(machine, is_seen_over);
     assert_int_equal(machine->opens, 0);
@@ -507,7 +485,7 @@ static void without_the_hosts_processes_nothing_is_claimed(void **state)
     struct machine *machine = *state;
     struct arena arena;
     const char *const *uuid;
-    driver_says(machine, "process GPU-a 500 5000\nprocess GPU-a 501 5000\n");
+    driver_says(machine->dir, GPU "process GPU-a 500 5000\nprocess GPU-a 501 5000\n");
     meter(machine, METER_KILL);
     await(machine, is_blind);
     arena_init(&arena);
@@ -516,7 +494,7 @@ static void without_the_hosts_processes_nothing_is_claimed(void **state)
     arena_done(&arena);
     meter_stop(machine->meter);
     machine->io.sees_host = false;
-    driver_says(machine, "process GPU-a 200 5000\n");
+    driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_KILL);
     await(machine, is_blind);
 }

@@ -1,0 +1,53 @@
+/*
+ * memory_limit - has the driver hold a container to the memory of its shares (drivers from R615).
+ *
+ * A limit is one of a cgroup, so it is set when the cgroup exists and nothing runs in it yet: when
+ * the container starts. It goes with the cgroup.
+ *
+ * Main thread; waits for NVML's watcher at most LIMIT_WAIT_MS for each container, since the runtime
+ * waits for us.
+ */
+#ifndef MILLIGPU_AGENT_MEMORY_LIMIT_H
+#define MILLIGPU_AGENT_MEMORY_LIMIT_H
+
+#include "milligpu/grant.h"
+#include "milligpu/nvml.h"
+#include "milligpu/strbuf.h"
+
+enum { LIMIT_WAIT_MS = 500 };
+
+enum limit_mode {
+    LIMIT_AUTO,    /* where the driver can; else the container starts and is only metered */
+    LIMIT_REQUIRE, /* or it does not start */
+    LIMIT_OFF,
+};
+
+struct memory_limit {
+    enum limit_mode mode;
+    struct nvml *nvml; /* NULL: there is none */
+    const char
+        *cgroup_dir; /* where cgroups are, as the driver's library sees them in our process */
+};
+
+/*
+ * The folder of a cgroup, of version 2, by its path in the OCI specification: the path below dir of
+ * the cgroupfs driver ("/kubepods/pod1/ID"), or what the systemd driver makes of
+ * "SLICE:PREFIX:NAME". An error: neither, or it leads out of dir.
+ */
+int cgroup_folder(const char *dir, struct text path, struct strbuf *out, struct err *err) MUST_USE;
+
+enum limit_outcome {
+    LIMIT_NONE, /* nothing to do: the mode, or the driver has no limits */
+    LIMIT_SET,  /* each of its GPUs whose MiB are known has one */
+    LIMIT_FAILED,
+};
+
+/*
+ * Limits each GPU of a container that was granted GPUs. err is set with LIMIT_FAILED; its text says
+ * what the owner of the pod or the operator can do. With LIMIT_REQUIRE the container must not start
+ * then, and whatever keeps it from being limited is a failure.
+ */
+enum limit_outcome memory_limit_set(const struct memory_limit *limit, const struct grant *grant,
+                                    const struct nri_container *container, struct err *err);
+
+#endif
