@@ -379,7 +379,12 @@ static int open_parts(struct agent *agent, struct err *err)
                                          .gpus = agent->nvml != NULL ? write_gpus : NULL};
     if (reporter_start(&rules, &agent->reporter, err) < 0)
         return err_same(err);
-    return agent_probe_start(settings->probe_listen, settings->port_file, &agent->probe, err);
+    const struct agent_metrics metrics = {.nvml = agent->nvml,
+                                          .meter = agent->meter,
+                                          .has_containers =
+                                              strcmp(settings->container_metrics, "on") == 0};
+    return agent_probe_start(settings->probe_listen, settings->port_file, &metrics, &agent->probe,
+                             err);
 }
 
 static void close_parts(struct agent *agent)

@@ -23,6 +23,7 @@ enum {
 
 struct agent_probe {
     struct http_server *http;
+    struct agent_metrics metrics;
 };
 
 static int answer_ready(struct strbuf *out)
@@ -37,12 +38,12 @@ static int answer_ready(struct strbuf *out)
 
 static void handle(void *user, struct http_call *call)
 {
+    const struct agent_probe *probe = user;
     const char *path = http_path(call);
     const char *type = "text/plain; charset=utf-8";
     struct strbuf body;
     int status = 200;
 
-    (void)user;
     strbuf_init(&body);
     if (strcmp(http_method(call), "GET") != 0) {
         status = 405;
@@ -55,6 +56,7 @@ static void handle(void *user, struct http_call *call)
     } else if (strcmp(path, "/metrics") == 0) {
         type = "text/plain; version=0.0.4; charset=utf-8";
         agent_counts_write(&body);
+        agent_metrics_write(&probe->metrics, &body);
     } else {
         status = 404;
         strbuf_str(&body, "here are /livez, /readyz and /metrics\n");
@@ -76,20 +78,21 @@ static int write_port(const char *file, const char *listen, uint16_t port, struc
     return 0;
 }
 
-int agent_probe_start(const char *listen, const char *port_file, struct agent_probe **out,
+int agent_probe_start(const char *listen, const char *port_file,
+                      const struct agent_metrics *metrics, struct agent_probe **out,
                       struct err *err)
 {
-    const struct http_rules rules = {.name = "probe",
-                                     .listen = listen,
-                                     .threads = 1,
-                                     .strangers = CONNECTIONS,
-                                     .strangers_each = CONNECTIONS - CONNECTIONS / 4,
-                                     .body_bytes_max = BODY_BYTES,
-                                     .bodies_bytes_max = (size_t)4 * BODY_BYTES,
-                                     .first_ms = FIRST_MS,
-                                     .idle_ms = IDLE_MS,
-                                     .request_ms = REQUEST_MS,
-                                     .handler = handle};
+    struct http_rules rules = {.name = "probe",
+                               .listen = listen,
+                               .threads = 1,
+                               .strangers = CONNECTIONS,
+                               .strangers_each = CONNECTIONS - CONNECTIONS / 4,
+                               .body_bytes_max = BODY_BYTES,
+                               .bodies_bytes_max = (size_t)4 * BODY_BYTES,
+                               .first_ms = FIRST_MS,
+                               .idle_ms = IDLE_MS,
+                               .request_ms = REQUEST_MS,
+                               .handler = handle};
 
     *out = NULL;
     if (listen[0] == '\0')
@@ -97,6 +100,8 @@ int agent_probe_start(const char *listen, const char *port_file, struct agent_pr
     if (http_address_check(listen, err) < 0)
         return err_wrap(err, "--probe-listen");
     struct agent_probe *probe = xcalloc(1, sizeof *probe);
+    probe->metrics = *metrics;
+    rules.user = probe;
     if (http_start(&rules, &probe->http, err) < 0) {
         xfree(probe);
         return err_wrap(err, "--probe-listen");

@@ -1,6 +1,7 @@
 """milligpu-node against a container runtime that this file plays: what happens on the socket, and to the process."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
@@ -74,7 +75,8 @@ def pod(annotations, sandbox="sandbox"):
 
 
 def container(name="main", *env):
-    return field(1, "id-" + name) + field(2, "sandbox") + field(3, name) + b"".join(field(8, e) for e in env)
+    cgroup = field(11, field(5, "/kubepods/pod1/id-" + name))
+    return field(1, "id-" + name) + field(2, "sandbox") + field(3, name) + b"".join(field(8, e) for e in env) + cgroup
 
 
 class Refused(Exception):
@@ -144,6 +146,9 @@ class Connection:
         env = {parse(one)[1][0].decode(): parse(one)[2][0].decode() for one in adjust.get(4, [])}
         return [parse(device)[1][0].decode() for device in adjust.get(8, [])], env
 
+    def start(self, annotations):
+        self.call("StartContainer", field(1, pod(annotations)) + field(2, container()))
+
     def ends(self):
         try:
             while self.peer.recv(65536):
@@ -199,6 +204,13 @@ class Node(harness.Logged):
              "--kubeconfig", self.home / "kubeconfig", "--nvml", "", "--probe-listen", "127.0.0.1:0",
              "--port-file", self.home / "ports", *flags], stderr=self.log, env={**os.environ, **(env or {})})
 
+    def driver(self, lines):
+        """What NVIDIA's driver says from now on: two GPUs and these lines."""
+        following = self.home / "driver.next"
+        following.write_text("driver 615.10\ngpu GPU-a NVIDIA_T4 16384 used=5100 temperature=61 power=70500 clocks=64 "
+                             "ecc=2\ngpu GPU-b NVIDIA_T4 16384 clocks=5\n" + lines)
+        following.rename(self.home / "driver")
+
     def peer(self):
         connection = Connection(self.socket.accept()[0])
         self.peers.append(connection)
@@ -237,6 +249,33 @@ class Node(harness.Logged):
             peer.peer.close()
         self.socket.close()
         self.folder.cleanup()
+
+
+@contextlib.contextmanager
+def process_in_cgroup(name):
+    """A process of its own in a new cgroup of this name; skips where no cgroup can be made."""
+    mount = pathlib.Path("/sys/fs/cgroup")
+    top = mount if (mount / "cgroup.controllers").exists() else mount / "pids"
+    made = [top / f"milligpu-e2e-{os.getpid()}", top / f"milligpu-e2e-{os.getpid()}" / name]
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        for folder in made:
+            folder.mkdir()
+        (made[1] / "cgroup.procs").write_text(str(process.pid))
+    except OSError as why:
+        process.kill()
+        process.wait()
+        for folder in reversed(made):
+            if folder.exists():
+                folder.rmdir()
+        raise unittest.SkipTest(f"no cgroup can be made here: {why}") from why
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for folder in reversed(made):
+            folder.rmdir()
 
 
 class Agent(unittest.TestCase):
@@ -390,6 +429,109 @@ class Agent(unittest.TestCase):
                          ["nvidia.com/gpu=GPU-b"])
         with self.assertRaisesRegex(Refused, "it would have GPU GPU-b whole, of which pods have shares"):
             connection.call("CreateContainer", field(1, other) + field(2, trains))
+
+    def metered(self, driver, *flags):
+        """A node with GPU-a and the driver that these lines are; the runtime has made and started one container."""
+        node = Node()
+        self.addCleanup(node.close)
+        node.driver(driver)
+        node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", *flags,
+                   env={"FAKE_NVML": str(node.home / "driver")})
+        runtime = node.accept()
+        node.wait(lambda: "milligpu_node_gpu_memory_total_mib" in node.page("/metrics")[1] and
+                  'gpu="GPU-a"' in node.page("/metrics")[1], "a reading")
+        runtime.create(node.sign())
+        return node, runtime
+
+    def samples(self, node):
+        """{name and labels: number}; the page is one that Prometheus reads."""
+        found, families, family = {}, set(), None
+        for line in node.page("/metrics")[1].splitlines():
+            if line.startswith("# TYPE "):
+                family = line.split()[2]
+                self.assertNotIn(family, families)
+                families.add(family)
+            elif not line.startswith("#"):
+                name, number = line.rsplit(" ", 1)
+                self.assertEqual(name.partition("{")[0], family)
+                self.assertNotIn(name, found)
+                found[name] = float(number)
+        return found
+
+    def test_the_page_shows_what_is_used_of_what_was_granted(self):
+        proc = tempfile.TemporaryDirectory()
+        self.addCleanup(proc.cleanup)
+        for pid, cgroup in ((700, "0::/kubepods/pod1/id-main\n"), (701, "0::/user.slice\n")):
+            (pathlib.Path(proc.name) / str(pid)).mkdir()
+            (pathlib.Path(proc.name) / str(pid) / "cgroup").write_text(cgroup)
+            (pathlib.Path(proc.name) / str(pid) / "comm").write_text("python3\n")
+        lines = "process GPU-a 700 5000 sm=20\nprocess GPU-b 701 9 sm=1\n"
+        node, runtime = self.metered(lines, "--proc-dir", proc.name, "--over-memory", "report")
+        of = '{namespace="default",pod="web",container="main",gpu="GPU-a"}'
+        node.wait(lambda: self.samples(node).get("milligpu_node_container_over" + of) == 1, "over its memory")
+        page = self.samples(node)
+        self.assertEqual({name: page["milligpu_node_container_" + name + of]
+                          for name in ("granted_milli", "granted_mib", "used_milli", "used_mib")},
+                         {"granted_milli": 300, "granted_mib": 4915, "used_milli": 200, "used_mib": 5000})
+        self.assertEqual(page["milligpu_node_metering"], 1)
+        self.assertEqual(page['milligpu_node_over_memory_total{outcome="seen"}'], 1)
+        self.assertEqual(page['milligpu_node_over_memory_total{outcome="killed"}'], 0)
+        self.assertRegex(node.logged(), "more of a GPU's memory than its share.*namespace=default pod=web "
+                                        "container=main gpu=GPU-a used_mib=5000 granted_mib=4915")
+        self.assertEqual({name: page[f'milligpu_node_gpu_{name}{{gpu="GPU-a"}}']
+                          for name in ("memory_total_mib", "memory_used_mib", "temperature_celsius", "power_watts",
+                                       "throttled", "xids_total")},
+                         {"memory_total_mib": 16384, "memory_used_mib": 5100, "temperature_celsius": 61,
+                          "power_watts": 70.5, "throttled": 1, "xids_total": 0})
+        self.assertEqual(page['milligpu_node_gpu_ecc_errors_total{gpu="GPU-a",kind="uncorrected"}'], 2)
+        self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="healthy"}'], 1)
+        self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="lost"}'], 0)
+        self.assertNotIn('milligpu_node_gpu_power_watts{gpu="GPU-b"}', page)  # its driver does not tell
+        self.assertEqual(page['milligpu_node_gpu_throttled{gpu="GPU-b"}'], 0)  # a power cap
+        node.wait(lambda: self.samples(node)['milligpu_node_gpu_outside{gpu="GPU-b"}'] == 1, "the process outside")
+        self.assertEqual(self.samples(node)['milligpu_node_gpu_outside{gpu="GPU-a"}'], 0)
+        node.stop()
+        node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--container-metrics", "off",
+                   env={"FAKE_NVML": str(node.home / "driver")})
+        node.accept().create(node.sign())
+        node.wait(lambda: "GPU-a" in node.page("/metrics")[1], "a reading")
+        self.assertNotIn("web", node.page("/metrics")[1])
+
+    def test_only_the_container_that_takes_too_much_is_killed(self):
+        bystander = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(bystander.wait)
+        self.addCleanup(bystander.kill)
+        with process_in_cgroup("id-main") as process:
+            lines = f"process GPU-a {process.pid} %d\nprocess GPU-a {bystander.pid} 9000\n"
+            node, runtime = self.metered(lines % 4915, "--over-memory", "kill", "--over-grace-s", "1")
+            runtime.start(node.sign())
+            of = '{namespace="default",pod="web",container="main",gpu="GPU-a"}'
+            node.wait(lambda: self.samples(node).get("milligpu_node_container_used_mib" + of) == 4915, "its share")
+            time.sleep(2.5)
+            self.assertIsNone(process.poll())
+            node.driver(lines % 4916)
+            self.assertEqual(process.wait(20), -signal.SIGKILL)
+            self.assertIsNone(bystander.poll())
+            node.wait(lambda: self.samples(node)['milligpu_node_over_memory_total{outcome="killed"}'] == 1, "the count")
+            self.assertRegex(node.logged(), "killed: a container used more.*pod=web container=main gpu=GPU-a "
+                                            "used_mib=4916 granted_mib=4915")
+
+    def test_a_container_starts_with_a_limit_of_its_memory(self):
+        node, runtime = self.metered("", "--memory-limit", "require", "--cgroup-dir", "/sys/fs/cgroup")
+        runtime.start(node.sign())
+        self.assertEqual((node.home / "driver.limits").read_text(),
+                         f"GPU-a /sys/fs/cgroup/kubepods/pod1/id-main {4915 << 20} {4915 << 20}\n")
+        node.driver("limits no\n")
+        with self.assertRaisesRegex(Refused, "milligpu: its GPU memory cannot be limited.*--memory-limit=auto.*"
+                                             "DeviceSetMemoryLimits"):
+            runtime.start(node.sign())
+        node.stop()
+        node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(node.home / "driver")})
+        runtime = node.accept()
+        node.wait(lambda: "GPU-a" in node.page("/metrics")[1], "a reading")
+        runtime.start(node.sign())
+        self.assertIn("starts without a limit of its GPU memory", node.logged())
+        self.assertEqual(self.samples(node)['milligpu_node_memory_limits_total{outcome="failed"}'], 1)
 
     def test_it_is_small(self):
         if harness.BIN.parent.name in ("asan", "tsan"):

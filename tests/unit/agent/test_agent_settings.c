@@ -8,6 +8,7 @@
 #include "milligpu/agent.h"
 
 #include "agent/agent_counts.h"
+#include "agent/agent_metrics.h"
 #include "support/document.h"
 
 static struct agent_settings got;
@@ -135,12 +136,16 @@ static void a_runtime_that_drops_gpus_is_refused(void **state)
 static void reference(struct strbuf *out)
 {
     strbuf_str(out, "# milligpu-node: flags and metrics\n\nGenerated from "
-                    "`include/milligpu/agent_settings.def` and `src/agent/agent_counts.h`; "
+                    "`include/milligpu/agent_settings.def`, `src/agent/agent_counts.h` and "
+                    "`src/agent/agent_metrics.h`; "
                     "[NODE.md](NODE.md) explains the agent.\n\n## Flags\n\nEach flag is also a "
                     "variable: `--nri-socket` is `MILLIGPU_NODE_NRI_SOCKET`. Flags win.\n\n");
     agent_settings_markdown(out);
     strbuf_str(out, "\n## Metrics\n\n");
     agent_counts_markdown(out);
+    strbuf_str(out, "\nOf each GPU, where NVML tells, and of each container's GPU, where "
+                    "`--container-metrics` is on; what is not known has no sample:\n\n");
+    agent_metrics_markdown(out);
 }
 
 static void the_reference_is_what_the_tables_say(void **state)
