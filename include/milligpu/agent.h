@@ -3,12 +3,14 @@
  *
  *     runtime <== NRI socket ==> main thread: judge, adjust, validate; records
  *     NVML    --> watcher thread --> reading (nvml.h)
+ *     /proc   --> meter thread --> what containers use (meter.h)
  *     API server <-- reporter thread: annotations of the Node, on change only
  *     kubelet, Prometheus <-- probe listener: /livez /readyz /metrics
  *
- * The main thread never waits for NVML, for the API server or for a lock that one of them holds
- * longer than a copy: the runtime has one lock for the whole node, and a plugin that takes two
- * seconds is cut off. Injection needs no API call.
+ * The main thread never waits for the API server, nor for a lock that is held longer than a copy,
+ * and for NVML only where a container starts that it shall limit, at most half a second: the
+ * runtime has one lock for the whole node, and a plugin that takes two seconds is cut off.
+ * Injection needs no API call.
  *
  * It reconnects at once and then each second, for ever; a runtime without CDI for plugins is
  * refused, with a sentence in its log and in ours.

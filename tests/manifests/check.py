@@ -42,6 +42,7 @@ AGENT_FOLDERS = {
     ("/var/run/nri", "/var/run/nri", False),
     ("/etc/cdi", "/etc/cdi", True),
     ("/var/run/cdi", "/var/run/cdi", True),
+    ("/sys/fs/cgroup", "/sys/fs/cgroup", True),
     ("/var/lib/milligpu-node", "/var/lib/milligpu-node", False),
 }
 
@@ -187,8 +188,9 @@ def check_the_agents_daemonset():
     pod = spec["template"]["spec"]
     need(pod["serviceAccountName"] == AGENT["name"], "node: the agent has another account")
     need(len(pod["containers"]) == 1 and not pod.get("initContainers"), "node: there is another container")
-    for key in ("hostNetwork", "hostPID", "hostIPC"):
+    for key in ("hostNetwork", "hostIPC"):
         need(not pod.get(key), f"node: {key}")
+    need(pod.get("hostPID") is True, "node: without hostPID nothing is metered")
     container = pod["containers"][0]
     security = container["securityContext"]
     need(not security.get("privileged"), "node: the agent is privileged")
