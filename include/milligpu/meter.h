@@ -108,8 +108,9 @@ void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out
 /*
  * The GPUs on which processes of no known container were seen in two readings METER_OUTSIDE_MS
  * apart and in all between them: something uses them that Kubernetes does not know of. MPS servers
- * do not count. None while the list of containers is not complete, or not all were kept. Returns
- * how many; *out lives in arena. Any thread.
+ * do not count. While the list of containers is not complete, or not all were kept, or NVML tells
+ * of no processes, those of before stay and none is added: nobody saw one end. Returns how many;
+ * *out lives in arena. Any thread.
  */
 uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *const **out);
 

@@ -269,7 +269,9 @@ static bool write_gpus(void *user, struct strbuf *out)
     arena_init(&arena);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     containers_copy(agent->calls.containers, &arena, &containers);
-    holders_find(reading, &containers, NULL, 0, &arena, &holders);
+    const char *const *outside = NULL;
+    const uint32_t outsides = meter_outside(agent->meter, &arena, &outside);
+    holders_find(reading, &containers, outside, outsides, &arena, &holders);
     const bool good = gpus_annotation_write(reading, holders.by, out, &left_out);
     (void)snprintf(told, sizeof told, "%s: %.300s%.100s", nvml_status_name(reading->status),
                    reading->problem, left_out.data);

@@ -365,7 +365,7 @@ uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *con
     must(pthread_mutex_lock(&meter->lock) == 0);
     const struct meter_table *table = meter->shown;
     for (uint32_t i = 0; i < table->strays; i++)
-        if (meter_stray_counts(table, &table->stray[i]))
+        if (meter_stray_counts(&table->stray[i]))
             uuid[count++] = arena_copy(arena, text_of(table->stray[i].uuid));
     must(pthread_mutex_unlock(&meter->lock) == 0);
     return count;

@@ -216,6 +216,17 @@ static void make_stray(const struct meter_facts *facts, const struct meter_table
     stray->readings += is_new_reading(before, facts) ? 1 : 0;
 }
 
+/* Nothing can be said now: what counted still does, since nobody saw it end. */
+static void keep_strays(const struct meter_table *before, struct meter_table *next)
+{
+    for (uint32_t i = 0; i < before->strays; i++) {
+        if (!meter_stray_counts(&before->stray[i]))
+            continue;
+        next->stray[next->strays] = before->stray[i];
+        next->stray[next->strays++].uuid = keep(next, before->stray[i].uuid);
+    }
+}
+
 static void find_strays(const struct meter_facts *facts, const struct meter_table *before,
                         struct meter_table *next)
 {
@@ -223,18 +234,19 @@ static void find_strays(const struct meter_facts *facts, const struct meter_tabl
 
     next->stray = arena_array(&next->arena, GPUS_PER_NODE_MAX, sizeof *next->stray);
     if (!facts->containers->is_complete || facts->containers->left_out > 0 ||
-        facts->owner == NULL || reading->status != NVML_READY)
+        facts->owner == NULL || reading->status != NVML_READY) {
+        keep_strays(before, next);
         return;
+    }
     for (uint32_t i = 0; i < reading->gpus; i++)
         if (has_stray(facts, &reading->gpu[i]))
             make_stray(facts, before, &reading->gpu[i], next);
 }
 
-bool meter_stray_counts(const struct meter_table *table, const struct meter_stray *stray)
+bool meter_stray_counts(const struct meter_stray *stray)
 {
     must(stray->last_ms >= stray->from_ms);
-    return table->is_complete && stray->readings >= 2 &&
-           stray->last_ms - stray->from_ms >= METER_OUTSIDE_MS;
+    return stray->readings >= 2 && stray->last_ms - stray->from_ms >= METER_OUTSIDE_MS;
 }
 
 /* --- all of it --- */
