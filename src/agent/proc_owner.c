@@ -47,9 +47,9 @@ int32_t proc_owner(struct text cgroup, const struct containers_copy *containers)
     struct text field;
 
     while (text_cut(&cgroup, '\n', &line)) {
-        if (!text_cut(&line, ':', &field) || !text_cut(&line, ':', &field))
-            continue;
-        if (text_eq(line, before))
+        bool is_path = text_cut(&line, ':', &field); /* the number of the hierarchy */
+        is_path = is_path && text_cut(&line, ':', &field);
+        if (!is_path || text_eq(line, before))
             continue;
         before = line;
         const int32_t found = owner_of_path(line, containers);
