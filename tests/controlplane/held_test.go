@@ -38,7 +38,7 @@ func withInventory(t *testing.T) (*gpuNode, nvml) {
 	driver := nvml(filepath.Join(t.TempDir(), "driver"))
 	driver.says(g)
 	t.Setenv("FAKE_NVML", string(driver))
-	g.check(g.n.StartAgent("--nvml", library))
+	g.check(g.n.StartAgent("--nvml", library, "--inventory-s", "1", "--meter-s", "1"))
 	g.until(soon, func() (bool, string) {
 		return g.gpus()["gpu-real "+gpuIDs[1]] != nil && g.reported() != "",
 			"milligpud does not know the agent or its GPUs"
