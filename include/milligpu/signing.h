@@ -1,15 +1,18 @@
 /*
- * signing - who may say which GPUs a pod gets: Ed25519 over an allocation.
+ * signing - who may say which GPUs a pod gets, and what a node used: Ed25519.
  *
- * milligpud signs what it binds; the agent of the node believes no other allocation. Signed are
+ * milligpud signs what it binds; the agent of the node believes no other allocation. The agent
+ * signs what it reports; milligpud believes no other report. Signed are
  *
  *     "milligpu.io/allocation/v1" NUL uid NUL node NUL annotation
+ *     "milligpu.io/usage/v1" NUL node NUL body
  *
- * with the exact bytes of the annotation milligpu.io/allocation. Neither a uid nor a node's name
- * can contain a NUL, so no two allocations are signed by the same bytes. Ed25519 is deterministic
- * (RFC 8032): signing again gives the same text.
+ * with the exact bytes of the annotation milligpu.io/allocation, or of the body of the report. No
+ * uid, name or first word contains a NUL, so no two things are signed by the same bytes, and none
+ * of one kind is good for the other. Ed25519 is deterministic (RFC 8032): signing again gives the
+ * same text.
  *
- * A signature, the annotation milligpu.io/signature, is one word:
+ * A signature, the annotation milligpu.io/signature or the header Milligpu-Signature, is one word:
  *
  *     v1:KEYID:BASE64          KEYID: the first 16 hexadecimal digits of SHA-256 of the public key
  *
@@ -27,11 +30,14 @@ enum {
     SIGNATURE_TEXT_BYTES = 3 + 16 + 1 + 88 + 1,
 };
 
+enum signed_kind { SIGNED_ALLOCATION, SIGNED_USAGE };
+
 /* What is signed. uid and node without NUL. */
 struct signed_facts {
-    struct text uid;
+    struct text uid; /* of the pod; a report of usage is about none, so it is not signed */
     struct text node;
-    struct text annotation;
+    struct text bytes; /* the annotation, or the body */
+    enum signed_kind kind;
 };
 
 struct signing_key;

@@ -82,7 +82,8 @@ static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *p
                       id, rules->node);
         return false;
     }
-    const struct signed_facts facts = {pod->uid, text_of(rules->node), out->annotation};
+    const struct signed_facts facts = {pod->uid, text_of(rules->node), out->annotation,
+                                       SIGNED_ALLOCATION};
     if (!signature_is_good(text_of(key), signature, &facts)) {
         (void)err_set(&out->why, ERR_FORBIDDEN,
                       "its GPUs are not what milligpud signed for this pod on node %s: delete the "

@@ -1,9 +1,9 @@
 /*
- * Signatures over allocations, by Ed25519 of GnuTLS. The writer signs before its COMMIT, and the
- * agent verifies in its only thread. What comes from outside (a key, a signature) may be any bytes:
- * it is no signature, and never an error. Base64 is accepted in one spelling only, so that a
- * changed byte is a changed key. In order: words and bytes, the key, signing, verifying. Where a
- * key comes from is in key_file.c.
+ * Signatures over allocations and reports, by Ed25519 of GnuTLS. The writer signs before its
+ * COMMIT, and the agent verifies in its only thread; reports go the other way. What comes from
+ * outside (a key, a signature) may be any bytes: it is no signature, and never an error. Base64 is
+ * accepted in one spelling only, so that a changed byte is a changed key. In order: words and
+ * bytes, the key, signing, verifying. Where a key comes from is in key_file.c.
  */
 #include "milligpu/signing.h"
 
@@ -92,15 +92,19 @@ static bool can_be_signed(const struct signed_facts *what)
 
 static void write_signed(struct strbuf *out, const struct signed_facts *what)
 {
-    static const char domain[] = "milligpu.io/allocation/v1";
+    /* In the order of enum signed_kind. */
+    static const char *const domain[] = {"milligpu.io/allocation/v1", "milligpu.io/usage/v1"};
 
-    must(can_be_signed(what));
-    strbuf_text(out, (struct text){domain, sizeof domain}); /* with its NUL */
-    strbuf_text(out, what->uid);
+    must(can_be_signed(what) && (size_t)what->kind < ARRAY_LEN(domain));
+    strbuf_str(out, domain[what->kind]);
     strbuf_char(out, '\0');
+    if (what->kind == SIGNED_ALLOCATION) {
+        strbuf_text(out, what->uid);
+        strbuf_char(out, '\0');
+    }
     strbuf_text(out, what->node);
     strbuf_char(out, '\0');
-    strbuf_text(out, what->annotation);
+    strbuf_text(out, what->bytes);
 }
 
 /* --- the key --- */
@@ -222,7 +226,7 @@ int signing_sign(const struct signing_key *key, const struct signed_facts *what,
     gnutls_datum_t signature = {NULL, 0};
     struct strbuf bytes;
 
-    must(key != NULL && what->annotation.len > 0);
+    must(key != NULL && what->bytes.len > 0);
     strbuf_init(&bytes);
     write_signed(&bytes, what);
     const gnutls_datum_t data = datum_of((struct text){bytes.data, bytes.len});
@@ -230,8 +234,7 @@ int signing_sign(const struct signing_key *key, const struct signed_facts *what,
         gnutls_privkey_sign_data2(key->key, GNUTLS_SIGN_EDDSA_ED25519, 0, &data, &signature);
     strbuf_done(&bytes);
     if (rc < 0)
-        return err_set(err, ERR_INTERNAL, "the allocation cannot be signed: %s",
-                       gnutls_strerror(rc));
+        return err_set(err, ERR_INTERNAL, "nothing can be signed: %s", gnutls_strerror(rc));
     must(signature.size == SIGNATURE_BYTES);
     const size_t head = (size_t)snprintf(out, SIGNATURE_TEXT_BYTES, "%s%s:", version, key->id);
     sign_encode(signature.data, signature.size, out + head, SIGNATURE_TEXT_BYTES - head);

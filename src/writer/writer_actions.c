@@ -43,7 +43,7 @@ static struct post_commit_action *add_action(struct writer *writer)
 static int sign_binding(const void *ctx, struct text uid, struct text node, struct text annotation,
                         struct strbuf *out, struct err *err)
 {
-    const struct signed_facts what = {.uid = uid, .node = node, .annotation = annotation};
+    const struct signed_facts what = {.uid = uid, .node = node, .bytes = annotation};
     char text[SIGNATURE_TEXT_BYTES];
 
     must(ctx != NULL && out->len == 0);

@@ -61,9 +61,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char changed[SIGNATURE_TEXT_BYTES];
     struct err err;
 
-    what.annotation = pieces_until(&pieces, '\n');
+    what.bytes = pieces_until(&pieces, '\n');
     rubbish_is_refused(given, signature, &what);
-    if (what.annotation.len == 0)
+    if (what.bytes.len == 0)
         return 0;
     must(signing_sign(key, &what, text, &err) == 0);
     must(signature_is_good(public_key, text_of(text), &what));
@@ -71,5 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t len = pieces_change(&pieces, 1, changed, strlen(text));
     const bool same = len == strlen(text) && memcmp(changed, text, len) == 0;
     must(signature_is_good(public_key, (struct text){changed, len}, &what) == same);
+    what.kind = SIGNED_USAGE;
+    must(!signature_is_good(public_key, text_of(text), &what));
     return 0;
 }

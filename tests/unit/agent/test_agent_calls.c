@@ -103,7 +103,8 @@ static int tear_down(void **state)
 
 static void pod_with(struct site *site, const char *annotation, const char *signed_one)
 {
-    const struct signed_facts facts = {TEXT(UID), TEXT("n1"), text_of(signed_one)};
+    const struct signed_facts facts = {TEXT(UID), TEXT("n1"), text_of(signed_one),
+                                       SIGNED_ALLOCATION};
     site->pod.annotations = 1;
     site->pair[0] = (struct nri_pair){TEXT(ANNOTATION_ALLOCATION), text_of(annotation)};
     if (signed_one == NULL)

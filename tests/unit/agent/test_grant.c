@@ -112,7 +112,8 @@ static void carries(struct world *world, const char *key, const char *value)
 /* milligpud signed this for that uid and node. */
 static void signs(struct world *world, const char *uid, const char *node, const char *annotation)
 {
-    const struct signed_facts facts = {text_of(uid), text_of(node), text_of(annotation)};
+    const struct signed_facts facts = {text_of(uid), text_of(node), text_of(annotation),
+                                       SIGNED_ALLOCATION};
     struct err err;
     assert_int_equal(signing_sign(world->key, &facts, world->signature, &err), 0);
     carries(world, ANNOTATION_SIGNATURE, world->signature);

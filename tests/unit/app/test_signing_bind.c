@@ -74,7 +74,8 @@ static const char *note_of(struct scene *scene, const char *pod, const char *key
 static bool believes(struct scene *scene, const char *pod, const char *node)
 {
     const struct signed_facts what = {text_of(doc_str(meta_of(scene, pod), "uid")), text_of(node),
-                                      text_of(note_of(scene, pod, "milligpu.io/allocation"))};
+                                      text_of(note_of(scene, pod, "milligpu.io/allocation")),
+                                      SIGNED_ALLOCATION};
 
     return signature_is_good(text_of(signing_key_public(scene->key)),
                              text_of(note_of(scene, pod, "milligpu.io/signature")), &what);

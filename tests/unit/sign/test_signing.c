@@ -98,7 +98,8 @@ static void refused(struct fixture *fixture, enum err_code code, const char *par
 static const struct signed_facts facts = {
     TEXT("6d3f2b0c-7d0e-4f3e-8f15-55a7b1b3f001"), TEXT("node-1"),
     TEXT("{\"v\":1,\"containers\":{\"c\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":300,\"mib\":"
-         "4915}]}}")};
+         "4915}]}}"),
+    SIGNED_ALLOCATION};
 
 static void a_file_is_made_once(void **state)
 {
@@ -158,8 +159,10 @@ struct signed_text {
 
 static bool is_good(const struct signed_text *is)
 {
-    const struct signed_facts what = {
-        {is->part[0], is->len[0]}, {is->part[1], is->len[1]}, {is->part[2], is->len[2]}};
+    const struct signed_facts what = {{is->part[0], is->len[0]},
+                                      {is->part[1], is->len[1]},
+                                      {is->part[2], is->len[2]},
+                                      SIGNED_ALLOCATION};
 
     return signature_is_good((struct text){is->key, is->key_len},
                              (struct text){is->part[3], is->len[3]}, &what);
@@ -193,7 +196,7 @@ static void every_changed_byte_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     const struct text part[3] = {TEXT("u-1"), TEXT("n-1"), TEXT("{\"v\":1}")};
-    const struct signed_facts what = {part[0], part[1], part[2]};
+    const struct signed_facts what = {part[0], part[1], part[2], SIGNED_ALLOCATION};
     struct signed_text is = {.key_len = 0};
 
     put_file(fixture, rfc_key, sizeof rfc_key - 1, 0400);
@@ -218,9 +221,9 @@ static void every_changed_byte_is_refused(void **state)
 static void parts_cannot_be_cut_in_another_way(void **state)
 {
     struct fixture *fixture = *state;
-    const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}")};
-    const struct signed_facts b = {TEXT("uidn"), TEXT("ode"), TEXT("{}")};
-    const struct signed_facts c = {TEXT("uid\0node"), TEXT(""), TEXT("{}")};
+    const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}"), SIGNED_ALLOCATION};
+    const struct signed_facts b = {TEXT("uidn"), TEXT("ode"), TEXT("{}"), SIGNED_ALLOCATION};
+    const struct signed_facts c = {TEXT("uid\0node"), TEXT(""), TEXT("{}"), SIGNED_ALLOCATION};
     char text[SIGNATURE_TEXT_BYTES];
     struct signing_key *key = open_key(fixture);
     const struct text public_key = text_of(signing_key_public(key));
@@ -229,6 +232,37 @@ static void parts_cannot_be_cut_in_another_way(void **state)
     assert_true(signature_is_good(public_key, text_of(text), &a));
     assert_false(signature_is_good(public_key, text_of(text), &b));
     assert_false(signature_is_good(public_key, text_of(text), &c));
+    signing_key_free(key);
+}
+
+/* An agent may sign reports of its node, and nobody may make an allocation of one, or back. */
+static void a_signature_is_good_for_one_kind_of_thing(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct signed_facts report = {
+        .node = TEXT("n1"), .bytes = TEXT("{\"v\":1}"), .kind = SIGNED_USAGE};
+    struct signed_facts other = report;
+    char text[SIGNATURE_TEXT_BYTES];
+
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    struct signing_key *key = open_key(fixture);
+    assert_int_equal(signing_sign(key, &report, text, &fixture->err), 0);
+    /* By openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
+    assert_string_equal(
+        text,
+        "v1:39f713d0a644253f:ExdL65hQzZUmuXHGdPA18HJAz2CFRnaQzDvfBfSureXhzEp7ZgldIZp9J/+aVB42v"
+        "Wj+rNL6LLoSQVRv+cGGDQ==");
+    assert_true(signature_is_good(text_of(rfc_public), text_of(text), &report));
+    other.kind = SIGNED_ALLOCATION;
+    assert_false(signature_is_good(text_of(rfc_public), text_of(text), &other));
+    /* The same bytes with another border between the name of the node and the report. */
+    other = (struct signed_facts){TEXT(""), TEXT("n1"), TEXT("{\"v\":1}"), SIGNED_ALLOCATION};
+    assert_int_equal(signing_sign(key, &other, text, &fixture->err), 0);
+    assert_false(signature_is_good(text_of(rfc_public), text_of(text), &report));
+    other = report;
+    other.node = TEXT("n2");
+    assert_int_equal(signing_sign(key, &report, text, &fixture->err), 0);
+    assert_false(signature_is_good(text_of(rfc_public), text_of(text), &other));
     signing_key_free(key);
 }
 
@@ -332,6 +366,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(every_changed_byte_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(parts_cannot_be_cut_in_another_way, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_signature_is_good_for_one_kind_of_thing, set_up,
+                                        tear_down),
         cmocka_unit_test(rubbish_of_any_length_is_no_signature),
         cmocka_unit_test_setup_teardown(a_key_that_others_can_read_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_key_is_refused_with_a_sentence, set_up,
