@@ -40,6 +40,7 @@ struct node_facts {
      */
     const char *cordon;
     bool agent;             /* annotation milligpu.io/agent, whatever its value */
+    const char *agent_key;  /* its member key, as written; NULL: none that can be read */
     const char *gpus_error; /* why it is invalid: milligpu.io/gpus[0].milli: ... */
     uint32_t gpus;          /* in the annotation */
     struct gpu_facts *gpu;

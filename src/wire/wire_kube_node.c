@@ -130,12 +130,37 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
+/* The value of the annotation is JSON again; a key that cannot be read is none. */
+static const char *agent_key(struct text value, struct arena *arena)
+{
+    static const char *const keys[] = {"key"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_reader in;
+    const char *found = NULL;
+    struct err err;
+    int key;
+
+    must(arena != NULL);
+    json_reader_init(&in, value, "agent", arena, &err);
+    json_read_object(&in);
+    while (json_read_field(&in, &fields, &key))
+        (void)json_read_cstring(&in, &found); /* a failure is kept */
+    return json_reader_finish(&in) == 0 ? found : NULL;
+}
+
 /* There is one, whatever is said of it: then its Bindings demand it, and no GPU goes by without. */
 static bool read_agent(struct json_reader *in, struct node_facts *node)
 {
+    const struct json_reader_mark mark = json_reader_mark(in);
+    struct text value;
+
     must(node->name != NULL);
     node->agent = true;
-    return json_read_skip(in);
+    node->agent_key = NULL;
+    if (!json_read_string(in, &value))
+        return json_reader_retreat(in, mark);
+    node->agent_key = agent_key(value, in->arena);
+    return true;
 }
 
 /* gpus is only kept here: it is decoded when the whole object has been read. */

@@ -380,6 +380,35 @@ static void an_agent_is_there_whatever_is_said_of_it(void **state)
     }
 }
 
+static void the_key_of_an_agent_is_read_if_it_can_be(void **state)
+{
+    static const struct {
+        const char *value;
+        const char *key;
+    } cases[] = {
+        {"\"{\\\"v\\\":1,\\\"closed\\\":true,\\\"key\\\":\\\"PUAX=\\\"}\"", "PUAX="},
+        {"\"{\\\"v\\\":1}\"", NULL},
+        {"\"{\\\"key\\\":7}\"", NULL},
+        {"\"{\\\"key\\\":null}\"", NULL},
+        {"\"{\\\"key\\\":\\\"a\\\"\"", NULL},
+        {"\"1.0\"", NULL},
+        {"{\"key\":\"a\"}", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char bytes[256];
+        (void)snprintf(bytes, sizeof bytes,
+                       "{\"metadata\":{\"annotations\":{\"milligpu.io/agent\":%s},\"name\":\"n\"}}",
+                       cases[i].value);
+        const struct node_facts node = decode(*state, bytes);
+        assert_true(node.agent);
+        assert_null(node.unreadable);
+        if (cases[i].key == NULL)
+            assert_null(node.agent_key);
+        else
+            assert_string_equal(node.agent_key, cases[i].key);
+    }
+}
+
 static struct node_facts allocatable(struct fixture *fixture, const char *amounts)
 {
     char bytes[1024];
@@ -470,6 +499,7 @@ int main(void)
         fixture_test(what_cannot_be_read_hides_no_node),
         fixture_test(a_cordon_that_cannot_be_read_takes_all),
         fixture_test(an_agent_is_there_whatever_is_said_of_it),
+        fixture_test(the_key_of_an_agent_is_read_if_it_can_be),
         fixture_test(cpu_and_memory_are_read_and_rounded_down),
         fixture_test(cpu_and_memory_that_cannot_be_read_are_not_known),
     };

@@ -1,0 +1,239 @@
+/*
+ * Merges reports of usage into what is known of a node. The report listener merges and publishes,
+ * REST and metrics read. A merge costs one look-up for each bound share of the node. In order:
+ * names, merging, reading.
+ */
+#include "milligpu/measured.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+
+/* --- names --- */
+
+static uint64_t key_with(uint64_t key, struct text part)
+{
+    return (uint64_t)text_hash_by(part, key) << 32 | text_hash_by(part, ~key);
+}
+
+/* By the id that the GPU has now: an allocation may hold it by an older one. */
+static uint64_t key_of(const struct allocation *allocation, const struct share *share,
+                       const struct gpu *gpu)
+{
+    const struct text uid = text_of(allocation->is.uid);
+    const uint64_t pod = (uint64_t)text_hash(uid) << 32 | text_hash_by(uid, text_hash(uid));
+
+    return key_with(key_with(pod, text_of(share->container)), atom_text(gpu->id));
+}
+
+static const struct measured_share *by_key(const struct measured *measured, uint64_t key)
+{
+    for (uint32_t i = 0; measured != NULL && i < measured->shares; i++)
+        if (measured->share[i].key == key)
+            return &measured->share[i];
+    return NULL;
+}
+
+/* --- merging --- */
+
+struct merging {
+    const struct measured *before;
+    const struct node *node;
+    const struct usage_report *report;
+    const struct measured_how *how;
+    struct measured *after;
+};
+
+static const struct usage_container *container_of(const struct usage_pod *pod, const char *name)
+{
+    for (uint32_t i = 0; pod != NULL && i < pod->containers; i++)
+        if (text_is(pod->container[i].name, name))
+            return &pod->container[i];
+    return NULL;
+}
+
+/* The agent names a GPU as the pod's annotation does, and the allocation perhaps by an alias. */
+static const struct usage_gpu *gpu_of(const struct merging *merging,
+                                      const struct usage_container *container,
+                                      const struct gpu *gpu)
+{
+    for (uint32_t i = 0; container != NULL && i < container->gpus; i++)
+        if (node_gpu(merging->node, container->gpu[i].gpu) == gpu)
+            return &container->gpu[i];
+    return NULL;
+}
+
+static int64_t idle_since(const struct measured_share *was, int32_t milli, int64_t now_ms)
+{
+    must(now_ms > 0);
+    if (milli == USAGE_UNKNOWN || milli >= MEASURED_IDLE_MILLI)
+        return 0;
+    return was != NULL && was->idle_since_ms > 0 && measured_is_fresh(was, now_ms)
+               ? was->idle_since_ms
+               : now_ms;
+}
+
+/* A container with several GPUs has several shares, and its news is told with the first. */
+static bool is_first_share(const struct allocation *allocation, const struct share *share)
+{
+    for (const struct share *at = allocation->is.share; at < share; at++)
+        if (strcmp(at->container, share->container) == 0)
+            return false;
+    return true;
+}
+
+static void merge_share(struct merging *merging, const struct allocation *allocation,
+                        const struct share *share, const struct usage_pod *pod)
+{
+    const struct gpu *gpu = node_gpu(merging->node, atom_text(share->gpu));
+    const struct usage_container *container = container_of(pod, share->container);
+
+    must(gpu != NULL); /* a node lists whatever is charged on it */
+    const struct usage_gpu *said = gpu_of(merging, container, gpu);
+    const uint64_t key = key_of(allocation, share, gpu);
+    const struct measured_share *was = by_key(merging->before, key);
+    struct measured_share *is = &merging->after->share[merging->after->shares];
+    if (said == NULL && was != NULL) {
+        *is = *was;
+        merging->after->shares++;
+    }
+    if (said == NULL)
+        return;
+    *is = (struct measured_share){
+        .key = key,
+        .at_ms = merging->how->now_ms,
+        .idle_since_ms = idle_since(was, said->milli, merging->how->now_ms),
+        .milli = said->milli,
+        .mib = said->mib,
+        .peak_mib = said->peak_mib,
+        .over = container->over,
+    };
+    merging->after->shares++;
+    const enum usage_over over = was != NULL ? was->over : USAGE_OVER_NOT;
+    const struct measured_fact fact = {
+        .allocation = allocation,
+        .share = share,
+        .gpu = gpu,
+        .is = is,
+        .new_over =
+            is->over > over && is_first_share(allocation, share) ? is->over : USAGE_OVER_NOT,
+    };
+    if (merging->how->fact != NULL)
+        merging->how->fact(merging->how->user, &fact);
+}
+
+static uint32_t bound_shares(const struct node *node)
+{
+    uint32_t shares = 0;
+
+    for (uint32_t i = 0; i < node->allocations; i++)
+        if (node->allocation[i]->is.state == STATE_BOUND)
+            shares += node->allocation[i]->is.shares;
+    return shares;
+}
+
+struct measured *measured_merge(const struct measured *before, const struct node *node,
+                                const struct usage_report *report, const struct measured_how *how,
+                                uint32_t *out_unknown)
+{
+    const size_t room = (size_t)bound_shares(node) * sizeof(struct measured_share);
+    struct merging merging = {before, node, report, how,
+                              xcalloc(1, sizeof(struct measured) + room)};
+    uint32_t known = 0;
+    struct map pods;
+
+    must(report->pods <= USAGE_PODS_MAX);
+    map_init(&pods);
+    for (uint32_t i = 0; i < report->pods; i++)
+        (void)map_put(&pods, report->pod[i].uid, &report->pod[i]);
+    merging.after->refs = 1;
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        if (allocation->is.state != STATE_BOUND)
+            continue;
+        const struct usage_pod *pod = map_find(&pods, text_of(allocation->is.uid));
+        known += pod != NULL;
+        for (uint32_t k = 0; k < allocation->is.shares; k++)
+            merge_share(&merging, allocation, &allocation->is.share[k], pod);
+    }
+    map_done(&pods);
+    must(known <= report->pods);
+    *out_unknown = report->pods - known;
+    return merging.after;
+}
+
+/* --- reading --- */
+
+static struct measured *writable(const struct measured *measured)
+{
+    return (struct measured *)(uintptr_t)measured; /* the count of a counted object is not const */
+}
+
+const struct measured *measured_ref(const struct measured *measured)
+{
+    const unsigned before = atomic_fetch_add(&writable(measured)->refs, 1);
+
+    must(before > 0);
+    return measured;
+}
+
+void measured_unref(const struct measured *measured)
+{
+    if (measured != NULL && atomic_fetch_sub(&writable(measured)->refs, 1) == 1)
+        xfree(writable(measured));
+}
+
+const struct measured_share *measured_find(const struct measured *measured, const struct node *node,
+                                           const struct allocation *allocation,
+                                           const struct share *share)
+{
+    const struct gpu *gpu = measured != NULL ? node_gpu(node, atom_text(share->gpu)) : NULL;
+
+    return gpu != NULL ? by_key(measured, key_of(allocation, share, gpu)) : NULL;
+}
+
+bool measured_is_fresh(const struct measured_share *share, int64_t now_ms)
+{
+    must(share->at_ms > 0);
+    return now_ms - share->at_ms <= MEASURED_FRESH_MS; /* also where the clock was set back */
+}
+
+static void add_known(struct measured_sum *sum, const struct measured_share *share)
+{
+    if (share->milli != USAGE_UNKNOWN)
+        sum->milli = (sum->milli == USAGE_UNKNOWN ? 0 : sum->milli) + share->milli;
+    if (share->mib != USAGE_UNKNOWN)
+        sum->mib = (sum->mib == USAGE_UNKNOWN ? 0 : sum->mib) + share->mib;
+    if (sum->shares == 0 || share->at_ms < sum->at_ms)
+        sum->at_ms = share->at_ms;
+    const bool idle = share->idle_since_ms > 0 && (sum->shares == 0 || sum->idle_since_ms > 0);
+    if (!idle)
+        sum->idle_since_ms = 0;
+    else if (share->idle_since_ms > sum->idle_since_ms)
+        sum->idle_since_ms = share->idle_since_ms;
+    sum->shares++;
+}
+
+void measured_sum(const struct measured *measured, const struct node *node, const struct gpu *gpu,
+                  int64_t now_ms, struct measured_sum *out)
+{
+    bool unknown = false;
+
+    *out = (struct measured_sum){.milli = USAGE_UNKNOWN, .mib = USAGE_UNKNOWN};
+    for (uint32_t i = 0; measured != NULL && i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        for (uint32_t k = 0; k < allocation->is.shares; k++) {
+            const struct share *share = &allocation->is.share[k];
+            if (node_gpu(node, atom_text(share->gpu)) != gpu)
+                continue;
+            const struct measured_share *is = measured_find(measured, node, allocation, share);
+            if (is != NULL && measured_is_fresh(is, now_ms))
+                add_known(out, is);
+            else
+                unknown = true;
+        }
+    }
+    if (unknown)
+        out->idle_since_ms = 0; /* nobody knows of one of them */
+}
