@@ -37,6 +37,7 @@ struct pod_cache;
 struct policy_reload;
 struct rights;
 struct signing_key;
+struct usage_book;
 struct verifier;
 
 enum {
@@ -82,6 +83,7 @@ struct app {
     struct pod_cache *pod_cache;
     struct hints *hints;
     struct judges *judges;
+    struct usage_book *usage_book;
     struct store *store;
     struct store_ops store_ops;      /* the functions that the writer writes through */
     const struct rulebook *rulebook; /* with which the writer begins; see MESSAGE_POLICY */

@@ -18,6 +18,7 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
+#include "milligpu/usage_book.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
@@ -83,6 +84,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->judges = judges_new(JUDGES_MAX);
+    app->usage_book = usage_book_new();
     app->command_trace = command_trace_new();
     app->verifier = verifier_new(app);
     const struct outbox_rules rules = {.ops = edges->calls,
@@ -129,6 +131,7 @@ void app_close(struct app *app, struct app_parts *parts)
     command_trace_free(STEAL(app->command_trace));
     webhooks_free(STEAL(parts->webhooks));
     free_queue(STEAL(app->queue));
+    usage_book_free(STEAL(app->usage_book));
     judges_free(STEAL(app->judges));
     hints_free(STEAL(app->hints));
     pod_cache_free(STEAL(app->pod_cache));

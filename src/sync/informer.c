@@ -15,6 +15,7 @@
 #include "milligpu/log.h"
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
+#include "milligpu/usage_book.h"
 
 enum {
     PAGE_ITEMS = 500,
@@ -135,6 +136,17 @@ static int decode_node(struct stream *stream, struct message *message, struct te
     return rc;
 }
 
+/* The keys of agents do not pass through the ledger: nothing is granted by them. */
+static void note_agent(const struct stream *stream, const struct message *message)
+{
+    struct usage_book *book = stream->informer->app->usage_book;
+
+    if (message->kind == stream->deleted)
+        usage_book_node_gone(book, message->node.name);
+    else
+        usage_book_node(book, message->node.name, message->node.agent_key);
+}
+
 /*
  * The bytes belong to the reflector and are valid for the call only, so a message copies what it
  * holds.
@@ -146,10 +158,13 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
     must(object.len > 0);
     const int rc = stream->decode(stream, message, object, err);
 
-    if (rc < 0)
+    if (rc < 0) {
         message_free(message);
-    else
-        informer_put(stream, message);
+        return rc;
+    }
+    if (stream == &stream->informer->nodes)
+        note_agent(stream, message);
+    informer_put(stream, message);
     return rc;
 }
 
@@ -164,6 +179,8 @@ static void list_begin(void *user)
     reflector_stats(stream->reflector, &stats);
     if (stream->begin == MESSAGE_PODS_BEGIN)
         message->asked_ms = stats.asked_ms;
+    else
+        usage_book_list_begin(stream->informer->app->usage_book);
     informer_put(stream, message);
 }
 
@@ -185,6 +202,8 @@ static void list_end(void *user, const char *resource_version)
     if (stream->end == MESSAGE_PODS_END)
         message->pods_end =
             (struct pod_list_end){version_number(resource_version), stream->after_grace};
+    else
+        usage_book_list_end(stream->informer->app->usage_book);
     informer_put(stream, message);
 }
 

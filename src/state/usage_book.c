@@ -1,0 +1,238 @@
+/*
+ * The table of Nodes with what their agents reported. The informer thread adds and drops Nodes, the
+ * thread of the report listener puts what it merged, all others take references. In order: nodes,
+ * reports, reading.
+ */
+#include "milligpu/usage_book.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+
+struct usage_node {
+    uint64_t list; /* the last list that contained it */
+    uint64_t number;
+    int64_t taken_ms;                /* UTC, of the last report; 0: there was none */
+    const struct measured *measured; /* a reference; NULL: there was none */
+    char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
+    char name[];
+};
+
+struct usage_book {
+    pthread_mutex_t lock; /* guards everything below */
+    struct map nodes;     /* by name */
+    uint64_t list;        /* grows with each list that begins */
+    uint64_t version;
+    int64_t last_ms;
+};
+
+struct usage_book *usage_book_new(void)
+{
+    struct usage_book *book = xcalloc(1, sizeof *book);
+
+    must(pthread_mutex_init(&book->lock, NULL) == 0);
+    map_init(&book->nodes);
+    return book;
+}
+
+static void lock_book(struct usage_book *book)
+{
+    must(pthread_mutex_lock(&book->lock) == 0);
+}
+
+static void unlock_book(struct usage_book *book)
+{
+    must(pthread_mutex_unlock(&book->lock) == 0);
+}
+
+static void usage_node_free(struct usage_node *node)
+{
+    measured_unref(node->measured);
+    xfree(node);
+}
+
+static bool free_all(void *user, void *value)
+{
+    (void)user;
+    usage_node_free(value);
+    return false;
+}
+
+void usage_book_free(struct usage_book *book)
+{
+    if (book == NULL)
+        return;
+    (void)map_retain(&book->nodes, NULL, free_all);
+    map_done(&book->nodes);
+    must(pthread_mutex_destroy(&book->lock) == 0);
+    xfree(book);
+}
+
+/* --- nodes --- */
+
+void usage_book_list_begin(struct usage_book *book)
+{
+    lock_book(book);
+    book->list++;
+    unlock_book(book);
+}
+
+static bool is_listed(void *user, void *value)
+{
+    const struct usage_book *book = user;
+    struct usage_node *node = value;
+
+    must(node->list <= book->list);
+    if (node->list == book->list)
+        return true;
+    usage_node_free(node);
+    return false;
+}
+
+void usage_book_list_end(struct usage_book *book)
+{
+    lock_book(book);
+    book->version += map_retain(&book->nodes, book, is_listed);
+    unlock_book(book);
+}
+
+/* Of another key, a number that was taken says nothing: the agent was installed anew. */
+static void set_key(struct usage_node *node, const char *key)
+{
+    const size_t len = key != NULL ? strlen(key) : 0;
+
+    if (len >= sizeof node->key)
+        key = NULL; /* it cannot be one */
+    if (strcmp(node->key, key != NULL ? key : "") == 0)
+        return;
+    memset(node->key, 0, sizeof node->key);
+    if (key != NULL)
+        memcpy(node->key, key, len);
+    node->number = 0;
+}
+
+void usage_book_node(struct usage_book *book, const char *name, const char *key)
+{
+    must(name[0] != '\0');
+    lock_book(book);
+    struct usage_node *node = map_find(&book->nodes, text_of(name));
+    if (node == NULL) {
+        node = xcalloc(1, sizeof *node + strlen(name) + 1);
+        memcpy(node->name, name, strlen(name) + 1);
+        must(map_put(&book->nodes, text_of(node->name), node) == NULL);
+    }
+    node->list = book->list;
+    set_key(node, key);
+    unlock_book(book);
+}
+
+void usage_book_node_gone(struct usage_book *book, const char *name)
+{
+    lock_book(book);
+    struct usage_node *node = map_take(&book->nodes, text_of(name));
+    book->version += node != NULL;
+    unlock_book(book);
+    if (node != NULL)
+        usage_node_free(node);
+}
+
+/* --- reports --- */
+
+enum usage_sender usage_book_key(struct usage_book *book, struct text node,
+                                 char out[PUBLIC_KEY_TEXT_BYTES])
+{
+    enum usage_sender sender = USAGE_SENDER_UNKNOWN;
+
+    lock_book(book);
+    const struct usage_node *found = map_find(&book->nodes, node);
+    if (found != NULL) {
+        sender = found->key[0] != '\0' ? USAGE_SENDER_KEYED : USAGE_SENDER_KEYLESS;
+        memcpy(out, found->key, sizeof found->key);
+    }
+    unlock_book(book);
+    return sender;
+}
+
+/* False: the Node is gone, its key is another one now, or the number was taken. */
+static bool take_number(struct usage_book *book, struct text name, const char *key, uint64_t number,
+                        const struct measured **out_before)
+{
+    lock_book(book);
+    struct usage_node *node = map_find(&book->nodes, name);
+    const bool good = node != NULL && strcmp(node->key, key) == 0 && number > node->number;
+    if (good) {
+        node->number = number;
+        *out_before = node->measured != NULL ? measured_ref(node->measured) : NULL;
+    }
+    unlock_book(book);
+    return good;
+}
+
+static void put_measured(struct usage_book *book, struct text name,
+                         const struct measured *take_measured, int64_t now_ms)
+{
+    const struct measured *old = take_measured;
+
+    lock_book(book);
+    struct usage_node *node = map_find(&book->nodes, name);
+    if (node != NULL) { /* it may have gone meanwhile */
+        old = node->measured;
+        node->measured = take_measured;
+        node->taken_ms = now_ms;
+        book->last_ms = now_ms;
+        book->version++;
+    }
+    unlock_book(book);
+    measured_unref(old);
+}
+
+bool usage_book_take(struct usage_book *book, const struct node *node, const char *key,
+                     const struct usage_report *report, const struct measured_how *how,
+                     uint32_t *out_unknown)
+{
+    const struct measured *before = NULL;
+
+    must(text_eq(atom_text(node->name), report->node));
+    if (!take_number(book, report->node, key, report->number, &before))
+        return false;
+    put_measured(book, report->node, measured_merge(before, node, report, how, out_unknown),
+                 how->now_ms);
+    measured_unref(before);
+    return true;
+}
+
+/* --- reading --- */
+
+const struct measured *usage_book_measured(struct usage_book *book, struct text node)
+{
+    lock_book(book);
+    const struct usage_node *found = map_find(&book->nodes, node);
+    const struct measured *measured =
+        found != NULL && found->measured != NULL ? measured_ref(found->measured) : NULL;
+    unlock_book(book);
+    return measured;
+}
+
+void usage_book_totals(struct usage_book *book, int64_t now_ms, struct usage_totals *out)
+{
+    const struct usage_node *node;
+    size_t place = 0;
+
+    lock_book(book);
+    *out = (struct usage_totals){.version = book->version, .last_ms = book->last_ms};
+    while ((node = map_next(&book->nodes, &place)) != NULL) {
+        out->reporting += node->taken_ms > 0 && now_ms - node->taken_ms <= MEASURED_FRESH_MS;
+        out->shares += node->measured != NULL ? node->measured->shares : 0;
+    }
+    unlock_book(book);
+}
+
+uint64_t usage_book_version(struct usage_book *book)
+{
+    lock_book(book);
+    const uint64_t version = book->version;
+    unlock_book(book);
+    return version;
+}
