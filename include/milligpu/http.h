@@ -50,7 +50,7 @@ enum http_cause {
 const char *http_cause_word(enum http_cause cause);
 
 struct http_rules {
-    const char *name;     /* "webhook", "admin", "probe": for logs and metrics */
+    const char *name;     /* "webhook", "admin", "probe", "report": for logs and metrics */
     const char *listen;   /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
     uint32_t threads;     /* threads of the epoll pool */
     uint32_t connections; /* maximum of known clients; 0 if clients are never known */

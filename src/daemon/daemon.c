@@ -39,8 +39,10 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
+#include "milligpu/reports.h"
 #include "milligpu/rights.h"
 #include "milligpu/signing.h"
+#include "milligpu/usage_report.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
@@ -55,6 +57,8 @@ enum {
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
     /* the only body there is a pod's manifest */
     ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES,
+    /* fifty reports of some kB come in a second */
+    REPORT_BODIES_BYTES = 16 * USAGE_BODY_BYTES_MAX,
     /* for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds of the manifests) */
     DRAIN_MS = 8000,
     SIGNAL_LOOK_MS = 100,
@@ -74,10 +78,13 @@ enum {
     WEBHOOK = 0, /* among the ports */
     ADMIN = 1,
     PROBE = 2,
+    REPORT = 3,
     PORTS = PORTS_MAX,
 };
 
-static const char *const port_names[PORTS] = {"webhook", "admin", "probe"};
+/* Those that may have certificates. */
+static const size_t tls_ports[] = {WEBHOOK, REPORT};
+static const char *const port_names[PORTS] = {"webhook", "admin", "probe", "report"};
 
 struct daemon {
     struct app app;
@@ -97,7 +104,8 @@ struct daemon {
     struct kube_ops watch_ops;
     /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
     struct kube_ops call_ops;
-    struct http_server *port[PORTS];
+    struct http_server *port[PORTS]; /* NULL: not configured */
+    struct reports *reports;         /* the report listener's thread's */
     /* each listener's watch thread has its own part */
     struct ports_news news;
     pthread_t writer_thread;
@@ -323,6 +331,18 @@ static void probe_call(void *user, struct http_call *call)
     api_handle_probe(&daemon->app, call);
 }
 
+static void report_call(void *user, struct http_call *call)
+{
+    struct daemon *daemon = user;
+    reports_handle(daemon->reports, call);
+}
+
+static bool report_takes_body(void *user, const char *method, const char *path)
+{
+    (void)user;
+    return reports_takes_body(method, path);
+}
+
 /*
  * In any thread of a listener. 403 is a warning because it shows a misconfigured client (a
  * certificate or Host that nobody listed); anyone who reaches the port can cause the others at
@@ -500,6 +520,7 @@ static void make_parts(struct daemon *daemon)
     if (app->signing_key != NULL)
         app->key_publisher = key_publisher_new(app, &daemon->watch_ops);
     app->events = events_new(app);
+    daemon->reports = reports_new(app);
 }
 
 /* "127.0.0.1:0" with the port that was bound. */
@@ -590,24 +611,64 @@ static struct http_rules probe_rules(struct daemon *daemon)
 }
 
 /*
+ * Agents call by the name of a Service that is not known here, and prove who they are by their
+ * signature. One thread: reports are merged one at a time.
+ */
+static struct http_rules report_rules(struct daemon *daemon)
+{
+    const struct settings *settings = daemon->app.settings;
+    struct http_rules rules = probe_rules(daemon);
+
+    must(daemon->reports != NULL && settings->report_listen[0] != '\0');
+    rules.name = port_names[REPORT];
+    rules.listen = settings->report_listen;
+    rules.takes_body = report_takes_body;
+    rules.body_bytes_max = USAGE_BODY_BYTES_MAX;
+    rules.bodies_bytes_max = REPORT_BODIES_BYTES;
+    rules.cert_file = file_or_null(settings->report_cert);
+    rules.key_file = file_or_null(settings->report_key);
+    rules.known_hosts_only = http_address_is_loopback(settings->report_listen);
+    rules.handler = report_call;
+    ports_limits(&rules, settings->admin_connections);
+    return rules;
+}
+
+/* "": it is off. */
+static const char *listen_of(const struct settings *settings, size_t port)
+{
+    const char *const listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
+                                       settings->probe_listen, settings->report_listen};
+
+    must(port < PORTS);
+    return listen[port];
+}
+
+/*
  * All rules first, because ports_fit() shrinks them together to the limit of open files. A listener
  * accepts at once: webhooks answer with an error until milligpud is ready.
  */
 static int start_ports(struct daemon *daemon, struct err *err)
 {
-    static const char *const setting[PORTS] = {"webhook_listen", "admin_listen", "probe_listen"};
+    static struct http_rules (*const rules_of[PORTS])(struct daemon *) = {
+        webhook_rules, admin_rules, probe_rules, report_rules};
     const struct settings *settings = daemon->app.settings;
-    struct http_rules rules[PORTS] = {webhook_rules(daemon), admin_rules(daemon)};
-    size_t count = PROBE;
+    struct http_rules rules[PORTS];
+    size_t port[PORTS];
+    size_t count = 0;
 
     must(daemon->port[WEBHOOK] == NULL);
-    if (settings->probe_listen[0] != '\0')
-        rules[count++] = probe_rules(daemon);
+    for (size_t i = 0; i < PORTS; i++) {
+        if (listen_of(settings, i)[0] == '\0')
+            continue;
+        port[count] = i;
+        rules[count++] = rules_of[i](daemon);
+    }
+    must(port[WEBHOOK] == WEBHOOK); /* it cannot be off */
     if (ports_fit(rules, count, err) < 0)
         return -(int)err->code;
     for (size_t i = 0; i < count; i++)
-        if (http_start(&rules[i], &daemon->port[i], err) < 0)
-            return err_wrap(err, "%s", setting[i]);
+        if (http_start(&rules[i], &daemon->port[port[i]], err) < 0)
+            return err_wrap(err, "%s_listen", port_names[port[i]]);
     daemon_address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
                       daemon->app.webhook_address, sizeof daemon->app.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
@@ -625,8 +686,6 @@ static int write_ports(struct daemon *daemon, struct err *err)
     must(daemon->port[0] != NULL && daemon->port[1] != NULL);
 
     const struct settings *settings = daemon->app.settings;
-    const char *listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
-                                 settings->probe_listen};
     struct strbuf text;
 
     strbuf_init(&text);
@@ -634,7 +693,8 @@ static int write_ports(struct daemon *daemon, struct err *err)
         char address[300];
         if (daemon->port[i] == NULL)
             continue;
-        daemon_address_of(listen[i], http_port(daemon->port[i]), address, sizeof address);
+        daemon_address_of(listen_of(settings, i), http_port(daemon->port[i]), address,
+                          sizeof address);
         strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);
         log_write(LOG_INFO, "listening", log_str("port", http_name(daemon->port[i])),
                   log_str("address", address));
@@ -700,20 +760,21 @@ static int daemon_start(struct daemon *daemon, struct err *err)
 /* --- run and stop --- */
 
 /*
- * Only the webhook listener has TLS. Old certificates stay in use if the new ones do not load, so a
- * half-written file interrupts nothing; the next check finds the complete one.
+ * Old certificates stay in use if the new ones do not load, so a half-written file interrupts
+ * nothing; the next check finds the complete one.
  */
-static void reload_certificates(struct daemon *daemon)
+static void reload_certificates(struct daemon *daemon, size_t port)
 {
-    must(daemon->port[0] != NULL);
-
     struct err err;
 
-    if (http_reload(daemon->port[0], &err) < 0)
+    must(port < PORTS);
+    if (daemon->port[port] == NULL)
+        return;
+    if (http_reload(daemon->port[port], &err) < 0)
         log_write(LOG_ERROR, "certificates were not reloaded; the old ones stay in use",
-                  log_str("error", err.text));
+                  log_str("port", port_names[port]), log_str("error", err.text));
     else
-        log_plain(LOG_INFO, "certificates reloaded");
+        log_write(LOG_INFO, "certificates reloaded", log_str("port", port_names[port]));
 }
 
 static void policy_not_reloaded(struct daemon *daemon, const char *error)
@@ -805,15 +866,17 @@ static void daemon_reload(struct daemon *daemon)
         take_settings(daemon, set);
     }
     reload_policy(daemon);
-    reload_certificates(daemon);
+    for (size_t i = 0; i < ARRAY_LEN(tls_ports); i++)
+        reload_certificates(daemon, tls_ports[i]);
 }
 
 /* kubelet replaces the files of a mounted Secret or ConfigMap without a signal. */
 static void look_at_files(struct daemon *daemon)
 {
-    must(daemon->port[0] != NULL);
-    if (http_files_changed(daemon->port[0]))
-        reload_certificates(daemon);
+    must(daemon->port[WEBHOOK] != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(tls_ports); i++)
+        if (daemon->port[tls_ports[i]] != NULL && http_files_changed(daemon->port[tls_ports[i]]))
+            reload_certificates(daemon, tls_ports[i]);
     if (policy_source_changed(&daemon->policy))
         reload_policy(daemon);
 }
@@ -925,6 +988,7 @@ static void daemon_stop(struct daemon *daemon)
     stop_threads(daemon);
     for (size_t i = 0; i < PORTS; i++)
         http_stop(daemon->port[i]);
+    reports_free(daemon->reports);
     events_free(STEAL(app->events));
     rights_free(app->rights);
     key_publisher_free(app->key_publisher);

@@ -13,6 +13,7 @@
 #include "milligpu/judges.h"
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
+#include "milligpu/usage_book.h"
 
 #include "health/process_metrics.h"
 #include "milligpu_version.h"
@@ -110,6 +111,54 @@ static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_
     must(out->len > 0);
 }
 
+/* What the shares of one node used, added to the sums of their models. */
+static void add_measured(const struct measured *measured, const struct node *node, int64_t now_ms,
+                         const struct amounts_by_model *models, int64_t *milli)
+{
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        for (uint32_t k = 0; k < allocation->is.shares; k++) {
+            const struct share *share = &allocation->is.share[k];
+            const struct measured_share *is = measured_find(measured, node, allocation, share);
+            if (is == NULL || is->milli <= 0 || !measured_is_fresh(is, now_ms))
+                continue;
+            const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
+            for (size_t m = 0; m < models->count; m++)
+                if (models->model[m].model == gpu->model)
+                    milli[m] += is->milli;
+        }
+    }
+}
+
+/* One look-up for each node, and one for each share of those that report. */
+static void put_measured(struct strbuf *out, const struct app *app, const struct snapshot *snapshot,
+                         const struct amounts_by_model *models, enum metric_format format)
+{
+    const int64_t now_ms = app->clock.wall_ms(app->clock.ctx);
+    CLEANUP(xfreep) int64_t *milli = xcalloc(models->count + 1, sizeof *milli);
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        CLEANUP(measured_unrefp)
+        const struct measured *measured =
+            usage_book_measured(app->usage_book, atom_text(node->name));
+        if (measured != NULL)
+            add_measured(measured, node, now_ms, models, milli);
+    }
+    metric_head(out, M_MEASURED, format);
+    for (size_t k = 0; k < models->count; k++)
+        put_sample(out, M_MEASURED, &models->model[k], (uint64_t)milli[k]);
+}
+
+static void set_usage(const struct app *app)
+{
+    struct usage_totals totals;
+
+    usage_book_totals(app->usage_book, app->clock.wall_ms(app->clock.ctx), &totals);
+    metric_set(M_REPORTING_NODES, NULL, totals.reporting);
+    metric_set(M_MEASURED_SHARES, NULL, totals.shares);
+}
+
 static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
 {
     const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
@@ -144,6 +193,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_WAITING_OVERFLOW, NULL,
                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
     set_table_bytes(app);
+    set_usage(app);
     metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
@@ -199,6 +249,8 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
         metric_sample(out, M_POLICY_INFO, "policy", policy_label(snapshot->outlook->rulebook), 1);
     }
     metrics_page_put_models(out, &models, format);
+    if (snapshot != NULL)
+        put_measured(out, app, snapshot, &models, format);
     process_metrics(out, format);
     metric_end(out, format);
     xfree(models.model);

@@ -298,6 +298,27 @@ static int check_tls(const struct setting_rule *rule)
     return 0;
 }
 
+/* Reports are signed, and nobody who listens in may read what the pods of a cluster do. */
+static int check_reports(const struct setting_rule *rule)
+{
+    const struct settings *is = rule->values;
+    const bool listens = settings_is_set(is->report_listen);
+
+    if (settings_is_set(is->report_cert) && !settings_is_set(is->report_key))
+        return settings_broken(rule, SETTING_report_cert, "needs report_key, too");
+    if (settings_is_set(is->report_key) && !settings_is_set(is->report_cert))
+        return settings_broken(rule, SETTING_report_key, "needs report_cert, too");
+    if (settings_is_set(is->report_cert) && !listens)
+        return settings_broken(rule, SETTING_report_cert,
+                               "needs report_listen, too, such as 0.0.0.0:8914");
+    if (listens && !settings_is_set(is->report_cert) &&
+        !http_address_is_loopback(is->report_listen))
+        return settings_broken(rule, SETTING_report_listen,
+                               "is not a loopback address, and reports name pods: set report_cert "
+                               "and report_key");
+    return 0;
+}
+
 /*
  * Both listeners trust callers on loopback (docs/why/013-what-the-listeners-refuse.md). Off
  * loopback, only a client certificate tells kube-scheduler from others, or the operator says that
@@ -452,6 +473,8 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
     int rc = check_cluster(&rule);
     if (rc == 0)
         rc = check_tls(&rule);
+    if (rc == 0)
+        rc = check_reports(&rule);
     if (rc == 0)
         rc = check_listeners(&rule);
     if (rc == 0)

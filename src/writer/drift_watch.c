@@ -13,13 +13,12 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
+#include "milligpu/event_budget.h"
 #include "milligpu/log.h"
 #include "milligpu/map.h"
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/reconcile.h"
-
-#include "writer/event_budget.h"
 
 enum {
     LOOK_MS = 2000,

@@ -22,6 +22,7 @@
 #ifndef MILLIGPU_WRITER_WRITER_INTERNAL_H
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
 
+#include "milligpu/event_budget.h"
 #include "milligpu/hints.h"
 #include "milligpu/host_sums.h"
 #include "milligpu/map.h"
@@ -33,7 +34,6 @@
 
 #include "writer/batch.h"
 #include "writer/drift_watch.h"
-#include "writer/event_budget.h"
 #include "writer/wallclock.h"
 
 /* A Binding on its way, and the calls that wait for its outcome. */

@@ -26,8 +26,8 @@ MAY_INCLUDE = {
     "health": {"health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
     "writer": {"writer", "health", "scheduler", "sync", "state", "settings", "store", "sign", "wire", "run", "core",
                "base"},
-    "admin": {"admin", "health", "scheduler", "sync", "state", "settings", "store", "fake_apiserver", "http", "wire",
-              "run", "core", "base"},
+    "admin": {"admin", "health", "scheduler", "sync", "state", "settings", "store", "sign", "fake_apiserver", "http",
+              "wire", "run", "core", "base"},
     "daemon": set(LAYERS) - {"bin"},
     "bin": set(LAYERS),
 }

@@ -8,12 +8,12 @@
 
 #include <cmocka.h>
 
+#include "milligpu/event_budget.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/metric.h"
 #include "milligpu/pod_cache.h"
 
 #include "support_fixture.h"
-#include "writer/event_budget.h"
 
 #define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
 

@@ -7,8 +7,8 @@
  *
  * Pure; one thread.
  */
-#ifndef MILLIGPU_WRITER_EVENT_BUDGET_H
-#define MILLIGPU_WRITER_EVENT_BUDGET_H
+#ifndef MILLIGPU_EVENT_BUDGET_H
+#define MILLIGPU_EVENT_BUDGET_H
 
 #include <stdbool.h>
 #include <stdint.h>

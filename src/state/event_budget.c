@@ -1,10 +1,10 @@
-#include "writer/event_budget.h"
+#include "milligpu/event_budget.h"
 
 #include "milligpu/base.h"
 
 /*
- * A budget for each whole minute since the first Event. Called by drift_watch.c and
- * writer_advice.c.
+ * A budget for each whole minute since the first Event. Called by drift_watch.c,
+ * writer_advice.c and reports.c.
  */
 enum { MINUTE_MS = 60000 };
 

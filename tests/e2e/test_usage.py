@@ -1,0 +1,191 @@
+"""Reports of usage: who may send them, what is taken of them, and where it is shown."""
+
+import base64
+import hashlib
+import http.client
+import json
+import pathlib
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+
+GPUS = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 16384, "model": "T4", "numa": 0, "health": "ok"}
+        for i in range(2)]
+
+
+class Agent:
+    """What milligpu-node of one node does: a key of its own, and reports with rising numbers."""
+
+    def __init__(self, node="n1"):
+        self.node = node
+        self.number = int(time.time() * 1000)
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-agent-")
+        self.file = pathlib.Path(self.folder.name) / "report.key"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", self.file], check=True)
+        self.public = subprocess.run(["openssl", "pkey", "-in", self.file, "-pubout", "-outform", "DER"], check=True,
+                                     capture_output=True).stdout[-32:]
+
+    def annotation(self):
+        return json.dumps({"v": 1, "version": "0", "runtime": "containerd", "closed": True,
+                           "key": base64.b64encode(self.public).decode()})
+
+    def sign(self, body, node=None):
+        message = pathlib.Path(self.folder.name) / "message"
+        message.write_bytes(b"milligpu.io/usage/v1\0" + (node or self.node).encode() + b"\0" + body)
+        signature = subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", self.file, "-in", message],
+                                   check=True, capture_output=True).stdout
+        return f"v1:{hashlib.sha256(self.public).hexdigest()[:16]}:{base64.b64encode(signature).decode()}"
+
+    def report(self, pods, **more):
+        self.number += 1
+        return json.dumps({"v": 1, "node": self.node, "number": self.number, "seconds": 300, "pods": pods,
+                           **more}).encode()
+
+    def headers(self, body):
+        return {"Content-Type": "application/json", "Milligpu-Signature": self.sign(body)}
+
+
+def used(made, gpu, milli=120, mib=4000, peak=4915, over=None, container="c"):
+    """What a report says of a pod with one container on one GPU."""
+    amounts = {k: v for k, v in (("milli", milli), ("mib", mib), ("peakMib", peak)) if v is not None}
+    return {"uid": made["metadata"]["uid"], "containers": [
+        {"name": container, "gpus": [{"gpu": gpu, **amounts}], **({"over": over} if over else {})}]}
+
+
+def cluster(agent):
+    def node(name, annotations):
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}, "spec": {},
+                "status": {}}
+    gpus = {"milligpu.io/gpus": json.dumps(GPUS)}
+    return {"apiVersion": "v1", "kind": "List", "items": [
+        node("n1", {**gpus, "milligpu.io/agent": agent.annotation()}),
+        node("n2", {"milligpu.io/agent": json.dumps({"v": 1})}), node("n3", {})]}
+
+
+class Base(unittest.TestCase):
+    flags = ("--report-listen", "127.0.0.1:0")
+
+    def setUp(self):
+        self.agent = Agent()
+        self.daemon = harness.Daemon(cluster(self.agent), *self.flags)
+        self.addCleanup(self.daemon.close)
+
+    def bound(self, name, milli=300, namespace="default"):
+        node, said, made = self.daemon.schedule(harness.pod(name, milli, namespace=namespace), ["n1"])
+        self.assertEqual(node, "n1", said)
+        self.daemon.wait(lambda: self.allocation(name)["state"] == "bound", name)
+        return made
+
+    def allocation(self, name):
+        return next(a for a in self.daemon.get("/api/v1/allocations")["items"] if a["name"] == name)
+
+    def post(self, body, headers=None, path="/v1/usage", method="POST"):
+        headers = self.agent.headers(body) if headers is None else headers
+        return self.daemon.request("report", method, path, body, headers)
+
+    def refused(self, status, part, body, headers=None, **more):
+        got, answer, headers = self.post(body, headers, **more)
+        self.assertEqual(got, status, answer)
+        self.assertEqual(headers["Content-Type"], "application/problem+json")
+        problem = json.loads(answer)
+        self.assertEqual(problem["status"], status)
+        self.assertIn(part, problem["detail"])
+
+    def taken(self, *pods):
+        status, answer, headers = self.post(self.agent.report(list(pods)))
+        self.assertEqual((status, answer), (204, b""), answer)
+        self.assertEqual(headers["Connection"], "close")
+
+    def metric(self, name):
+        return [line for line in self.daemon.admin("GET", "/metrics")[1].decode().splitlines() if line.startswith(name)]
+
+
+class Taking(Base):
+    def test_a_report_that_the_agent_signed_is_taken_once(self):
+        made = self.bound("a")
+        body = self.agent.report([used(made, self.allocation("a")["shares"][0]["gpu"])])
+        headers = self.agent.headers(body)
+        self.assertEqual(self.post(body, headers)[0], 204)
+        self.refused(409, "report.number", body, headers)
+        self.agent.number -= 2
+        self.refused(409, "is not above", self.agent.report([]))
+        self.assertIn('milligpu_reports_total{outcome="taken"} 1', self.metric("milligpu_reports_total"))
+        self.assertIn('milligpu_reports_total{outcome="replayed"} 2', self.metric("milligpu_reports_total"))
+        self.assertIn("milligpu_reporting_nodes 1", self.metric("milligpu_reporting_nodes"))
+        self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
+        self.assertIn('milligpu_measured_milli{model="T4"} 120', self.metric("milligpu_measured_milli"))
+
+    def test_what_the_agent_did_not_sign_is_refused(self):
+        body = self.agent.report([])
+        plain = {"Content-Type": "application/json"}
+        self.refused(401, "Milligpu-Signature", body, plain)
+        for bad in ("", "v1:", "x" * 200, self.agent.sign(body + b" "), self.agent.sign(body, "n2"),
+                    Agent().sign(body)):
+            self.refused(401, "is no signature", body, {**plain, "Milligpu-Signature": bad})
+        self.assertEqual(self.post(body)[0], 204, "the number was not taken by any of them")
+
+    def test_only_nodes_with_a_key_may_report(self):
+        for node, status, part in (("n2", 401, "does not (yet) carry a key"), ("n3", 401, "milligpu.io/agent"),
+                                   ("n4", 404, 'no Node "n4"')):
+            self.refused(status, part, self.agent.report([], node=node))
+
+    def test_pods_that_are_not_bound_there_are_dropped(self):
+        made = self.bound("a")
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        self.taken(used(made, gpu), {"uid": "stranger", "containers": []}, {"uid": "other"})
+        self.assertIn("milligpu_report_pods_dropped_total 2", self.metric("milligpu_report_pods_dropped"))
+        self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
+
+    def test_what_is_no_report_is_refused_with_a_reason(self):
+        for body, part in ((b"", "report"), (b"[]", "report"), (b"{}", 'no "v"'), (b"{" * 2000, "report"),
+                           (self.agent.report([], number=-1), "report.number"),
+                           (self.agent.report([], seconds="x"), "report.seconds"),
+                           (self.agent.report([{"uid": 7}]), "report.pods[0].uid"),
+                           (self.agent.report([], node="x" * 254), "report.node")):
+            self.refused(413 if b"x" * 254 in body else 400, part, body)
+        self.refused(413, "256", self.agent.report([{"uid": f"u{i}"} for i in range(257)]))
+        self.assertEqual(self.post(b" " * (256 * 1024 + 1))[0], 413)
+        self.assertEqual(self.post(b"{}", {"Content-Type": "text/plain"})[0], 415)
+        self.refused(404, "/v1/usage", b"{}", path="/api/v1/summary")
+        status, _, headers = self.post(None, {}, method="GET")
+        self.assertEqual((status, headers["Allow"]), (405, "POST"))
+        self.taken()
+
+    def test_more_memory_than_the_share_makes_one_event(self):
+        made = self.bound("a")
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        for over in ("seen", "seen", None, "seen", "killed"):
+            self.taken(used(made, gpu, over=over))
+        for text in ("container c holds more memory of GPU", "container c was ended because it held more memory"):
+            self.assertIn(text, self.daemon.logged())
+        self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.metric("milligpu_events_total")))
+
+    def test_reports_are_taken_by_that_listener_only(self):
+        body = self.agent.report([])
+        for port in ("admin", "webhook", "probe"):
+            self.assertIn(self.daemon.request(port, "POST", "/v1/usage", body, self.agent.headers(body))[0], (404, 405, 413))
+
+
+class Secret(Base):
+    def setUp(self):
+        home = harness.certificates()
+        self.flags = (*self.flags, "--report-cert", str(home / "server.crt"), "--report-key", str(home / "server.key"))
+        super().setUp()
+        self.context = ssl.create_default_context(cafile=str(home / "ca.crt"))
+
+    def test_reports_come_over_tls(self):
+        body = self.agent.report([])
+        connection = http.client.HTTPSConnection("127.0.0.1", self.daemon.port["report"], timeout=20, context=self.context)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/usage", body, self.agent.headers(body))
+        self.assertEqual(connection.getresponse().status, 204)
+        with self.assertRaises((OSError, http.client.HTTPException)):
+            self.post(body)  # not in the clear
+
+
+if __name__ == "__main__":
+    harness.main()
