@@ -17,6 +17,7 @@
 #include "milligpu/defrag.h"
 #include "milligpu/fragment.h"
 #include "milligpu/json.h"
+#include "milligpu/measured.h"
 #include "milligpu/policy.h"
 #include "milligpu/reconcile.h"
 
@@ -58,13 +59,19 @@ bool admin_node_is(const struct node *node, const char *word);
 /* Every word that it knows; NULL behind the last one. */
 const char *admin_node_filter(size_t at);
 
+/* What the node's agent reported; is NULL: nothing. Parameters of this type may be NULL, too. */
+struct admin_measured {
+    const struct measured *is;
+    int64_t now_ms; /* UTC: what is too old by then is left out, with the time that it is of */
+};
+
 /* fragments may be NULL. pods: at each GPU, lists who holds how much of it. */
 void admin_node(struct json_writer *json, const struct node *node, struct fragments *fragments,
-                bool pods);
+                const struct admin_measured *measured, bool pods);
 
 /* node: where it is, for the indexes of its GPUs. */
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,
-                      const struct node *node);
+                      const struct node *node, const struct admin_measured *measured);
 
 /* What pods hold now: of one namespace and model, or in total. */
 struct admin_usage {

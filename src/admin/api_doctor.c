@@ -18,6 +18,7 @@
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
 #include "milligpu/rights.h"
+#include "milligpu/usage_book.h"
 #include "milligpu/verifier.h"
 
 #include "admin/api_internal.h"
@@ -401,6 +402,38 @@ static void check_signing(struct doctor *doctor)
                        KEYS_CONFIGMAP, keys_namespace(app));
 }
 
+/* Only where a node has an agent: without one nobody could report. */
+static void check_usage(struct doctor *doctor)
+{
+    struct app *app = doctor->app;
+    const int64_t wall_ms = app->clock.wall_ms(app->clock.ctx);
+    struct usage_totals totals;
+    const struct node *node;
+    uint32_t agents = 0;
+
+    for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
+        agents += node->agent && !node->gone;
+    usage_book_totals(app->usage_book, wall_ms, &totals);
+    if (agents == 0)
+        api_doctor_say(doctor, "usage", HEALTH_OK, "", "no node has an agent that could report");
+    else if (doctor->settings->report_listen[0] == '\0')
+        api_doctor_say(doctor, "usage", HEALTH_WARNING,
+                       "set report_listen, report_cert and report_key, and report_url of the "
+                       "agents (docs/NODE.md, Usage)",
+                       "%u nodes have an agent, and none can report what its pods use", agents);
+    else if (totals.reporting == 0)
+        api_doctor_say(doctor, "usage", HEALTH_WARNING,
+                       "set report_url of the agents, and read their log: it says what they were "
+                       "answered (docs/NODE.md, Usage)",
+                       "%u nodes have an agent, and none has reported for 15 minutes", agents);
+    else
+        api_doctor_say(
+            doctor, "usage", HEALTH_OK, "",
+            "%u of %u nodes with an agent reported in the last 15 minutes; %u shares are "
+            "measured",
+            totals.reporting, agents, totals.shares);
+}
+
 /*
  * Without wake-ups everything works, only late: kube-scheduler tries a refused pod again by itself
  * within 330 s. Only a wake-up that fails is a failure; one that nobody asked for is a choice.
@@ -657,6 +690,7 @@ void api_doctor(struct api_call *call)
                 atomic_load(&app->nodes_heard_ms));
     check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
     check_rights(&doctor);
+    check_usage(&doctor);
     check_signing(&doctor);
     check_wake_up(&doctor);
     check_scheduler(&doctor);

@@ -77,9 +77,10 @@ struct api_call {
     int status;
     const char *type;
     struct strbuf body;
-    const char *etag; /* NULL: the answer has none */
-    bool streams;     /* it is answered by a stream already */
-    int file;         /* if not negative, the content of this file is the answer */
+    const char *etag;    /* NULL: the answer has none */
+    int64_t measured_ms; /* UTC: the moment by which what agents reported is judged */
+    bool streams;        /* it is answered by a stream already */
+    int file;            /* if not negative, the content of this file is the answer */
 };
 
 /* Replaces the answer by a problem. The body so far is dropped. */
@@ -100,6 +101,12 @@ enum metric_format api_accept_metrics(const char *accept);
  * quotes; or "".
  */
 void api_tag(struct api_call *call, uint64_t generation, const char *more);
+/*
+ * What the agent of a node reported, as this answer shows it; release measured->is. With a tag,
+ * api_tag_measured() comes first, and takes the place of api_tag().
+ */
+void api_tag_measured(struct api_call *call, uint64_t generation);
+struct admin_measured api_measured(struct api_call *call, const struct node *node) MUST_USE;
 /* Sets the headers about caching, and makes the answer 304 if the client has it already. */
 void api_etag_answer(struct api_call *call);
 /* Is this ETag, with its quotes, in the value of If-None-Match? */

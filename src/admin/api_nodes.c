@@ -215,11 +215,21 @@ void api_summary(struct api_call *call)
 
 /* --- nodes --- */
 
+/* Of one answer: what the encoder of a node needs besides the node. */
+struct nodes_answer {
+    struct api_call *call;
+    struct fragments *fragments; /* what is remembered in them is nobody else's */
+};
+
 static void encode_node(struct json_writer *json, const struct api_item *item)
 {
-    must(item->what != NULL);
-    /* What is remembered in them is nobody else's. */
-    admin_node(json, item->what, (struct fragments *)(uintptr_t)item->where, false);
+    const struct nodes_answer *answer = item->where;
+    const struct node *node = item->what;
+
+    must(node != NULL && answer != NULL);
+    const struct admin_measured measured = api_measured(answer->call, node);
+    admin_node(json, node, answer->fragments, &measured, false);
+    measured_unref(measured.is);
 }
 
 static bool node_has_model(const struct node *node, const struct model_filter *models)
@@ -255,11 +265,12 @@ void api_nodes(struct api_call *call)
     if (snapshot == NULL || !api_model_filter(call, &models))
         return;
     CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
-    api_tag(call, snapshot->generation, "");
+    const struct nodes_answer answer = {call, fragments};
+    api_tag_measured(call, snapshot->generation);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         if (node_has_model(node, &models) && (state == NULL || admin_node_is(node, state)) &&
             node_has_namespace(node, call->value[PARAMETER_namespace]))
-            api_list_add(call, &list, node->name->text, node, fragments);
+            api_list_add(call, &list, node->name->text, node, &answer);
     must(list.count <= snapshot->nodes);
     api_list_write(call, &list, encode_node);
 }
@@ -277,10 +288,12 @@ void api_node(struct api_call *call)
         api_fail(call, 404, "the ledger does not know a node %.253s", call->place[0]);
         return;
     }
-    api_tag(call, snapshot->generation, "");
+    api_tag_measured(call, snapshot->generation);
     CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
+    const struct admin_measured measured = api_measured(call, node);
     json_writer_init(&json, &call->body);
-    admin_node(&json, node, fragments, true);
+    admin_node(&json, node, fragments, &measured, true);
+    measured_unref(measured.is);
 }
 
 /* --- drift --- */

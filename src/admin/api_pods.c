@@ -17,10 +17,41 @@
 
 /* --- allocations --- */
 
+/* Where the allocations of one node are. */
+struct allocations_place {
+    struct api_call *call;
+    const struct node *node;
+};
+
+static void put_allocation(struct json_writer *json, struct api_call *call,
+                           const struct allocation *allocation, const struct node *node)
+{
+    const struct admin_measured measured = api_measured(call, node);
+
+    admin_allocation(json, allocation, node, &measured);
+    measured_unref(measured.is);
+}
+
 static void encode_allocation(struct json_writer *json, const struct api_item *item)
 {
-    must(item->what != NULL);
-    admin_allocation(json, item->what, item->where);
+    const struct allocations_place *place = item->where;
+
+    must(item->what != NULL && place != NULL);
+    put_allocation(json, place->call, item->what, place->node);
+}
+
+/* Is a share of it known to be idle since then, or longer? */
+static bool is_idle_since(const struct admin_measured *measured, const struct node *node,
+                          const struct allocation *allocation, int64_t since_ms)
+{
+    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+        const struct measured_share *share =
+            measured_find(measured->is, node, allocation, &allocation->is.share[i]);
+        if (share != NULL && measured_is_fresh(share, measured->now_ms) &&
+            share->idle_since_ms > 0 && share->idle_since_ms <= since_ms)
+            return true;
+    }
+    return false;
 }
 
 /* By the models of the GPUs that are charged; what is not placed has none. */
@@ -44,20 +75,31 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
                             const struct model_filter *models)
 {
     const char *const *value = call->value;
+    int64_t since_ms = 0;
 
-    if (!api_is_wanted(value[PARAMETER_node], node->name->text))
+    if (!api_is_wanted(value[PARAMETER_node], node->name->text) || node->allocations == 0)
         return;
+    if (value[PARAMETER_idleSince] != NULL) /* the schema was checked */
+        must(api_time_read(value[PARAMETER_idleSince], &since_ms));
+    struct admin_measured measured = {0};
+    if (since_ms != 0)
+        measured = api_measured(call, node);
+    struct allocations_place *place = arena_alloc(&call->arena, sizeof *place);
+    *place = (struct allocations_place){call, node};
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct allocation_facts *is = &allocation->is;
         must(is->node == node->name);
         if (api_is_wanted(value[PARAMETER_namespace], is->namespace) &&
             api_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)) &&
-            holds_model(allocation, node, models))
+            holds_model(allocation, node, models) &&
+            (value[PARAMETER_idleSince] == NULL ||
+             is_idle_since(&measured, node, allocation, since_ms)))
             api_list_add(call, list,
                          arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
-                         allocation, node);
+                         allocation, place);
     }
+    measured_unref(measured.is);
 }
 
 static void list_live(struct api_call *call, const struct model_filter *models)
@@ -68,7 +110,7 @@ static void list_live(struct api_call *call, const struct model_filter *models)
 
     if (snapshot == NULL)
         return;
-    api_tag(call, snapshot->generation, "");
+    api_tag_measured(call, snapshot->generation);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         add_allocations(call, &list, node, models);
     must(list.count <= snapshot->allocations);
@@ -91,6 +133,9 @@ void api_allocations(struct api_call *call)
     else if (models.given)
         api_fail(call, 400,
                  "model cannot be asked for with state released: the history does not keep models");
+    else if (call->value[PARAMETER_idleSince] != NULL)
+        api_fail(call, 400,
+                 "idleSince cannot be asked for with state released: nothing runs there");
     else
         api_allocations_released(call);
 }
@@ -490,7 +535,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     api_pods_put(&json, "request", request);
     if (allocation != NULL) {
         json_write_key(&json, "allocation");
-        admin_allocation(&json, allocation, sought->node);
+        put_allocation(&json, call, allocation, sought->node);
     } else if (node[0] == '\0') {
         must(record != NULL);
         api_pods_put_waiting(&json, call, record->uid);

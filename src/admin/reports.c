@@ -1,7 +1,7 @@
 /*
- * The report listener: each call is judged from outside in (is it a report, of which node, signed by
- * whom, new), then merged into the book of usage. Called in the one thread of that listener, which
- * waits for nobody. In order: answers, Events, the report.
+ * The report listener: each call is judged from outside in (is it a report, of which node, signed
+ * by whom, new), then merged into the book of usage. Called in the one thread of that listener,
+ * which waits for nobody. In order: answers, Events, the report.
  */
 #include "milligpu/reports.h"
 

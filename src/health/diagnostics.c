@@ -155,7 +155,7 @@ static void put_nodes(struct diagnostics *diagnostics, const struct snapshot *sn
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
         diagnostics_comma(diagnostics, &first);
         json_writer_init(&json, &diagnostics->text);
-        admin_node(&json, node, fragments, true);
+        admin_node(&json, node, fragments, NULL, true);
     }
     strbuf_str(&diagnostics->text, "],\n");
 }
@@ -173,7 +173,7 @@ static void put_allocations(struct diagnostics *diagnostics, const struct snapsh
         for (uint32_t i = 0; i < node->allocations; i++) {
             diagnostics_comma(diagnostics, &first);
             json_writer_init(&json, &diagnostics->text);
-            admin_allocation(&json, node->allocation[i], node);
+            admin_allocation(&json, node->allocation[i], node, NULL);
         }
     strbuf_str(&diagnostics->text, "]");
 }

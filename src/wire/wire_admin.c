@@ -332,9 +332,48 @@ static void put_note(struct json_writer *json, const struct node *node, const st
         put_str(json, "healthText", note->ill);
 }
 
+static void put_known(struct json_writer *json, const char *key, int64_t amount)
+{
+    if (amount != USAGE_UNKNOWN)
+        put_u64(json, key, (uint64_t)amount);
+}
+
+/* Nothing where nothing is known. */
+static void put_measured_sum(struct json_writer *json, const struct node *node,
+                             const struct gpu *gpu, const struct admin_measured *measured)
+{
+    struct measured_sum sum;
+
+    if (measured == NULL || measured->is == NULL)
+        return;
+    measured_sum(measured->is, node, gpu, measured->now_ms, &sum);
+    if (sum.shares == 0)
+        return;
+    put_known(json, "measuredMilli", sum.milli);
+    put_known(json, "measuredMib", sum.mib);
+    put_time(json, "measuredAt", sum.at_ms);
+    put_time(json, "idleSince", sum.idle_since_ms);
+}
+
+static void put_measured_share(struct json_writer *json, const struct measured_share *share,
+                               int64_t now_ms)
+{
+    if (share == NULL)
+        return;
+    put_time(json, "measuredAt", share->at_ms);
+    if (!measured_is_fresh(share, now_ms))
+        return; /* only how old it is */
+    put_known(json, "measuredMilli", share->milli);
+    put_known(json, "measuredMib", share->mib);
+    put_known(json, "peakMib", share->peak_mib);
+    put_time(json, "idleSince", share->idle_since_ms);
+    if (share->over != USAGE_OVER_NOT)
+        put_str(json, "over", usage_over_name(share->over));
+}
+
 /* "pods" counts charges, those of reservations included. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
-                          uint32_t fragment_milli, bool pods)
+                          uint32_t fragment_milli, const struct admin_measured *measured, bool pods)
 {
     must(gpu->id->len > 0);
     json_write_object(json);
@@ -353,13 +392,14 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
     put_note(json, node, gpu);
     put_topology(json, node, gpu);
+    put_measured_sum(json, node, gpu, measured);
     if (pods)
         put_holders(json, node, gpu);
     json_write_object_end(json);
 }
 
 void admin_node(struct json_writer *json, const struct node *node, struct fragments *fragments,
-                bool pods)
+                const struct admin_measured *measured, bool pods)
 {
     struct admin_amounts amounts = {0};
     uint32_t fragment[GPUS_PER_NODE_MAX];
@@ -384,7 +424,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     json_write_key(json, "gpus");
     json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_put_gpu(json, node, &node->gpu[i], fragment[i], pods);
+        admin_put_gpu(json, node, &node->gpu[i], fragment[i], measured, pods);
     json_write_array_end(json);
     json_write_object_end(json);
 }
@@ -430,7 +470,7 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
  * charge.
  */
 static void put_shares(struct json_writer *json, const struct allocation *allocation,
-                       const struct node *node)
+                       const struct node *node, const struct admin_measured *measured)
 {
     must(allocation->is.shares <= PARTS_MAX);
     json_write_key(json, "shares");
@@ -444,13 +484,16 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
         put_amount(json, share->milli, share->mib);
         if (share->asked != share->milli)
             put_u64(json, "asked", share->asked);
+        if (measured != NULL && node != NULL)
+            put_measured_share(json, measured_find(measured->is, node, allocation, share),
+                               measured->now_ms);
         json_write_object_end(json);
     }
     json_write_array_end(json);
 }
 
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,
-                      const struct node *node)
+                      const struct node *node, const struct admin_measured *measured)
 {
     const struct allocation_facts *is = &allocation->is;
 
@@ -471,7 +514,7 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
     put_u64(json, "heldGpus", is->held_gpus);
     put_u64(json, "unplacedMilli", is->unplaced_milli);
     admin_charges(json, allocation, node);
-    put_shares(json, allocation, node);
+    put_shares(json, allocation, node, measured);
     json_write_object_end(json);
 }
 

@@ -170,6 +170,86 @@ class Taking(Base):
             self.assertIn(self.daemon.request(port, "POST", "/v1/usage", body, self.agent.headers(body))[0], (404, 405, 413))
 
 
+class Showing(Base):
+    def run_ctl(self, *words):
+        done = subprocess.run([harness.BIN / "milligpuctl", *words, "--port-file", self.daemon.home / "ports"],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+        return [line.split() for line in done.stdout.splitlines()]
+
+    def test_what_was_measured_stands_beside_what_was_granted(self):
+        a, b = self.bound("a"), self.bound("b", 200)
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        self.assertEqual(self.allocation("b")["shares"][0]["gpu"], gpu, "binpack")
+        self.assertNotIn("measuredAt", self.allocation("a")["shares"][0])
+        tag = self.daemon.admin("GET", "/api/v1/allocations")[2]["ETag"]
+        self.taken(used(a, gpu, 120, 4000, 4915), used(b, gpu, None, 77, None, over="seen"))
+        self.assertNotEqual(self.daemon.admin("GET", "/api/v1/allocations")[2]["ETag"], tag)
+        share = self.allocation("a")["shares"][0]
+        self.assertEqual({k: share.get(k) for k in ("measuredMilli", "measuredMib", "peakMib", "idleSince", "over")},
+                         {"measuredMilli": 120, "measuredMib": 4000, "peakMib": 4915, "idleSince": None, "over": None})
+        self.assertRegex(share["measuredAt"], "^20..-..-..T")
+        share = self.allocation("b")["shares"][0]
+        self.assertNotIn("measuredMilli", share)
+        self.assertEqual((share["measuredMib"], share["over"]), (77, "seen"))
+        pod = self.daemon.get("/api/v1/pods/default/a")["allocation"]["shares"][0]
+        self.assertEqual(pod["measuredMilli"], 120)
+        for node in (self.daemon.get("/api/v1/nodes/n1"), self.daemon.get("/api/v1/nodes")["items"][0]):
+            gpus = {one["id"]: one for one in node["gpus"]}
+            self.assertEqual((gpus[gpu]["measuredMilli"], gpus[gpu]["measuredMib"]), (120, 4077))
+            self.assertNotIn("measuredMilli", next(one for id, one in gpus.items() if id != gpu))
+
+        top = self.run_ctl("top")
+        at = top[0].index("MEASURED")
+        self.assertEqual(sorted(row[at] for row in top[1:3]), ["-", "120"])
+        listed = self.run_ctl("allocations")
+        at = listed[0].index("MEASURED")
+        self.assertEqual([row[at] for row in listed[1:]], ["120", "-"])
+
+    def test_idle_shares_can_be_asked_for(self):
+        a, b = self.bound("a"), self.bound("b", 200)
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        self.taken(used(a, gpu, 9), used(b, gpu, 10))
+        first = self.allocation("a")["shares"][0]["idleSince"]
+        self.taken(used(a, gpu, 0), used(b, gpu, 0))
+        self.assertEqual(self.allocation("a")["shares"][0]["idleSince"], first)
+        self.assertGreater(self.allocation("b")["shares"][0]["idleSince"], first)
+        names = lambda since: [one["name"] for one in self.daemon.get("/api/v1/allocations?idleSince=" + since)["items"]]
+        self.assertEqual(names("2999-01-01T00:00:00Z"), ["a", "b"])
+        self.assertEqual(names(first), ["a"])
+        self.assertEqual(names("2020-01-01T00:00:00Z"), [])
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/allocations?idleSince=2d")[0], 400)
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/allocations?state=released&idleSince=" + first)[0], 400)
+        self.assertEqual([row[1] for row in self.run_ctl("allocations", "--idle", "0s", "--no-headers")], ["a", "b"])
+        self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2d", "--port-file",
+                                         self.daemon.home / "ports"], capture_output=True, text=True).stderr,
+                         "nothing matches\n")
+        self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2 days", "--port-file",
+                                         self.daemon.home / "ports"], capture_output=True, text=True).returncode, 2)
+
+    def test_what_was_measured_goes_with_the_pod(self):
+        made = self.bound("a")
+        self.taken(used(made, self.allocation("a")["shares"][0]["gpu"]))
+        self.assertEqual(self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/a")[0], 200)
+        self.daemon.wait(lambda: not self.daemon.get("/api/v1/allocations")["items"], "the end")
+        self.assertNotIn("measuredMilli", self.daemon.get("/api/v1/nodes/n1")["gpus"][0])
+        self.assertEqual(self.metric("milligpu_measured_milli"), ['milligpu_measured_milli{model="T4"} 0'])
+        self.taken()
+        self.assertEqual(self.metric("milligpu_measured_shares"), ["milligpu_measured_shares 0"])
+
+    def usage(self, daemon):
+        return next(one for one in daemon.get("/api/v1/doctor")["checks"] if one["name"] == "usage")
+
+    def test_the_doctor_says_whether_reports_come(self):
+        self.assertEqual(self.usage(self.daemon)["status"], "warning")
+        self.assertIn("none has reported", self.usage(self.daemon)["text"])
+        self.taken()
+        self.assertEqual(self.usage(self.daemon)["status"], "ok")
+        deaf = harness.Daemon(cluster(self.agent))
+        self.addCleanup(deaf.close)
+        self.assertIn("set report_listen", self.usage(deaf)["fix"])
+
+
 class Secret(Base):
     def setUp(self):
         home = harness.certificates()

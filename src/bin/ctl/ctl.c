@@ -168,7 +168,7 @@ bool ctl_is_filtered(const struct ctl *ctl)
 
     return given[OPTION_node] != NULL || given[OPTION_namespace] != NULL ||
            given[OPTION_model] != NULL || given[OPTION_state] != NULL ||
-           given[OPTION_selector] != NULL;
+           given[OPTION_selector] != NULL || given[OPTION_idle] != NULL;
 }
 
 /* --- showing --- */

@@ -71,9 +71,9 @@ enum ctl_selects { SELECT_NOTHING, SELECT_NODES, SELECT_PODS };
 int ctl_check_selector(struct ctl *ctl, struct err *err) MUST_USE;
 /* Keeps the items that --selector chooses; without it, all. */
 int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct err *err) MUST_USE;
-/* Is any of --node, --namespace, --model, --state and --selector given? */
+/* Is any of --node, --namespace, --model, --state, --selector and --idle given? */
 bool ctl_is_filtered(const struct ctl *ctl);
-/* Adds --namespace, --model, --state and --node to the query of a list. */
+/* Adds --namespace, --model, --state, --node and --idle to the query of a list. */
 void ctl_add_filters(const struct ctl *ctl, struct strbuf *path);
 
 /* -o json and yaml: writes answer and returns true. */
@@ -123,6 +123,8 @@ void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_L
 
 /* 90s, 30m, 5h, 2d before now_ms, or RFC 3339; "" if neither. */
 void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32]);
+/* Says what this option takes, and returns negative. */
+int at_refuse(const struct ctl *ctl, size_t option, struct err *err);
 /* The time that an option names; *out_ms stays as it is if the option is not given. */
 int at_read(const struct ctl *ctl, size_t option, int64_t *out_ms, struct err *err) MUST_USE;
 

@@ -46,6 +46,39 @@ static int64_t sum_of(const struct doc *allocation, const char *field)
     return sum;
 }
 
+/* Of what agents reported; blank if nothing is known of any share. */
+static void add_measured(struct table *table, const struct doc *allocation, const char *field)
+{
+    bool known = false;
+    int64_t sum = 0;
+
+    must(field[0] != '\0');
+    doc_each (share, doc_get(allocation, "shares")) {
+        known = known || doc_get(share, field) != NULL;
+        sum += doc_int(share, field);
+    }
+    if (known)
+        table_number(table, sum);
+    else
+        table_text(table, "");
+}
+
+/* Of the share that is idle for longest: times of one form are ordered as texts. */
+static void add_idle(struct table *table, const struct doc *allocation)
+{
+    const char *since = "";
+
+    doc_each (share, doc_get(allocation, "shares")) {
+        const char *of_share = doc_shown(share, "idleSince");
+        if (of_share[0] != '\0' && (since[0] == '\0' || strcmp(of_share, since) < 0))
+            since = of_share;
+    }
+    if (since[0] != '\0')
+        table_age(table, since);
+    else
+        table_text(table, "");
+}
+
 /* Marks follow the state as in kubectl's STATUS, so one column can be searched for each of them. */
 static void add_state(struct table *table, const struct doc *item)
 {
@@ -201,7 +234,10 @@ static const struct table_column allocation_columns[] = {
     {"NODE", 0},
     {"GPU:MILLI", 0},
     {"MILLI", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT},
     {"MIB", COLUMN_RIGHT | COLUMN_WIDE},
+    {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_WIDE},
+    {"IDLE", COLUMN_RIGHT},
     {"ORIGIN", COLUMN_WIDE},
     {"UID", COLUMN_WIDE},
     {"STATE", 0},
@@ -219,7 +255,10 @@ static void allocation_row(struct table *table, const struct doc *item)
     table_text(table, doc_shown(item, "node"));
     table_text(table, charges.data);
     table_number(table, sum_of(item, "milli") + doc_int(item, "unplacedMilli"));
+    add_measured(table, item, "measuredMilli");
     table_number(table, sum_of(item, "mib"));
+    add_measured(table, item, "measuredMib");
+    add_idle(table, item);
     table_text(table, doc_shown(item, "origin"));
     table_text(table, doc_shown(item, "uid"));
     add_state(table, item);

@@ -199,9 +199,22 @@ int command_node(struct ctl *ctl)
 /* --- pod --- */
 
 static const struct table_column share_columns[] = {
-    {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0},
-    {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
+    {"CONTAINER", 0},
+    {"KIND", 0},
+    {"GPU", 0},
+    {"ID", 0},
+    {"MILLI", COLUMN_RIGHT},
+    {"MIB", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT},
+    {"MEASUREDMIB", COLUMN_RIGHT},
 };
+
+/* What the container used of it in the last minutes, where agents report it. */
+static void add_measured(struct table *table, const struct doc *share)
+{
+    table_known(table, share, "measuredMilli");
+    table_known(table, share, "measuredMib");
+}
 
 static void share_row(struct table *table, const struct doc *share)
 {
@@ -212,12 +225,20 @@ static void share_row(struct table *table, const struct doc *share)
     table_text(table, doc_shown(share, "gpu"));
     table_number(table, doc_int(share, "milli"));
     table_number(table, doc_int(share, "mib"));
+    add_measured(table, share);
 }
 
 /* The same where a share was raised: what was asked for stands beside what it has. */
 static const struct table_column raised_columns[] = {
-    {"CONTAINER", 0},        {"KIND", 0},           {"GPU", 0}, {"ID", 0}, {"ASKED", COLUMN_RIGHT},
-    {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT},
+    {"CONTAINER", 0},
+    {"KIND", 0},
+    {"GPU", 0},
+    {"ID", 0},
+    {"ASKED", COLUMN_RIGHT},
+    {"MILLI", COLUMN_RIGHT},
+    {"MIB", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT},
+    {"MEASUREDMIB", COLUMN_RIGHT},
 };
 
 static void raised_row(struct table *table, const struct doc *share)
@@ -232,6 +253,7 @@ static void raised_row(struct table *table, const struct doc *share)
     table_number(table, doc_int(share, raised ? "asked" : "milli"));
     table_number(table, doc_int(share, "milli"));
     table_number(table, doc_int(share, "mib"));
+    add_measured(table, share);
 }
 
 static int show_shares(struct ctl *ctl, const struct doc *shares)

@@ -70,6 +70,14 @@ void table_number(struct table *table, int64_t number)
     cell->numeric = true;
 }
 
+void table_known(struct table *table, const struct doc *object, const char *field)
+{
+    if (doc_get(object, field) != NULL)
+        table_number(table, doc_int(object, field));
+    else
+        table_text(table, "");
+}
+
 /* Sorted by the age in ms, not by its text; an unknown age comes last. */
 void table_age(struct table *table, const char *rfc3339)
 {

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "milligpu/arena.h"
+#include "milligpu/doc.h"
 #include "milligpu/err.h"
 #include "milligpu/strbuf.h"
 
@@ -66,6 +67,8 @@ void table_done(struct table *table);
 void table_text(struct table *table, const char *text);
 void table_printf(struct table *table, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void table_number(struct table *table, int64_t number);
+/* Blank if the object has no such field. */
+void table_known(struct table *table, const struct doc *object, const char *field);
 void table_age(struct table *table, const char *rfc3339); /* "": unknown */
 void table_color(struct table *table, const char *color); /* of the last cell */
 

@@ -26,11 +26,13 @@ static const struct table_column with_bars[] = {
     {"BAR", 0},
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
     {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
     {"PODS", COLUMN_RIGHT},
     {"SIZE", COLUMN_RIGHT | COLUMN_WIDE},
     {"USEDMIB", COLUMN_RIGHT | COLUMN_WIDE},
+    {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_WIDE},
     {"MIB", COLUMN_RIGHT | COLUMN_WIDE},
     {"ID", COLUMN_WIDE},
     {"STATE", 0},
@@ -43,11 +45,13 @@ static const struct table_column without_bars[] = {
     {"MODEL", 0},
     {"USED", COLUMN_RIGHT},
     {"RESERVED", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT},
     {"FREE", COLUMN_RIGHT},
     {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
     {"PODS", COLUMN_RIGHT},
     {"SIZE", COLUMN_RIGHT | COLUMN_WIDE},
     {"USEDMIB", COLUMN_RIGHT | COLUMN_WIDE},
+    {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_WIDE},
     {"MIB", COLUMN_RIGHT | COLUMN_WIDE},
     {"ID", COLUMN_WIDE},
     {"STATE", 0},
@@ -95,11 +99,13 @@ static void top_add_gpu(struct table *table, const struct doc *node, const struc
         add_bar(table, gpu, state);
     table_number(table, doc_int(gpu, "usedMilli"));
     table_number(table, doc_int(gpu, "reservedMilli"));
+    table_known(table, gpu, "measuredMilli");
     table_number(table, doc_int(gpu, "freeMilli"));
     table_number(table, doc_int(gpu, "fragmentMilli"));
     table_number(table, doc_int(gpu, "pods"));
     table_number(table, doc_int(gpu, "milli"));
     table_number(table, doc_int(gpu, "usedMib"));
+    table_known(table, gpu, "measuredMib");
     table_number(table, doc_int(gpu, "mib"));
     table_text(table, doc_shown(gpu, "id"));
     table_text(table, state);

@@ -32,8 +32,9 @@ static const char nodes[] =
     "\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
     "\"fragmentMilli\":130,\"heldGpus\":0,\"gpus\":["
     "{\"id\":\"GPU-1\",\"index\":0,\"model\":\"NVIDIA-A100\",\"mib\":81920,"
-    "\"milli\":1000,\"usedMilli\":1000,\"reservedMilli\":0,\"usedMib\":81920,\"freeMilli\":0,"
-    "\"pods\":2,\"state\":\"ok\"},{\"id\":\"GPU-2\",\"index\":1,\"model\":\"NVIDIA-A100\",\"mib\":"
+    "\"milli\":1000,\"usedMilli\":1000,\"reservedMilli\":0,\"usedMib\":81920,"
+    "\"freeMilli\":0,\"measuredMilli\":420,\"measuredMib\":40000,\"pods\":2,"
+    "\"state\":\"ok\"},{\"id\":\"GPU-2\",\"index\":1,\"model\":\"NVIDIA-A100\",\"mib\":"
     "81920,\"milli\":1000,\"usedMilli\":300,\"reservedMilli\":200,\"usedMib\":24576,\"freeMilli\":"
     "500,\"fragmentMilli\":130,\"pods\":2,"
     "\"state\":\"ok\"}]},{\"name\":\"n2\",\"uid\":\"u2\",\"model\":\"\",\"source\":"
@@ -74,10 +75,10 @@ static void top_has_a_line_for_each_gpu(void **state)
     show_top_of("top");
     assert_string_equal(
         shown.out,
-        "NODE  GPU  MODEL        USED  RESERVED  FREE  PODS  STATE\n"
-        "n1      0  NVIDIA-A100  1000         0     0     2  ok\n"
-        "n1      1  NVIDIA-A100   300       200   500     2  ok\n"
-        "n2      0  -               0         0     0     0  cordoned\n"
+        "NODE  GPU  MODEL        USED  RESERVED  MEASURED  FREE  PODS  STATE\n"
+        "n1      0  NVIDIA-A100  1000         0       420     0     2  ok\n"
+        "n1      1  NVIDIA-A100   300       200         -   500     2  ok\n"
+        "n2      0  -               0         0         -     0     0  cordoned\n"
         "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 fragment), 1000 held whole, "
         "500 closed of 3500 milli; 1 pod waits\n");
 }
@@ -114,7 +115,7 @@ static void top_names_gpus_and_tells_the_wide_story(void **state)
     assert_string_equal(shown.out, "gpu/GPU-1\ngpu/GPU-2\ngpu/n2/gpu-0\n");
     shown_free(&shown);
     show_top_of("top -o wide --no-headers");
-    assert_non_null(strstr(shown.out, "81920  81920  GPU-1"));
+    assert_non_null(strstr(shown.out, "81920        40000  81920  GPU-1"));
     assert_null(strstr(shown.out, "NODE"));
     assert_null(strstr(shown.out, "waits"));
 }
@@ -249,18 +250,22 @@ static void allocations_tell_where_how_much_and_since_when(void **state)
              "\"reservedAt\":\"2026-01-02T02:58:55Z\",\"boundAt\":\"2026-01-02T02:58:56Z\","
              "\"heldGpus\":0,\"unplacedMilli\":0,\"charges\":[{\"gpu\":\"G1\",\"index\":0,"
              "\"milli\":300,\"mib\":10},{\"gpu\":\"G2\",\"index\":1,\"milli\":300,\"mib\":20}],"
-             "\"shares\":[]},{\"uid\":\"p2\",\"namespace\":\"b\",\"name\":\"y\",\"node\":\"n2\","
+             "\"shares\":[{\"measuredMilli\":3,\"measuredMib\":12,"
+             "\"idleSince\":\"2026-01-02T03:00:55Z\"},{\"measuredMilli\":4,"
+             "\"idleSince\":\"2026-01-02T02:59:55Z\"},{}]},{\"uid\":\"p2\","
+             "\"namespace\":\"b\",\"name\":\"y\",\"node\":\"n2\","
              "\"state\":\"reserved\",\"origin\":\"observed\",\"presumed\":true,\"inDoubt\":true,"
              "\"terminatingSince\":\"2026-01-02T03:00:00Z\",\"unplacedMilli\":200,\"charges\":[{"
              "\"gpu\":\"gone/gpu-3\",\"milli\":100,\"mib\":0}],\"shares\":[]}]}"),
         CTL_FINE);
     assert_string_equal(
-        shown.out, "NAMESPACE  NAME  NODE  GPU:MILLI             MILLI  MIB  ORIGIN    UID  STATE"
-                   "                                     AGE\n"
-                   "a          x     n1    0:300,1:300             600   30  granted   p1   bound"
-                   "                                   5m10s\n"
-                   "b          y     n2    gone/gpu-3:100,?:200    300    0  observed  p2   "
-                   "reserved,in-doubt,presumed,terminating      -\n");
+        shown.out,
+        "NAMESPACE  NAME  NODE  GPU:MILLI             MILLI  MEASURED  MIB  MEASUREDMIB   IDLE  "
+        "ORIGIN    UID  STATE                                     AGE\n"
+        "a          x     n1    0:300,1:300             600         7   30           12  4m10s  "
+        "granted   p1   bound                                   5m10s\n"
+        "b          y     n2    gone/gpu-3:100,?:200    300         -    0            -      -  "
+        "observed  p2   reserved,in-doubt,presumed,terminating      -\n");
 }
 
 static void an_empty_history_says_of_what_time(void **state)
@@ -282,17 +287,19 @@ static void a_placed_pod_tells_its_containers(void **state)
              "\"n1\",\"request\":\"300 milli of one GPU\",\"allocation\":{\"state\":\"bound\","
              "\"node\":\"n1\",\"boundAt\":\"2026-01-02T00:04:05Z\",\"charges\":[{\"gpu\":\"G1\","
              "\"index\":0,\"milli\":300,\"mib\":4915}],\"shares\":[{\"container\":\"c\",\"kind\":"
-             "\"app\",\"gpu\":\"G1\",\"index\":0,\"milli\":300,\"mib\":4915}]}}"),
+             "\"app\",\"gpu\":\"G1\",\"index\":0,\"milli\":300,\"mib\":4915,"
+             "\"measuredMilli\":12}]}}"),
         CTL_FINE);
-    assert_string_equal(shown.out, "Pod:          a/x\n"
-                                   "Request:      300 milli of one GPU\n"
-                                   "Phase:        Running\n"
-                                   "Node:         n1\n"
-                                   "State:        bound since 2026-01-02T00:04:05Z (3h)\n"
-                                   "GPU:milli:    0:300\n"
-                                   "\n"
-                                   "CONTAINER  KIND  GPU  ID  MILLI   MIB\n"
-                                   "c          app   0    G1    300  4915\n");
+    assert_string_equal(shown.out,
+                        "Pod:          a/x\n"
+                        "Request:      300 milli of one GPU\n"
+                        "Phase:        Running\n"
+                        "Node:         n1\n"
+                        "State:        bound since 2026-01-02T00:04:05Z (3h)\n"
+                        "GPU:milli:    0:300\n"
+                        "\n"
+                        "CONTAINER  KIND  GPU  ID  MILLI   MIB  MEASURED  MEASUREDMIB\n"
+                        "c          app   0    G1    300  4915        12            -\n");
 }
 
 static void a_waiting_pod_tells_why_node_by_node(void **state)

@@ -20,7 +20,7 @@ static char *node_json(const struct node *node, bool pods)
 
     strbuf_init(&out);
     json_writer_init(&json, &out);
-    admin_node(&json, node, NULL, pods);
+    admin_node(&json, node, NULL, NULL, pods);
     return strbuf_steal(&out);
 }
 
@@ -201,7 +201,7 @@ static void an_allocation_leaves_out_times_that_are_not_known(void **state)
     const struct allocation *allocation = ledger_find(core->ledger, text_of("a"));
     strbuf_init(&out);
     json_writer_init(&json, &out);
-    admin_allocation(&json, allocation, node_of(core, "n1"));
+    admin_allocation(&json, allocation, node_of(core, "n1"), NULL);
     assert_non_null(strstr(out.data, "\"state\":\"reserved\",\"origin\":\"granted\""));
     assert_non_null(strstr(out.data, "\"reservedAt\":\""));
     assert_null(strstr(out.data, "boundAt"));
