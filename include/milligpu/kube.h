@@ -27,6 +27,7 @@ struct kube_request {
     const char *method;       /* "GET" "POST" "PATCH" "DELETE" */
     const char *path;         /* with query: "/api/v1/pods?limit=500" */
     const char *content_type; /* NULL without a body */
+    const char *header;       /* one more line, "Name: value"; NULL: none */
     struct text body;         /* copied by start() */
     int64_t timeout_ms;       /* for the whole request; 0: none (a watch) */
     int64_t silence_ms;       /* no byte for this long: FAILED; 0: no limit */
@@ -81,6 +82,12 @@ struct kube_config;
 /* kubeconfig NULL: in-cluster. context NULL: the current one. Errors name file, key and line. */
 int kube_config_load(const char *kubeconfig, const char *context, struct kube_config **out,
                      struct err *err) MUST_USE;
+/*
+ * A server that is no API server, without credentials: "https://name:port". ca_file, with the CAs
+ * to trust, is read again when it is older than a minute; "": the system's.
+ */
+int kube_config_plain(const char *server, const char *ca_file, struct kube_config **out,
+                      struct err *err) MUST_USE;
 void kube_config_free(struct kube_config *config);
 /* The namespace of the context, or of the pod in which this process runs; "" if none is set. */
 const char *kube_config_namespace(const struct kube_config *config);

@@ -499,7 +499,10 @@ int handle_ask(struct handles *handles, struct curl_handle *handle,
     strbuf_reset(&text);
     strbuf_printf(&text, "Content-Type:%s%s", request->content_type != NULL ? " " : "",
                   request->content_type != NULL ? request->content_type : "");
-    handle->first = (struct curl_slist){strbuf_steal(&text), handle->makeup->headers};
+    handle->second =
+        (struct curl_slist){(char *)(uintptr_t)request->header, handle->makeup->headers};
+    handle->first = (struct curl_slist){
+        strbuf_steal(&text), request->header != NULL ? &handle->second : handle->makeup->headers};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
     set_method(&set, handle, request);
     /* An event must not wait until a compressed block is full, and answers to writes are small. */

@@ -19,9 +19,10 @@ struct makeup;
 struct curl_handle {
     CURL *easy;
     struct makeup *makeup;
-    struct curl_slist first; /* "Content-Type: ...", before the shared headers */
-    struct text body;        /* of the current request, borrowed */
-    size_t given;            /* bytes of it given to libcurl on the current connection */
+    struct curl_slist first;  /* "Content-Type: ...", before the shared headers */
+    struct curl_slist second; /* that of the request, if there is one, between them */
+    struct text body;         /* of the current request, borrowed */
+    size_t given;             /* bytes of it given to libcurl on the current connection */
     struct curl_handle *next;
 };
 
@@ -43,7 +44,8 @@ struct handle_request {
     const char *method;
     const char *path;
     const char *content_type; /* NULL: no body */
-    struct text body;         /* borrowed until the handle is given back, as the two above */
+    const char *header;       /* NULL: none; borrowed like the others */
+    struct text body;         /* borrowed until the handle is given back, as those above */
     bool watch;
 };
 int handle_ask(struct handles *handles, struct curl_handle *handle,

@@ -368,3 +368,22 @@ int kube_config_load(const char *kubeconfig, const char *context, struct kube_co
     *out = STEAL(config);
     return 0;
 }
+
+int kube_config_plain(const char *server, const char *ca_file, struct kube_config **out,
+                      struct err *err)
+{
+    const size_t len = strlen(server);
+    const bool secure = strncmp(server, "https://", 8) == 0;
+
+    if ((!secure && strncmp(server, "http://", 7) != 0) || strcspn(server, " \t\r\n?#") != len)
+        return err_set(err, ERR_INVALID, "\"%.200s\" is no address: write https://NAME:PORT",
+                       server);
+    struct kube_config *config = kube_config_new();
+    config->server = xstrdup(server);
+    if (config->server[len - 1] == '/')
+        config->server[len - 1] = '\0';
+    if (ca_file[0] != '\0')
+        config->ca.file = xstrdup(ca_file);
+    *out = config;
+    return 0;
+}

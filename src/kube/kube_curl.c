@@ -64,6 +64,7 @@ struct curl_call {
     char *method;
     char *path;
     char *content_type;
+    char *header;
     struct strbuf body;
     struct curl_handle *handle;
     /* libcurl writes its message here while the handle is in use */
@@ -162,6 +163,7 @@ static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube
     call->method = xstrdup(request->method);
     call->path = xstrdup(request->path);
     call->content_type = request->content_type != NULL ? xstrdup(request->content_type) : NULL;
+    call->header = request->header != NULL ? xstrdup(request->header) : NULL;
     strbuf_init(&call->body);
     strbuf_text(&call->body, request->body);
     return call;
@@ -346,6 +348,7 @@ static void kube_curl_call_free(struct curl_call *call)
     xfree(call->method);
     xfree(call->path);
     xfree(call->content_type);
+    xfree(call->header);
     xfree(call);
 }
 
@@ -355,6 +358,7 @@ static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, str
     const struct handle_request request = {.method = call->method,
                                            .path = call->path,
                                            .content_type = call->content_type,
+                                           .header = call->header,
                                            .body = {call->body.data, call->body.len},
                                            .watch = call->watch};
 
@@ -674,6 +678,7 @@ static int kube_start(void *ctx, const struct kube_request *request, struct err 
 {
     must(request->id != 0 && request->path[0] == '/');
     must((request->content_type != NULL) == (request->body.len > 0));
+    must(request->header == NULL || strpbrk(request->header, "\r\n") == NULL);
     /* It would end the request line, or begin another header. */
     if (strpbrk(request->path, " \t\r\n") != NULL)
         return err_set(err, ERR_INVALID, "path \"%s\": a blank inside", request->path);
