@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,11 +28,13 @@
 #include "milligpu/log.h"
 #include "milligpu/meter.h"
 #include "milligpu/nvml.h"
+#include "milligpu/signing.h"
 
 #include "agent/agent_calls.h"
 #include "agent/agent_counts.h"
 #include "agent/agent_probe.h"
 #include "agent/reporter.h"
+#include "agent/usage_sender.h"
 #include "milligpu_version.h"
 
 enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024 };
@@ -53,6 +56,12 @@ struct agent {
     struct nvml *nvml;   /* NULL: others tell of the GPUs */
     struct meter *meter; /* NULL: off */
     struct reporter *reporter;
+    struct signing_key *report_key; /* NULL, like the next three: nothing is reported */
+    struct kube_config *milligpud;
+    struct kube_ops report_ops;
+    struct usage_sender *sender;
+    /* What the sender tells; NULL: nothing is metered. */
+    bool (*fill)(void *user, struct usage_report *out, struct arena *arena);
     struct agent_probe *probe;
 };
 
@@ -355,6 +364,50 @@ static void close_cluster(struct agent *agent)
         kube_config_free(agent->config);
 }
 
+/* Pods do not depend on reports: what is wrong with them is logged, and the agent serves. */
+static void open_report_key(struct agent *agent)
+{
+    char file[PATH_MAX];
+    struct err err;
+
+    if (agent->settings->report_url[0] == '\0' || agent->settings->report_s == 0)
+        return;
+    if (snprintf(file, sizeof file, "%s/report.key", agent->settings->state_dir) >=
+        (int)sizeof file)
+        return; /* then nothing else in that folder could be opened */
+    if (signing_key_open(file, &agent->report_key, &err) < 0)
+        log_write(LOG_ERROR, "usage is not reported", log_str("why", err.text));
+}
+
+static void open_sender(struct agent *agent)
+{
+    const struct agent_settings *settings = agent->settings;
+    struct err err;
+
+    if (agent->report_key == NULL || agent->fill == NULL)
+        return;
+    const struct usage_sender_rules rules = {.node = settings->node,
+                                             .key = agent->report_key,
+                                             .ops = &agent->report_ops,
+                                             .every_ms = settings->report_s * 1000,
+                                             .user = agent,
+                                             .fill = agent->fill};
+    if (kube_config_plain(settings->report_url, settings->report_ca, &agent->milligpud, &err) < 0 ||
+        kube_curl_new(agent->milligpud, &agent->report_ops, &err) < 0 ||
+        usage_sender_start(&rules, &agent->sender, &err) < 0)
+        log_write(LOG_ERROR, "usage is not reported", log_str("why", err.text));
+}
+
+static void close_sender(struct agent *agent)
+{
+    usage_sender_stop(agent->sender);
+    if (agent->report_ops.free != NULL)
+        agent->report_ops.free(agent->report_ops.ctx);
+    if (agent->milligpud != NULL)
+        kube_config_free(agent->milligpud);
+    signing_key_free(agent->report_key);
+}
+
 static int open_parts(struct agent *agent, struct err *err)
 {
     const struct agent_settings *settings = agent->settings;
@@ -375,12 +428,16 @@ static int open_parts(struct agent *agent, struct err *err)
         return err_same(err);
     calls->nvml = agent->nvml;
     set_limit(agent);
-    const struct reporter_rules rules = {.node = settings->node,
-                                         .ops = &agent->ops,
-                                         .user = agent,
-                                         .gpus = agent->nvml != NULL ? write_gpus : NULL};
+    open_report_key(agent);
+    const struct reporter_rules rules = {
+        .node = settings->node,
+        .ops = &agent->ops,
+        .key = agent->report_key != NULL ? signing_key_public(agent->report_key) : NULL,
+        .user = agent,
+        .gpus = agent->nvml != NULL ? write_gpus : NULL};
     if (reporter_start(&rules, &agent->reporter, err) < 0)
         return err_same(err);
+    open_sender(agent);
     const struct agent_metrics metrics = {.nvml = agent->nvml,
                                           .meter = agent->meter,
                                           .has_containers =
@@ -393,6 +450,7 @@ static void close_parts(struct agent *agent)
 {
     agent_probe_stop(agent->probe);
     reporter_stop(agent->reporter);
+    close_sender(agent);
     meter_stop(agent->meter);
     nvml_close(agent->nvml);
     hang_up(agent);

@@ -44,7 +44,10 @@
       "")                                                                                          \
     X(COUNT_PATCHED, "milligpu_node_patches_total", "counter", "outcome=\"ok\"",                   \
       "Writes of the Node's annotations, by outcome.")                                             \
-    X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")
+    X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")         \
+    X(COUNT_REPORTED, "milligpu_node_reports_total", "counter", "outcome=\"taken\"",               \
+      "Reports of usage to milligpud, by outcome.")                                                \
+    X(COUNT_UNREPORTED, "milligpu_node_reports_total", "counter", "outcome=\"failed\"", "")
 
 enum agent_count {
 #define X(id, name, type, label, help) id,

@@ -192,6 +192,10 @@ void reporter_agent(struct reporter *reporter, const char *runtime, bool closed)
     json_write_str(&json, runtime);
     json_write_key(&json, "closed");
     json_write_bool(&json, closed);
+    if (reporter->rules.key != NULL) {
+        json_write_key(&json, "key");
+        json_write_str(&json, reporter->rules.key);
+    }
     json_write_object_end(&json);
     (void)pthread_cond_signal(&reporter->changed);
     (void)pthread_mutex_unlock(&reporter->lock);

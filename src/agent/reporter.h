@@ -1,7 +1,8 @@
 /*
  * reporter - writes what the agent knows onto its own Node: one merge patch, only when it changed.
  *
- *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true}
+ *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
+ *                          "key":"..."}
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
@@ -20,6 +21,7 @@ struct reporter;
 struct reporter_rules {
     const char *node;
     const struct kube_ops *ops; /* the reporter's thread uses it, and nobody else */
+    const char *key;            /* public, by which reports of usage are signed; NULL: none are */
     void *user;
     /* Writes the value of milligpu.io/gpus. False: leave the annotation as it is. Its thread. */
     bool (*gpus)(void *user, struct strbuf *out);

@@ -368,6 +368,22 @@ class Agent(unittest.TestCase):
             self.assertEqual(connection.configure(version)[2], [events])
             connection.peer.close()
 
+    def test_the_node_shows_the_key_of_its_reports_only_where_it_reports(self):
+        api = harness.Api()
+        self.addCleanup(api.close)
+        names = [item["metadata"]["name"] for item in json.loads(harness.DEMO.read_text())["items"]]
+        agent = lambda name: api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
+            "milligpu.io/agent")
+        for name, flags in ((names[0], ()), (names[1], ("--report-url", "https://127.0.0.1:9"))):
+            node = self.node("--node", name, *flags, url=api.url)
+            node.accept()
+            node.wait(lambda: agent(name), "the annotation")
+        self.assertNotIn("key", json.loads(agent(names[0])))
+        file = node.home / "state/report.key"
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        public = node.openssl("pkey", "-in", file, "-pubout", "-outform", "DER")[-32:]
+        self.assertEqual(base64.b64decode(json.loads(agent(names[1]))["key"]), public)
+
     def test_the_node_says_that_it_has_an_agent_once_and_until_the_uninstall(self):
         api = harness.Api()
         self.addCleanup(api.close)
