@@ -450,10 +450,10 @@ static void close_parts(struct agent *agent)
 {
     agent_probe_stop(agent->probe);
     reporter_stop(agent->reporter);
+    hang_up(agent); /* the runtime would wait for us as long as milligpud does */
     close_sender(agent);
     meter_stop(agent->meter);
     nvml_close(agent->nvml);
-    hang_up(agent);
     agent_calls_done(&agent->calls);
     containers_free(agent->calls.containers);
     cdi_free(agent->calls.cdi);

@@ -11,7 +11,8 @@ import yaml
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "node", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
+COMPONENTS = ["advertise", "node", "usage", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
+NEEDS = {"usage": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 AGENT = {"kind": "ServiceAccount", "name": "milligpu-node", "namespace": "milligpu-node"}
 
@@ -213,6 +214,31 @@ def check_the_agents_daemonset():
         need(labels.get(f"app.kubernetes.io/{key}") == value, f"node: label app.kubernetes.io/{key}")
 
 
+def check_usage_agrees():
+    """Where agents report is where milligpud listens: Service, port, certificate; and the agents' settings exist."""
+    with open(os.path.join(TOP, "include", "milligpu", "agent_settings.def"), encoding="utf-8") as file:
+        known = set(re.findall(r"^SETTING\((\w+),", file.read(), re.M))
+    service = named(documents(text_of("components", "usage", "service.yaml")), "Service", "milligpu-reports")
+    daemon = documents(text_of("components", "usage", "statefulset-patch.yaml"))[0]["spec"]["template"]["spec"]
+    agent = documents(text_of("components", "usage", "daemonset-patch.yaml"))[0]["spec"]["template"]["spec"]
+    listens = {e["name"]: e["value"] for e in daemon["containers"][0]["env"]}
+    calls = {e["name"]: e["value"] for e in agent["containers"][0]["env"]}
+    port = service["spec"]["ports"][0]["port"]
+    name = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    for variable in calls:
+        need(variable.removeprefix("MILLIGPU_NODE_").lower() in known, f"no setting of the agent for {variable}")
+    need(calls["MILLIGPU_NODE_REPORT_URL"] == f"https://{name}:{port}", "usage: agents call another address")
+    need(listens["MILLIGPU_REPORT_LISTEN"] == f"0.0.0.0:{port}", "usage: milligpud listens on another port")
+    need(daemon["containers"][0]["ports"] == [{"name": "report", "containerPort": port}], "usage: containerPort")
+    for policy in documents(text_of("components", "usage", "networkpolicy.yaml")):
+        rule = (policy["spec"].get("ingress") or policy["spec"]["egress"])[-1]
+        need(rule["ports"] == [{"protocol": "TCP", "port": port}], f"usage: {policy['metadata']['name']}")
+    with open(os.path.join(TOP, "docs", "NODE.md"), encoding="utf-8") as file:
+        need(f"DNS:{name}" in file.read(), f"docs/NODE.md makes no certificate for {name}")
+    ends = agent["volumes"][0]["configMap"]["name"], daemon["volumes"][0]["secret"]["secretName"]
+    need(ends == ("milligpu-reports-ca", "milligpu-reports-tls"), f"usage: mounts {ends}, unlike docs/NODE.md")
+
+
 def check_components_have_a_row():
     """README.md has a row for each component."""
     folders = sorted(os.listdir(path_of("components")))
@@ -348,7 +374,7 @@ def check_settings_exist():
         if not loopback:
             signs = re.findall(r"^leaf client (\S+) client-ca", text_of("overlays", "default-scheduler", "certs.sh"), re.M)
             need(config.get("webhook_client_names") == ",".join(signs), f"{'/'.join(file)}: names other than {signs}")
-    for component in ("advertise", "node", "policy"):
+    for component in ("advertise", "node", "policy", "usage"):
         patch = documents(text_of("components", component, "statefulset-patch.yaml"))[0]
         for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
             need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
@@ -449,7 +475,7 @@ def check_place(name, objects):
             places = {"milligpu-system"}
             if "authentication-reader" in own:
                 places = {"kube-system"}
-            elif own == "milligpu-node":
+            elif own in ("milligpu-node", "milligpu-node-reports"):
                 places = {"milligpu-node"}
             elif own == "milligpu-keys":  # one of milligpud alone, and one beside the agents
                 places = {"milligpu-system", "milligpu-node"}
@@ -485,7 +511,7 @@ def built_checks():
         check_build(f"{overlay} with all components", full, roles | more_roles,
                     bound | more | {"milligpu-advertise", "milligpu-node"})
     for component in COMPONENTS:
-        one = build_with_components("default-scheduler", [component])
+        one = build_with_components("default-scheduler", [*NEEDS.get(component, []), component])
         need(len(one) > 0, f"component {component} builds nothing")
 
 
