@@ -155,6 +155,22 @@ int store_backup(struct store *store, const char *file, struct err *err) MUST_US
  */
 int store_copy_raw(struct store *store, const char *file, struct err *err) MUST_USE;
 
+/* What the pods of one namespace were granted of one model, from one moment to another. */
+struct store_granted {
+    const char *namespace; /* borrowed for the call */
+    const char *model;     /* "": of a GPU that its node does not show any more */
+    uint64_t pods;
+    uint64_t milli_s; /* thousandths of a GPU times seconds, like the next one MiB */
+    uint64_t mib_s;
+};
+/*
+ * From when they were bound until they ended, as far as the history reaches back; now_ms ends what
+ * still lives. In the order of namespace and model, by bytes. Any thread.
+ */
+int store_granted(struct store *store, int64_t since_ms, int64_t now_ms, void *user,
+                  void (*each)(void *user, const struct store_granted *row),
+                  struct err *err) MUST_USE;
+
 struct store_history_query {
     const char *node; /* NULL: any */
     /* id or alias: rows have the name that the GPU had at that time; NULL: any */

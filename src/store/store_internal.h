@@ -12,6 +12,7 @@
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
+ *   granted.c           what was granted over time
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a

@@ -238,6 +238,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/pods/default/stray", "Pod");
     shows(fixture, "/api/v1/waiting", "WaitingList");
     shows(fixture, "/api/v1/usage", "UsageList");
+    shows(fixture, "/api/v1/usage/past", "UsagePastList");
     shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
     shows(fixture, "/api/v1/defrag", "DefragPlan");
     shows(fixture, "/api/v1/drift", "DriftList");

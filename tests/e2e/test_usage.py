@@ -227,6 +227,20 @@ class Showing(Base):
         self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2 days", "--port-file",
                                          self.daemon.home / "ports"], capture_output=True, text=True).returncode, 2)
 
+    def test_what_was_granted_since_a_time_comes_from_the_history(self):
+        self.bound("a", 500, namespace="team")
+        time.sleep(2.1)
+        self.assertEqual(len(self.daemon.get("/api/v1/usage/past")["items"]), 1)
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/usage/past?since=7d")[0], 400)
+        past = self.daemon.get("/api/v1/usage/past?since=2020-01-01T00:00:00Z&namespace=team")
+        self.assertEqual([(one["namespace"], one["model"], one["pods"]) for one in past["items"]], [("team", "T4", 1)])
+        self.assertEqual(self.daemon.get("/api/v1/usage/past?since=2020-01-01T00:00:00Z&model=A100")["items"], [])
+        self.assertEqual(self.daemon.get("/api/v1/usage/past?since=2999-01-01T00:00:00Z")["items"], [])
+        self.assertEqual([row[:3] for row in self.run_ctl("usage", "--since", "7d", "--no-headers")], [["team", "T4", "1"]])
+        wrong = subprocess.run([harness.BIN / "milligpuctl", "usage", "--since", "last week", "--port-file",
+                                self.daemon.home / "ports"], capture_output=True, text=True)
+        self.assertEqual((wrong.returncode, "--since is last week" in wrong.stderr), (2, True), wrong.stderr)
+
     def test_what_was_measured_goes_with_the_pod(self):
         made = self.bound("a")
         self.taken(used(made, self.allocation("a")["shares"][0]["gpu"]))

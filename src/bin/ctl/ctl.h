@@ -111,6 +111,7 @@ int show_allocations(struct ctl *ctl, const struct doc *list);
 int show_pod(struct ctl *ctl, const struct doc *pod);
 int show_waiting(struct ctl *ctl, const struct doc *list);
 int show_usage(struct ctl *ctl, const struct doc *list);
+int show_usage_past(struct ctl *ctl, const struct doc *list);
 int show_history(struct ctl *ctl, const struct doc *list);
 int show_summary(struct ctl *ctl, const struct doc *summary);
 int show_defrag(struct ctl *ctl, const struct doc *plan);

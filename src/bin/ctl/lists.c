@@ -392,9 +392,64 @@ int show_usage(struct ctl *ctl, const struct doc *list)
     return status;
 }
 
+/* --- usage since a time --- */
+
+static const struct table_column usage_past_columns[] = {
+    {"NAMESPACE", 0},
+    {"MODEL", 0},
+    {"PODS", COLUMN_RIGHT},
+    {"GPU-HOURS", COLUMN_RIGHT},
+    {"GIB-HOURS", COLUMN_RIGHT},
+};
+
+static void add_hours(struct table *table, int64_t milli_hours)
+{
+    table_printf(table, "%lld.%03lld", (long long)milli_hours / 1000,
+                 (long long)milli_hours % 1000);
+}
+
+static void usage_past_row(struct table *table, const struct doc *item)
+{
+    const char *model = doc_shown(item, "model");
+
+    must(table->columns == ARRAY_LEN(usage_past_columns));
+    table_text(table, doc_shown(item, "namespace"));
+    table_text(table, model[0] != '\0' ? model : "unknown");
+    table_number(table, doc_int(item, "pods"));
+    add_hours(table, doc_int(item, "grantedMilliHours"));
+    table_number(table, doc_int(item, "grantedMibHours") / 1024);
+}
+
+int show_usage_past(struct ctl *ctl, const struct doc *list)
+{
+    static const struct list_view view = {
+        usage_past_columns, ARRAY_LEN(usage_past_columns),    usage_past_row,
+        usage_name,         "nothing was granted since then",
+    };
+    return ctl_show_list(ctl, list, &view);
+}
+
+static int usage_since(struct ctl *ctl)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    char since[AGE_BYTES + 32];
+    int64_t ms;
+    struct err err;
+
+    strbuf_init(&path);
+    if (at_read(ctl, OPTION_since, &ms, &err) < 0)
+        return ctl_misused(ctl, &err);
+    at_format(ctl->options.given[OPTION_since], ctl->screen.now_ms, since);
+    strbuf_str(&path, "/api/v1/usage/past");
+    url_query(&path, "since", since);
+    return lists_filter_and_show(ctl, path.data, SELECT_NOTHING, show_usage_past);
+}
+
 int command_usage(struct ctl *ctl)
 {
     must(ctl->options.command != NULL);
+    if (ctl->options.given[OPTION_since] != NULL)
+        return usage_since(ctl);
     return lists_filter_and_show(ctl, "/api/v1/usage", SELECT_NOTHING, show_usage);
 }
 

@@ -433,6 +433,24 @@ static void a_plan_without_moves_says_why(void **state)
                         "no moves: the workload is not known yet, so nothing is a fragment\n");
 }
 
+static void usage_since_a_time_counts_hours(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show(
+            "usage --since 7d", show_usage_past,
+            "{\"since\":\"2026-01-01T00:00:00Z\",\"items\":[{\"namespace\":\"a\",\"model\":\"T4\","
+            "\"pods\":3,\"grantedMilliHours\":12345,\"grantedMibHours\":2048},{\"namespace\":\"b\","
+            "\"model\":\"\",\"pods\":1,\"grantedMilliHours\":7,\"grantedMibHours\":0}]}"),
+        CTL_FINE);
+    assert_string_equal(shown.out, "NAMESPACE  MODEL    PODS  GPU-HOURS  GIB-HOURS\n"
+                                   "a          T4          3     12.345          2\n"
+                                   "b          unknown     1      0.007          0\n");
+    shown_free(&shown);
+    assert_int_equal(show("usage --since 7d", show_usage_past, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.err, "nothing was granted since then\n");
+}
+
 static void usage_ends_with_a_total(void **state)
 {
     static const char usage[] =
@@ -597,6 +615,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
         {"allocations", show_allocations, list},
         {"waiting", show_waiting, list},
         {"usage", show_usage, list},
+        {"usage", show_usage_past, list},
         {"history x", show_history, list},
         {"drift", show_drift, list},
     };
@@ -703,6 +722,7 @@ int main(void)
         TEST(history_names_from_and_until),
         TEST(a_plan_of_moves_says_where_from_and_where_to),
         TEST(a_plan_without_moves_says_why),
+        TEST(usage_since_a_time_counts_hours),
         TEST(usage_ends_with_a_total),
         TEST(drift_and_waiting_have_their_lines),
         TEST(summary_adds_up_by_name),

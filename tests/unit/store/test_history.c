@@ -136,6 +136,53 @@ static void a_pod_without_a_gpu_has_a_row(void **state)
     answers(shelf, &query, "w/pod-w on n1/ 0 0 bound;");
 }
 
+static void add_up(void *user, const struct store_granted *row)
+{
+    struct strbuf *text = user;
+
+    strbuf_printf(text, "%s %s %llu %llu %llu;", row->namespace, row->model,
+                  (unsigned long long)row->pods, (unsigned long long)row->milli_s,
+                  (unsigned long long)row->mib_s);
+}
+
+static void granted(struct shelf *shelf, int64_t since_ms, int64_t now_ms, const char *wanted)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct err err;
+
+    strbuf_init(&text);
+    assert_int_equal(store_granted(shelf->store, since_ms, now_ms, &text, add_up, &err), 0);
+    assert_string_equal(text.data, wanted);
+}
+
+static void what_was_granted_is_counted_from_bound_to_ended(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+
+    at(core, 100);
+    (void)core_node(core, "n1", two_a100, 2);
+    at(core, 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
+    at(core, 2000);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    at(core, 3000);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "b"), VERDICT_OK);
+    at(core, 4000);
+    assert_int_equal(core_reserve(core, "never", "n1", "100"), VERDICT_OK);
+    at(core, 12000);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "never"), VERDICT_OK);
+    shelf_save(shelf);
+    /* a: 1200 milli for 10 s; b: 300 for 19 s, since the fixture's clock goes on by 1 ms. */
+    granted(shelf, 0, 23000, "default NVIDIA A100 2 17700 1449984;");
+    granted(shelf, 7000, 23000, "default NVIDIA A100 2 10800 884736;"); /* 5 s and 16 s */
+    granted(shelf, 12000, 13000, "default NVIDIA A100 1 300 24576;");
+    granted(shelf, 12000, 12000, "");
+    granted(shelf, 30000, 20000, ""); /* the clock was set back */
+}
+
 static void history_does_not_see_an_open_batch(void **state)
 {
     struct shelf *shelf = *state;
@@ -620,6 +667,7 @@ int main(void)
         TEST(it_says_who_held_a_gpu_when),
         TEST(it_knows_a_gpu_by_both_names),
         TEST(a_pod_without_a_gpu_has_a_row),
+        TEST(what_was_granted_is_counted_from_bound_to_ended),
         TEST(history_does_not_see_an_open_batch),
         TEST(retention_forgets_the_old_and_keeps_the_present),
         TEST(retention_takes_a_little_at_a_time),

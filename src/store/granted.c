@@ -1,0 +1,70 @@
+/*
+ * What was granted over time, for chargeback: live and released allocations, added up by SQLite.
+ * Called by REST on admin threads, over a connection that only reads. A charge that ended before
+ * the time that is asked about is not even looked at: released ones are found by the index of their
+ * end.
+ */
+#include "store/store_internal.h"
+
+/*
+ * ?1 to ?2: a part of the life of each charge that lies within. Whole seconds, so that no sum of
+ * milli leaves 63 bits. A wall clock that was set back makes a life of less than nothing: none.
+ */
+static const char granted_sql[] =
+    "SELECT namespace, model, count(DISTINCT uid), sum(milli * (ms / 1000)),"
+    " sum(mib * (ms / 1000)) FROM"
+    " (SELECT a.namespace, a.uid, c.milli, c.mib, coalesce((SELECT g.model FROM gpu AS g"
+    "   WHERE g.node = a.node AND (g.id = c.gpu OR g.alias = c.gpu) LIMIT 1), '') AS model,"
+    "   max(0, min(?2, iif(a.state = 'released', a.released_ms, ?2)) - max(?1, a.bound_ms))"
+    "   AS ms"
+    "  FROM allocation AS a JOIN charge AS c ON c.allocation = a.id"
+    "  WHERE a.bound_ms > 0 AND ((a.state = 'released' AND a.released_ms > ?1)"
+    "                            OR a.state <> 'released'))"
+    " GROUP BY namespace, model HAVING sum(ms) > 0 ORDER BY namespace, model";
+
+static int granted_give(sqlite3_stmt *stmt, void *user,
+                        void (*each)(void *user, const struct store_granted *row), struct err *err)
+{
+    struct row row = row_start(stmt);
+    struct store_granted out = {.namespace = row_text(&row), .model = row_text(&row)};
+
+    must(each != NULL);
+    out.pods = (uint64_t)row_number(&row, 1, INT64_MAX);
+    out.milli_s = (uint64_t)row_number(&row, 0, INT64_MAX);
+    out.mib_s = (uint64_t)row_number(&row, 0, INT64_MAX);
+    const int failed = row_check(&row, "allocation", err);
+    if (failed == 0)
+        each(user, &out);
+    return failed;
+}
+
+static int granted_run(sqlite3 *db, int64_t since_ms, int64_t now_ms, void *user,
+                       void (*each)(void *user, const struct store_granted *row), struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(db, granted_sql, &stmt, err);
+    if (more < 0)
+        return more;
+    must(sqlite3_bind_int64(stmt, 1, since_ms) == SQLITE_OK);
+    must(sqlite3_bind_int64(stmt, 2, now_ms) == SQLITE_OK);
+    while ((more = db_step(stmt, err)) > 0)
+        if ((more = granted_give(stmt, user, each, err)) < 0)
+            break;
+    must(more <= 0);
+    return more;
+}
+
+int store_granted(struct store *store, int64_t since_ms, int64_t now_ms, void *user,
+                  void (*each)(void *user, const struct store_granted *row), struct err *err)
+{
+    struct reader reader;
+
+    must(each != NULL);
+    int failed = reader_open(store, &reader, err);
+    if (failed == 0) {
+        failed = granted_run(reader.db, since_ms, now_ms, user, each, err);
+        reader_done(&reader);
+    }
+    return failed != 0 ? err_wrap(err, "history") : 0;
+}
