@@ -39,10 +39,4 @@ void holders_find(const struct gpu_reading *reading, const struct containers_cop
 int holders_allow(const struct gpu_reading *reading, const struct containers_copy *containers,
                   struct text id, struct err *err) MUST_USE;
 
-/*
- * The place in the reading of the GPU that a name means: a UUID, an index, or /dev/nvidia<minor>.
- * GPUS_PER_NODE_MAX: none.
- */
-uint32_t holders_gpu(const struct gpu_reading *reading, struct text name);
-
 #endif

@@ -47,8 +47,13 @@ struct meter_gpu {
     uint32_t granted_mib;   /* 0: none, or not known */
     bool is_known;          /* used_mib; else it is at least that */
     uint32_t used_mib;
-    uint32_t peak_mib;     /* since the container was seen first */
-    int32_t used_milli;    /* of the GPU's SM time, since the reading before; -1: not known */
+    uint32_t peak_mib;  /* since the container was seen first */
+    int32_t used_milli; /* of the GPU's SM time, since the reading before; -1: not known */
+    /* Sums since the container was seen first, and over how long: of the time in which it is known. */
+    int64_t milli_ms;
+    int64_t milli_known_ms;
+    int64_t mib_ms;
+    int64_t mib_known_ms;
     bool is_over;          /* its memory, as in OVER_SEEN */
     int64_t over_since_ms; /* UTC, of the first such reading; 0: it is not over */
 };

@@ -23,8 +23,8 @@ struct agent_calls {
     struct public_keys *keys;
     struct cdi *cdi;
     struct containers *containers;
-    struct nvml *nvml;   /* NULL: GPUs are known by UUID only */
-    bool mixed_gpus;     /* may a GPU have shares and a pod that has it whole? */
+    struct nvml *nvml; /* NULL: GPUs are known by UUID only */
+    bool mixed_gpus;   /* may a GPU have shares and a pod that has it whole? */
     struct memory_limit limit;
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */

@@ -3,6 +3,7 @@
  */
 #include "agent/device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define NODE "/dev/nvidia"
@@ -75,4 +76,24 @@ bool device_is_uuid(struct text name)
         if (name.at[i] == '\0' || strchr(letters, name.at[i]) == NULL)
             return false;
     return name.len <= UUID_BYTES_MAX;
+}
+
+const struct gpu_state *device_gpu(const struct gpu_reading *reading, const char *name)
+{
+    const struct text is = text_of(name);
+    const bool by_path = device_is_one_gpu_path(is);
+    const bool by_index = device_is_index(is);
+    const long number =
+        by_path || by_index ? strtol(by_path ? name + strlen(NODE) : name, NULL, 10) : -1;
+
+    must(reading->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        const struct gpu_state *gpu = &reading->gpu[i];
+        if (strcmp(gpu->uuid, name) == 0)
+            return gpu;
+        if (gpu->health != GPU_LOST &&
+            ((by_path && gpu->minor == number) || (by_index && gpu->index == (uint32_t)number)))
+            return gpu;
+    }
+    return NULL;
 }

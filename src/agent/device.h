@@ -1,12 +1,13 @@
 /*
  * device - what the name of a CDI device ("vendor/class=name"), or the path of a device node, says
- * of GPUs.
+ * of GPUs, and which GPU it is.
  *
  * Pure.
  */
 #ifndef MILLIGPU_AGENT_DEVICE_H
 #define MILLIGPU_AGENT_DEVICE_H
 
+#include "milligpu/nvml.h"
 #include "milligpu/text.h"
 
 /* A device of a vendor that hands out GPUs: perhaps one, perhaps what belongs to one. */
@@ -26,5 +27,11 @@ bool device_is_one_gpu_path(struct text path);
 bool device_is_index(struct text name);
 /* "GPU-...", and "MIG-..." of a part of one */
 bool device_is_uuid(struct text name);
+
+/*
+ * The GPU of a reading that a name means: a UUID, an index, or /dev/nvidia<minor>; NULL: none. A
+ * lost GPU is known by its UUID only: another one may have its numbers now.
+ */
+const struct gpu_state *device_gpu(const struct gpu_reading *reading, const char *name);
 
 #endif

@@ -8,40 +8,14 @@
 
 #include "milligpu/inventory.h"
 
-/* "12"; false: no number, or beyond what a node has. */
-static bool read_number(struct text text, uint32_t *out)
+#include "agent/device.h"
+
+/* Its place in the reading; GPUS_PER_NODE_MAX: it is not there. */
+static uint32_t place_of(const struct gpu_reading *reading, const char *name)
 {
-    uint32_t number = 0;
+    const struct gpu_state *gpu = device_gpu(reading, name);
 
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9' || number > UINT16_MAX)
-            return false;
-        number = 10 * number + (uint32_t)(text.at[i] - '0');
-    }
-    *out = number;
-    return text.len > 0;
-}
-
-uint32_t holders_gpu(const struct gpu_reading *reading, struct text name)
-{
-    static const struct text node = TEXT("/dev/nvidia");
-    const bool by_minor = text_starts(name, node.at);
-    uint32_t number = 0;
-    const bool by_number = read_number(
-        by_minor ? (struct text){name.at + node.len, name.len - node.len} : name, &number);
-
-    must(reading->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < reading->gpus; i++) {
-        const struct gpu_state *gpu = &reading->gpu[i];
-        /* The number of a lost GPU may be that of one that is there. */
-        const bool is_it =
-            by_number ? gpu->health != GPU_LOST &&
-                            (by_minor ? gpu->minor == (int64_t)number : gpu->index == number)
-                      : text_is(name, gpu->uuid);
-        if (is_it)
-            return i;
-    }
-    return GPUS_PER_NODE_MAX;
+    return gpu != NULL ? (uint32_t)(gpu - reading->gpu) : GPUS_PER_NODE_MAX;
 }
 
 /* Names what is not named yet. */
@@ -52,7 +26,7 @@ static void name_holders(const struct gpu_reading *reading,
     for (uint32_t i = 0; i < containers->count; i++) {
         const struct container_facts *facts = &containers->container[i];
         for (uint32_t k = 0; facts->right == right && k < facts->gpus; k++) {
-            const uint32_t gpu = holders_gpu(reading, text_of(facts->gpu[k].name));
+            const uint32_t gpu = place_of(reading, facts->gpu[k].name);
             if (gpu < GPUS_PER_NODE_MAX && out->by[gpu] == NULL &&
                 text_of(facts->uid).len <= UID_BYTES_MAX)
                 out->by[gpu] = arena_printf(arena, "%s%s", prefix, facts->uid);
@@ -68,7 +42,7 @@ void holders_find(const struct gpu_reading *reading, const struct containers_cop
     name_holders(reading, containers, RIGHT_KUBELET, "pod:", arena, out);
     name_holders(reading, containers, RIGHT_VARIABLE, "env:", arena, out);
     for (uint32_t i = 0; i < outsides; i++) {
-        const uint32_t gpu = holders_gpu(reading, text_of(outside[i]));
+        const uint32_t gpu = place_of(reading, outside[i]);
         if (gpu < GPUS_PER_NODE_MAX && out->by[gpu] == NULL)
             out->by[gpu] = "process";
     }
@@ -79,10 +53,9 @@ void holders_find(const struct gpu_reading *reading, const struct containers_cop
 /* A GPU is the same by its UUID also where nothing is read of it. */
 static bool is_same_gpu(const struct gpu_reading *reading, const char *a, const char *b)
 {
-    const uint32_t gpu = holders_gpu(reading, text_of(a));
+    const struct gpu_state *gpu = device_gpu(reading, a);
 
-    return strcmp(a, b) == 0 ||
-           (gpu < GPUS_PER_NODE_MAX && gpu == holders_gpu(reading, text_of(b)));
+    return strcmp(a, b) == 0 || (gpu != NULL && gpu == device_gpu(reading, b));
 }
 
 /* The GPU of facts that the other has, too; NULL: none. */

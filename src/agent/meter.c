@@ -17,6 +17,7 @@
 #include "milligpu/log.h"
 
 #include "agent/agent_counts.h"
+#include "agent/device.h"
 #include "agent/meter_table.h"
 #include "agent/proc_owner.h"
 
@@ -172,7 +173,7 @@ static bool kill_process(struct meter *meter, uint32_t pid, int32_t owner,
 static void kill_over(struct meter *meter, const struct meter_facts *facts, uint32_t place,
                       struct meter_row *row, struct meter_cell *cell)
 {
-    const struct gpu_state *gpu = meter_gpu_find(facts->reading, cell->gpu.uuid);
+    const struct gpu_state *gpu = device_gpu(facts->reading, cell->gpu.uuid);
     uint32_t killed = 0;
 
     must(facts->owner != NULL && gpu != NULL); /* else it would not be over */

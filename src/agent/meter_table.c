@@ -22,26 +22,6 @@ void meter_table_done(struct meter_table *table)
 
 /* --- GPUs --- */
 
-const struct gpu_state *meter_gpu_find(const struct gpu_reading *reading, const char *name)
-{
-    const struct text is = text_of(name);
-    const bool by_path = device_is_one_gpu_path(is);
-    const bool by_index = device_is_index(is);
-    const char *digits = by_path ? name + strcspn(name, "0123456789") : name;
-    const long number = by_path || by_index ? strtol(digits, NULL, 10) : -1;
-
-    for (uint32_t i = 0; i < reading->gpus; i++) {
-        const struct gpu_state *gpu = &reading->gpu[i];
-        if (strcmp(gpu->uuid, name) == 0)
-            return gpu;
-        /* A lost GPU keeps its last numbers, which another one may have now. */
-        if (gpu->health != GPU_LOST &&
-            ((by_path && gpu->minor == number) || (by_index && gpu->index == (uint32_t)number)))
-            return gpu;
-    }
-    return NULL;
-}
-
 static bool tells_of(const struct meter_facts *facts, const struct gpu_state *gpu)
 {
     return facts->owner != NULL && facts->reading->status == NVML_READY && gpu != NULL &&
@@ -141,7 +121,7 @@ static void make_cell(const struct meter_facts *facts, uint32_t place,
                       const struct meter_row *before, const struct container_gpu *from,
                       struct meter_cell *out)
 {
-    const struct gpu_state *gpu = meter_gpu_find(facts->reading, from->name);
+    const struct gpu_state *gpu = device_gpu(facts->reading, from->name);
     const struct meter_cell *earlier = cell_before(before, out->gpu.uuid);
     const char *uuid = out->gpu.uuid;
 
@@ -161,6 +141,22 @@ static bool is_new_reading(const struct meter_table *before, const struct meter_
     return facts->reading->number != before->reading;
 }
 
+/* What was used since the reading before; nothing is added for a time of which it is not known. */
+static void add_sums(const struct meter_facts *facts, const struct meter_table *before,
+                     struct meter_gpu *gpu)
+{
+    const int64_t ms = before->reading != 0 ? facts->reading->taken_ms - before->taken_ms : 0;
+
+    if (gpu->is_known) {
+        gpu->mib_ms += (int64_t)gpu->used_mib * ms;
+        gpu->mib_known_ms += ms;
+    }
+    if (gpu->used_milli >= 0) {
+        gpu->milli_ms += (int64_t)gpu->used_milli * ms;
+        gpu->milli_known_ms += ms;
+    }
+}
+
 static void make_row(const struct meter_facts *facts, const struct meter_table *before,
                      uint32_t place, struct meter_table *next)
 {
@@ -176,14 +172,17 @@ static void make_row(const struct meter_facts *facts, const struct meter_table *
                                               .right = from->right};
     row->cell = arena_array(&next->arena, from->gpus, sizeof *row->cell);
     for (uint32_t i = 0; i < from->gpus; i++) {
-        const struct gpu_state *gpu = meter_gpu_find(facts->reading, from->gpu[i].name);
+        const struct gpu_state *gpu = device_gpu(facts->reading, from->gpu[i].name);
         if (gpu == NULL && from->right != RIGHT_SHARE)
             continue; /* a part of a GPU, or one that is not there: there is no name for it */
         struct meter_cell *cell = &row->cell[row->cells++];
         cell->gpu.uuid = keep(next, gpu != NULL ? gpu->uuid : from->gpu[i].name);
         make_cell(facts, place, earlier, &from->gpu[i], cell);
-        if (is_new_reading(before, facts))
+        if (is_new_reading(before, facts)) {
+            if (earlier != NULL)
+                add_sums(facts, before, &cell->gpu);
             judge_cell(facts, cell);
+        }
         if (cell->gpu.is_over)
             row->container.over = OVER_SEEN;
     }
@@ -259,6 +258,7 @@ void meter_table_judge(const struct meter_table *before, const struct meter_fact
     next->is_complete = facts->containers->is_complete;
     next->is_metering = facts->owner != NULL && facts->reading->status == NVML_READY;
     next->reading = facts->reading->number;
+    next->taken_ms = facts->reading->taken_ms;
     next->count = facts->containers->count;
     next->row = arena_array(&next->arena, next->count, sizeof *next->row);
     for (uint32_t i = 0; i < next->count; i++)

@@ -37,6 +37,7 @@ struct meter_table {
     bool is_complete;
     bool is_metering;
     uint64_t reading; /* its number; 0: none */
+    int64_t taken_ms; /* monotonic */
     uint32_t count;
     struct meter_row *row;
     uint32_t strays;
@@ -66,8 +67,5 @@ void meter_table_judge(const struct meter_table *before, const struct meter_fact
 /* Copies, without what is only ours. */
 void meter_table_copy(const struct meter_table *table, struct arena *arena, struct meter_copy *out);
 bool meter_stray_counts(const struct meter_stray *stray);
-
-/* The GPU of a reading that a container's name for it means; NULL: none that is there. */
-const struct gpu_state *meter_gpu_find(const struct gpu_reading *reading, const char *name);
 
 #endif

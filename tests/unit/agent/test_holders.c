@@ -9,6 +9,8 @@
 
 #include "milligpu/holders.h"
 
+#include "agent/device.h"
+
 /* Three GPUs: GPU-a has index 0 and minor 2, GPU-b 1 and 1, GPU-c 2 and 0. */
 static struct gpu_reading reading;
 static struct arena arena;
@@ -69,12 +71,19 @@ static void assert_held(const char *expected, const char *outside)
         assert_null(holders.by[i]);
 }
 
+/* -1: none. */
+static int found(const char *name)
+{
+    const struct gpu_state *gpu = device_gpu(&reading, name);
+    return gpu != NULL ? (int)(gpu - reading.gpu) : -1;
+}
+
 static void a_gpu_is_known_by_uuid_index_and_device_node(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
-        uint32_t gpu;
+        int gpu;
     } row[] = {
         {"GPU-a", 0},
         {"GPU-c", 2},
@@ -82,26 +91,26 @@ static void a_gpu_is_known_by_uuid_index_and_device_node(void **state)
         {"2", 2},
         {"/dev/nvidia0", 2},
         {"/dev/nvidia2", 0},
-        {"", GPUS_PER_NODE_MAX},
-        {"3", GPUS_PER_NODE_MAX},
-        {"GPU-", GPUS_PER_NODE_MAX},
-        {"GPU-ab", GPUS_PER_NODE_MAX},
-        {"/dev/nvidia", GPUS_PER_NODE_MAX},
-        {"/dev/nvidia3", GPUS_PER_NODE_MAX},
-        {"/dev/nvidiactl", GPUS_PER_NODE_MAX},
-        {"-1", GPUS_PER_NODE_MAX},
-        {"4294967296", GPUS_PER_NODE_MAX},
-        {"18446744073709551616", GPUS_PER_NODE_MAX},
+        {"", -1},
+        {"3", -1},
+        {"GPU-", -1},
+        {"GPU-ab", -1},
+        {"/dev/nvidia", -1},
+        {"/dev/nvidia3", -1},
+        {"-1", -1},
+        {"/dev/nvidiactl", -1},
+        {"4294967296", -1},
+        {"18446744073709551616", -1},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
-        assert_int_equal(holders_gpu(&reading, text_of(row[i].name)), row[i].gpu);
+        assert_int_equal(found(row[i].name), row[i].gpu);
     /* An index, or a device node, is that of a GPU that is there. */
     reading.gpu[0].health = GPU_LOST;
     reading.gpu[1].index = 0;
     reading.gpu[1].minor = -1;
-    assert_int_equal(holders_gpu(&reading, text_of("0")), 1);
-    assert_int_equal(holders_gpu(&reading, text_of("GPU-a")), 0);
-    assert_int_equal(holders_gpu(&reading, text_of("/dev/nvidia2")), GPUS_PER_NODE_MAX);
+    assert_int_equal(found("0"), 1);
+    assert_int_equal(found("GPU-a"), 0);
+    assert_int_equal(found("/dev/nvidia2"), -1);
 }
 
 static void what_kubelet_gave_comes_before_a_variable_and_that_before_a_process(void **state)
