@@ -34,6 +34,7 @@
 #include "agent/agent_counts.h"
 #include "agent/agent_probe.h"
 #include "agent/reporter.h"
+#include "agent/usage_fill.h"
 #include "agent/usage_sender.h"
 #include "milligpu_version.h"
 
@@ -60,8 +61,7 @@ struct agent {
     struct kube_config *milligpud;
     struct kube_ops report_ops;
     struct usage_sender *sender;
-    /* What the sender tells; NULL: nothing is metered. */
-    bool (*fill)(void *user, struct usage_report *out, struct arena *arena);
+    struct usage_fill *usage; /* what the sender tells */
     struct agent_probe *probe;
 };
 
@@ -384,14 +384,20 @@ static void open_sender(struct agent *agent)
     const struct agent_settings *settings = agent->settings;
     struct err err;
 
-    if (agent->report_key == NULL || agent->fill == NULL)
+    if (agent->report_key == NULL)
         return;
+    if (agent->meter == NULL) {
+        log_plain(LOG_WARN, "usage is not reported: nothing is metered (--nvml, --meter-s)");
+        return;
+    }
+    agent->usage = usage_fill_new(agent->meter, settings->report_s * 1000);
     const struct usage_sender_rules rules = {.node = settings->node,
                                              .key = agent->report_key,
                                              .ops = &agent->report_ops,
                                              .every_ms = settings->report_s * 1000,
-                                             .user = agent,
-                                             .fill = agent->fill};
+                                             .user = agent->usage,
+                                             .fill = usage_fill_report,
+                                             .urgent = usage_fill_is_urgent};
     if (kube_config_plain(settings->report_url, settings->report_ca, &agent->milligpud, &err) < 0 ||
         kube_curl_new(agent->milligpud, &agent->report_ops, &err) < 0 ||
         usage_sender_start(&rules, &agent->sender, &err) < 0)
@@ -401,6 +407,7 @@ static void open_sender(struct agent *agent)
 static void close_sender(struct agent *agent)
 {
     usage_sender_stop(agent->sender);
+    usage_fill_free(agent->usage);
     if (agent->report_ops.free != NULL)
         agent->report_ops.free(agent->report_ops.ctx);
     if (agent->milligpud != NULL)

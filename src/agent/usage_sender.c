@@ -20,7 +20,7 @@ enum {
     SEND_MS = 10000, /* usage_sender_stop() waits for it */
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    LOOK_MS = 3600 * 1000, /* the longest single wait */
+    LOOK_MS = 1000, /* between two questions whether something is urgent */
     CONFLICT = 409,
 };
 
@@ -31,8 +31,7 @@ struct usage_sender {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stop; /* under the lock, like the next one */
-    bool now;
+    bool stop; /* under the lock */
     /* the thread's own */
     uint64_t chance;
     uint64_t number;
@@ -130,21 +129,28 @@ static void send_report(struct usage_sender *sender)
         not_taken(sender, &err);
 }
 
+/* After a failure even news waits, or a milligpud that is away would be asked for each. */
+static bool is_due(struct usage_sender *sender)
+{
+    const struct usage_sender_rules *rules = &sender->rules;
+
+    return sender_now_ms() >= sender->due_ms ||
+           (sender->wait_ms == 0 && rules->urgent != NULL && rules->urgent(rules->user));
+}
+
 static void *sender_main(void *user)
 {
     struct usage_sender *sender = user;
 
     (void)pthread_mutex_lock(&sender->lock);
     while (!sender->stop) {
-        const int64_t left_ms = sender->due_ms - sender_now_ms();
-        /* After a failure even news waits, or a milligpud that is away would be asked for each. */
-        if (left_ms <= 0 || (sender->now && sender->wait_ms == 0)) {
-            sender->now = false;
-            (void)pthread_mutex_unlock(&sender->lock);
+        (void)pthread_mutex_unlock(&sender->lock);
+        if (is_due(sender))
             send_report(sender);
-            (void)pthread_mutex_lock(&sender->lock);
+        const int64_t left_ms = sender->due_ms - sender_now_ms();
+        (void)pthread_mutex_lock(&sender->lock);
+        if (sender->stop || left_ms <= 0)
             continue;
-        }
         const struct timespec until = clock_deadline(left_ms < LOOK_MS ? left_ms : LOOK_MS);
         (void)pthread_cond_timedwait(&sender->changed, &sender->lock, &until);
     }
@@ -190,24 +196,14 @@ int usage_sender_start(const struct usage_sender_rules *rules, struct usage_send
     return 0;
 }
 
-static void signal_sender(struct usage_sender *sender, bool *flag)
-{
-    (void)pthread_mutex_lock(&sender->lock);
-    *flag = true;
-    (void)pthread_cond_signal(&sender->changed);
-    (void)pthread_mutex_unlock(&sender->lock);
-}
-
 void usage_sender_stop(struct usage_sender *sender)
 {
     if (sender == NULL)
         return;
-    signal_sender(sender, &sender->stop);
+    (void)pthread_mutex_lock(&sender->lock);
+    sender->stop = true;
+    (void)pthread_cond_signal(&sender->changed);
+    (void)pthread_mutex_unlock(&sender->lock);
     (void)pthread_join(sender->thread, NULL);
     sender_free(sender);
-}
-
-void usage_sender_now(struct usage_sender *sender)
-{
-    signal_sender(sender, &sender->now);
 }

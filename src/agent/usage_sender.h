@@ -3,7 +3,7 @@
  *
  * A thread of its own: a milligpud that is slow or away delays nothing else. A report is due every
  * every_ms, the first after a random part of that, so that the agents of a cluster that start
- * together do not report together; and at once when usage_sender_now() is called. One that was not
+ * together do not report together; and within a second when urgent() says so. One that was not
  * taken is made anew after 1 s, then twice as long each time, up to a minute, each time less a
  * random part.
  *
@@ -32,13 +32,12 @@ struct usage_sender_rules {
      * False: nothing is known yet, and nothing is sent.
      */
     bool (*fill)(void *user, struct usage_report *out, struct arena *arena);
+    /* Is there something that milligpud should know at once? Asked each second. NULL: never. */
+    bool (*urgent)(void *user);
 };
 
 int usage_sender_start(const struct usage_sender_rules *rules, struct usage_sender **out,
                        struct err *err) MUST_USE;
 void usage_sender_stop(struct usage_sender *sender); /* NULL is fine; within 11 s */
-
-/* A container was found to hold more than its share: report at once. Any thread. */
-void usage_sender_now(struct usage_sender *sender);
 
 #endif
