@@ -49,7 +49,7 @@ struct meter_gpu {
     uint32_t used_mib;
     uint32_t peak_mib;  /* since the container was seen first */
     int32_t used_milli; /* of the GPU's SM time, since the reading before; -1: not known */
-    /* Sums since the container was seen first, and over how long: of the time in which it is known. */
+    /* Sums since the container was seen first, and the time of which they are: known time. */
     int64_t milli_ms;
     int64_t milli_known_ms;
     int64_t mib_ms;

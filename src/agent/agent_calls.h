@@ -35,8 +35,8 @@ struct agent_calls {
 };
 
 /*
- * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, and what records to limit
- * are.
+ * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, and what records to
+ * limit are.
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);

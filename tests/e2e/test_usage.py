@@ -12,6 +12,7 @@ import time
 import unittest
 
 import harness
+import test_node
 
 GPUS = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 16384, "model": "T4", "numa": 0, "health": "ok"}
         for i in range(2)]
@@ -279,6 +280,49 @@ class Secret(Base):
         self.assertEqual(connection.getresponse().status, 204)
         with self.assertRaises((OSError, http.client.HTTPException)):
             self.post(body)  # not in the clear
+
+
+class Journey(unittest.TestCase):
+    """A real milligpu-node and a real milligpud over TLS; the driver and the runtime are played."""
+
+    def test_what_a_container_uses_comes_from_its_driver_to_the_eyes_of_its_owner(self):
+        api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}, "status": {}}]})
+        self.addCleanup(api.close)
+        home = harness.certificates()
+        daemon = harness.ClusterDaemon(api, "--report-listen", "127.0.0.1:0", "--report-cert",
+                                       str(home / "server.crt"), "--report-key", str(home / "server.key"))
+        self.addCleanup(daemon.close)
+        node = test_node.Node(api.url)
+        self.addCleanup(node.close)
+        (node.home / "proc/700").mkdir(parents=True)
+        (node.home / "proc/700/cgroup").write_text("0::/kubepods/pod1/id-main\n")
+        (node.home / "proc/700/comm").write_text("python3\n")
+        node.driver("process GPU-a 700 3000 sm=20\n")
+        node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", "--proc-dir",
+                   node.home / "proc", "--report-url", f"https://127.0.0.1:{daemon.port['report']}", "--report-ca",
+                   home / "ca.crt", "--report-s", "1", env={"FAKE_NVML": str(node.home / "driver")})
+        runtime = node.accept()
+        daemon.wait(lambda: daemon.get("/api/v1/nodes")["items"][0]["gpus"], "the GPUs of the node")
+        at, said, made = daemon.schedule(harness.pod("web", containers={"main": 300}), ["n1"])
+        self.assertEqual(at, "n1", said)
+        daemon.knows("web")
+        bound = api.pod("web")["metadata"]["annotations"]["milligpu.io/allocation"]
+        self.assertEqual(json.loads(bound)["containers"]["main"][0]["gpu"], "GPU-a")
+        uid = made["metadata"]["uid"]
+        sandbox = test_node.pod(node.sign(bound, uid=uid)).replace(
+            test_node.field(3, test_node.UID), test_node.field(3, uid))
+        runtime.call("CreateContainer", test_node.field(1, sandbox) + test_node.field(2, test_node.container()))
+        share = lambda: daemon.allocation("web")["shares"][0]
+        daemon.wait(lambda: share().get("measuredMib"), "what is measured")
+        self.assertEqual((share()["measuredMilli"], share()["measuredMib"], share()["peakMib"]), (200, 3000, 3000))
+        self.assertNotIn("idleSince", share())
+        top = daemon.get("/api/v1/nodes")["items"][0]["gpus"][0]
+        self.assertEqual((top["usedMilli"], top["measuredMilli"]), (300, 200))
+        node.driver("process GPU-a 700 5000 sm=0\n")  # 4915 MiB were granted
+        daemon.wait(lambda: share().get("over") == "seen", "that it is over its memory")
+        self.assertRegex(daemon.logged(), "more.*memory.*share.*web|web.*more.*memory")
+        self.assertIn("usage reported", node.logged())
 
 
 if __name__ == "__main__":
