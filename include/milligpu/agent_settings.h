@@ -19,9 +19,17 @@ struct agent_settings {
 #define SETTING(id, type, value, low, high, unit, help) AGENT_FIELD_##type(id)
 #include "milligpu/agent_settings.def"
 #undef SETTING
+    const char *gpu; /* with AGENT_FORGIVE */
 };
 
-enum agent_action { AGENT_RUN, AGENT_UNINSTALL, AGENT_HELP, AGENT_VERSION, AGENT_PRINT };
+enum agent_action {
+    AGENT_RUN,
+    AGENT_UNINSTALL,
+    AGENT_FORGIVE,
+    AGENT_HELP,
+    AGENT_VERSION,
+    AGENT_PRINT,
+};
 
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct agent_settings *out,
                         enum agent_action *out_action, struct err *err) MUST_USE;

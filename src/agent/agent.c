@@ -22,6 +22,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/forgiveness.h"
 #include "milligpu/gpus_annotation.h"
 #include "milligpu/holders.h"
 #include "milligpu/kube.h"
@@ -264,6 +265,19 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
         log_write(LOG_WARN, "no CDI specification of our own", log_str("why", err.text));
 }
 
+/* In the reporter's thread. Its health changes with the next reading. */
+static void forgive(void *user, const char *uuid)
+{
+    const struct agent *agent = user;
+    struct err err;
+
+    if (nvml_forgive(agent->nvml, uuid, &err) < 0)
+        log_write(LOG_WARN, "a GPU cannot be forgiven", log_str("gpu", uuid),
+                  log_str("why", err.text));
+    else
+        log_write(LOG_INFO, "a GPU is forgiven, by the word of an operator", log_str("gpu", uuid));
+}
+
 /* In the reporter's thread. What is wrong with the driver is logged when it changes. */
 static bool write_gpus(void *user, struct strbuf *out)
 {
@@ -276,6 +290,7 @@ static bool write_gpus(void *user, struct strbuf *out)
 
     strbuf_init(&left_out);
     arena_init(&arena);
+    forgiveness_take(agent->settings->state_dir, agent, forgive);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     containers_copy(agent->calls.containers, &arena, &containers);
     const char *const *outside = NULL;

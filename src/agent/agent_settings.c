@@ -133,22 +133,32 @@ static int read_environment(char *const *envp, struct agent_settings *out, struc
 static const struct {
     const char *flag;
     enum agent_action action;
+    const char *value; /* what follows it; NULL: nothing */
     const char *help;
 } actions[] = {
-    {"--help", AGENT_HELP, "show this"},
-    {"--version", AGENT_VERSION, "show the version"},
-    {"--print-config", AGENT_PRINT, "show the settings that would be used"},
-    {"--uninstall", AGENT_UNINSTALL,
+    {"--help", AGENT_HELP, NULL, "show this"},
+    {"--version", AGENT_VERSION, NULL, "show the version"},
+    {"--print-config", AGENT_PRINT, NULL, "show the settings that would be used"},
+    {"--uninstall", AGENT_UNINSTALL, NULL,
      "take the agent's annotations off the Node, then end: pods need no agent there any more"},
+    {"--forgive", AGENT_FORGIVE, "GPU",
+     "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
+     "memory errors it had, then end"},
 };
 
-static bool is_action(const char *arg, enum agent_action *out)
+static bool is_action(char *const *argv, int *at, struct agent_settings *out,
+                      enum agent_action *out_action)
 {
-    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
-        if (strcmp(arg, actions[i].flag) == 0) {
-            *out = actions[i].action;
-            return true;
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
+        if (strcmp(argv[*at], actions[i].flag) != 0)
+            continue;
+        *out_action = actions[i].action;
+        if (actions[i].value != NULL) {
+            out->gpu = argv[*at + 1] != NULL ? argv[*at + 1] : "";
+            *at += argv[*at + 1] != NULL;
         }
+        return true;
+    }
     return false;
 }
 
@@ -211,7 +221,7 @@ int agent_settings_load(int argc, char *const *argv, char *const *envp, struct a
     if (read_environment(envp, out, err) < 0)
         return err_same(err);
     for (int i = 1; i < argc; i++)
-        if (!is_action(argv[i], out_action) && read_flag(argv, &i, out, err) < 0)
+        if (!is_action(argv, &i, out, out_action) && read_flag(argv, &i, out, err) < 0)
             return err_same(err);
     if (*out_action == AGENT_HELP || *out_action == AGENT_VERSION || *out_action == AGENT_PRINT)
         return 0;
@@ -261,7 +271,9 @@ void agent_settings_help(struct strbuf *out)
     }
     strbuf_char(out, '\n');
     for (size_t i = 0; i < ARRAY_LEN(actions); i++)
-        strbuf_printf(out, "  %s\n        %s\n", actions[i].flag, actions[i].help);
+        strbuf_printf(out, "  %s%s%s\n        %s\n", actions[i].flag,
+                      actions[i].value != NULL ? " " : "",
+                      actions[i].value != NULL ? actions[i].value : "", actions[i].help);
     strbuf_printf(out, "\nEach flag is also a variable: --nri-socket is %sNRI_SOCKET. Flags win.\n",
                   PREFIX);
 }

@@ -2,11 +2,14 @@
 #include <stdio.h>
 
 #include "milligpu/agent.h"
+#include "milligpu/forgiveness.h"
 
 #include "milligpu_version.h"
 
 /* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
+
+enum { FORGIVE_MS = 10000 };
 
 extern char **environ;
 
@@ -39,6 +42,9 @@ static int node_act(const struct agent_settings *settings, enum agent_action act
         return EXIT_SUCCESS;
     case AGENT_UNINSTALL:
         rc = agent_uninstall(settings, &err);
+        break;
+    case AGENT_FORGIVE:
+        rc = forgiveness_ask(settings->state_dir, settings->gpu, FORGIVE_MS, &err);
         break;
     case AGENT_RUN:
         rc = agent_run(settings, &err);

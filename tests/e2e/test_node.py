@@ -428,6 +428,27 @@ class Agent(unittest.TestCase):
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
 
+    def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
+        name, node, gpus = self.with_driver()
+        node.accept()
+        node.wait(lambda: [gpu["health"] for gpu in gpus()] == ["healthy"] * 2, "two healthy GPUs")
+        node.driver("event 1 GPU-b 8 79\n")
+        node.wait(lambda: gpus()[1]["health"] == "failed", "GPU-b to fail")
+        self.assertRegex(gpus()[1]["reason"], "XID 79")
+        self.assertRegex(gpus()[1]["since"], r"^\d{4}-\d\d-\d\dT")
+        self.assertNotIn("reason", gpus()[0])
+        forgive = lambda gpu, folder="state": subprocess.run(
+            [harness.BIN / "milligpu-node", "--node", name, "--state-dir", node.home / folder, "--forgive", gpu],
+            capture_output=True, text=True)
+        self.assertEqual(forgive("GPU-b").returncode, 0)
+        node.wait(lambda: gpus()[1]["health"] == "healthy", "GPU-b to be healthy")
+        self.assertEqual(forgive("GPU-z").returncode, 0)  # taken by the agent, whose log says the rest
+        self.assertRegex(node.logged(), "cannot be forgiven.*GPU-z.*no GPU GPU-z")
+        for wrong in ("", "0", "../GPU-a", "GPU-a/b"):
+            self.assertIn("is no UUID of a GPU", forgive(wrong).stderr)
+        (node.home / "idle").mkdir()
+        self.assertIn("no agent with the state folder", forgive("GPU-b", "idle").stderr)
+
     def test_a_gpu_that_kubelet_gave_away_whole_is_named_until_its_pod_ends(self):
         name, node, gpus = self.with_driver()
         connection = node.accept()
