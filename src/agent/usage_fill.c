@@ -139,6 +139,7 @@ static struct usage_pod *pod_of(struct usage_report *out, const struct meter_cop
 /* Of two lives of a container the later counts. */
 static struct usage_container *container_of(struct usage_pod *pod, const char *name)
 {
+    must(pod->container != NULL);
     for (uint32_t i = 0; i < pod->containers; i++)
         if (text_is(pod->container[i].name, name))
             return &pod->container[i];

@@ -594,4 +594,4 @@ class Agent(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main(side_by_side=True)

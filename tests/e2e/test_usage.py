@@ -326,4 +326,4 @@ class Journey(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(side_by_side=True)
