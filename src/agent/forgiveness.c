@@ -20,7 +20,7 @@ static const char FOLDER[] = "forgive";
 
 int forgiveness_ask(const char *state_dir, const char *uuid, int64_t wait_ms, struct err *err)
 {
-    const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = 50000000};
     const int64_t until_ms = clock_ns() / 1000000 + wait_ms;
     char path[PATH_MAX];
 

@@ -36,7 +36,10 @@ func folders(t *testing.T, kind string) []string {
 	return found
 }
 
-// renderWith renders the base together with a component.
+/* components that another one builds on */
+var needs = map[string]string{"components/usage": "components/node"}
+
+// renderWith renders the base together with a component, and with the one that it needs.
 func (f *fixture) renderWith(component string) string {
 	f.Helper()
 	root := filepath.Join(harness.Root(), "manifests")
@@ -46,8 +49,11 @@ func (f *fixture) renderWith(component string) string {
 		f.check(err)
 		return path
 	}
-	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", relative("base"),
-		relative(component))
+	components := relative(component)
+	if first := needs[component]; first != "" {
+		components = relative(first) + ", " + components
+	}
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", relative("base"), components)
 	f.check(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
 	out, err := f.w.Kubectl("", "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
 	f.check(err)
