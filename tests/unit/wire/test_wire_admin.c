@@ -143,8 +143,7 @@ static void a_gpu_that_is_held_whole_says_by_whom(void **state)
         "\"heldBy\":\"process\"",
         "\"state\":\"ok\",\"cordoned\":false,\"heldBy\":\"env:x\"",
         "\"freeMilli\":1000,\"largestFreeMilli\":1000",
-        "\"heldMilli\":3000,\"closedMilli\":0,\"heldGpus\":1,"
-        "\"unnamedGpus\":0"};
+        "\"heldMilli\":3000,\"closedMilli\":0,\"heldGpus\":1,\"unnamedGpus\":0"};
     struct core_fixture *core = *state;
     struct pod *whole = core_pod(core, "w", "n1");
 
