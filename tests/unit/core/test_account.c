@@ -290,8 +290,8 @@ static void draw_gpus(struct scene *scene)
         add_gpu(scene, id[i], first | second | (silent ? GPU_CORDONED : 0));
         scene->gpu[i].mib = one_in(3) ? 0 : 1024;
         scene->gpu[i].milli = one_in(4) ? 500 : GPU_MILLI;
-        if (one_in(8))
-            hold_last(scene, draw(2) == 0 ? "pod:pod-3" : "process");
+        if (scene->gpu[i].mib == 0 && i % 2 == 1)
+            hold_last(scene, i == 1 ? "pod:pod-3" : "process");
     }
     scene->problem = silent ? PROBLEM_ANNOTATION : PROBLEM_NONE;
 }

@@ -106,6 +106,27 @@ static void a_node_of_a_question_alone_has_one_too(void **state)
     names_free(names);
 }
 
+static void an_unknown_node_says_of_its_gpus_what_its_inventory_says(void **state)
+{
+    static const struct core_gpu gpu[] = {
+        {.index = 0, .mib = 16000, .held = "process"},
+        {.index = 1, .mib = 16000},
+        {.index = 2, .mib = 16000, .sick = true, .ill = "XID 79"}};
+    struct core_fixture *core = *state;
+    struct names *names = names_new();
+    struct node *node = node_from_inventory(core_inventory(core, "n", "uid", gpu, 3), NULL, names);
+
+    assert_int_equal(node->notes, 2);
+    assert_int_equal(gpu_closed(&node->gpu[0]), REASON_HELD);
+    assert_int_equal(gpu_closed(&node->gpu[1]), REASON_NONE);
+    assert_string_equal(node_note_of(node, &node->gpu[0])->held, "process");
+    assert_null(node_note_of(node, &node->gpu[0])->ill);
+    assert_null(node_note_of(node, &node->gpu[1]));
+    assert_string_equal(node_note_of(node, &node->gpu[2])->ill, "XID 79");
+    node_unref(node);
+    names_free(names);
+}
+
 static void an_inventory_says_what_the_node_says(void **state)
 {
     const struct inventory_rules rules = {.from_labels = true};
@@ -131,6 +152,7 @@ int main(void)
         TEST(it_outlives_what_happens_to_its_node),
         TEST(a_node_that_nobody_has_shown_has_none),
         TEST(a_node_of_a_question_alone_has_one_too),
+        TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says),
         TEST(an_inventory_says_what_the_node_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -319,6 +319,46 @@ static void a_pod_on_a_sick_gpu_is_told_why(void **state)
     assert_int_equal(see(core, "n1", "unhealthy").count, 0); /* they are absent */
 }
 
+static void of_several_sick_gpus_of_a_pod_one_is_told(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    gpu[1].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    assert_string_equal(see(core, "n1", "unhealthy").last.text, "its GPU GPU-b is unhealthy");
+    gpu[0].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    const struct sighting sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 1);
+    assert_string_equal(sick.last.text, "its GPU GPU-a is unhealthy");
+    /* Held whole, it is mixed since the pod of both came, whichever of its GPUs it is. */
+    gpu[1].held = "process";
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(see(core, "n1", "mixed").last.since_ms,
+                     ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+}
+
+static void what_is_said_of_a_gpu_may_change_alone(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    gpu[0].sick = true;
+    gpu[0].ill = "XID 79";
+    gpu[0].held = "process";
+    gpu[1].held = "pod:a";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
+    gpu[0].ill = NULL;
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    gpu[0].ill = "XID 48";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    gpu[1].held = "pod:b";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
+}
+
 /* The last of whom has whole GPUs, or a share of this GPU, counts; who is elsewhere does not. */
 static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
 {
@@ -389,6 +429,8 @@ int main(void)
         WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
         WITH_CORE(an_edited_annotation_is_drift_only),
         WITH_CORE(a_pod_on_a_sick_gpu_is_told_why),
+        WITH_CORE(of_several_sick_gpus_of_a_pod_one_is_told),
+        WITH_CORE(what_is_said_of_a_gpu_may_change_alone),
         WITH_CORE(a_gpu_is_mixed_since_the_last_of_them_came),
         WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
     };

@@ -1620,6 +1620,8 @@ static const char *const walk_words[] = {"300",      "500",       "1000",      "
 
 static const char *const walk_holder[] = {"pod:a", "pod:b", "pod:z", "env:c", "process"};
 
+static bool walk_holds; /* GPUs are held whole */
+
 static struct inventory *walk_inventory(struct core_fixture *core)
 {
     struct core_gpu gpu[3] = {{0}};
@@ -1631,7 +1633,7 @@ static struct inventory *walk_inventory(struct core_fixture *core)
         const uint32_t half = draw(4);
         const uint32_t memory = draw(3);
         const uint32_t trouble = draw(8);
-        const uint32_t holder = draw(32);
+        const uint32_t holder = walk_holds ? draw(32) : 32;
         gpu[i].id = counted == 0 ? NULL : walk_gpu[(first + i) % 4];
         gpu[i].index = i;
         gpu[i].milli = half == 0 ? 500 : 1000;
@@ -1796,9 +1798,8 @@ static uint32_t walk_room(struct core_fixture *core, const struct change *change
     return 1;
 }
 
-static void the_ledger_survives_a_random_walk(void **state)
+static void walk_far(struct core_fixture *core, int usual, int least)
 {
-    struct core_fixture *core = *state;
     const char *given = getenv("LEDGER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     seed = given != NULL ? strtoull(given, NULL, 10) : 42;
     print_message("LEDGER_SEED=%llu\n", (unsigned long long)seed);
@@ -1807,7 +1808,7 @@ static void the_ledger_survives_a_random_walk(void **state)
     uint32_t reason[REASONS] = {0};
     struct memory memory[4] = {{0}};
     uint32_t woken = 0;
-    for (int i = 0; i < walk_steps(200000, 12000); i++) {
+    for (int i = 0; i < walk_steps(usual, least); i++) {
         const struct command command = walk_command(core);
         const enum verdict verdict = core_do(core, &command);
         met[command.kind][verdict]++;
@@ -1854,17 +1855,30 @@ static void the_ledger_survives_a_random_walk(void **state)
     assert_true(met[COMMAND_RESERVE][VERDICT_ELSEWHERE] > 0);
     assert_true(met[COMMAND_ADOPT][VERDICT_ELSEWHERE] > 0);
     assert_true(met[COMMAND_RESERVE][VERDICT_REFUSED] > 0);
-    static const enum reason expected[] = {REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,
-                                           REASON_FEW,          REASON_MIXED,  REASON_UNPLACED,
-                                           REASON_HELD,         REASON_ABSENT, REASON_UNHEALTHY,
-                                           REASON_CORDONED,     REASON_ROOM};
+    static const enum reason expected[] = {
+        REASON_UNKNOWN_NODE, REASON_NO_GPU, REASON_SMALL,     REASON_FEW,      REASON_MIXED,
+        REASON_UNPLACED,     REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED, REASON_ROOM};
     for (size_t i = 0; i < ARRAY_LEN(expected); i++)
         assert_true(reason[expected[i]] > 0);
+    assert_true((reason[REASON_HELD] > 0) == walk_holds);
 }
+
+static void the_ledger_survives_a_random_walk(void **state)
+{
+    walk_far(*state, 200000, 12000);
+}
+
+static void the_ledger_survives_a_walk_where_gpus_are_held_whole(void **state)
+{
+    walk_holds = true;
+    walk_far(*state, 30000, 12000);
+    walk_holds = false;
+}
+
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
 
 int main(void)
 {
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_CORE(reserving_answers_in_order_of_precedence),
         WITH_CORE(a_life_goes_reserved_bound_released),
@@ -1932,6 +1946,7 @@ int main(void)
         WITH_CORE(what_is_restored_is_what_was),
         WITH_CORE(a_missing_gpu_cannot_be_restored_beside_its_owner),
         WITH_CORE(the_ledger_survives_a_random_walk),
+        WITH_CORE(the_ledger_survives_a_walk_where_gpus_are_held_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

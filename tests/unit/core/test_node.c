@@ -524,6 +524,11 @@ static void a_note_that_fits_no_gpu_is_wrong(void **state)
     assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
     assert_string_equal(err.text, "node n1: a GPU that it does not show is noted");
     node->note[1] = was;
+    const struct gpu_note first = node->note[0];
+    node->note[0] = (struct gpu_note){.gpu = atom("GPU-z"), .held = "pod:w"};
+    assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: a GPU that it does not show is noted");
+    node->note[0] = first;
     node->gpu[1].flags = 0;
     assert_int_equal(node_check(node, &err), -(int)ERR_CORRUPT);
     assert_string_equal(err.text, "node n1: GPU GPU-b: it is wrong about being held whole");

@@ -219,8 +219,8 @@ struct setting {
 
 static void draw_gpu(uint64_t *seed, struct gpu_room *out)
 {
-    static const enum reason closed[] = {REASON_HELD,     REASON_ABSENT,  REASON_UNHEALTHY,
-                                         REASON_CORDONED, REASON_CROWDED, REASON_ROOM};
+    static const enum reason closed[] = {REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED,
+                                         REASON_CROWDED, REASON_ROOM};
     const uint32_t taken = draw(seed, 11);
     const uint32_t steps = 10 - taken * draw(seed, 11) / 10; /* mostly free */
     *out = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};
@@ -236,6 +236,8 @@ static void draw_gpu(uint64_t *seed, struct gpu_room *out)
         out->free_mib /= 2; /* memory is short, not milli */
     if (draw(seed, 12) == 0)
         out->closed = closed[draw(seed, ARRAY_LEN(closed))];
+    if (out->closed == REASON_ABSENT && taken % 2 == 0)
+        out->closed = REASON_HELD;
     if (draw(seed, 40) == 0)
         *out = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
 }
