@@ -23,6 +23,7 @@ const char *text_lay(char **at, const char *terminated);
 bool text_is(struct text text, const char *terminated);
 bool text_eq(struct text a, struct text b);
 bool text_starts(struct text text, const char *prefix);
+bool text_ends(struct text text, const char *suffix);
 
 /* Without the blanks at both ends. */
 struct text text_first(struct text text, size_t most); /* its first bytes, at most this many */

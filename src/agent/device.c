@@ -19,8 +19,7 @@ bool device_gives_gpus(struct text device)
         return false;
     if (text_is(vendor, "nvidia.com") || text_is(vendor, "milligpu.io"))
         return true;
-    const struct text end = TEXT(".nvidia.com");
-    return vendor.len > end.len && memcmp(vendor.at + vendor.len - end.len, end.at, end.len) == 0;
+    return text_ends(vendor, ".nvidia.com") && vendor.len > strlen(".nvidia.com");
 }
 
 bool device_is_management(struct text device)

@@ -10,13 +10,6 @@
 
 static const char SLICE[] = ".slice";
 
-static bool ends_with(struct text text, const char *end)
-{
-    const size_t len = strlen(end);
-
-    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
-}
-
 /* One part of a path that stays where it is. */
 static bool is_part(struct text part)
 {
@@ -37,7 +30,7 @@ static bool add_slices(struct text slice, struct strbuf *out)
 {
     if (text_is(slice, "-.slice"))
         return true; /* the root */
-    if (!is_part(slice) || !ends_with(slice, SLICE) || slice.len == strlen(SLICE))
+    if (!is_part(slice) || !text_ends(slice, SLICE) || slice.len == strlen(SLICE))
         return false;
     const struct text stem = {slice.at, slice.len - strlen(SLICE)};
     if (stem.at[0] == '-' || stem.at[stem.len - 1] == '-' ||

@@ -7,11 +7,6 @@
 
 enum { PARTS_OF_PATH_MAX = 64 };
 
-static bool ends_with(struct text text, const char *end, size_t len)
-{
-    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
-}
-
 /* "ID", or what the systemd driver makes of it: "cri-containerd-ID.scope". */
 static bool is_of(struct text part, const char *id)
 {
@@ -22,10 +17,10 @@ static bool is_of(struct text part, const char *id)
         return false;
     if (text_is(part, id))
         return true;
-    if (!ends_with(part, scope, strlen(scope)))
+    if (!text_ends(part, scope))
         return false;
     part.len -= strlen(scope);
-    return part.len > len && ends_with(part, id, len) && part.at[part.len - len - 1] == '-';
+    return part.len > len && text_ends(part, id) && part.at[part.len - len - 1] == '-';
 }
 
 static int32_t owner_of_path(struct text path, const struct containers_copy *containers)

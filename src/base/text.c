@@ -58,6 +58,15 @@ bool text_starts(struct text text, const char *prefix)
     return len == 0 || (text.len >= len && memcmp(text.at, prefix, len) == 0);
 }
 
+bool text_ends(struct text text, const char *suffix)
+{
+    must(suffix != NULL);
+    must(text.at != NULL || text.len == 0);
+
+    const size_t len = strlen(suffix);
+    return len == 0 || (text.len >= len && memcmp(text.at + text.len - len, suffix, len) == 0);
+}
+
 struct text text_first(struct text text, size_t most)
 {
     return (struct text){text.at, text.len < most ? text.len : most};

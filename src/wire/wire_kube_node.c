@@ -79,13 +79,6 @@ static bool read_mig_count(struct json_reader *in, struct node_reading *reading,
     return keep_label(in, reading, key, count);
 }
 
-static bool ends_with(struct text text, const char *end)
-{
-    const size_t len = strlen(end);
-    must(len > 0);
-    return text.len >= len && memcmp(text.at + text.len - len, end, len) == 0;
-}
-
 static bool read_label(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
@@ -111,7 +104,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (text_is(key, known[i].key))
             return read_once(in, known[i].slot) && keep_label(in, reading, key, *known[i].slot);
-    if (text_starts(key, "nvidia.com/mig-") && ends_with(key, ".count"))
+    if (text_starts(key, "nvidia.com/mig-") && text_ends(key, ".count"))
         return read_mig_count(in, reading, key);
     return read_other_label(in, reading, key);
 }
@@ -228,7 +221,7 @@ static const char *sharing_label(const struct node_reading *reading)
     if (node_is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
         return reading->replicas;
     const char *product = reading->node->label_product;
-    return product != NULL && ends_with(text_of(product), "-SHARED") ? product : NULL;
+    return product != NULL && text_ends(text_of(product), "-SHARED") ? product : NULL;
 }
 
 /* In whole units of 10^-decimals, rounded down; 0: it is no quantity, or beyond 63 bits. */

@@ -21,6 +21,12 @@ static void texts_are_compared_by_their_bytes(void **state)
     assert_false(text_is(TEXT("a\0"), "a"));
     assert_true(text_eq(text_of(NULL), TEXT("")));
     assert_true(text_eq((struct text){0}, TEXT("")));
+    assert_true(text_ends(TEXT("abc"), "bc"));
+    assert_true(text_ends(TEXT("abc"), "abc"));
+    assert_true(text_ends(TEXT("abc"), ""));
+    assert_true(text_ends((struct text){0}, ""));
+    assert_false(text_ends(TEXT("bc"), "abc"));
+    assert_false(text_ends(TEXT("abc"), "ab"));
     assert_true(text_starts(TEXT("abc"), "ab"));
     assert_true(text_starts(TEXT("abc"), ""));
     assert_true(text_starts((struct text){0}, ""));
