@@ -74,9 +74,10 @@ void containers_complete(struct containers *containers);
  * The container was made (or is in the list). grant: what it was judged; of ours if GRANT_GPUS.
  * Otherwise what others gave it is read from the container. A known id is replaced, and so is a
  * container of the same name in the same pod that does not run: it is tried again, and the runtime
- * may never tell that the first was not made after all.
+ * may never tell that the first was not made after all. False: it has no GPUs, or there is no room,
+ * and it is not in the table.
  */
-void containers_add(struct containers *containers, const struct nri_pod *pod,
+bool containers_add(struct containers *containers, const struct nri_pod *pod,
                     const struct nri_container *container, const struct grant *grant);
 void containers_started(struct containers *containers, struct text id);
 /* It stays in the table, not running: between two lives of a container its pod keeps its GPUs. */

@@ -185,7 +185,7 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
     if (container->state == NRI_STOPPED)
         return;
     grant_judge(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
-    containers_add(calls->containers, &met->pod, container, &grant);
+    (void)containers_add(calls->containers, &met->pod, container, &grant);
 }
 
 static void end_list(struct agent_calls *calls)
@@ -270,10 +270,9 @@ static int agent_create(void *user, const struct nri_pod *pod,
     arena_reset(&calls->arena); /* of the call before, whose answer was sent */
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     int rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
-    if (rc == 0) {
-        containers_add(calls->containers, pod, container, &grant);
+    /* Most containers of a node have no GPU, and for them nothing is copied or compared. */
+    if (rc == 0 && containers_add(calls->containers, pod, container, &grant))
         rc = check_beside(calls, container, err);
-    }
     if (rc < 0) {
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");

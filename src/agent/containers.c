@@ -243,11 +243,12 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
             text_is(container->name, facts->name));
 }
 
-void containers_add(struct containers *containers, const struct nri_pod *pod,
+bool containers_add(struct containers *containers, const struct nri_pod *pod,
                     const struct nri_container *container, const struct grant *grant)
 {
     struct table *table = written(containers);
     struct row *row = row_new(pod, container, grant);
+    bool kept = false;
 
     lock(containers);
     for (uint32_t i = table->count; i > 0; i--)
@@ -258,6 +259,7 @@ void containers_add(struct containers *containers, const struct nri_pod *pod,
         if (table->count < NODE_CONTAINERS_MAX) {
             table->row[table->count++] = row;
             row = NULL;
+            kept = true;
         } else {
             table->left_out++;
         }
@@ -265,6 +267,7 @@ void containers_add(struct containers *containers, const struct nri_pod *pod,
     unlock(containers);
     if (row != NULL)
         row_free(row);
+    return kept;
 }
 
 /* Returns table->count if there is none. */

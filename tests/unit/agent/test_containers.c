@@ -50,7 +50,7 @@ static void add(struct site *site, const char *id, const char *name, const struc
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
     const struct nri_container container = {
         .id = text_of(id), .name = text_of(name), .env = env, .envs = 1};
-    containers_add(site->containers, &pod, &container, grant);
+    (void)containers_add(site->containers, &pod, &container, grant);
 }
 
 static void a_share_is_known_by_what_was_granted(void **state)
@@ -64,7 +64,7 @@ static void a_share_is_known_by_what_was_granted(void **state)
                                             .name = TEXT("main"),
                                             .state = NRI_RUNNING,
                                             .cgroups_path = TEXT("/kubepods/pod1/0123")};
-    containers_add(site->containers, &pod, &container, &grant);
+    (void)containers_add(site->containers, &pod, &container, &grant);
     const struct containers_copy *copy = look(site);
     assert_int_equal(copy->count, 1);
     const struct container_facts *facts = &copy->container[0];
@@ -89,7 +89,7 @@ static const char *held(struct site *site, const struct nri_container *container
     static const char *const right[] = {"share", "kubelet", "variable"};
     static char line[400];
     size_t len = 0;
-    containers_add(site->containers, &pod, container, &foreign);
+    (void)containers_add(site->containers, &pod, container, &foreign);
     const struct containers_copy *copy = look(site);
     line[0] = '\0';
     for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].gpus; i++)

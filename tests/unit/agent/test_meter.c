@@ -364,7 +364,7 @@ static int machine_start(void **state)
     machine->nvml = driver_open(machine->dir, GPU);
     machine->containers = containers_new();
     containers_begin(machine->containers);
-    containers_add(machine->containers, &pod, &container, &grant);
+    (void)containers_add(machine->containers, &pod, &container, &grant);
     containers_complete(machine->containers);
     assert_int_equal(pthread_mutex_init(&machine->lock, NULL), 0);
     machine->io = (struct meter_io){.user = machine,
