@@ -49,20 +49,6 @@ static void put_head(struct strbuf *out, const struct family *family)
                   family->type);
 }
 
-static void put_label(struct strbuf *out, const char *label, const char *value)
-{
-    strbuf_printf(out, "%s=\"", label);
-    for (; *value != '\0'; value++) {
-        if (*value == '\\' || *value == '"')
-            strbuf_char(out, '\\');
-        if (*value == '\n')
-            strbuf_str(out, "\\n");
-        else
-            strbuf_char(out, *value);
-    }
-    strbuf_char(out, '"');
-}
-
 /* --- containers --- */
 
 /* False: not known. */
@@ -100,13 +86,13 @@ static void put_container(struct strbuf *out, enum container_family family,
         if (!container_value(family, &container->gpu[i], &value))
             continue;
         strbuf_printf(out, "%s{", of_containers[family].name);
-        put_label(out, "namespace", container->namespace);
+        strbuf_label(out, "namespace", text_of(container->namespace));
         strbuf_char(out, ',');
-        put_label(out, "pod", container->pod);
+        strbuf_label(out, "pod", text_of(container->pod));
         strbuf_char(out, ',');
-        put_label(out, "container", container->name);
+        strbuf_label(out, "container", text_of(container->name));
         strbuf_char(out, ',');
-        put_label(out, "gpu", container->gpu[i].uuid);
+        strbuf_label(out, "gpu", text_of(container->gpu[i].uuid));
         strbuf_printf(out, "} %u\n", (unsigned)value);
     }
 }
@@ -146,7 +132,7 @@ static void put_containers(struct strbuf *out, const struct meter_copy *copy, st
 static void put_gpu_name(struct strbuf *out, enum gpu_family family, const struct gpu_state *gpu)
 {
     strbuf_printf(out, "%s{", of_gpus[family].name);
-    put_label(out, "gpu", gpu->uuid);
+    strbuf_label(out, "gpu", text_of(gpu->uuid));
 }
 
 static void put_number(struct strbuf *out, enum gpu_family family, const struct gpu_state *gpu,

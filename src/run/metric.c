@@ -231,18 +231,9 @@ void metric_end(struct strbuf *out, enum metric_format format)
 void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
                    int64_t number)
 {
-    CLEANUP(strbuf_done) struct strbuf clean;
-
     must(label != NULL && label[0] != '\0');
-    /*
-     * JSON and Prometheus both escape quote, backslash and line feed. Prometheus knows no other
-     * escape, and one would spoil the whole page, so odd characters are written as text_show()
-     * does.
-     */
-    strbuf_init(&clean);
-    strbuf_shown(&clean, value);
-    strbuf_printf(out, "%s{%s=", metric_info(id)->name, label);
-    strbuf_json(out, (struct text){clean.data, clean.len});
+    strbuf_printf(out, "%s{", metric_info(id)->name);
+    strbuf_label(out, label, value);
     strbuf_printf(out, "} %lld\n", (long long)number);
 }
 
