@@ -1,5 +1,6 @@
 """Tries mutants: all tests of core, or of the store, in one program, which is built in a folder outside the tree."""
 
+import collections
 import concurrent.futures
 import dataclasses
 import os
@@ -27,6 +28,7 @@ ENVIRONMENT = {
     "UBSAN_OPTIONS": "halt_on_error=1:exitcode=99",
 }
 SLOWER = 5  # times slower than without a mutant: counts as endless
+UNTRIED = 0.1  # kills that a test is taken to have made in a function where it made none so far
 GRACE_MS = 200
 # Left out under the sanitizers: they take longer than all others together, and others use memory in the same ways.
 LONG = {
@@ -63,6 +65,14 @@ class Fate:
     @property
     def survived(self) -> bool:
         return self.what == "survived"
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What to try: a mutant of core, or a statement of SQL."""
+    place: str  # of the mutant: what kills its neighbours may well kill it
+    tests: List[Test]
+    sql: str = "-"  # the files with the statement before and after, without their suffix
 
 
 def names(pattern: str) -> List[str]:
@@ -207,19 +217,24 @@ class MutantRunner:
                 test.reached = frozenset(reached)
 
     def tests_of(self, mutant: Mutant) -> List[Test]:
-        """The tests that reach the mutant's function, quick ones first."""
+        """The tests that reach the mutant's function."""
         function = self.reached[f"{mutant.file} {mutant.function}"]
-        return sorted((test for test in self.tests
-                       if function in test.reached and not (self.sanitize and test.name in LONG)),
-                      key=lambda test: test.ms)
+        return [test for test in self.tests
+                if function in test.reached and not (self.sanitize and test.name in LONG)]
 
-    def try_all(self, jobs: Dict[int, Tuple[str, List[Test]]], tell=lambda number, fate: None) -> Dict[int, Fate]:
-        """number: (files of SQL or "-", tests) -> number: fate."""
+    def try_all(self, jobs: Dict[int, Job], tell=lambda number, fate: None) -> Dict[int, Fate]:
+        """number: what to try -> number: fate. First come the tests that kill most in the least time, as seen so far."""
         waiting: "queue.SimpleQueue[int]" = queue.SimpleQueue()
         for number in jobs:
             waiting.put(number)
         fates: Dict[int, Fate] = {}
+        kills: Dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
         lock = threading.Lock()
+
+        def ordered(job: Job) -> List[Test]:
+            with lock:
+                seen = kills[job.place]
+                return sorted(job.tests, key=lambda test: test.ms / (UNTRIED + seen[test.number]))
 
         def serve() -> None:
             with Server(self) as server:
@@ -228,13 +243,15 @@ class MutantRunner:
                         number = waiting.get_nowait()
                     except queue.Empty:
                         return
-                    sql, tests = jobs[number]
-                    what, test, _, _ = server.ask(0 if sql != "-" else number, sql,
-                                                  [f"{test.number}:{test.limit_ms}" for test in tests])
+                    job = jobs[number]
+                    what, test, _, _ = server.ask(0 if job.sql != "-" else number, job.sql,
+                                                  [f"{test.number}:{test.limit_ms}" for test in ordered(job)])
                     if what == "test" and self.sanitize:
                         what = "sanitizer"
                     with lock:
                         fates[number] = Fate(what, self.tests[test] if test >= 0 else None)
+                        if not fates[number].survived:
+                            kills[job.place][test] += 1
                         tell(number, fates[number])
 
         threads = [threading.Thread(target=serve) for _ in range(CORES)]
