@@ -65,6 +65,8 @@ struct nri_container {
     const struct text *cdi_device; /* that kubelet asked for: "nvidia.com/gpu=GPU-..." */
     uint32_t devices;
     const struct text *device; /* paths of device nodes in the container */
+    bool has_user;             /* containerd before 2.2 does not say it */
+    uint32_t user;             /* of its first process */
 };
 
 /*

@@ -127,6 +127,8 @@ static struct nri_container container_from(struct arena *arena, const Nri__Conta
         .env = texts_from(arena, from->env, from->n_env),
         .cdi_devices = count_of(from->n_cdi_devices),
         .cdi_device = cdi_from(arena, from->cdi_devices, from->n_cdi_devices),
+        .has_user = from->user != NULL,
+        .user = from->user != NULL ? from->user->uid : 0,
     };
     const Nri__LinuxContainer *host = from->linux_container;
     if (host != NULL) {

@@ -140,6 +140,8 @@ void runtime_put_container(struct strbuf *out, unsigned field, const char *id, c
     pb_number(&container, 12, 4711);
     pb_str(&part, 1, "nvidia.com/gpu=GPU-0");
     pb_message(&container, 20, &part);
+    pb_number(&part, 1, 1000);
+    pb_message(&container, 21, &part);
     pb_message(out, field, &container);
 }
 

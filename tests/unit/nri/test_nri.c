@@ -58,6 +58,8 @@ static void tell_container(struct strbuf *told, const struct nri_container *cont
     strbuf_printf(told, " container %.*s=%.*s/%.*s state=%d pid=%u cgroup=%.*s",
                   TEXT_ARG(container->id), TEXT_ARG(container->pod_id), TEXT_ARG(container->name),
                   (int)container->state, container->pid, TEXT_ARG(container->cgroups_path));
+    if (container->has_user)
+        strbuf_printf(told, " user=%u", container->user);
     for (uint32_t i = 0; i < container->envs; i++)
         strbuf_printf(told, " env=%.*s", TEXT_ARG(container->env[i]));
     for (uint32_t i = 0; i < container->cdi_devices; i++)
@@ -394,7 +396,7 @@ static void the_node_is_told_in_two_pieces(void **state)
                 "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
                 " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
                 "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
-                " env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0\n");
+                " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0\n");
 }
 
 static void nothing_is_asked_before_the_node_is_known(void **state)
@@ -834,16 +836,20 @@ static void a_handler_that_is_absent_agrees(void **state)
 static void an_unknown_state_is_unknown(void **state)
 {
     (void)state;
+    CLEANUP(strbuf_done) struct strbuf root;
     CLEANUP(agent_done) struct agent agent;
+    strbuf_init(&root);
     agent_init(&agent);
     connect(&agent);
     for (uint64_t i = 0; i < 3; i++) {
         pb_number(&agent.part, 4, i == 0 ? 4 : i == 1 ? 5 : UINT64_MAX);
+        if (i == 2)
+            pb_message(&agent.part, 21, &root); /* a number that is 0 is not written */
         pb_message(&agent.payload, 2, &agent.part);
     }
     assert_true(call(&agent, "Synchronize"));
     expect_told(&agent, "synchronize container =/ state=4 pid=0 cgroup= container =/ state=0 pid=0"
-                        " cgroup= container =/ state=0 pid=0 cgroup=\n");
+                        " cgroup= container =/ state=0 pid=0 cgroup= user=0\n");
 }
 
 /* --- a whole session in any pieces --- */
