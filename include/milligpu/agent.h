@@ -3,6 +3,7 @@
  *
  *     runtime <== NRI socket ==> main thread: judge, adjust, validate; records
  *     NVML    --> watcher thread --> reading (nvml.h)
+ *     MPS daemons <-- thread of mps.h, where MPS is on
  *     /proc   --> meter thread --> what containers use (meter.h)
  *     API server <-- reporter thread: annotations of the Node, on change only
  *     kubelet, Prometheus <-- probe listener: /livez /readyz /metrics

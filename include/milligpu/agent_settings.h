@@ -26,6 +26,7 @@ enum agent_action {
     AGENT_RUN,
     AGENT_UNINSTALL,
     AGENT_FORGIVE,
+    AGENT_PREPARE_MPS,
     AGENT_HELP,
     AGENT_VERSION,
     AGENT_PRINT,

@@ -54,6 +54,8 @@ struct container_facts {
     const char *cgroup; /* cgroups_path, as the runtime gives it: either of runc's two forms */
     enum container_right right;
     bool is_running; /* started, as far as the runtime told, and not stopped */
+    bool is_mps;     /* a client of the MPS of its GPU, which is one of ours */
+    uint32_t user;   /* with is_mps: of its first process */
     uint32_t gpus;
     const struct container_gpu *gpu;
 };

@@ -40,6 +40,16 @@ enum grant_proof {
     PROOF_RECORD, /* it is the first that this node saw of the uid */
 };
 
+/* In a client of MPS: where its GPU's pipe folder is mounted, and the variable that says so. */
+#define MPS_FOLDER "/run/milligpu/mps"
+#define MPS_PIPES  "CUDA_MPS_PIPE_DIRECTORY"
+
+/* What a client of MPS is given of the host; borrowed for the call. */
+struct mps_place {
+    const char *pipe; /* mounted at MPS_FOLDER */
+    const char *shm;  /* mounted at /dev/shm */
+};
+
 struct grant_rules {
     const char *node;
     /* Accept a GPU that another plugin adds to a pod that is none of ours? */
@@ -51,6 +61,17 @@ struct grant_rules {
     bool (*record)(void *user, struct text uid, struct text *out_annotation);
     /* The CDI kind that names all these GPUs; NULL with err: none does. */
     const char *(*kind)(void *user, const char *const *gpu, uint32_t gpus, struct err *err);
+    /*
+     * 1: a share of this GPU is a client of MPS. 0: MPS is off. Negative with err: it is on, and no
+     * client can be served now.
+     */
+    int (*mps)(void *user, const char *gpu, struct mps_place *out, struct err *err);
+};
+
+enum grant_mps {
+    GRANT_MPS_AS_IT_RUNS, /* not decided here: a container that runs shows it */
+    GRANT_MPS_NONE,
+    GRANT_MPS_CLIENT,
 };
 
 struct grant {
@@ -59,6 +80,7 @@ struct grant {
     struct text annotation; /* the allocation; borrowed from the pod */
     uint32_t shares;        /* of this container; each on a GPU of its own */
     const struct pod_share **share;
+    enum grant_mps mps;
     struct err why; /* with GRANT_REFUSED */
 };
 
@@ -68,9 +90,11 @@ void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, str
 
 /*
  * What is changed of the container: the CDI devices of its GPUs, and the variables by which a
- * container could ask for others or for more, set to what it was granted. Negative: refused.
+ * container could ask for others or for more, set to what it was granted. Where its GPU is shared
+ * by MPS, also what makes it a client, and grant->mps says so; a GPU that it has whole needs no
+ * MPS. Negative: refused.
  */
-int grant_adjust(const struct grant_rules *rules, const struct grant *grant,
+int grant_adjust(const struct grant_rules *rules, struct grant *grant,
                  const struct nri_container *container, struct arena *arena,
                  struct nri_adjustment *out, struct err *err) MUST_USE;
 
@@ -82,6 +106,12 @@ int grant_adjust(const struct grant_rules *rules, const struct grant *grant,
 int grant_validate(const struct grant_rules *rules, const struct grant *grant,
                    const struct nri_container *container, const struct nri_adjustment *all,
                    struct err *err) MUST_USE;
+
+/*
+ * Is it a client of MPS, by grant->mps or, where that does not say, by the environment with which
+ * it was made? It has one GPU then.
+ */
+bool grant_is_client(const struct grant *grant, const struct nri_container *container);
 
 /* Does the container that runs see the GPUs of its grant? False: with others, or without. */
 bool grant_is_seen(const struct grant *grant, const struct nri_container *container);

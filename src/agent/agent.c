@@ -1,8 +1,8 @@
 /*
  * The main thread: one connection to the runtime, served by one poll loop, and made again when it
- * ends. main() calls agent_run(). The other threads are the reporter's, NVML's watcher and the
- * listener's; all are started before the loop and ended after it, and none of them is ever waited
- * for in it.
+ * ends. main() calls agent_run(). The other threads are the reporter's, NVML's watcher, that of MPS
+ * and the listener's; all are started before the loop and ended after it, and none of them is ever
+ * waited for in it.
  */
 #include "milligpu/agent.h"
 
@@ -28,6 +28,7 @@
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/meter.h"
+#include "milligpu/mps.h"
 #include "milligpu/nvml.h"
 #include "milligpu/signing.h"
 
@@ -57,6 +58,7 @@ struct agent {
     struct kube_ops ops;
     struct nvml *nvml;   /* NULL: others tell of the GPUs */
     struct meter *meter; /* NULL: off */
+    struct mps *mps;     /* NULL: off */
     struct reporter *reporter;
     struct signing_key *report_key; /* NULL, like the next three: nothing is reported */
     struct kube_config *milligpud;
@@ -350,6 +352,37 @@ static int open_meter(struct agent *agent, struct err *err)
     return agent->meter != NULL ? 0 : err_same(err);
 }
 
+static int open_mps(struct agent *agent, struct err *err)
+{
+    const struct agent_settings *settings = agent->settings;
+
+    if (strcmp(settings->mps, "off") == 0)
+        return 0;
+    const struct mps_rules rules = {.by_label = strcmp(settings->mps, "label") == 0,
+                                    .program = settings->mps_control,
+                                    .dir = settings->mps_dir,
+                                    .shm = settings->mps_shm,
+                                    .label_file =
+                                        arena_printf(&agent->arena, "%s/mps", settings->state_dir),
+                                    .ask_ms = settings->mps_look_s * 1000,
+                                    .nvml = agent->nvml,
+                                    .containers = agent->calls.containers};
+    return mps_start(&rules, &agent->mps, err);
+}
+
+/* In the reporter's thread, like the next one. */
+static void take_label(void *user, bool on)
+{
+    const struct agent *agent = user;
+    mps_label(agent->mps, on);
+}
+
+static bool count_mps(void *user, uint32_t *out_up, uint32_t *out_all)
+{
+    const struct agent *agent = user;
+    return mps_totals(agent->mps, out_up, out_all);
+}
+
 static void set_limit(struct agent *agent)
 {
     static const char *const mode[] = {
@@ -446,9 +479,11 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
-    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0)
+    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0 ||
+        open_mps(agent, err) < 0)
         return err_same(err);
     calls->nvml = agent->nvml;
+    calls->mps = agent->mps;
     set_limit(agent);
     open_report_key(agent);
     const struct reporter_rules rules = {
@@ -456,7 +491,10 @@ static int open_parts(struct agent *agent, struct err *err)
         .ops = &agent->ops,
         .key = agent->report_key != NULL ? signing_key_public(agent->report_key) : NULL,
         .user = agent,
-        .gpus = agent->nvml != NULL ? write_gpus : NULL};
+        .gpus = agent->nvml != NULL ? write_gpus : NULL,
+        .mps = agent->mps != NULL ? count_mps : NULL,
+        .label = strcmp(settings->mps, "label") == 0 ? take_label : NULL,
+        .label_every_ms = settings->mps_look_s * 1000};
     if (reporter_start(&rules, &agent->reporter, err) < 0)
         return err_same(err);
     open_sender(agent);
@@ -474,6 +512,7 @@ static void close_parts(struct agent *agent)
     reporter_stop(agent->reporter);
     hang_up(agent); /* the runtime would wait for us as long as milligpud does */
     close_sender(agent);
+    mps_stop(agent->mps);
     meter_stop(agent->meter);
     nvml_close(agent->nvml);
     agent_calls_done(&agent->calls);

@@ -44,12 +44,19 @@ static const char *find_kind(void *user, const char *const *gpu, uint32_t gpus, 
     return cdi_find(calls->cdi, gpu, gpus, &kind, err) == 0 ? cdi_kind_name(kind) : NULL;
 }
 
+static int find_mps(void *user, const char *gpu, struct mps_place *out, struct err *err)
+{
+    const struct agent_calls *calls = user;
+    return mps_place(calls->mps, gpu, out, err);
+}
+
 void agent_calls_init(struct agent_calls *calls)
 {
     calls->rules.user = calls;
     calls->rules.public_key = find_key;
     calls->rules.record = find_record;
     calls->rules.kind = find_kind;
+    calls->rules.mps = find_mps;
     arena_init(&calls->arena);
     arena_init(&calls->sync);
 }
@@ -244,17 +251,22 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
     agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
 }
 
-/* Two pods may have one GPU by shares only. The container is in the table already. */
+/*
+ * Two pods may have one GPU by shares only, and by MPS as one user only. The container is in the
+ * table already.
+ */
 static int check_beside(struct agent_calls *calls, const struct nri_container *container,
                         struct err *err)
 {
     struct containers_copy copy;
 
+    containers_copy(calls->containers, &calls->arena, &copy);
+    if (mps_allow(&copy, container->id, err) < 0)
+        return err_same(err);
     if (calls->mixed_gpus)
         return 0;
     const struct gpu_reading *reading = calls->nvml != NULL ? nvml_latest(calls->nvml) : NULL;
     static const struct gpu_reading nothing;
-    containers_copy(calls->containers, &calls->arena, &copy);
     const int rc = holders_allow(reading != NULL ? reading : &nothing, &copy, container->id, err);
     gpu_reading_unref(reading);
     return rc;
@@ -273,6 +285,11 @@ static int agent_create(void *user, const struct nri_pod *pod,
     /* Most containers of a node have no GPU, and for them nothing is copied or compared. */
     if (rc == 0 && containers_add(calls->containers, pod, container, &grant))
         rc = check_beside(calls, container, err);
+    else if (rc == 0 && grant.mps == GRANT_MPS_CLIENT)
+        rc = err_set(err, ERR_TOO_LARGE,
+                     "the node has more than %d containers with GPUs, too many to compare their "
+                     "users, of which MPS serves one: delete the pod",
+                     NODE_CONTAINERS_MAX);
     if (rc < 0) {
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");
@@ -290,15 +307,10 @@ static int agent_create(void *user, const struct nri_pod *pod,
 }
 
 static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
-                        const struct nri_container *container, struct err *err)
+                        const struct nri_container *container, const struct grant *grant,
+                        struct err *err)
 {
-    struct grant grant;
-
-    arena_reset(&calls->arena);
-    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
-    if (grant.verdict != GRANT_GPUS)
-        return 0; /* whether it may run at all was judged when it was made */
-    const enum limit_outcome outcome = memory_limit_set(&calls->limit, &grant, container, err);
+    const enum limit_outcome outcome = memory_limit_set(&calls->limit, grant, container, err);
     if (outcome == LIMIT_SET)
         agent_count(COUNT_LIMITED);
     if (outcome != LIMIT_FAILED)
@@ -315,12 +327,33 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
     return 0;
 }
 
+/* Of a client of MPS: its daemon may have ended since the container was made. */
+static int check_daemon(struct agent_calls *calls, const struct nri_pod *pod,
+                        const struct nri_container *container, const struct grant *grant,
+                        struct err *err)
+{
+    struct mps_place place;
+
+    if (!grant_is_client(grant, container) ||
+        mps_place(calls->mps, grant->share[0]->gpu, &place, err) >= 0)
+        return 0;
+    (void)err_wrap(err, "milligpu");
+    agent_count(COUNT_REFUSED);
+    tell(LOG_WARN, "container refused at its start", pod, container, err->text);
+    return err_same(err);
+}
+
 static int agent_start(void *user, const struct nri_pod *pod, const struct nri_container *container,
                        struct err *err)
 {
     struct agent_calls *calls = user;
+    struct grant grant;
 
-    if (limit_memory(calls, pod, container, err) < 0)
+    arena_reset(&calls->arena);
+    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    /* Whether one without GPUs may run at all was judged when it was made. */
+    if (grant.verdict == GRANT_GPUS && (check_daemon(calls, pod, container, &grant, err) < 0 ||
+                                        limit_memory(calls, pod, container, &grant, err) < 0))
         return err_same(err);
     containers_started(calls->containers, container->id);
     return 0;

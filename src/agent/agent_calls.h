@@ -12,6 +12,7 @@
 #include "milligpu/containers.h"
 #include "milligpu/grant.h"
 #include "milligpu/holders.h"
+#include "milligpu/mps.h"
 #include "milligpu/pod_records.h"
 #include "milligpu/public_keys.h"
 
@@ -24,6 +25,7 @@ struct agent_calls {
     struct cdi *cdi;
     struct containers *containers;
     struct nvml *nvml; /* NULL: GPUs are known by UUID only */
+    struct mps *mps;   /* NULL: off */
     bool mixed_gpus;   /* may a GPU have shares and a pod that has it whole? */
     struct memory_limit limit;
     struct arena arena;  /* of one call */
@@ -35,8 +37,8 @@ struct agent_calls {
 };
 
 /*
- * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, and what records to
- * limit are.
+ * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, mps, and what records
+ * to limit are.
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);

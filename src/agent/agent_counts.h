@@ -42,6 +42,15 @@
     X(COUNT_UNLIMITED, "milligpu_node_memory_limits_total", "counter", "outcome=\"failed\"", "")   \
     X(COUNT_LIMIT_REFUSED, "milligpu_node_memory_limits_total", "counter", "outcome=\"refused\"",  \
       "")                                                                                          \
+    X(COUNT_MPS_UP, "milligpu_node_mps_daemons", "gauge", "state=\"up\"",                          \
+      "GPUs by the state of their MPS daemon: up, fault (a client's fault; no new ones until all " \
+      "have ended), down (or starting, or it does not answer). None where MPS is off.")            \
+    X(COUNT_MPS_FAULT, "milligpu_node_mps_daemons", "gauge", "state=\"fault\"", "")                \
+    X(COUNT_MPS_DOWN, "milligpu_node_mps_daemons", "gauge", "state=\"down\"", "")                  \
+    X(COUNT_MPS_STARTS, "milligpu_node_mps_starts_total", "counter", "",                           \
+      "MPS daemons that were started.")                                                            \
+    X(COUNT_MPS_ENDS, "milligpu_node_mps_ends_total", "counter", "",                               \
+      "MPS daemons that ended although they were needed.")                                         \
     X(COUNT_PATCHED, "milligpu_node_patches_total", "counter", "outcome=\"ok\"",                   \
       "Writes of the Node's annotations, by outcome.")                                             \
     X(COUNT_UNPATCHED, "milligpu_node_patches_total", "counter", "outcome=\"failed\"", "")         \

@@ -144,6 +144,8 @@ static const struct {
     {"--forgive", AGENT_FORGIVE, "GPU",
      "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
      "memory errors it had, then end"},
+    {"--prepare-mps", AGENT_PREPARE_MPS, NULL,
+     "mount a tmpfs at --mps-shm, unless there is one, then end: before the agent starts"},
 };
 
 static bool is_action(char *const *argv, int *at, struct agent_settings *out,
@@ -197,6 +199,7 @@ static int check(const struct agent_settings *settings_read, struct err *err)
         {"state-dir", offsetof(struct agent_settings, state_dir)},
         {"keys-dir", offsetof(struct agent_settings, keys_dir)},
         {"cdi-dirs", offsetof(struct agent_settings, cdi_dirs)},
+        {"mps-control", offsetof(struct agent_settings, mps_control)},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(needed); i++)
@@ -207,6 +210,15 @@ static int check(const struct agent_settings *settings_read, struct err *err)
     if (settings_read->node[strspn(settings_read->node, NAME_LETTERS)] != '\0')
         return err_set(err, ERR_INVALID, "--node: \"%.100s\" is no name of a Node",
                        settings_read->node);
+    if (settings_read->mps_dir[0] != '/')
+        return err_set(err, ERR_INVALID, "--mps-dir: \"%.100s\" does not begin with /",
+                       settings_read->mps_dir);
+    if (settings_read->mps_shm[0] != '/')
+        return err_set(err, ERR_INVALID, "--mps-shm: \"%.100s\" does not begin with /",
+                       settings_read->mps_shm);
+    if (strcmp(settings_read->mps, "off") != 0 && settings_read->nvml[0] == '\0')
+        return err_set(err, ERR_INVALID,
+                       "--mps: needs NVML, which tells the GPUs of the node, and --nvml is empty");
     return 0;
 }
 

@@ -215,6 +215,8 @@ static struct row *row_new(const struct nri_pod *pod, const struct nri_container
     facts->name = arena_copy(&row->arena, container->name);
     facts->cgroup = arena_copy(&row->arena, container->cgroups_path);
     facts->is_running = container->state == NRI_RUNNING || container->state == NRI_PAUSED;
+    facts->is_mps = grant_is_client(grant, container);
+    facts->user = container->user;
     return row;
 }
 

@@ -181,9 +181,10 @@ struct change {
     struct arena *arena;
     const struct nri_container *container;
     struct nri_adjustment *out;
+    bool is_mps;
 };
 
-enum { ENV_MAX = 8 };
+enum { ENV_MAX = 8, MPS_MOUNTS = 2 };
 
 static void set_env(struct change *change, const char *name, const char *value)
 {
@@ -222,7 +223,8 @@ static struct pod_share least_of(const struct grant *grant)
 
 /*
  * Limits that the author of a pod may have written. A variable cannot be removed by a plugin, so it
- * is set to what was granted; the others are not touched.
+ * is set to what was granted; the others are not touched. A client of MPS gets those of MPS in any
+ * case; it has one GPU, which it sees as number 0.
  */
 static void override_limits(struct change *change, const struct grant *grant)
 {
@@ -234,18 +236,74 @@ static void override_limits(struct change *change, const struct grant *grant)
         const char *name;
         const char *value;
         bool sized; /* says nothing where the memory of the GPU is not known */
+        bool mps;   /* a client of MPS needs it */
     } limit[] = {
-        {"CUDA_MPS_PIPE_DIRECTORY", NO_MPS_FOLDER, false},
-        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent, false},
-        {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", pinned, true},
-        {"NVIDIA_GPU_MEMORY_LIMIT", mib, true},
-        {"NVIDIA_GPU_MEMORY_REQUEST", mib, true},
+        {MPS_PIPES, change->is_mps ? MPS_FOLDER : NO_MPS_FOLDER, false, true},
+        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent, false, true},
+        {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", pinned, true, true},
+        {"NVIDIA_GPU_MEMORY_LIMIT", mib, true, false},
+        {"NVIDIA_GPU_MEMORY_REQUEST", mib, true, false},
     };
 
     static_assert(ARRAY_LEN(limit) < ENV_MAX, "each may be set, and the devices");
     for (size_t i = 0; i < ARRAY_LEN(limit); i++)
-        if (has_env(change->container, limit[i].name) && (!limit[i].sized || least.mib > 0))
+        if ((has_env(change->container, limit[i].name) || (change->is_mps && limit[i].mps)) &&
+            (!limit[i].sized || least.mib > 0))
             set_env(change, limit[i].name, limit[i].value);
+}
+
+/* Does any of its shares leave room on its GPU for others? */
+static bool has_part(const struct grant *grant)
+{
+    for (uint32_t i = 0; i < grant->shares; i++)
+        if (grant->share[i]->milli < GPU_MILLI)
+            return true;
+    return false;
+}
+
+/* 1: it is to be a client of MPS at *out; 0: not; negative: refused. */
+static int find_mps(const struct grant_rules *rules, const struct grant *grant,
+                    const struct nri_container *container, struct mps_place *out, struct err *err)
+{
+    must(grant->verdict == GRANT_GPUS);
+    if (rules->mps == NULL || !has_part(grant))
+        return 0;
+    const int rc = rules->mps(rules->user, grant->share[0]->gpu, out, err);
+    if (rc == 0)
+        return 0;
+    if (grant->shares > 1)
+        return err_set(err, ERR_INVALID,
+                       "it has shares of %u GPUs, and a client of MPS, by which this node shares "
+                       "them, uses one: give each of its containers a share of one GPU, or whole "
+                       "GPUs, or keep the pod off nodes with the label milligpu.io/mps",
+                       (unsigned)grant->shares);
+    if (rc > 0 && !container->has_user)
+        return err_set(
+            err, ERR_UNAVAILABLE,
+            "its GPU is shared by MPS, for one user, and this container runtime does not "
+            "say which user it runs as: containerd 2.2 and later do");
+    return rc;
+}
+
+static void add_mount(struct change *change, const char *destination, const char *source)
+{
+    static const struct text options[] = {TEXT("rbind"), TEXT("rw"), TEXT("nosuid"), TEXT("nodev"),
+                                          TEXT("noexec")};
+    struct nri_adjustment *out = change->out;
+
+    must(out->mounts < MPS_MOUNTS);
+    out->mount[out->mounts++] = (struct nri_mount){.destination = text_of(destination),
+                                                   .source = text_of(source),
+                                                   .type = TEXT("bind"),
+                                                   .options = ARRAY_LEN(options),
+                                                   .option = options};
+}
+
+static void add_mps(struct change *change, const struct mps_place *place)
+{
+    change->out->mount = arena_array(change->arena, MPS_MOUNTS, sizeof *change->out->mount);
+    add_mount(change, MPS_FOLDER, place->pipe);
+    add_mount(change, "/dev/shm", place->shm);
 }
 
 static int add_devices(struct change *change, const struct grant_rules *rules,
@@ -266,13 +324,15 @@ static int add_devices(struct change *change, const struct grant_rules *rules,
     return 0;
 }
 
-int grant_adjust(const struct grant_rules *rules, const struct grant *grant,
+int grant_adjust(const struct grant_rules *rules, struct grant *grant,
                  const struct nri_container *container, struct arena *arena,
                  struct nri_adjustment *out, struct err *err)
 {
-    struct change change = {arena, container, out};
+    struct change change = {arena, container, out, false};
+    struct mps_place place;
 
     *out = (struct nri_adjustment){0};
+    grant->mps = GRANT_MPS_NONE;
     if (grant->verdict == GRANT_FOREIGN)
         return 0;
     if (grant->verdict == GRANT_REFUSED) {
@@ -287,6 +347,14 @@ int grant_adjust(const struct grant_rules *rules, const struct grant *grant,
     set_env(&change, VISIBLE, "void");
     if (grant->verdict == GRANT_NOTHING)
         return 0;
+    const int mps = find_mps(rules, grant, container, &place, err);
+    if (mps < 0)
+        return err_same(err);
+    change.is_mps = mps > 0;
+    if (change.is_mps) {
+        grant->mps = GRANT_MPS_CLIENT;
+        add_mps(&change, &place);
+    }
     override_limits(&change, grant);
     return add_devices(&change, rules, grant, err);
 }
@@ -368,6 +436,51 @@ static int check_void(const struct nri_adjustment *all, struct err *err)
     return err_set(err, ERR_FORBIDDEN, "it would run with a " VISIBLE " that is not milligpu's");
 }
 
+static bool is_set(const struct nri_adjustment *all, const char *name, const char *value)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < all->envs; i++)
+        if (text_is(all->env[i].key, name))
+            found = text_is(all->env[i].value, value);
+    return found;
+}
+
+static bool is_mounted(const struct nri_adjustment *all, const char *destination,
+                       const char *source)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < all->mounts; i++)
+        if (text_is(all->mount[i].destination, destination))
+            found = text_is(all->mount[i].source, source);
+    return found;
+}
+
+/* A client that does not find its daemon would run unlimited. */
+static int check_mps(const struct grant_rules *rules, const struct grant *grant,
+                     const struct nri_container *container, const struct nri_adjustment *all,
+                     struct err *err)
+{
+    struct mps_place place;
+
+    if (grant->verdict != GRANT_GPUS)
+        return 0;
+    const int rc = find_mps(rules, grant, container, &place, err);
+    if (rc < 0)
+        return err_same(err);
+    const bool is_client = is_set(all, MPS_PIPES, MPS_FOLDER);
+    if (rc == 0 && !is_client)
+        return 0;
+    if (rc > 0 && is_client && is_mounted(all, MPS_FOLDER, place.pipe) &&
+        is_mounted(all, "/dev/shm", place.shm))
+        return 0;
+    return err_set(err, ERR_UNAVAILABLE,
+                   "it would run without the MPS of its GPUs (one is %.100s): MPS was turned on or "
+                   "off a moment ago, or another NRI plugin took it away; tried again by itself",
+                   grant->share[0]->gpu);
+}
+
 int grant_validate(const struct grant_rules *rules, const struct grant *grant,
                    const struct nri_container *container, const struct nri_adjustment *all,
                    struct err *err)
@@ -382,7 +495,22 @@ int grant_validate(const struct grant_rules *rules, const struct grant *grant,
         return err_same(err);
     if (grant->verdict != GRANT_FOREIGN && check_void(all, err) < 0)
         return err_same(err);
+    if (check_mps(rules, grant, container, all, err) < 0)
+        return err_same(err);
     return check_added(rules, grant, container, all, err);
+}
+
+bool grant_is_client(const struct grant *grant, const struct nri_container *container)
+{
+    bool found = false;
+
+    if (grant->verdict != GRANT_GPUS || grant->mps != GRANT_MPS_AS_IT_RUNS)
+        return grant->mps == GRANT_MPS_CLIENT;
+    /* A variable of the pod was overridden then, and the last one counts. */
+    for (uint32_t i = 0; i < container->envs; i++)
+        if (text_starts(container->env[i], MPS_PIPES "="))
+            found = text_is(container->env[i], MPS_PIPES "=" MPS_FOLDER);
+    return found && grant->shares == 1 && container->has_user;
 }
 
 bool grant_is_seen(const struct grant *grant, const struct nri_container *container)

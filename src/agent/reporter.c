@@ -11,6 +11,7 @@
 #include "milligpu/clock.h"
 #include "milligpu/json.h"
 #include "milligpu/log.h"
+#include "milligpu/mps.h"
 #include "milligpu/wire_kube.h"
 
 #include "agent/agent_counts.h"
@@ -36,7 +37,10 @@ struct reporter {
     /* the thread's own */
     struct strbuf sent; /* the patch that the API server took last */
     int64_t sent_ms;
-    int64_t wait_ms; /* after a failure */
+    int64_t wait_ms;  /* after a failure */
+    int64_t label_ms; /* when the label is read next */
+    bool label_lost;  /* it could not be read, and the log says so */
+    bool label_odd;   /* it is neither on nor off, and the log says so */
 };
 
 int reporter_patch(const struct kube_ops *ops, const char *node, struct text body,
@@ -72,11 +76,29 @@ void reporter_remove(struct strbuf *out)
     annotations_patch(out, gone, ARRAY_LEN(gone));
 }
 
+/* The object that reporter_agent() wrote, and what changes while the agent is connected. */
+static void write_agent(const struct reporter *reporter, struct text agent, struct strbuf *out)
+{
+    uint32_t up;
+    uint32_t all;
+
+    must(text_ends(agent, "}"));
+    strbuf_text(out, (struct text){agent.at, agent.len - 1});
+    if (reporter->rules.mps != NULL && reporter->rules.mps(reporter->rules.user, &up, &all))
+        strbuf_printf(out, ",\"mps\":{\"gpus\":%u,\"up\":%u}", (unsigned)all, (unsigned)up);
+    strbuf_char(out, '}');
+}
+
 static void write_patch(struct reporter *reporter, struct text agent, struct strbuf *out)
 {
+    CLEANUP(strbuf_done) struct strbuf value;
     CLEANUP(strbuf_done) struct strbuf gpus;
-    struct annotation_change change[2] = {{ANNOTATION_AGENT, agent}};
+    struct annotation_change change[2] = {{.key = ANNOTATION_AGENT}};
     size_t count = 1;
+
+    strbuf_init(&value);
+    write_agent(reporter, agent, &value);
+    change[0].value = (struct text){value.data, value.len};
 
     strbuf_init(&gpus);
     if (reporter->rules.gpus != NULL && reporter->rules.gpus(reporter->rules.user, &gpus))
@@ -115,6 +137,77 @@ static void report(struct reporter *reporter, struct text agent)
               log_i64("again_ms", reporter->wait_ms));
 }
 
+/* --- the label --- */
+
+static int read_node(const struct reporter *reporter, struct strbuf *answer, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    strbuf_init(&path);
+    /* From the API server's cache, which costs it least. */
+    strbuf_printf(&path, "/api/v1/nodes/%s?resourceVersion=0", reporter->rules.node);
+    const struct kube_request request = {
+        .id = 1, .method = "GET", .path = path.data, .timeout_ms = PATCH_MS};
+    const int status = kube_fetch(reporter->rules.ops, &request, answer, err);
+    if (status < 0)
+        return status;
+    if (status != 200)
+        return err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status,
+                       answer->data);
+    return 0;
+}
+
+static bool is_on(struct reporter *reporter, const char *value)
+{
+    const bool on = strcmp(value, "on") == 0;
+    const bool odd = !on && strcmp(value, "off") != 0;
+
+    if (odd && !reporter->label_odd)
+        log_write(LOG_WARN, "the label " MPS_LABEL " is neither on nor off: it counts as off",
+                  log_str("is", value));
+    reporter->label_odd = odd;
+    return on;
+}
+
+static int read_label(struct reporter *reporter, bool *out_on, struct err *err)
+{
+    static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+    CLEANUP(strbuf_done) struct strbuf answer;
+    CLEANUP(arena_done) struct arena arena;
+    struct node_facts node;
+
+    strbuf_init(&answer);
+    arena_init(&arena);
+    if (read_node(reporter, &answer, err) < 0 ||
+        node_decode((struct text){answer.data, answer.len}, &rules, &arena, &node, err) < 0)
+        return err_same(err);
+    *out_on = false;
+    for (uint32_t i = 0; i < node.labels; i++)
+        if (strcmp(node.label[i].key, MPS_LABEL) == 0)
+            *out_on = is_on(reporter, node.label[i].value);
+    return 0;
+}
+
+static void look_at_label(struct reporter *reporter)
+{
+    const int64_t now_ms = clock_ns() / 1000000;
+    struct err err;
+    bool on = false;
+
+    if (reporter->rules.label == NULL || now_ms < reporter->label_ms)
+        return;
+    reporter->label_ms = now_ms + reporter->rules.label_every_ms;
+    if (read_label(reporter, &on, &err) == 0) {
+        reporter->label_lost = false;
+        reporter->rules.label(reporter->rules.user, on);
+        return;
+    }
+    if (!reporter->label_lost)
+        log_write(LOG_WARN, "the label of the node cannot be read: it counts as it was",
+                  log_str("why", err.text));
+    reporter->label_lost = true;
+}
+
 static void *reporter_main(void *user)
 {
     struct reporter *reporter = user;
@@ -126,6 +219,7 @@ static void *reporter_main(void *user)
         strbuf_reset(&agent);
         strbuf_add(&agent, reporter->agent.data, reporter->agent.len);
         (void)pthread_mutex_unlock(&reporter->lock);
+        look_at_label(reporter);
         if (agent.len > 0)
             report(reporter, (struct text){agent.data, agent.len});
         const struct timespec until = clock_deadline(LOOK_MS);

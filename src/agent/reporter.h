@@ -2,7 +2,7 @@
  * reporter - writes what the agent knows onto its own Node: one merge patch, only when it changed.
  *
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
- *                          "key":"..."}
+ *                          "key":"...","mps":{"gpus":8,"up":8}}
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
@@ -25,6 +25,14 @@ struct reporter_rules {
     void *user;
     /* Writes the value of milligpu.io/gpus. False: leave the annotation as it is. Its thread. */
     bool (*gpus)(void *user, struct strbuf *out);
+    /* How many GPUs have a daemon of MPS that is up, of how many; false: MPS is off. NULL: off. */
+    bool (*mps)(void *user, uint32_t *out_up, uint32_t *out_all);
+    /*
+     * Called whenever the Node was read: is MPS_LABEL "on" there? Not if it could not be read.
+     * NULL: it is not read.
+     */
+    void (*label)(void *user, bool on);
+    int64_t label_every_ms; /* between two times that it is read */
 };
 
 int reporter_start(const struct reporter_rules *rules, struct reporter **out,

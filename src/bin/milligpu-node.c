@@ -3,6 +3,7 @@
 
 #include "milligpu/agent.h"
 #include "milligpu/forgiveness.h"
+#include "milligpu/mps.h"
 
 #include "milligpu_version.h"
 
@@ -45,6 +46,9 @@ static int node_act(const struct agent_settings *settings, enum agent_action act
         break;
     case AGENT_FORGIVE:
         rc = forgiveness_ask(settings->state_dir, settings->gpu, FORGIVE_MS, &err);
+        break;
+    case AGENT_PREPARE_MPS:
+        rc = mps_prepare(settings->mps_shm, settings->mps_shm_mib, &err);
         break;
     case AGENT_RUN:
         rc = agent_run(settings, &err);

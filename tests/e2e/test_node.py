@@ -242,9 +242,12 @@ class Node(harness.Logged):
         assert status == (0 if how == signal.SIGTERM else -how), text
         assert "ERROR: AddressSanitizer" not in text and "runtime error" not in text, text
 
-    def close(self):
+    def close_process(self):
         if self.process.poll() is None:
             self.stop()
+
+    def close(self):
+        self.close_process()
         for peer in self.peers:
             peer.peer.close()
         self.socket.close()

@@ -32,6 +32,7 @@ struct world {
     bool key_known;
     const char *recorded; /* for any uid; NULL: none */
     const char *kind;
+    int mps; /* what the rules answer for any GPU */
     struct nri_pair pair[PAIRS_MAX];
     struct nri_pod pod;
     char signature[SIGNATURE_TEXT_BYTES];
@@ -64,6 +65,14 @@ static const char *known_kind(void *user, const char *const *gpu, uint32_t gpus,
     return world->kind;
 }
 
+static int known_mps(void *user, const char *gpu, struct mps_place *out, struct err *err)
+{
+    const struct world *world = user;
+    assert_non_null(gpu);
+    *out = (struct mps_place){"/host/pipe", "/host/shm"};
+    return world->mps < 0 ? err_set(err, ERR_UNAVAILABLE, "the MPS daemon is down") : world->mps;
+}
+
 static struct world *given(void **state)
 {
     return *state;
@@ -85,7 +94,8 @@ static int set_up(void **state)
                                         .user = world,
                                         .public_key = known_key,
                                         .record = known_record,
-                                        .kind = known_kind};
+                                        .kind = known_kind,
+                                        .mps = known_mps};
     world->key_known = true;
     world->kind = "nvidia.com/gpu";
     world->pod = (struct nri_pod){.uid = TEXT(UID), .name = TEXT("web"), .annotation = world->pair};
@@ -352,6 +362,134 @@ static void gpus_that_no_specification_names_are_refused(void **state)
     assert_true(adjusted(world, &plain, &out) < 0);
 }
 
+/* --- MPS --- */
+
+#define ONE(milli, mib)                                                                            \
+    "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":" #milli          \
+    ",\"mib\":" #mib "}]}}"
+#define WHOLE                                                                                      \
+    "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":9}," \
+    "{\"gpu\":\"GPU-b\",\"index\":1,\"milli\":1000,\"mib\":9}]}}"
+
+static const struct nri_container of_a_user = {.name = TEXT("main"), .has_user = true, .user = 7};
+
+static void a_client_of_mps_gets_its_limits_and_mounts(void **state)
+{
+    static const struct {
+        const char *annotation;
+        const char *percent;
+        const char *memory;
+    } share[] = {{ONE(1, 1), "1", "0=1M"},
+                 {ONE(10, 16), "1", "0=16M"},
+                 {ONE(501, 4915), "51", "0=4915M"},
+                 {ONE(999, 81559), "100", "0=81559M"},
+                 {ONE(300, 0), "30", NULL}}; /* no memory is known of its GPU */
+    struct world *world = given(state);
+    struct nri_adjustment out;
+
+    world->mps = 1;
+    for (size_t i = 0; i < ARRAY_LEN(share); i++) {
+        world->pod.annotations = 0;
+        bound_with(world, share[i].annotation);
+        assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+        assert_int_equal(world->grant.mps, GRANT_MPS_CLIENT);
+        assert_string_equal(env_of(&out, "CUDA_MPS_PIPE_DIRECTORY"), "/run/milligpu/mps");
+        assert_string_equal(env_of(&out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), share[i].percent);
+        if (share[i].memory == NULL)
+            assert_null(env_of(&out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
+        else
+            assert_string_equal(env_of(&out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), share[i].memory);
+        assert_null(env_of(&out, "NVIDIA_GPU_MEMORY_LIMIT"));
+        assert_int_equal(out.mounts, 2);
+        assert_true(text_is(out.mount[0].destination, "/run/milligpu/mps"));
+        assert_true(text_is(out.mount[0].source, "/host/pipe"));
+        assert_true(text_is(out.mount[1].destination, "/dev/shm"));
+        assert_true(text_is(out.mount[1].source, "/host/shm"));
+        assert_true(text_is(out.mount[1].type, "bind"));
+    }
+}
+
+static void without_mps_there_is_nothing_of_it(void **state)
+{
+    struct world *world = given(state);
+    struct nri_adjustment out;
+
+    bound_with(world, ONE(300, 4915));
+    assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+    assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
+    assert_int_equal(out.envs, 1);
+    assert_int_equal(out.mounts, 0);
+    world->mps = -1; /* it is not asked for these */
+    world->pod.annotations = 0;
+    bound_with(world, WHOLE);
+    assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+    assert_int_equal(out.cdi_devices, 2);
+    assert_int_equal(out.mounts, 0);
+    assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
+}
+
+static void a_client_that_runs_shows_it(void **state)
+{
+    static const struct {
+        struct text env[3];
+        bool is;
+    } seen[] = {
+        {{TEXT("HOME=/"), TEXT("CUDA_MPS_PIPE_DIRECTORY=/run/milligpu/mps"), TEXT("A=1")}, true},
+        {{TEXT("HOME=/"), TEXT("CUDA_MPS_PIPE_DIRECTORY=/run/milligpu/no-mps"), TEXT("A=1")},
+         false},
+        {{TEXT("CUDA_MPS_PIPE_DIRECTORY=/x"), TEXT("A=1"),
+          TEXT("CUDA_MPS_PIPE_DIRECTORY=/run/milligpu/mps")},
+         true},
+        {{TEXT("CUDA_MPS_PIPE_DIRECTORY=/run/milligpu/mps"), TEXT("A=1"),
+          TEXT("CUDA_MPS_PIPE_DIRECTORY=/x")},
+         false},
+    };
+    struct world *world = given(state);
+
+    for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
+        const struct nri_container runs = {.envs = 3, .env = seen[i].env, .has_user = true};
+        world->pod.annotations = 0;
+        bound_with(world, ONE(300, 4915));
+        (void)judged(world, "main");
+        assert_int_equal(grant_is_client(&world->grant, &runs), seen[i].is);
+        world->grant.mps = GRANT_MPS_NONE; /* what was decided is stronger */
+        assert_false(grant_is_client(&world->grant, &runs));
+        (void)judged(world, "proxy");
+        assert_false(grant_is_client(&world->grant, &runs));
+    }
+}
+
+static void adjust_refuses(struct world *world, const struct nri_container *container,
+                           const char *words)
+{
+    struct nri_adjustment out;
+    struct err err = {0};
+
+    (void)judged(world, "main");
+    assert_true(grant_adjust(&world->rules, &world->grant, container, &world->arena, &out, &err) <
+                0);
+    if (strstr(err.text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
+}
+
+static void who_could_be_no_client_of_mps_is_refused(void **state)
+{
+    const struct nri_container nobody = {.name = TEXT("main")};
+    struct world *world = given(state);
+
+    bound_with(world, ONE(300, 4915));
+    world->mps = -1;
+    adjust_refuses(world, &of_a_user, "the MPS daemon is down");
+    world->mps = 1;
+    adjust_refuses(world, &nobody, "does not say which user");
+    world->pod.annotations = 0;
+    bound_with(world, BOTH);
+    adjust_refuses(world, &of_a_user, "shares of 2 GPUs");
+    world->mps = -1;
+    adjust_refuses(world, &of_a_user, "shares of 2 GPUs"); /* which no daemon could change */
+}
+
 /* --- what all plugins made of it --- */
 
 static void judges_all(struct world *world, const char *container, const char *devices,
@@ -410,6 +548,46 @@ static void what_kubelet_asked_for_is_a_device_plugins(void **state)
     bound_with(world, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-c", "nvidia.com/gpu=GPU-c",
                NULL);
+}
+
+static void validates(struct world *world, const struct nri_adjustment *all, const char *words)
+{
+    struct err err = {0};
+
+    (void)judged(world, "main");
+    const int rc = grant_validate(&world->rules, &world->grant, &of_a_user, all, &err);
+    if (words == NULL ? rc != 0 : rc == 0 || strstr(err.text, words) == NULL)
+        fail_msg("\"%s\"", err.text);
+}
+
+static void a_client_of_mps_never_runs_beside_it(void **state)
+{
+    static const char without[] = "would run without the MPS of its GPUs (one is GPU-a)";
+    struct world *world = given(state);
+    struct nri_adjustment all;
+
+    bound_with(world, ONE(300, 4915));
+    world->mps = 1;
+    assert_int_equal(adjusted(world, &of_a_user, &all), 0);
+    validates(world, &all, NULL);
+    for (uint32_t i = 0; i < all.mounts; i++) {
+        const struct text source = all.mount[i].source;
+        all.mount[i].source = TEXT("/elsewhere");
+        validates(world, &all, without);
+        all.mount[i].source = source;
+    }
+    all.mounts = 1;
+    validates(world, &all, without);
+    all.mounts = 2;
+    for (uint32_t i = 0; i < all.envs; i++)
+        if (text_is(all.env[i].key, "CUDA_MPS_PIPE_DIRECTORY"))
+            all.env[i].value = TEXT("/elsewhere");
+    validates(world, &all, without);
+    all.env[1].value = TEXT("/run/milligpu/mps");
+    assert_true(text_is(all.env[1].key, "CUDA_MPS_PIPE_DIRECTORY"));
+    validates(world, &all, NULL);
+    world->mps = 0; /* turned off a moment ago: its daemon may be gone when it starts */
+    validates(world, &all, without);
 }
 
 static void other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it(void **state)
@@ -509,6 +687,11 @@ int main(void)
         TEST(without_a_share_only_the_variable_is_void),
         TEST(other_pods_are_not_changed),
         TEST(gpus_that_no_specification_names_are_refused),
+        TEST(a_client_of_mps_gets_its_limits_and_mounts),
+        TEST(without_mps_there_is_nothing_of_it),
+        TEST(who_could_be_no_client_of_mps_is_refused),
+        TEST(a_client_that_runs_shows_it),
+        TEST(a_client_of_mps_never_runs_beside_it),
         TEST(what_was_granted_is_valid_in_any_kind),
         TEST(a_container_never_runs_without_its_gpu),
         TEST(no_other_plugin_adds_a_gpu_to_a_pod_of_ours),

@@ -1,0 +1,69 @@
+/*
+ * mps - NVIDIA's MPS for the shares of this node: one control daemon for each GPU, started, watched
+ * and started again.
+ *
+ *     label, reading, containers --> thread --> DIR/GPU-.../{pipe,log,daemon} <-- daemon
+ *     CreateContainer --> mps_place(): a copy under a lock --> variables and mounts (grant.h)
+ *
+ *     down --start--> starting --answers--> up <--> fault (a client's), silent (does not answer)
+ *       ^------------------------ends, in any state-----------------------'
+ *
+ * A daemon serves one GPU and, since each of its servers belongs to the user of its first client,
+ * one user (mps_allow). A client that does not reach its daemon runs without MPS, silently and
+ * unlimited; so a container that would be a client is refused while the daemon is not up.
+ *
+ * Daemons outlive this process where its cgroup lets them: the next one finds them by DIR/GPU-.../
+ * daemon (pid and the time at which it began) and takes them over. Daemons of GPUs that are not to
+ * be shared by MPS any more are told to quit once the runtime knows no client of theirs.
+ *
+ * What it knows of MPS is what NVIDIA documents; it was tried with a fake of the daemon only.
+ */
+#ifndef MILLIGPU_MPS_H
+#define MILLIGPU_MPS_H
+
+#include "milligpu/containers.h"
+#include "milligpu/nvml.h"
+
+#define MPS_LABEL "milligpu.io/mps"
+
+struct mps;
+
+struct mps_rules {
+    bool by_label;       /* else it is on */
+    const char *program; /* nvidia-cuda-mps-control */
+    const char *dir;     /* the same path for the runtime, like the next one */
+    const char *shm;
+    const char *label_file; /* keeps what the label said last */
+    int64_t ask_ms;         /* between two questions to a daemon that is up */
+    struct nvml *nvml;
+    struct containers *containers;
+};
+
+/* Texts of rules are borrowed until mps_stop(). */
+int mps_start(const struct mps_rules *rules, struct mps **out, struct err *err) MUST_USE;
+/* Within a second. The daemons go on. NULL is fine. */
+void mps_stop(struct mps *mps);
+
+/* What the label of the Node says now. Any thread. */
+void mps_label(struct mps *mps, bool on);
+
+/*
+ * 1: a share of this GPU is a client; *out is borrowed until mps_stop(). 0: MPS is off here.
+ * Negative: it is on, and no client could be served now. Any thread; waits for nothing but a copy.
+ * NULL: off.
+ */
+int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct err *err) MUST_USE;
+
+/* How many GPUs have a daemon that is up, of how many. False: MPS is off. Any thread. */
+bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all);
+
+/*
+ * May the container with this id, which is in the table, be a client beside those of its GPU?
+ * Negative: no, they are of another user; the text names the pod of one. Pure.
+ */
+int mps_allow(const struct containers_copy *containers, struct text id, struct err *err) MUST_USE;
+
+/* Mounts a tmpfs of this size at shm, unless something is mounted there. */
+int mps_prepare(const char *shm, int64_t mib, struct err *err) MUST_USE;
+
+#endif
