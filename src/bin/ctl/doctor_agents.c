@@ -172,18 +172,49 @@ static bool judge_neighbor(const struct doc *node, struct arena *arena, struct f
     return false;
 }
 
-/* What it says of itself; an older or newer one may say it otherwise. */
-static const char *agent_version(const struct doc *node, struct arena *arena)
+/* What it says of itself; an older or newer one may say it otherwise. NULL: nothing. */
+static const struct doc *agent_words(const struct doc *node, struct arena *arena)
 {
     struct doc *agent;
     struct err err;
     const char *text = annotation_of(node, ANNOTATION_AGENT);
 
     must(text != NULL);
-    if (doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) < 0 ||
-        doc_shown(agent, "version")[0] == '\0')
-        return "of an unknown version";
-    return doc_shown(agent, "version");
+    return doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0 ? agent : NULL;
+}
+
+static const char *agent_version(const struct doc *node, struct arena *arena)
+{
+    const struct doc *agent = agent_words(node, arena);
+
+    return agent != NULL && doc_shown(agent, "version")[0] != '\0' ? doc_shown(agent, "version")
+                                                                   : "of an unknown version";
+}
+
+/* ", MPS on 8 GPUs" */
+static const char *mps_shown(const struct doc *node, struct arena *arena)
+{
+    const struct doc *mps = doc_get(agent_words(node, arena), "mps");
+
+    if (mps == NULL)
+        return "";
+    return arena_printf(arena, ", MPS on %lld GPUs", (long long)doc_int(mps, "gpus"));
+}
+
+static bool judge_mps(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    const struct doc *mps = doc_get(agent_words(node, arena), "mps");
+    const int64_t gpus = mps != NULL ? doc_int(mps, "gpus") : 0;
+    const int64_t up = mps != NULL ? doc_int(mps, "up") : 0;
+
+    if (up == gpus)
+        return true;
+    *out = (struct finding){
+        "failed",
+        arena_printf(arena, "MPS is up on %lld of %lld GPUs: no share of the others starts",
+                     (long long)up, (long long)gpus),
+        "kubectl -n milligpu-node logs POD says why (" WHERE ")"};
+    return false;
 }
 
 static void judge_node(const struct doc *node, const struct doc *pods, struct arena *arena,
@@ -193,12 +224,13 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
     struct finding finding = {.status = "ok"};
 
     if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
-        judge_inventory(node, arena, &finding) && judge_neighbor(node, arena, &finding))
+        judge_inventory(node, arena, &finding) && judge_mps(node, arena, &finding) &&
+        judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
-            arena_printf(arena, "%s, agent %s",
+            arena_printf(arena, "%s, agent %s%s",
                          doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
-                         agent_version(node, arena)),
+                         agent_version(node, arena), mps_shown(node, arena)),
             ""};
     doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
     doc_set_str(arena, check, "status", finding.status);

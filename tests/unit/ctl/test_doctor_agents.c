@@ -9,6 +9,9 @@
 #include "bin/ctl/doctor_agents.h"
 #include "support.h"
 
+#define MPS(up)                                                                                    \
+    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\","                                      \
+    "\\\"mps\\\":{\\\"gpus\\\":2,\\\"up\\\":" #up "}}\""
 #define AGENT "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"version\\\":\\\"0.1.0\\\"}\""
 #define GPUS  "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0}]\""
 #define BAD   "\"milligpu.io/gpus\":\"[{\\\"index\\\":0}]\""
@@ -92,6 +95,9 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
           "containerd://2.3.7, agent 0.1.0");
     finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "ok",
           "agent of an unknown version");
+    finds(node("containerd://2.3.7", MPS(1) "," GPUS, ""), ready, "failed",
+          "MPS is up on 1 of 2 GPUs");
+    finds(node("containerd://2.3.7", MPS(2) "," GPUS, ""), ready, "ok", "MPS on 2 GPUs");
     finds(node("containerd://3.0.0", AGENT "," GPUS, ""), ready, "ok", "containerd://3.0.0");
 }
 
