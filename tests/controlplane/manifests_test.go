@@ -37,7 +37,7 @@ func folders(t *testing.T, kind string) []string {
 }
 
 /* components that another one builds on */
-var needs = map[string]string{"components/usage": "components/node"}
+var needs = map[string]string{"components/usage": "components/node", "components/mps": "components/node"}
 
 // renderWith renders the base together with a component, and with the one that it needs.
 func (f *fixture) renderWith(component string) string {

@@ -11,8 +11,9 @@ import yaml
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "node", "usage", "policy", "zero-touch", "scheduler-name", "guard", "restores", "alerts"]
-NEEDS = {"usage": ["node"]}  # components that another one builds on
+COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "guard", "restores",
+              "alerts"]
+NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 AGENT = {"kind": "ServiceAccount", "name": "milligpu-node", "namespace": "milligpu-node"}
 
@@ -37,6 +38,7 @@ KEYS_RIGHTS = {
 }
 ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}
 AGENT_RIGHTS = {("", "nodes", "patch", ())}
+MPS_RIGHTS = {("", "nodes", "get", ())}
 
 # What the agent sees of its node: path, where in its container, whether it may only read.
 AGENT_FOLDERS = {
@@ -214,10 +216,40 @@ def check_the_agents_daemonset():
         need(labels.get(f"app.kubernetes.io/{key}") == value, f"node: label app.kubernetes.io/{key}")
 
 
+def agent_settings():
+    """The settings of milligpu-node and their defaults."""
+    with open(os.path.join(TOP, "include", "milligpu", "agent_settings.def"), encoding="utf-8") as file:
+        return dict(re.findall(r'^SETTING\((\w+), \w+, "([^"]*)"', file.read(), re.M))
+
+
+def check_mps_agrees():
+    """Only the container that mounts and ends is privileged; clients get the tmpfs that the agent has at /dev/shm."""
+    known = agent_settings()
+    objects = documents(text_of("components", "mps", "rbac.yaml"))
+    compare_rights("mps", MPS_RIGHTS, rights_of(named(objects, "ClusterRole", "milligpu-node-mps")))
+    need(named(objects, "ClusterRoleBinding", "milligpu-node-mps")["subjects"] == [AGENT], "mps: binds somebody else")
+    spec = documents(text_of("components", "mps", "daemonset-patch.yaml"))[0]["spec"]
+    need(spec["updateStrategy"]["type"] == "OnDelete", "mps: an update of the agents ends the daemons of all nodes")
+    pod = spec["template"]["spec"]
+    first, agent = pod["initContainers"][0], pod["containers"][0]
+    need(first["args"] == ["--prepare-mps"] and first["securityContext"]["privileged"] is True, "mps: prepare-mps")
+    need(agent["securityContext"] == {"capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID"]}},
+         f"mps: the agent has {agent['securityContext']}")
+    for variable in [e["name"] for e in agent["env"] if e["name"].startswith("MILLIGPU_NODE_")]:
+        need(variable.removeprefix("MILLIGPU_NODE_").lower() in known, f"no setting of the agent for {variable}")
+    places = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"]}
+    mounts = {(places[m["name"]], m["mountPath"], m.get("mountPropagation")) for m in agent["volumeMounts"]}
+    need(mounts == {("/run/milligpu", "/run/milligpu", "HostToContainer"), (known["mps_shm"], "/dev/shm", None)},
+         f"mps: mounts {sorted(mounts, key=str)}")
+    need(first["volumeMounts"] == [{"name": "run-milligpu", "mountPath": "/run/milligpu",
+                                    "mountPropagation": "Bidirectional"}], "mps: prepare-mps mounts something else")
+    for setting in ("mps_dir", "mps_shm"):
+        need(known[setting].startswith("/run/milligpu/"), f"mps: --{setting} is not in a folder that is mounted")
+
+
 def check_usage_agrees():
     """Where agents report is where milligpud listens: Service, port, certificate; and the agents' settings exist."""
-    with open(os.path.join(TOP, "include", "milligpu", "agent_settings.def"), encoding="utf-8") as file:
-        known = set(re.findall(r"^SETTING\((\w+),", file.read(), re.M))
+    known = agent_settings()
     service = named(documents(text_of("components", "usage", "service.yaml")), "Service", "milligpu-reports")
     daemon = documents(text_of("components", "usage", "statefulset-patch.yaml"))[0]["spec"]["template"]["spec"]
     agent = documents(text_of("components", "usage", "daemonset-patch.yaml"))[0]["spec"]["template"]["spec"]
@@ -250,7 +282,7 @@ def check_components_have_a_row():
 def check_every_verb_has_its_reason():
     """Each verb has a comment beside it and a row in README.md; no row is left over."""
     readme = set()
-    row = re.compile(r"^\| (base|advertise|node) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
+    row = re.compile(r"^\| (base|advertise|node|mps) \| `([^`]+)`([^|]*)\| `([^`]+)` \| ([^|]+) \|$", re.M)
     for cells in row.findall(text_of("README.md")):
         where, resource, names, verb, reason = cells
         group, _, plain = resource.rpartition("/") if "." in resource.split("/")[0] else ("", "", resource)
@@ -261,10 +293,11 @@ def check_every_verb_has_its_reason():
         ("base", RIGHTS | WAKE_RIGHTS | KEYS_RIGHTS),
         ("advertise", ADVERTISE_RIGHTS),
         ("node", AGENT_RIGHTS | KEYS_RIGHTS),
+        ("mps", MPS_RIGHTS),
     )
     for right in sorted({(where, *right) for where, rights in places for right in rights} ^ readme):
         problems.append(f"README.md's table of rights and the manifests differ in {right}")
-    for file in (("base",), ("components", "advertise"), ("components", "node")):
+    for file in (("base",), ("components", "advertise"), ("components", "node"), ("components", "mps")):
         file = (*file, "rbac.yaml")
         verbs = re.findall(r"^ +- (get|list|watch|create|update|patch|delete|\*) *(.*)$", text_of(*file), re.M)
         need(len(verbs) >= 1, f"{'/'.join(file)}: no verb stands on a line of its own")
@@ -500,7 +533,7 @@ def built_checks():
     own, agents = USER["namespace"], AGENT["namespace"]
     roles = {("ClusterRole", "", "milligpu"), ("Role", own, "milligpu-bell"), ("Role", own, "milligpu-keys")}
     more_roles = {("ClusterRole", "", "milligpu-advertise"), ("ClusterRole", "", "milligpu-node"),
-                  ("Role", agents, "milligpu-keys")}
+                  ("ClusterRole", "", "milligpu-node-mps"), ("Role", agents, "milligpu-keys")}
     bound = {"milligpu", "milligpu-bell", "milligpu-keys"}
     scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
     check_build("base", build(path_of("base")), roles, bound)
@@ -509,7 +542,7 @@ def built_checks():
         check_build(overlay, build(path_of("overlays", overlay)), roles, bound | more)
         full = build_with_components(overlay, COMPONENTS)
         check_build(f"{overlay} with all components", full, roles | more_roles,
-                    bound | more | {"milligpu-advertise", "milligpu-node"})
+                    bound | more | {"milligpu-advertise", "milligpu-node", "milligpu-node-mps"})
     for component in COMPONENTS:
         one = build_with_components("default-scheduler", [*NEEDS.get(component, []), component])
         need(len(one) > 0, f"component {component} builds nothing")
