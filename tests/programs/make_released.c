@@ -113,6 +113,9 @@ static const struct core_gpu shrinking[] = {{.id = "GPU-bbbbbbbb-0001", .index =
                                             {.id = "GPU-bbbbbbbb-0002", .index = 1, .mib = 24576}};
 static const struct core_gpu claimed[] = {{.id = "GPU-99999999-0001", .index = 0, .mib = 16384},
                                           {.id = "GPU-99999999-0002", .index = 1, .mib = 16384}};
+static const struct core_gpu linked[] = {
+    {.id = "GPU-77777777-0001", .index = 0, .mib = 40960, .peers = 2},
+    {.id = "GPU-77777777-0002", .index = 1, .mib = 40960, .peers = 1}};
 static const struct core_gpu sick[] = {
     {.id = "GPU-eeeeeeee-0001", .index = 0, .mib = 16384, .sick = true},
     {.id = "GPU-eeeeeeee-0002", .index = 1, .mib = 16384, .cordoned = true}};
@@ -159,6 +162,27 @@ static void make_claim(struct maker *maker)
     node(maker, "claimer", "uid-claimer", claimed, 1);
 }
 
+/* What version 4 added: GPUs that NVLink joins, and a share that was raised. */
+static void make_linked(struct maker *maker)
+{
+    struct request *request = core_request(&maker->core, "250");
+
+    node(maker, "linked", "uid-linked", linked, 2);
+    request->memory_mib = 12288; /* of 40960: 300 milli */
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = true;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(maker->core.ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    make(maker, (struct command){.kind = COMMAND_RESERVE,
+                                 .uid = "raised",
+                                 .namespace = "team-a",
+                                 .name = "pod-raised",
+                                 .node = "linked",
+                                 .request = request});
+}
+
 static void make_present(struct maker *maker)
 {
     node(maker, "counted", "uid-counted", named, 2); /* UUIDs replace counts; by-index stays */
@@ -168,6 +192,7 @@ static void make_present(struct maker *maker)
     observe_all(maker);
     step(maker, COMMAND_RELEASE, "later");
     make_claim(maker);
+    make_linked(maker);
     reserve_in(maker, "on-its-way", "100", 4711);
     make(maker, (struct command){.kind = COMMAND_VERSION,
                                  .uid = "on-its-way",
