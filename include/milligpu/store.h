@@ -8,15 +8,17 @@
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
- * and past), journal (append-only), baseline, and learned and class (the workload, tally.h). The
- * schema is src/store/schema.sql; its comments are part of this contract.
+ * and past), journal (append-only), baseline, learned and class (the workload, tally.h), and
+ * measured (sums of what agents report). The schema is src/store/schema.sql; its comments are part
+ * of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
  *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
  *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
- *       without it milligpud learns anew.
+ *       without it milligpud learns anew. Nor is what was measured: it says nothing of who holds
+ *       what.
  *
  * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
@@ -45,6 +47,26 @@ enum store_outcome {
     STORE_FAILED, /* the batch is lost: nothing of it is on disk, call rollback() */
 };
 
+/*
+ * What was measured of the pods of one namespace on GPUs of one model: within one hour, or, from
+ * store_measured(), within a time. Sums that are exact: thousandths of a GPU times seconds, and MiB
+ * times seconds, each beside what was granted of it in the very seconds that were measured.
+ */
+struct store_measured {
+    int64_t hour_ms;       /* UTC, when the hour begins; 0 from store_measured() */
+    const char *namespace; /* "", with model "": those for which the hour had no row left */
+    const char *model;     /* as the GPU's Node showed it then; "": it did not */
+    uint64_t milli_s;
+    uint64_t of_milli_s;
+    uint64_t mib_s;
+    uint64_t of_mib_s;
+};
+enum {
+    STORE_HOUR_MS = 3600000,
+    /* of one hour; what comes beyond is added to one more row, with namespace and model "" */
+    STORE_MEASURED_ROWS_MAX = 4096,
+};
+
 struct store_ops {
     void *ctx;
     int (*begin)(void *ctx, struct err *err);
@@ -61,6 +83,11 @@ struct store_ops {
      * mode: the writer sees to that.
      */
     int (*learn)(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err);
+    /*
+     * Between batches: adds to the sums of hours, in a transaction of its own. Negative: nothing
+     * was added, and adding the same later counts nothing twice. Not in safe mode, as above.
+     */
+    int (*measure)(void *ctx, const struct store_measured *row, uint32_t rows, struct err *err);
 };
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
@@ -170,6 +197,15 @@ struct store_granted {
 int store_granted(struct store *store, int64_t since_ms, int64_t now_ms, void *user,
                   void (*each)(void *user, const struct store_granted *row),
                   struct err *err) MUST_USE;
+
+/*
+ * What measure() added since a time, by namespace and model, in their order. Of the hour that
+ * since_ms cuts, the part after it counts, as if that hour had been even. Hours that begin after
+ * now_ms (the clock was set back) are left out. Any thread.
+ */
+int store_measured(struct store *store, int64_t since_ms, int64_t now_ms, void *user,
+                   void (*each)(void *user, const struct store_measured *row),
+                   struct err *err) MUST_USE;
 
 struct store_history_query {
     const char *node; /* NULL: any */

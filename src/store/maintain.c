@@ -68,6 +68,7 @@ struct round {
     int old;     /* journal entries that are old enough by their own time */
     int folded;  /* including entries between them that are not old enough */
     int dropped; /* rows of the history */
+    int hours;   /* rows of what was measured */
 };
 
 /*
@@ -117,6 +118,19 @@ static int maintain_fold(struct store *store, int64_t upto, int *out_rows, struc
     return failed;
 }
 
+/* At most a round's rows that are older than before_ms; the statement says of what. */
+static int drop_old(struct store *store, enum statement statement, int64_t before_ms,
+                    int *out_dropped, struct err *err)
+{
+    struct bind bind = bind_start(store->stmt[statement]);
+
+    bind_number(&bind, before_ms);
+    bind_number(&bind, store->limits.fold);
+    const int failed = bind_run(&bind, out_dropped, err);
+    must(failed != 0 || *out_dropped <= store->limits.fold);
+    return failed;
+}
+
 static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_ms,
                            struct round *out, struct err *err)
 {
@@ -131,11 +145,9 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
     if (failed != 0)
         return failed;
     must(out->folded >= out->old);
-    struct bind bind = bind_start(store->stmt[ST_PAST_DROP]);
-    bind_number(&bind, before_ms);
-    bind_number(&bind, store->limits.fold);
-    failed = bind_run(&bind, &out->dropped, err);
-    must(failed != 0 || out->dropped <= store->limits.fold);
+    failed = drop_old(store, ST_PAST_DROP, before_ms, &out->dropped, err);
+    if (failed == 0)
+        failed = drop_old(store, ST_MEASURED_DROP, before_ms, &out->hours, err);
     return failed;
 }
 
@@ -163,7 +175,8 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
         return err_wrap(err, "retention");
     }
     atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)round.folded);
-    if (round.old == store->limits.fold || round.dropped == store->limits.fold)
+    if (round.old == store->limits.fold || round.dropped == store->limits.fold ||
+        round.hours == store->limits.fold)
         store->retain_at_ms = now_ms; /* there is more: continue after the next batch */
     return 0;
 }

@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 4.  application_id 0x6d475055 ("mGPU"), user_version 4.
+-- The ledger of milligpu on disk, version 5.  application_id 0x6d475055 ("mGPU"), user_version 5.
 --
 --   meta                     one row: whose cluster this is
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -7,6 +7,7 @@
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
 --   learned, class           how often each class of pods came: it orders placements, and says nothing of who
 --                            holds what, so the journal does not tell of it and the replay does not need it
+--   measured                 what agents measured in each hour; like learned, no part of who holds what
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
@@ -153,6 +154,20 @@ CREATE TABLE class (
                                     AND length(CAST(models AS BLOB)) <= 65536),
     weight     INTEGER NOT NULL CHECK (weight BETWEEN 1 AND 131072)
 ) STRICT;
+
+-- Sums of one hour, which begins at hour_ms.  milli_s: thousandths of a GPU times seconds that were measured;
+-- of_milli_s: what was granted of it in the same seconds.  mib_s and of_mib_s: the same of memory.  A grant of which
+-- nobody measured anything is in neither.  namespace and model '': of those for which the hour had no row left.
+CREATE TABLE measured (
+    hour_ms    INTEGER NOT NULL CHECK (hour_ms >= 0 AND hour_ms % 3600000 = 0),
+    namespace  TEXT NOT NULL,
+    model      TEXT NOT NULL,
+    milli_s    INTEGER NOT NULL CHECK (milli_s >= 0),
+    of_milli_s INTEGER NOT NULL CHECK (of_milli_s >= 0),
+    mib_s      INTEGER NOT NULL CHECK (mib_s >= 0),
+    of_mib_s   INTEGER NOT NULL CHECK (of_mib_s >= 0),
+    PRIMARY KEY (hour_ms, namespace, model)
+) STRICT, WITHOUT ROWID;
 
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
 -- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.

@@ -347,6 +347,21 @@ static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return failed;
 }
 
+/* Likewise. */
+static int store_measure(void *ctx, const struct store_measured *row, uint32_t rows,
+                         struct err *err)
+{
+    int failed = store_begin(ctx, err);
+    if (failed != 0)
+        return failed;
+    failed = measured_write(ctx, row, rows, err);
+    if (failed == 0)
+        failed = store_commit(ctx, err);
+    if (failed != 0)
+        store_rollback(ctx);
+    return failed;
+}
+
 void store_ops(struct store *store, struct store_ops *out)
 {
     must(store != NULL);
@@ -356,7 +371,8 @@ void store_ops(struct store *store, struct store_ops *out)
                               .commit = store_commit,
                               .rollback = store_rollback,
                               .maintain = store_maintain,
-                              .learn = store_learn};
+                              .learn = store_learn,
+                              .measure = store_measure};
 }
 
 void store_close(struct store *store)

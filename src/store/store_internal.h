@@ -13,6 +13,7 @@
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
+ *   measured_hours.c    what was measured in each hour
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
@@ -116,6 +117,16 @@ struct store_limits {
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
                     " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)") \
+    X(ST_MEASURED_DROP,                                                                            \
+      "DELETE FROM measured WHERE (hour_ms, namespace, model) IN"                                  \
+      " (SELECT hour_ms, namespace, model FROM measured WHERE hour_ms < ? ORDER BY hour_ms"        \
+      " LIMIT ?)")                                                                                 \
+    X(ST_MEASURED_SET, "UPDATE measured SET milli_s = milli_s + ?, of_milli_s = of_milli_s + ?,"   \
+                       " mib_s = mib_s + ?, of_mib_s = of_mib_s + ?"                               \
+                       " WHERE hour_ms = ? AND namespace = ? AND model = ?")                       \
+    X(ST_MEASURED_ROWS, "SELECT count(*) FROM measured WHERE hour_ms = ?")                         \
+    X(ST_MEASURED_ADD, "INSERT INTO measured (milli_s, of_milli_s, mib_s, of_mib_s, hour_ms,"      \
+                       " namespace, model) VALUES (?, ?, ?, ?, ?, ?, ?)")                          \
     X(ST_LEARNED_DROP, "DELETE FROM learned")                                                      \
     X(ST_LEARNED_ADD, "INSERT INTO learned (one, pods, until_ms) VALUES (1, ?, ?)")                \
     X(ST_CLASSES_DROP, "DELETE FROM class")                                                        \
@@ -240,6 +251,13 @@ int write_change(struct store *store, const struct command *command, const struc
  */
 int learned_write(struct store *store, const struct tally *tally, int64_t until_ms,
                   struct err *err) MUST_USE;
+
+/*
+ * measured_hours.c, within a transaction: adds to the sums of hours. The public part of it is
+ * store_measured().
+ */
+int measured_write(struct store *store, const struct store_measured *row, uint32_t rows,
+                   struct err *err) MUST_USE;
 
 /* maintain.c */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;

@@ -9,7 +9,8 @@ from typing import Any
 from process import Oracle, Violation
 from model import Pod, Model, charges, over
 
-KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline", "claim", "learned", "class")
+KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline", "claim", "learned", "class",
+        "measured")
 
 
 def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:

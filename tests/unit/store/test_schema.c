@@ -233,6 +233,18 @@ static const struct column learned[] = {
     {"one", "1", {"1"}, {"0", "2"}},
     {"pods", "0", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
     {"until_ms", "0", TIME}};
+static const struct column measured[] = {
+    {"hour_ms",
+     "3600000",
+     {"0", "7200000"},
+     {"-3600000", "1", "3599999", "3600001", "NULL", "'x'"}},
+    {"namespace", "'a'", {"''"}, {"NULL"}},
+    {"model", "'T4'", {"''"}, {"NULL"}},
+    {"milli_s", "1", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
+    {"of_milli_s", "1", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
+    {"mib_s", "1", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
+    {"of_mib_s", "1", {"0", "9223372036854775807"}, {"-1", "NULL", "'x'"}},
+};
 static const struct column class[] = {
     {"place", "0", {"0", "511"}, {"-1"}},
     {"cpu_milli", "0", U32},
@@ -262,6 +274,7 @@ static const struct {
     {"baseline", baseline, ARRAY_LEN(baseline)},
     {"learned", learned, ARRAY_LEN(learned)},
     {"class", class, ARRAY_LEN(class)},
+    {"measured", measured, ARRAY_LEN(measured)},
 };
 
 static void write_insert(struct strbuf *sql, size_t t, size_t odd, const char *value)
