@@ -88,6 +88,13 @@ static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return daemon->real_store.learn(daemon->real_store.ctx, tally, until_ms, err);
 }
 
+static int count_measure(void *ctx, const struct store_measured *row, uint32_t rows,
+                         struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.measure(daemon->real_store.ctx, row, rows, err);
+}
+
 /* --- the threads of the daemon --- */
 
 static int64_t now_of(const struct bench_daemon *daemon)
@@ -198,7 +205,8 @@ static void make_parts(struct bench_daemon *daemon)
                                                   .commit = count_commit,
                                                   .rollback = count_rollback,
                                                   .maintain = count_maintain,
-                                                  .learn = count_learn},
+                                                  .learn = count_learn,
+                                                  .measure = count_measure},
                                     .fake = daemon->fake,
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops};

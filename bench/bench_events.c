@@ -123,6 +123,17 @@ static int timed_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return rc;
 }
 
+static int timed_measure(void *ctx, const struct store_measured *row, uint32_t rows,
+                         struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = daemon->real_store.measure(daemon->real_store.ctx, row, rows, err);
+
+    daemon->store_ns += cpu_ns() - before;
+    return rc;
+}
+
 /* --- an API server that never answers --- */
 
 static int swallow(void *ctx, const struct kube_request *request, struct err *err)
@@ -231,7 +242,8 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
                                                   .commit = timed_commit,
                                                   .rollback = timed_rollback,
                                                   .maintain = timed_maintain,
-                                                  .learn = timed_learn},
+                                                  .learn = timed_learn,
+                                                  .measure = timed_measure},
                                     .watch = &daemon->nowhere,
                                     .calls = &daemon->nowhere};
     webhook_fixture_init(&daemon->fixture, &edges);

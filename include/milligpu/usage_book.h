@@ -8,7 +8,15 @@
  * One entry for each Node that exists: its agent's public key (of annotation milligpu.io/agent),
  * the number of the last report, and what its shares used. An entry goes with its Node. A node
  * takes about 200 bytes and each of its bound shares 40 (measured.h): 15 MB for 15,000 nodes with
- * 20 shares each. Nothing is on disk: after a restart it fills within one interval of the agents.
+ * 20 shares each. That is not on disk: after a restart it fills within one interval of the agents.
+ *
+ * What reports say is also added up by hour, namespace and model (usage_book_sums()), and stored by
+ * the writer. Reports overlap: each tells of the last five to ten minutes. No second of a node is
+ * counted twice: of each report only what follows the last one that was taken counts, and nothing
+ * before the book knew the Node, since the process before this one may have counted it. So a
+ * restart leaves at most one interval of the agents unmeasured, and of lost reports the time that
+ * no later report covers. That is judged by the monotonic clock; hours are those of the wall clock,
+ * which may step: then the seconds count in the hours that it shows now.
  *
  * One lock guards the table. It is held for look-ups and for exchanging a pointer; reports are
  * merged outside, one at a time.
@@ -16,12 +24,14 @@
 #ifndef MILLIGPU_USAGE_BOOK_H
 #define MILLIGPU_USAGE_BOOK_H
 
+#include "milligpu/clock.h"
 #include "milligpu/measured.h"
 #include "milligpu/signing.h"
 
+struct measured_sums;
 struct usage_book;
 
-struct usage_book *usage_book_new(void) MUST_USE;
+struct usage_book *usage_book_new(const struct clock_ops *clock) MUST_USE;
 void usage_book_free(struct usage_book *book); /* NULL is fine */
 
 /*
@@ -49,6 +59,9 @@ enum usage_sender usage_book_key(struct usage_book *book, struct text node,
 bool usage_book_take(struct usage_book *book, const struct node *node, const char *key,
                      const struct usage_report *report, const struct measured_how *how,
                      uint32_t *out_unknown) MUST_USE;
+
+/* What was added up: the book's for as long as it lives. Any thread. */
+struct measured_sums *usage_book_sums(struct usage_book *book);
 
 /* A reference, for measured_unref(); NULL: its agent has reported nothing. Any thread. */
 const struct measured *usage_book_measured(struct usage_book *book, struct text node) MUST_USE;

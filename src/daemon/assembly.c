@@ -84,7 +84,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
     app->judges = judges_new(JUDGES_MAX);
-    app->usage_book = usage_book_new();
+    app->usage_book = usage_book_new(&app->clock);
     app->command_trace = command_trace_new();
     app->verifier = verifier_new(app);
     const struct outbox_rules rules = {.ops = edges->calls,

@@ -10,28 +10,37 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/map.h"
+#include "milligpu/measured_sums.h"
+#include "milligpu/metric.h"
+
+#include "state/measured_amounts.h"
 
 struct usage_node {
     uint64_t list; /* the last list that contained it */
     uint64_t number;
     int64_t taken_ms;                /* UTC, of the last report; 0: there was none */
+    int64_t counted_ms;              /* monotonic: up to then reports were counted, or lost */
     const struct measured *measured; /* a reference; NULL: there was none */
     char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
     char name[];
 };
 
 struct usage_book {
-    pthread_mutex_t lock; /* guards everything below */
-    struct map nodes;     /* by name */
-    uint64_t list;        /* grows with each list that begins */
+    struct clock_ops clock;
+    struct measured_sums *sums; /* with a lock of its own */
+    pthread_mutex_t lock;       /* guards everything below */
+    struct map nodes;           /* by name */
+    uint64_t list;              /* grows with each list that begins */
     uint64_t version;
     int64_t last_ms;
 };
 
-struct usage_book *usage_book_new(void)
+struct usage_book *usage_book_new(const struct clock_ops *clock)
 {
     struct usage_book *book = xcalloc(1, sizeof *book);
 
+    book->clock = *clock;
+    book->sums = measured_sums_new();
     must(pthread_mutex_init(&book->lock, NULL) == 0);
     map_init(&book->nodes);
     return book;
@@ -66,6 +75,7 @@ void usage_book_free(struct usage_book *book)
         return;
     (void)map_retain(&book->nodes, NULL, free_all);
     map_done(&book->nodes);
+    measured_sums_free(book->sums);
     must(pthread_mutex_destroy(&book->lock) == 0);
     xfree(book);
 }
@@ -115,11 +125,14 @@ static void set_key(struct usage_node *node, const char *key)
 
 void usage_book_node(struct usage_book *book, const char *name, const char *key)
 {
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
     must(name[0] != '\0');
     lock_book(book);
     struct usage_node *node = map_find(&book->nodes, text_of(name));
     if (node == NULL) {
         node = xcalloc(1, sizeof *node + strlen(name) + 1);
+        node->counted_ms = now_ms;
         memcpy(node->name, name, strlen(name) + 1);
         must(map_put(&book->nodes, text_of(node->name), node) == NULL);
     }
@@ -155,19 +168,49 @@ enum usage_sender usage_book_key(struct usage_book *book, struct text node,
     return sender;
 }
 
-/* False: the Node is gone, its key is another one now, or the number was taken. */
-static bool take_number(struct usage_book *book, struct text name, const char *key, uint64_t number,
-                        const struct measured **out_before)
+struct taking {
+    const struct measured_how *how;
+    const struct measured *before;
+    struct measured_amounts amounts;
+};
+
+/* Whole seconds; the rest counts with the next report. */
+static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t now_ms)
 {
+    const int64_t begin_ms = now_ms - (int64_t)seconds * 1000;
+
+    if (node->counted_ms < begin_ms)
+        node->counted_ms = begin_ms;
+    const int64_t count = now_ms > node->counted_ms ? (now_ms - node->counted_ms) / 1000 : 0;
+    node->counted_ms += count * 1000;
+    return count;
+}
+
+/* False: the Node is gone, its key is another one now, or the number was taken. */
+static bool take_number(struct usage_book *book, const struct usage_report *report, const char *key,
+                        struct taking *taking)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
     lock_book(book);
-    struct usage_node *node = map_find(&book->nodes, name);
-    const bool good = node != NULL && strcmp(node->key, key) == 0 && number > node->number;
+    struct usage_node *node = map_find(&book->nodes, report->node);
+    const bool good = node != NULL && strcmp(node->key, key) == 0 && report->number > node->number;
     if (good) {
-        node->number = number;
-        *out_before = node->measured != NULL ? measured_ref(node->measured) : NULL;
+        node->number = report->number;
+        taking->amounts.seconds = take_seconds(node, report->seconds, now_ms);
+        taking->before = node->measured != NULL ? measured_ref(node->measured) : NULL;
     }
     unlock_book(book);
     return good;
+}
+
+static void hear_fact(void *user, const struct measured_fact *fact)
+{
+    struct taking *taking = user;
+
+    measured_amounts_hear(&taking->amounts, fact);
+    if (taking->how->fact != NULL)
+        taking->how->fact(taking->how->user, fact);
 }
 
 static void put_measured(struct usage_book *book, struct text name,
@@ -192,15 +235,27 @@ bool usage_book_take(struct usage_book *book, const struct node *node, const cha
                      const struct usage_report *report, const struct measured_how *how,
                      uint32_t *out_unknown)
 {
-    const struct measured *before = NULL;
+    struct taking taking = {
+        .how = how,
+        .amounts = {.sums = book->sums, .node = node, .until_ms = how->now_ms},
+    };
+    const struct measured_how hear = {.now_ms = how->now_ms, .user = &taking, .fact = hear_fact};
 
     must(text_eq(atom_text(node->name), report->node));
-    if (!take_number(book, report->node, key, report->number, &before))
+    if (!take_number(book, report, key, &taking))
         return false;
-    put_measured(book, report->node, measured_merge(before, node, report, how, out_unknown),
-                 how->now_ms);
-    measured_unref(before);
+    put_measured(book, report->node,
+                 measured_merge(taking.before, node, report, &hear, out_unknown), how->now_ms);
+    measured_amounts_end(&taking.amounts);
+    metric_add(M_MEASURED_DROPPED, NULL, taking.amounts.dropped);
+    measured_unref(taking.before);
     return true;
+}
+
+struct measured_sums *usage_book_sums(struct usage_book *book)
+{
+    must(book->sums != NULL);
+    return book->sums;
 }
 
 /* --- reading --- */

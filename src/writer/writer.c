@@ -110,6 +110,7 @@ void writer_end(struct writer *writer)
 {
     must(!writer->batch.open);
     writer_store_learned(writer);
+    writer_store_measured(writer);
 }
 
 bool writer_idle(const struct writer *writer)
@@ -304,6 +305,7 @@ static void after_batch(struct writer *writer)
     writer_wake_for_the_late(writer);
     writer_use_what_was_learned(writer);
     writer_store_learned_now_and_then(writer);
+    writer_store_measured_now_and_then(writer);
     verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is not changed. */
     if (!atomic_load(&writer->app->safe_mode) &&

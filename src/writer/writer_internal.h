@@ -95,10 +95,11 @@ struct writer {
     int64_t rules_until_ms;   /* ... and until then the same rules hold */
     uint32_t idle[RULES_MAX]; /* of the outlook, when the writer last looked whom to wake */
     struct tally *tally;
-    int64_t learned_until_ms; /* pods that were created up to then were counted before the start */
-    int64_t learned_ms;       /* creationTimestamp of the newest pod that was counted */
-    uint64_t stored_pods;     /* of the tally that is stored; 0: none is */
-    int64_t store_learned_ms; /* monotonic: not again before this time */
+    int64_t learned_until_ms;  /* pods that were created up to then were counted before the start */
+    int64_t learned_ms;        /* creationTimestamp of the newest pod that was counted */
+    uint64_t stored_pods;      /* of the tally that is stored; 0: none is */
+    int64_t store_learned_ms;  /* monotonic: not again before this time */
+    int64_t store_measured_ms; /* monotonic, likewise */
     struct host_sums *host_sums;
     /* uid to struct inflight_bind */
     struct map inflight;
@@ -313,6 +314,13 @@ void writer_load_learned(struct writer *writer);
 /* Between two batches: what was learned since the last time goes to disk. */
 void writer_store_learned(struct writer *writer);
 void writer_store_learned_now_and_then(struct writer *writer);
+
+/* writer_measured.c */
+
+/* Between two batches: some of what was measured goes to disk, once in a minute all of it. */
+void writer_store_measured_now_and_then(struct writer *writer);
+/* At the end. */
+void writer_store_measured(struct writer *writer);
 
 /* writer_policy.c */
 

@@ -110,6 +110,13 @@ static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return sim->daemon.store.learn(sim->daemon.store.ctx, tally, until_ms, err);
 }
 
+static int count_measure(void *ctx, const struct store_measured *row, uint32_t rows,
+                         struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.measure(sim->daemon.store.ctx, row, rows, err);
+}
+
 /* --- start --- */
 
 static int64_t now_of(void *ctx)
@@ -153,7 +160,8 @@ static void open_parts(struct sim *sim)
                                                   .commit = count_commit,
                                                   .rollback = count_rollback,
                                                   .maintain = count_maintain,
-                                                  .learn = count_learn},
+                                                  .learn = count_learn,
+                                                  .measure = count_measure},
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,

@@ -111,6 +111,16 @@ static int fixture_learn(void *ctx, const struct tally *tally, int64_t until_ms,
     return fixture->real_store.learn(fixture->real_store.ctx, tally, until_ms, err);
 }
 
+static int fixture_measure(void *ctx, const struct store_measured *row, uint32_t rows,
+                           struct err *err)
+{
+    struct app_fixture *fixture = ctx;
+
+    if (fixture->disk_full || strikes(fixture, POINT_MEASURE))
+        return err_set(err, ERR_FULL, "the disk is full");
+    return fixture->real_store.measure(fixture->real_store.ctx, row, rows, err);
+}
+
 static bool is_binding(const struct kube_request *request)
 {
     return strcmp(request->method, "POST") == 0 && strstr(request->path, "/binding") != NULL;
@@ -320,7 +330,8 @@ static void open_ledger(struct app_fixture *fixture)
                                         .commit = fixture_commit,
                                         .rollback = fixture_rollback,
                                         .maintain = fixture_maintain,
-                                        .learn = fixture_learn};
+                                        .learn = fixture_learn,
+                                        .measure = fixture_measure};
 }
 
 /* The process: everything but the ledger and the cluster. */

@@ -33,6 +33,7 @@ enum fixture_point {
     POINT_COMMIT,
     POINT_MAINTAIN,
     POINT_LEARN,
+    POINT_MEASURE,
     POINT_REQUEST
 };
 

@@ -274,8 +274,8 @@ static void the_world_is_right(struct app_fixture *fixture)
 
 static const char *point_name(enum fixture_point point)
 {
-    static const char *const names[] = {"nowhere",  "begin", "write",  "commit",
-                                        "maintain", "learn", "request"};
+    static const char *const names[] = {"nowhere",  "begin", "write",   "commit",
+                                        "maintain", "learn", "measure", "request"};
     return names[point];
 }
 

@@ -6,12 +6,23 @@
 
 #include <cmocka.h>
 
+#include "milligpu/measured_sums.h"
 #include "milligpu/usage_book.h"
 
 #include "support/core_fixture.h"
 
 static const char key_a[] = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=";
 static const char key_b[] = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+
+static int64_t mono_ms;
+
+static int64_t now_of(void *ctx)
+{
+    (void)ctx;
+    return mono_ms;
+}
+
+static const struct clock_ops mono = {.now_ms = now_of};
 
 static enum usage_sender sender_of(struct usage_book *book, const char *node)
 {
@@ -22,7 +33,7 @@ static enum usage_sender sender_of(struct usage_book *book, const char *node)
 
 static void nodes_come_and_go(void **state)
 {
-    struct usage_book *book = usage_book_new();
+    struct usage_book *book = usage_book_new(&mono);
     char key[PUBLIC_KEY_TEXT_BYTES];
 
     (void)state;
@@ -62,7 +73,7 @@ static void numbers_rise_for_each_key(void **state)
 {
     static const struct core_gpu one[] = {{.id = "GPU-a", .mib = 81920}};
     struct core_fixture *core = *state;
-    struct usage_book *book = usage_book_new();
+    struct usage_book *book = usage_book_new(&mono);
     struct usage_totals totals;
 
     assert_int_equal(core_node(core, "n1", one, 1), VERDICT_OK);
@@ -94,11 +105,226 @@ static void numbers_rise_for_each_key(void **state)
     usage_book_free(book);
 }
 
+/* --- sums --- */
+
+enum { MINUTE = 60000 };
+static const int64_t noon = 500000 * (int64_t)STORE_HOUR_MS;
+
+static const struct core_gpu t4[] = {{.id = "GPU-a", .mib = 16384},
+                                     {.id = "GPU-b", .index = 1, .mib = 16384}};
+
+struct counting {
+    struct core_fixture *core;
+    struct usage_book *book;
+    uint64_t number;
+};
+
+static struct counting count_from(struct core_fixture *core, int64_t bound_ms)
+{
+    struct counting counting = {core, usage_book_new(&mono), 0};
+
+    usage_book_node(counting.book, "n1", key_a);
+    if (ledger_node(core->ledger, TEXT("n1")) != NULL)
+        return counting;
+    core->now_ms = bound_ms;
+    assert_int_equal(core_node(core, "n1", t4, 2), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "400+100"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    return counting;
+}
+
+/* The agent tells of the last minutes: containers c0 and c1 of pod a, each on the GPU it holds. */
+static void report_of(struct counting *counting, int64_t wall_ms, uint32_t seconds, int32_t milli,
+                      int32_t mib)
+{
+    const struct allocation *pod = ledger_find(counting->core->ledger, TEXT("a"));
+    struct usage_gpu gpu[2] = {{.milli = milli, .mib = mib}, {.milli = 30, .mib = 100}};
+    struct usage_container container[2];
+    struct usage_pod told = {.uid = TEXT("a"), .containers = 2, .container = container};
+    const struct usage_report report = {.node = TEXT("n1"),
+                                        .number = ++counting->number,
+                                        .seconds = seconds,
+                                        .pods = 1,
+                                        .pod = &told};
+    const struct measured_how how = {.now_ms = wall_ms};
+    uint32_t unknown;
+
+    assert_int_equal(pod->is.shares, 2);
+    for (int i = 0; i < 2; i++) {
+        gpu[i].gpu = atom_text(pod->is.share[i].gpu);
+        container[i] = (struct usage_container){
+            .name = text_of(pod->is.share[i].container), .gpus = 1, .gpu = &gpu[i]};
+    }
+    assert_true(usage_book_take(counting->book, ledger_node(counting->core->ledger, TEXT("n1")),
+                                key_a, &report, &how, &unknown));
+    assert_int_equal(unknown, 0);
+}
+
+/* The sums of one hour, all of which are taken. Seconds that were counted, of 500 milli. */
+struct hour {
+    int64_t seconds;
+    struct store_measured is;
+};
+static uint32_t hours(struct counting *counting, struct hour out[4])
+{
+    struct store_measured row[32];
+    struct arena arena;
+
+    arena_init(&arena);
+    memset(out, 0, 4 * sizeof *out);
+    const uint32_t rows = measured_sums_take(usage_book_sums(counting->book), row, 32, &arena);
+    for (uint32_t i = 0; i < rows; i++) {
+        const int64_t at = (row[i].hour_ms - noon) / STORE_HOUR_MS + 1;
+        if (at < 0 || at > 3)
+            continue;
+        assert_string_equal(row[i].namespace, "default");
+        assert_string_equal(row[i].model, "NVIDIA A100");
+        out[at].is = row[i];
+        out[at].seconds = (int64_t)row[i].of_milli_s / 500;
+        assert_int_equal(row[i].of_milli_s % 500, 0);
+    }
+    arena_done(&arena);
+    return rows;
+}
+
+static void no_second_is_counted_twice_and_lost_reports_are_not_covered(void **state)
+{
+    struct hour hour[4];
+
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - MINUTE);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 5 * MINUTE, 300, 250, 1000);
+    assert_int_equal(hours(&counting, hour), 1);
+    assert_int_equal(hour[1].seconds, 300);
+    assert_int_equal(hour[1].is.milli_s, 280 * 300); /* both containers, of the charge of both */
+    assert_int_equal(hour[1].is.mib_s, 1100 * 300);
+    assert_int_equal(hour[1].is.of_mib_s, 8191 * 300);
+    /* The next one tells of ten minutes, five of which were counted, and a bit. */
+    mono_ms += 5 * MINUTE + 500;
+    report_of(&counting, noon + 10 * MINUTE + 500, 600, 0, 0);
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].seconds, 300);
+    assert_int_equal(hour[1].is.milli_s, 30 * 300);
+    report_of(&counting, noon + 10 * MINUTE + 600, 600, 0, 0); /* an urgent one, at once */
+    assert_int_equal(hours(&counting, hour), 0);
+    mono_ms += 600; /* the bit was not lost */
+    report_of(&counting, noon + 10 * MINUTE + 1100, 600, 0, 0);
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].seconds, 1);
+    /* Three reports were lost, and the next covers ten of twenty minutes. */
+    mono_ms += 20 * MINUTE;
+    report_of(&counting, noon + 31 * MINUTE, 600, 1000, 0);
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].seconds, 600);
+    usage_book_free(counting.book);
+}
+
+static void seconds_count_in_the_hour_that_they_belong_to(void **state)
+{
+    struct hour hour[4];
+
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - 30 * MINUTE);
+    mono_ms += 10 * MINUTE;
+    report_of(&counting, noon + 2 * MINUTE, 600, 100, 0);
+    assert_int_equal(hours(&counting, hour), 2);
+    assert_int_equal(hour[0].seconds, 480);
+    assert_int_equal(hour[1].seconds, 120);
+    mono_ms += 10 * MINUTE; /* exactly to the end of an hour */
+    report_of(&counting, noon + 60 * MINUTE, 600, 100, 0);
+    assert_int_equal(hours(&counting, hour), 1);
+    assert_int_equal(hour[1].seconds, 600);
+    mono_ms += 150 * MINUTE; /* a whole hour, and parts of two; the second that an hour cuts once */
+    report_of(&counting, noon + 150 * MINUTE + 500, 7200, 100, 0);
+    assert_int_equal(hours(&counting, hour), 3);
+    assert_int_equal(hour[1].seconds, 1799);
+    assert_int_equal(hour[2].seconds, 3600);
+    assert_int_equal(hour[3].seconds, 1801);
+    usage_book_free(counting.book);
+}
+
+/* The time that went by counts, in the hours that the wall clock shows. */
+static void a_clock_that_steps_makes_no_time(void **state)
+{
+    struct hour hour[4];
+
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - 600 * MINUTE);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 50 * MINUTE, 300, 100, 0);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon - 10 * MINUTE, 600, 100, 0); /* back by an hour */
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 110 * MINUTE, 600, 100, 0); /* and forward by two */
+    assert_int_equal(hours(&counting, hour), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hour[i].seconds, 300);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon - 700 * MINUTE, 600, 100, 0); /* before the pod was bound */
+    assert_int_equal(hours(&counting, hour), 0);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, 1000, 600, 100, 0);
+    assert_int_equal(hours(&counting, hour), 0);
+    usage_book_free(counting.book);
+}
+
+static void nothing_counts_before_the_pod_was_bound_or_the_process_began(void **state)
+{
+    struct hour hour[4];
+
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon + 4 * MINUTE);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 5 * MINUTE, 300, 100, 0);
+    (void)hours(&counting, hour);
+    const struct allocation *pod = ledger_find(counting.core->ledger, TEXT("a"));
+    assert_int_equal(hour[1].seconds, (noon + 5 * MINUTE - pod->is.bound_ms) / 1000);
+    assert_in_range(hour[1].seconds, 50, 60);
+    usage_book_free(counting.book);
+    /* The process before may have counted it. */
+    struct counting again = count_from(*state, 0);
+    mono_ms += 2 * MINUTE;
+    report_of(&again, noon + 7 * MINUTE, 600, 100, 0);
+    (void)hours(&again, hour);
+    assert_int_equal(hour[1].seconds, 120);
+    usage_book_free(again.book);
+}
+
+static void what_the_driver_does_not_tell_is_not_counted(void **state)
+{
+    struct hour hour[4];
+
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - MINUTE);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 5 * MINUTE, 300, USAGE_UNKNOWN, 7);
+    assert_int_equal(hours(&counting, hour), 1);
+    assert_int_equal(hour[1].is.of_milli_s, 0);
+    assert_int_equal(hour[1].is.milli_s, 0);
+    assert_int_equal(hour[1].is.mib_s, 107 * 300);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 10 * MINUTE, 300, USAGE_UNKNOWN, USAGE_UNKNOWN);
+    assert_int_equal(hours(&counting, hour), 0);
+    mono_ms += 5 * MINUTE;
+    report_of(&counting, noon + 15 * MINUTE, 300, 5, INT32_MAX); /* more than there is anywhere */
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].is.mib_s, ((1 << 24) + 100) * INT64_C(300));
+    usage_book_free(counting.book);
+}
+
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_come_and_go),
         cmocka_unit_test_setup_teardown(numbers_rise_for_each_key, core_set_up, core_tear_down),
+        WITH_CORE(no_second_is_counted_twice_and_lost_reports_are_not_covered),
+        WITH_CORE(seconds_count_in_the_hour_that_they_belong_to),
+        WITH_CORE(a_clock_that_steps_makes_no_time),
+        WITH_CORE(nothing_counts_before_the_pod_was_bound_or_the_process_began),
+        WITH_CORE(what_the_driver_does_not_tell_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
