@@ -1,10 +1,12 @@
 """Reports of usage: who may send them, what is taken of them, and where it is shown."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
 import pathlib
+import sqlite3
 import ssl
 import subprocess
 import tempfile
@@ -241,6 +243,29 @@ class Showing(Base):
         wrong = subprocess.run([harness.BIN / "milligpuctl", "usage", "--since", "last week", "--port-file",
                                 self.daemon.home / "ports"], capture_output=True, text=True)
         self.assertEqual((wrong.returncode, "--since is last week" in wrong.stderr), (2, True), wrong.stderr)
+
+    def test_what_was_measured_is_remembered(self):
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-ledger-")
+        self.addCleanup(folder.cleanup)
+        ledger = pathlib.Path(folder.name) / "kept.db"
+        self.daemon = harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger))
+        self.addCleanup(self.daemon.close)
+        made = self.bound("a", 500, namespace="team")
+        time.sleep(2.1)
+        self.taken(used(made, self.allocation("a")["shares"][0]["gpu"], 250))
+        self.assertEqual(self.run_ctl("usage", "--since", "7d")[0],
+                         ["NAMESPACE", "MODEL", "PODS", "GPU-HOURS", "MEASURED", "USED", "COVERED", "GIB-HOURS"])
+        self.daemon.stop()
+        self.daemon.start()
+        past = self.daemon.get("/api/v1/usage/past?since=2020-01-01T00:00:00Z")
+        for one in (past["items"][0], past["total"]):
+            self.assertLessEqual({"measuredMilliHours", "measuredOfMilliHours", "measuredMibHours"}, one.keys())
+        with contextlib.closing(sqlite3.connect(ledger)) as db:
+            rows = db.execute("SELECT namespace, model, milli_s, of_milli_s FROM measured").fetchall()
+        self.assertEqual({row[:2] for row in rows}, {("team", "T4")})
+        measured, of = (sum(row[i] for row in rows) for i in (2, 3))
+        self.assertEqual(of, 2 * measured)
+        self.assertIn(of // 500, range(2, 60), "seconds, from when it was bound")
 
     def test_what_was_measured_goes_with_the_pod(self):
         made = self.bound("a")

@@ -395,17 +395,43 @@ int show_usage(struct ctl *ctl, const struct doc *list)
 /* --- usage since a time --- */
 
 static const struct table_column usage_past_columns[] = {
-    {"NAMESPACE", 0},
-    {"MODEL", 0},
-    {"PODS", COLUMN_RIGHT},
-    {"GPU-HOURS", COLUMN_RIGHT},
-    {"GIB-HOURS", COLUMN_RIGHT},
+    {"NAMESPACE", 0},           {"MODEL", 0},
+    {"PODS", COLUMN_RIGHT},     {"GPU-HOURS", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT}, {"USED", COLUMN_RIGHT},
+    {"COVERED", COLUMN_RIGHT},  {"GIB-HOURS", COLUMN_RIGHT},
 };
 
 static void add_hours(struct table *table, int64_t milli_hours)
 {
     table_printf(table, "%lld.%03lld", (long long)milli_hours / 1000,
                  (long long)milli_hours % 1000);
+}
+
+/* Blank: of nothing. */
+static void add_percent(struct table *table, int64_t part, int64_t of)
+{
+    if (of <= 0)
+        table_text(table, "");
+    else
+        table_printf(table, "%.0f%%", 100.0 * (double)part / (double)of);
+}
+
+/*
+ * USED is of what was granted while it was measured, and COVERED says how much of all that was.
+ * After a step of the clock more may seem to be measured than was granted.
+ */
+static void add_usage_measured(struct table *table, const struct doc *item)
+{
+    const int64_t granted = doc_int(item, "grantedMilliHours");
+    const int64_t measured = doc_int(item, "measuredMilliHours");
+    const int64_t of = doc_int(item, "measuredOfMilliHours");
+
+    if (doc_get(item, "measuredMilliHours") == NULL)
+        table_text(table, "");
+    else
+        add_hours(table, measured);
+    add_percent(table, measured, of);
+    add_percent(table, of < granted ? of : granted, of > 0 ? granted : 0);
 }
 
 static void usage_past_row(struct table *table, const struct doc *item)
@@ -417,6 +443,7 @@ static void usage_past_row(struct table *table, const struct doc *item)
     table_text(table, model[0] != '\0' ? model : "unknown");
     table_number(table, doc_int(item, "pods"));
     add_hours(table, doc_int(item, "grantedMilliHours"));
+    add_usage_measured(table, item);
     table_number(table, doc_int(item, "grantedMibHours") / 1024);
 }
 

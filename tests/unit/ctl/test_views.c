@@ -437,15 +437,19 @@ static void usage_since_a_time_counts_hours(void **state)
 {
     (void)state;
     assert_int_equal(
-        show(
-            "usage --since 7d", show_usage_past,
-            "{\"since\":\"2026-01-01T00:00:00Z\",\"items\":[{\"namespace\":\"a\",\"model\":\"T4\","
-            "\"pods\":3,\"grantedMilliHours\":12345,\"grantedMibHours\":2048},{\"namespace\":\"b\","
-            "\"model\":\"\",\"pods\":1,\"grantedMilliHours\":7,\"grantedMibHours\":0}]}"),
+        show("usage --since 7d", show_usage_past,
+             "{\"since\":\"2026-01-01T00:00:00Z\",\"items\":[{\"namespace\":\"a\",\"model\":\"T4\","
+             "\"pods\":3,\"grantedMilliHours\":12345,\"grantedMibHours\":2048,"
+             "\"measuredMilliHours\":2500,\"measuredOfMilliHours\":10000},{\"namespace\":\"b\","
+             "\"model\":\"\",\"pods\":1,\"grantedMilliHours\":7,\"grantedMibHours\":0},"
+             "{\"namespace\":\"c\",\"model\":\"T4\",\"pods\":0,\"grantedMilliHours\":0,"
+             "\"grantedMibHours\":0,\"measuredMilliHours\":0,\"measuredOfMilliHours\":0}]}"),
         CTL_FINE);
-    assert_string_equal(shown.out, "NAMESPACE  MODEL    PODS  GPU-HOURS  GIB-HOURS\n"
-                                   "a          T4          3     12.345          2\n"
-                                   "b          unknown     1      0.007          0\n");
+    assert_string_equal(
+        shown.out, "NAMESPACE  MODEL    PODS  GPU-HOURS  MEASURED  USED  COVERED  GIB-HOURS\n"
+                   "a          T4          3     12.345     2.500   25%      81%          2\n"
+                   "b          unknown     1      0.007         -     -        -          0\n"
+                   "c          T4          0      0.000     0.000     -        -          0\n");
     shown_free(&shown);
     assert_int_equal(show("usage --since 7d", show_usage_past, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.err, "nothing was granted since then\n");
