@@ -37,7 +37,8 @@ struct ledger;
     X(COMMAND_NODE, "node") /* a Node as it is now */                                              \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
     X(COMMAND_CLOCK, "clock")   /* the wall clock stepped; a journal row only, as is the next */   \
-    X(COMMAND_POLICY, "policy") /* these rules decide from now on */
+    X(COMMAND_POLICY, "policy") /* these rules decide from now on; likewise a journal row only */  \
+    X(COMMAND_OVER, "over") /* a container held more memory than its share; a journal row only */
 
 enum command_kind {
 #define X(code, word) code,
@@ -82,6 +83,10 @@ struct command {
     int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
+    const char *container; /* OVER, as is the next; why: "seen", or "killed" for it */
+    const char *gpu;
+    uint32_t mib;                    /* OVER: of its share */
+    uint32_t peak_mib;               /* OVER: what it held at most; 0: not known */
     const struct rulebook *rulebook; /* POLICY */
     rule_set holding;                /* POLICY: those of its rules that hold */
 };
@@ -96,6 +101,8 @@ struct command {
  * GPU is closed), OK.
  *
  * ADOPT: SAME (with held: the existing row always wins; without: nothing to count), ELSEWHERE, OK.
+ *
+ * CLOCK, POLICY, OVER: OK, and nothing changes.
  *
  * The others: UNKNOWN (no such allocation or node, or the allocation is on another node than the
  * command names), SAME (nothing would change), OK.

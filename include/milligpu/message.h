@@ -29,6 +29,7 @@ enum message_kind {
     MESSAGE_NODE,
     MESSAGE_NODE_DELETED,
     MESSAGE_POLICY, /* these rules decide from now on */
+    MESSAGE_OVER,   /* a container held more memory than its share */
 };
 
 enum bind_outcome {
@@ -77,6 +78,19 @@ struct pod_list_end {
     bool after_grace; /* the list began after a new ledger's wait */
 };
 
+/* What the agent of a node says of one container; it says so once for each time. */
+struct over_memory {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+    const char *container;
+    const char *gpu;
+    const char *how; /* "seen" or "killed" */
+    uint32_t mib;
+    uint32_t peak_mib; /* 0: not known */
+};
+
 struct message {
     enum message_kind kind;
     struct arena arena;
@@ -89,6 +103,7 @@ struct message {
         struct pod pod;                  /* POD, POD_LISTED, POD_DELETED */
         struct node_facts node;          /* NODE, NODE_LISTED, NODE_DELETED */
         const struct rulebook *rulebook; /* POLICY: a reference of the message */
+        struct over_memory over;         /* OVER */
     };
 };
 

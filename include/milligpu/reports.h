@@ -8,8 +8,9 @@
  *                         409      its number was taken
  *                         503      the lists of nodes and pods are not complete yet
  *
- * Nothing is queued and nothing is granted by it: the agent sends again what was not taken.
- * The first report of a container that holds more memory than its share makes an Event on its pod.
+ * No report is queued and nothing is granted by it: the agent sends again what was not taken.
+ * The first report of a container that holds more memory than its share makes an Event on its pod,
+ * and an entry in the journal through the writer; either is dropped rather than waited for.
  */
 #ifndef MILLIGPU_REPORTS_H
 #define MILLIGPU_REPORTS_H

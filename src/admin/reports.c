@@ -13,14 +13,19 @@
 #include "milligpu/event_budget.h"
 #include "milligpu/http.h"
 #include "milligpu/log.h"
+#include "milligpu/message.h"
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/problem.h"
 #include "milligpu/usage_book.h"
 
+/* entries in the journal; the Events have their own, smaller budget */
+enum { JOURNAL_PER_MINUTE = 600 };
+
 struct reports {
     struct app *app;
     struct event_budget budget;
+    struct event_budget journal;
     struct arena arena; /* of one call */
 };
 
@@ -128,11 +133,46 @@ static void tell_over(struct reports *reports, const struct measured_fact *fact)
     outbox_event(reports->app->outbox, &facts);
 }
 
+/*
+ * Into the journal, by the writer. A node that lies must not fill it, and what waits for the writer
+ * must not keep a bind from it, so this is what gives way: it is dropped and counted.
+ */
+static void note_over(struct reports *reports, const struct measured_fact *fact, int64_t now_ms)
+{
+    const struct allocation_facts *pod = &fact->allocation->is;
+    struct queue *queue = reports->app->queue;
+
+    if (!event_budget_take_of(&reports->journal, now_ms, JOURNAL_PER_MINUTE) ||
+        queue_depth(queue) >= QUEUE_MAX / 4) {
+        metric_add(M_OVER_DROPPED, NULL, 1);
+        return;
+    }
+    struct message *message = message_new(MESSAGE_OVER);
+    struct arena *arena = &message->arena;
+    message->over = (struct over_memory){
+        .uid = arena_copy(arena, text_of(pod->uid)),
+        .namespace = arena_copy(arena, text_of(pod->namespace)),
+        .name = arena_copy(arena, text_of(pod->name)),
+        .node = arena_copy(arena, atom_text(pod->node)),
+        .container = arena_copy(arena, text_of(fact->share->container)),
+        .gpu = arena_copy(arena, atom_text(fact->gpu->id)),
+        .how = usage_over_name(fact->new_over),
+        .mib = fact->share->mib,
+        .peak_mib = fact->is->peak_mib > 0 ? (uint32_t)fact->is->peak_mib : 0,
+    };
+    if (!queue_put(queue, message)) {
+        metric_add(M_OVER_DROPPED, NULL, 1);
+        message_free(message);
+    }
+}
+
 static void heard_of_share(void *user, const struct measured_fact *fact)
 {
     struct reports *reports = user;
     const struct app *app = reports->app;
 
+    if (fact->new_over != USAGE_OVER_NOT)
+        note_over(reports, fact, app->clock.now_ms(app->clock.ctx));
     if (fact->new_over != USAGE_OVER_NOT && atomic_load(&app->settings)->events &&
         event_budget_take(&reports->budget, app->clock.now_ms(app->clock.ctx)))
         tell_over(reports, fact);

@@ -8,15 +8,20 @@
  */
 enum { MINUTE_MS = 60000 };
 
-bool event_budget_take(struct event_budget *budget, int64_t now_ms)
+bool event_budget_take_of(struct event_budget *budget, int64_t now_ms, uint32_t per_minute)
 {
     must(now_ms >= budget->minute_ms);
 
     if (now_ms - budget->minute_ms >= MINUTE_MS)
         *budget = (struct event_budget){.minute_ms = now_ms};
-    if (budget->sent >= EVENTS_PER_MINUTE)
+    if (budget->sent >= per_minute)
         return false;
     budget->sent++;
-    must(budget->sent <= EVENTS_PER_MINUTE);
+    must(budget->sent <= per_minute);
     return true;
+}
+
+bool event_budget_take(struct event_budget *budget, int64_t now_ms)
+{
+    return event_budget_take_of(budget, now_ms, EVENTS_PER_MINUTE);
 }

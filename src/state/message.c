@@ -4,7 +4,7 @@
 
 struct message *message_new(enum message_kind kind)
 {
-    must(kind <= MESSAGE_POLICY);
+    must(kind <= MESSAGE_OVER);
 
     struct message *message = xcalloc(1, sizeof *message);
 

@@ -243,6 +243,10 @@ void state_command(struct strbuf *out, const struct command *command)
     add_number(out, "terminating_ms", command->terminating_ms);
     add_flag(out, "differs", command->differs);
     add_number(out, "clock_from_ms", command->clock_from_ms);
+    add_text(out, "container", command->container);
+    add_text(out, "gpu", command->gpu);
+    add_number(out, "mib", command->mib);
+    add_number(out, "peak_mib", command->peak_mib);
     add_policy(out, command);
     strbuf_char(out, '}');
 }

@@ -172,6 +172,8 @@ static bool writer_handle(struct writer *writer, struct message *is)
     case MESSAGE_POLICY:
         writer_handle_policy(writer, is->rulebook);
         return true;
+    case MESSAGE_OVER:
+        return writer_handle_over(writer, &is->over);
     }
     must_not_reach("every kind is listed");
 }

@@ -317,6 +317,9 @@ void writer_store_learned_now_and_then(struct writer *writer);
 
 /* writer_measured.c */
 
+/* Into the journal, also of a pod that has ended meanwhile: that is often why. */
+bool writer_handle_over(struct writer *writer, const struct over_memory *over);
+
 /* Between two batches: some of what was measured goes to disk, once in a minute all of it. */
 void writer_store_measured_now_and_then(struct writer *writer);
 /* At the end. */

@@ -47,6 +47,25 @@ static bool store_chunk(struct writer *writer)
     return false;
 }
 
+bool writer_handle_over(struct writer *writer, const struct over_memory *over)
+{
+    const struct command command = {
+        .kind = COMMAND_OVER,
+        .at_ms = writer->wall_ms,
+        .uid = over->uid,
+        .namespace = over->namespace,
+        .name = over->name,
+        .node = over->node,
+        .container = over->container,
+        .gpu = over->gpu,
+        .why = over->how,
+        .mib = over->mib,
+        .peak_mib = over->peak_mib,
+    };
+
+    return writer_run(writer, &command);
+}
+
 void writer_store_measured(struct writer *writer)
 {
     for (int i = 0; i < CHUNKS_MAX && may_store(writer); i++)

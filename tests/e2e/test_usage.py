@@ -77,6 +77,15 @@ class Base(unittest.TestCase):
         self.daemon = harness.Daemon(cluster(self.agent), *self.flags)
         self.addCleanup(self.daemon.close)
 
+    def with_a_ledger(self):
+        """Another daemon, with a ledger on disk."""
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-ledger-")
+        self.addCleanup(folder.cleanup)
+        ledger = pathlib.Path(folder.name) / "kept.db"
+        self.daemon = harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger))
+        self.addCleanup(self.daemon.close)
+        return ledger
+
     def bound(self, name, milli=300, namespace="default"):
         node, said, made = self.daemon.schedule(harness.pod(name, milli, namespace=namespace), ["n1"])
         self.assertEqual(node, "n1", said)
@@ -167,6 +176,27 @@ class Taking(Base):
             self.assertIn(text, self.daemon.logged())
         self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.metric("milligpu_events_total")))
 
+    def test_more_memory_than_the_share_is_in_the_journal_once_each_time(self):
+        ledger = self.with_a_ledger()
+        made = self.bound("a")
+        share = self.allocation("a")["shares"][0]
+        for over in ("seen", "seen", None, "seen", "killed"):
+            self.taken(used(made, share["gpu"], over=over, peak=None if over == "killed" else 4915))
+        def told():
+            with contextlib.closing(sqlite3.connect(ledger)) as db:
+                return [(json.loads(command), result) for command, result in db.execute(
+                    "SELECT command, result FROM journal WHERE command LIKE '%\"over\"%' ORDER BY seq")]
+        self.daemon.wait(lambda: len(told()) == 3, "the entries")
+        facts = {"kind": "over", "uid": made["metadata"]["uid"], "namespace": "default", "name": "a", "node": "n1",
+                 "container": "c", "gpu": share["gpu"], "mib": share["mib"]}
+        self.assertEqual(told(), [({**facts, "why": "seen", "peak_mib": 4915}, "{}"),
+                                  ({**facts, "why": "seen", "peak_mib": 4915}, "{}"), ({**facts, "why": "killed"}, "{}")])
+        events = subprocess.run(["curl", "-s", "--max-time", "1", f"http://127.0.0.1:{self.daemon.port['admin']}"
+                                 "/api/v1/events?since=1"], capture_output=True, text=True).stdout
+        self.assertEqual(events.count("event: over\n"), 3)
+        checked = subprocess.run([harness.BIN / "milligpuctl", "verify", ledger], capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
     def test_reports_are_taken_by_that_listener_only(self):
         body = self.agent.report([])
         for port in ("admin", "webhook", "probe"):
@@ -245,11 +275,7 @@ class Showing(Base):
         self.assertEqual((wrong.returncode, "--since is last week" in wrong.stderr), (2, True), wrong.stderr)
 
     def test_what_was_measured_is_remembered(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-ledger-")
-        self.addCleanup(folder.cleanup)
-        ledger = pathlib.Path(folder.name) / "kept.db"
-        self.daemon = harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger))
-        self.addCleanup(self.daemon.close)
+        ledger = self.with_a_ledger()
         made = self.bound("a", 500, namespace="team")
         time.sleep(2.1)
         self.taken(used(made, self.allocation("a")["shares"][0]["gpu"], 250))

@@ -82,6 +82,7 @@ static void every_command_comes_back(void **state)
          .pod = whole},
         {.kind = COMMAND_CLOCK, .at_ms = 5, .clock_from_ms = 9},
         {.kind = COMMAND_POLICY, .at_ms = 5},
+        {.kind = COMMAND_OVER, .at_ms = 5, .uid = "a"},
         {.kind = COMMAND_NODE_GONE, .node = "n1"},
         {.kind = COMMAND_RELEASE, .uid = "a", .why = "ended"},
         {.kind = COMMAND_RELEASE, .uid = "seen", .why = "gone"},
@@ -100,7 +101,7 @@ static void every_command_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 15 AND count(*) = 15"
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 16 AND count(*) = 16"
                                                " FROM journal"),
                      1);
 }
