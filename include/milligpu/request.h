@@ -10,6 +10,8 @@
  *      parts of all wants are at most PARTS_MAX.
  *   2. Wants are in the order of pod.container, without containers that ask for nothing or 0.
  *   3. The parts of one want are on different GPUs; different wants may share a GPU.
+ *   4. Of a waiting pod, others are its containers without a want, at most CONTAINERS_MAX, in the
+ *      same order; of a bound pod there are none, since only a Binding names them.
  *
  * What a pod takes on one GPU, its charge, is the peak over its life:
  *   max(sum(app) + sum(sidecars), max over init i of (init_i + sidecars started before i)).
@@ -68,6 +70,8 @@ const char *topology_text(enum topology topology); /* behind "2 GPUs, ": "on one
 struct request {
     uint32_t wants;
     struct want *want;
+    uint32_t others;
+    const char **other;  /* names */
     uint32_t models;     /* 0: any */
     const char **model;  /* globs, as model_bare() makes them */
     uint32_t memory_mib; /* least memory of each share; 0: any */

@@ -107,14 +107,19 @@ struct binding_signer {
     int (*sign)(const void *ctx, struct text uid, struct text node, struct text annotation,
                 struct strbuf *out, struct err *err);
 };
+/* What a Binding says besides the allocation. */
+struct binding_terms {
+    const struct binding_signer *signer; /* NULL: the allocation is not signed */
+    const struct request *request;       /* names the containers without a share; NULL: unknown */
+    uint64_t version;                    /* 0: unknown, for a reservation of an older ledger */
+};
 /*
  * The Binding. uid and version of the evaluated pod are preconditions for the API server, so
- * exactly that pod is bound. version 0: unknown, for a reservation of an older ledger. signer NULL:
- * the allocation is not signed. Where the node has an agent, the Binding demands it
- * (annotations.h). Checks keys and sizes.
+ * exactly that pod is bound. Where the node has an agent, the Binding demands it for the pod and
+ * for each container (annotations.h). Checks keys and sizes.
  */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   const struct binding_signer *signer, uint64_t version, struct err *err) MUST_USE;
+                   const struct binding_terms *terms, struct err *err) MUST_USE;
 
 /* The value of milligpu.io/allocation alone. */
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node);

@@ -459,6 +459,40 @@ static bool parse_wants(struct parser *parser, struct arena *arena, struct reque
     return true;
 }
 
+static bool refuse_others(const struct parser *parser, uint32_t others)
+{
+    must(others > CONTAINERS_MAX);
+    must(!parser->bound);
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf,
+                  "the pod has %u containers that ask for no %s; at most %d may be in a pod "
+                  "that asks for it",
+                  others, parser->rules->resource, CONTAINERS_MAX);
+    return request_say_refusal(parser, REASON_LIMIT, &buf);
+}
+
+/* The Binding names them, too; what is bound has had its Binding. */
+static bool parse_others(const struct parser *parser, struct arena *arena, struct request *out)
+{
+    const struct pod *pod = parser->pod;
+
+    must(out->others == 0);
+    must(out->wants <= pod->containers);
+    const uint32_t others = parser->bound ? 0 : pod->containers - out->wants;
+    if (others > CONTAINERS_MAX)
+        return refuse_others(parser, others);
+    if (others == 0)
+        return true;
+    out->other = arena_array(arena, others, sizeof *out->other);
+    for (uint32_t i = 0; i < pod->containers; i++)
+        if (!request_container_asks(&pod->container[i]))
+            out->other[out->others++] = pod->container[i].name;
+    must(out->others == others);
+    return true;
+}
+
 /* Refusals repeat the globs, and kube-scheduler writes refusals into pods. */
 static bool request_is_printable(struct text text)
 {
@@ -683,7 +717,8 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
         (void)refuse_limit(parser, out->wants, "containers that ask", CONTAINERS_MAX);
         return REQUEST_REFUSED;
     }
-    if (!parse_wants(parser, arena, out) || !parse_wishes(parser, arena, out))
+    if (!parse_wants(parser, arena, out) || !parse_others(parser, arena, out) ||
+        !parse_wishes(parser, arena, out))
         return REQUEST_REFUSED;
     return REQUEST_OK;
 }
@@ -715,6 +750,8 @@ static size_t request_strings_of(const struct request *request)
     size_t bytes = 0;
     for (uint32_t i = 0; i < request->wants; i++)
         bytes += strlen(request->want[i].container) + 1;
+    for (uint32_t i = 0; i < request->others; i++)
+        bytes += strlen(request->other[i]) + 1;
     for (uint32_t i = 0; i < request->models; i++)
         bytes += strlen(request->model[i]) + 1;
     must(bytes >= request->wants); /* each has its terminator */
@@ -742,24 +779,27 @@ struct request *request_clone(const struct request *request)
     static_assert(sizeof(struct want) % _Alignof(const char *) == 0, "pointers follow the wants");
 
     const size_t wants = request->wants * sizeof(struct want);
-    const size_t models = request->models * sizeof(const char *);
+    const size_t names = ((size_t)request->models + request->others) * sizeof(const char *);
     const size_t strings = request_strings_of(request);
     /* Wants, then pointers, then strings: in this order each part is aligned. */
-    char *block = xmalloc(sizeof(struct layout) + wants + models + strings);
+    char *block = xmalloc(sizeof(struct layout) + wants + names + strings);
     struct layout *layout = (struct layout *)(void *)block;
     struct request *copy = &layout->request;
-    char *at = block + sizeof *layout + wants + models;
+    char *at = block + sizeof *layout + wants + names;
 
     *copy = *request;
     copy->want = layout->want;
     copy->model = (const char **)(void *)(block + sizeof *layout + wants);
+    copy->other = copy->model + copy->models;
     for (uint32_t i = 0; i < copy->wants; i++) {
         copy->want[i] = request->want[i];
         copy->want[i].container = put_string(&at, request->want[i].container);
     }
     for (uint32_t i = 0; i < copy->models; i++)
         copy->model[i] = put_string(&at, request->model[i]);
-    must(at == block + sizeof *layout + wants + models + strings);
+    for (uint32_t i = 0; i < copy->others; i++)
+        copy->other[i] = put_string(&at, request->other[i]);
+    must(at == block + sizeof *layout + wants + names + strings);
     must_debug(request_eq(copy, request));
     return copy;
 }

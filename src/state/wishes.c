@@ -24,6 +24,9 @@ static size_t wishes_bytes_of(const struct request *request)
     bytes += request->wants * sizeof *request->want + request->models * sizeof *request->model;
     for (uint32_t i = 0; i < request->wants; i++)
         bytes += strlen(request->want[i].container) + 1;
+    bytes += request->others * sizeof *request->other;
+    for (uint32_t i = 0; i < request->others; i++)
+        bytes += strlen(request->other[i]) + 1;
     for (uint32_t i = 0; i < request->models; i++)
         bytes += strlen(request->model[i]) + 1;
     return bytes;
@@ -39,6 +42,8 @@ static uint32_t hash_of(const struct request *request)
     hash ^= text_hash((struct text){(const char *)&request->host, sizeof request->host});
     for (uint32_t i = 0; i < request->wants; i++)
         hash = hash * 31 + text_hash(text_of(request->want[i].container));
+    for (uint32_t i = 0; i < request->others; i++)
+        hash = hash * 31 + text_hash(text_of(request->other[i]));
     return hash;
 }
 
@@ -73,10 +78,14 @@ static bool is_same(const struct wish *wish, uint32_t hash, const struct request
 
     must(wish->holders > 0);
     if (wish->hash != hash || host->cpu_milli != request->host.cpu_milli ||
-        host->memory_mib != request->host.memory_mib || !request_eq(wish->request, request))
+        host->memory_mib != request->host.memory_mib || wish->request->others != request->others ||
+        !request_eq(wish->request, request))
         return false;
     for (uint32_t i = 0; i < request->wants; i++)
         if (strcmp(wish->request->want[i].container, request->want[i].container) != 0)
+            return false;
+    for (uint32_t i = 0; i < request->others; i++)
+        if (strcmp(wish->request->other[i], request->other[i]) != 0)
             return false;
     return true;
 }

@@ -196,12 +196,6 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
     must(last != NULL || annotation->count == 0);
 }
 
-/* What a Binding carries besides the allocation. */
-struct binding_rules {
-    const struct binding_signer *signer; /* NULL: nothing is signed */
-    bool agent;                          /* of the node: see annotations.h */
-};
-
 struct annotations {
     struct json_writer *json;
     size_t bytes; /* of all keys and values, as the API server counts them */
@@ -246,28 +240,55 @@ static int annotate_allocation(struct annotations *all, const struct annotation 
     return 0;
 }
 
-/*
- * Where the node has an agent, no container of the pod may start without it. The runtime looks for
- * the container's own key first, and the pod's author may have written one, so each that fits gets
- * ours; the API server itself could not read a pod with a longer one again. The others have the
- * key of the whole pod.
- */
-static void annotate_required(struct annotations *all, const struct allocation *allocation)
+static bool is_alphanumeric(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* What may follow the slash in an annotation's key. */
+static bool is_key_name(const char *name)
+{
+    const size_t len = strlen(name);
+    if (len == 0 || len > KEY_NAME_MAX || !is_alphanumeric(name[0]) ||
+        !is_alphanumeric(name[len - 1]))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (!is_alphanumeric(name[i]) && name[i] != '-' && name[i] != '_' && name[i] != '.')
+            return false;
+    return true;
+}
+
+/* A key that the API server refuses would be in nobody's hand; it is left out. */
+static void annotate_required_by(struct annotations *all, const char *container)
 {
     CLEANUP(strbuf_done) struct strbuf key;
     strbuf_init(&key);
 
+    must(container != NULL);
+    strbuf_str(&key, ANNOTATION_REQUIRED_CONTAINER);
+    strbuf_str(&key, container);
+    if (is_key_name(key.data + strlen(ANNOTATION_REQUIRED "/")))
+        encode_annotate(all, text_in(&key), TEXT(REQUIRED_PLUGINS));
+}
+
+/*
+ * Where the node has an agent, no container of the pod may start without it. The runtime looks for
+ * the container's own key first, and the pod's author may have written one, so each that fits gets
+ * ours, with or without a share; the API server itself could not read a pod with a longer one
+ * again. Those and the ephemeral containers that come later have the key of the whole pod. request
+ * NULL: only the containers with a share are known.
+ */
+static void annotate_required(struct annotations *all, const struct allocation *allocation,
+                              const struct request *request)
+{
     must(allocation->is.shares > 0);
+
     encode_annotate(all, TEXT(ANNOTATION_REQUIRED_POD), TEXT(REQUIRED_PLUGINS));
-    for (uint32_t i = 0; i < allocation->is.shares; i++) {
-        if (!opens_container(allocation, i))
-            continue;
-        strbuf_reset(&key);
-        strbuf_str(&key, ANNOTATION_REQUIRED_CONTAINER);
-        strbuf_str(&key, allocation->is.share[i].container);
-        if (key.len <= strlen(ANNOTATION_REQUIRED "/") + KEY_NAME_MAX)
-            encode_annotate(all, text_in(&key), TEXT(REQUIRED_PLUGINS));
-    }
+    for (uint32_t i = 0; i < allocation->is.shares; i++)
+        if (opens_container(allocation, i))
+            annotate_required_by(all, allocation->is.share[i].container);
+    for (uint32_t i = 0; request != NULL && i < request->others; i++)
+        annotate_required_by(all, request->other[i]);
 }
 
 /* What containers see by the downward API: all GPUs of the pod, and those of each container. */
@@ -296,17 +317,18 @@ static void annotate_visible(struct annotations *all, const struct annotation *a
 
 /* The annotations object; *bytes is what counts towards the limit. */
 static int write_annotations(struct json_writer *json, const struct annotation *annotation,
-                             const struct binding_rules *how, size_t *bytes, struct err *err)
+                             bool agent, const struct binding_terms *terms, size_t *bytes,
+                             struct err *err)
 {
     struct annotations all = {.json = json};
 
     must(annotation->count > 0);
     json_write_object(json);
-    if (annotate_allocation(&all, annotation, how->signer, err) < 0)
+    if (annotate_allocation(&all, annotation, terms->signer, err) < 0)
         return err_same(err);
     annotate_visible(&all, annotation);
-    if (how->agent)
-        annotate_required(&all, annotation->allocation);
+    if (agent)
+        annotate_required(&all, annotation->allocation, terms->request);
     json_write_object_end(json);
     *bytes = all.bytes;
     return 0;
@@ -315,7 +337,7 @@ static int write_annotations(struct json_writer *json, const struct annotation *
 void annotation_encode(struct strbuf *out, const struct allocation *allocation,
                        const struct node *node)
 {
-    const struct binding_rules plain = {.signer = NULL};
+    const struct binding_terms plain = {.signer = NULL};
     struct annotation annotation;
     struct json_writer json;
     size_t bytes;
@@ -324,25 +346,7 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
     /* binding_encode() checks the size; without a signer nothing can fail */
-    must(write_annotations(&json, &annotation, &plain, &bytes, &err) == 0);
-}
-
-static bool is_alphanumeric(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-/* What may follow the slash in an annotation's key. */
-static bool is_key_name(const char *name)
-{
-    const size_t len = strlen(name);
-    if (len == 0 || len > KEY_NAME_MAX || !is_alphanumeric(name[0]) ||
-        !is_alphanumeric(name[len - 1]))
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if (!is_alphanumeric(name[i]) && name[i] != '-' && name[i] != '_' && name[i] != '.')
-            return false;
-    return true;
+    must(write_annotations(&json, &annotation, false, &plain, &bytes, &err) == 0);
 }
 
 /* A container's name becomes part of a key, and nobody else checks the keys of a Binding. */
@@ -411,9 +415,8 @@ static void write_version(struct json_writer *json, uint64_t version)
 
 /* The size is known only afterwards. On failure out holds bytes that the caller must not send. */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
-                   const struct binding_signer *signer, uint64_t version, struct err *err)
+                   const struct binding_terms *terms, struct err *err)
 {
-    const struct binding_rules how = {.signer = signer, .agent = node->agent};
     must(node != NULL);
     must(allocation->is.uid[0] != '\0');
 
@@ -428,10 +431,10 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     open_object(&json, "v1", "Binding", allocation->is.namespace, allocation->is.name);
     json_write_key(&json, "uid");
     json_write_str(&json, allocation->is.uid);
-    write_version(&json, version);
+    write_version(&json, terms->version);
     if (annotation.count > 0) {
         json_write_key(&json, "annotations");
-        if (write_annotations(&json, &annotation, &how, &bytes, err) < 0)
+        if (write_annotations(&json, &annotation, node->agent, terms, &bytes, err) < 0)
             return err_same(err);
     }
     json_write_object_end(&json);

@@ -70,8 +70,10 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     action->sending = how.sending;
     /* Encoded here: later in the batch the allocation may be replaced and its node rebuilt. */
     const struct binding_signer signer = {writer->app->signing_key, sign_binding};
-    const int rc = binding_encode(&action->body, allocation, node,
-                                  signer.ctx != NULL ? &signer : NULL, how.version, err);
+    const struct binding_terms terms = {.signer = signer.ctx != NULL ? &signer : NULL,
+                                        .request = how.request,
+                                        .version = how.version};
+    const int rc = binding_encode(&action->body, allocation, node, &terms, err);
     if (rc < 0) {
         writer_action_done(action);
         writer->actions--;

@@ -47,7 +47,7 @@ static void send_plain_binding(struct writer *writer, struct bind_call *bind, ui
                                              .node_uid = node->uid,
                                              .origin = ORIGIN_OBSERVED};
     struct allocation *allocation = allocation_new(&nothing);
-    const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST};
+    const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST, NULL};
     const int rc = writer_queue_binding(writer, allocation, how, &err);
     must(rc == 0); /* nothing in it can be too large */
     allocation_unref(allocation);
@@ -70,11 +70,12 @@ static bool binds_take_back(struct writer *writer, struct bind_call *bind,
 
 /* Queues the Binding for after the COMMIT, and lets the call wait for its outcome. */
 static bool send_binding(struct writer *writer, struct bind_call *bind,
-                         const struct allocation *allocation, enum outbox_sending sending)
+                         const struct allocation *allocation, const struct request *request,
+                         enum outbox_sending sending)
 {
     must(allocation->is.state != STATE_RELEASED);
 
-    const struct dispatch how = {allocation->is.version, bind->deadline_ms, sending};
+    const struct dispatch how = {allocation->is.version, bind->deadline_ms, sending, request};
     struct err err;
 
     if (writer_queue_binding(writer, allocation, how, &err) < 0)
@@ -127,7 +128,7 @@ static bool judged_again(struct writer *writer, struct bind_call *bind,
         break;
     }
     if (verdict == VERDICT_OK) {
-        *whole = send_binding(writer, bind, change->after, SENDING_FIRST);
+        *whole = send_binding(writer, bind, change->after, request, SENDING_FIRST);
         return true;
     }
     *whole = writer_release_void(writer, record);
@@ -179,13 +180,13 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     }
     switch (verdict) {
     case VERDICT_OK:
-        return send_binding(writer, bind, change->after, SENDING_FIRST);
+        return send_binding(writer, bind, change->after, request, SENDING_FIRST);
     /*
      * The reservation is that of an earlier bind, whose outcome is not known: the same bytes go out
      * again.
      */
     case VERDICT_SAME:
-        return send_binding(writer, bind, answer.held, SENDING_AGAIN);
+        return send_binding(writer, bind, answer.held, request, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
         app_count_refusal(REASON_ELSEWHERE);
         writer_refuse_bind(bind, "elsewhere: the pod holds a reservation on node %s",

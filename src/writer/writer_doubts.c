@@ -31,7 +31,7 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
 
     struct err err;
 
-    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING};
+    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING, NULL};
     /* A Binding that could be written once can be written again; otherwise the next doubt tries. */
     if (writer_queue_binding(writer, allocation, how, &err) == 0)
         inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;

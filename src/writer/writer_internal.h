@@ -166,6 +166,7 @@ struct dispatch {
     uint64_t version;
     int64_t deadline_ms;
     enum outbox_sending sending;
+    const struct request *request; /* of that pod; NULL: the Binding need not name containers */
 };
 
 /* writer_commands.c */

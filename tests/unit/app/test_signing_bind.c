@@ -10,6 +10,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
+#include "milligpu/fake_apiserver.h"
 #include "milligpu/signing.h"
 
 #include "support_fixture.h"
@@ -121,6 +122,62 @@ static void on_a_node_with_an_agent_it_demands_the_agent(void **state)
     assert_null(note_of(scene, "q", "required-plugins.noderesource.dev/pod"));
 }
 
+/* A pod that asks, with an init container and one more container beside it. */
+static void post_with(struct scene *scene, const char *pod, const char *beside)
+{
+    struct strbuf body;
+    struct strbuf answer;
+
+    strbuf_init(&body);
+    strbuf_init(&answer);
+    strbuf_printf(&body,
+                  "{\"metadata\":{\"name\":\"%s\",\"namespace\":\"default\",\"annotations\":{"
+                  "\"required-plugins.noderesource.dev/container.%s\":\"[]\"}},\"spec\":{"
+                  "\"initContainers\":[{\"name\":\"first\",\"image\":\"none\"}],\"containers\":["
+                  "{\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{"
+                  "\"nvidia.com/vgpu\":\"300\"}}},{\"name\":\"%s\",\"image\":\"none\"}]}}",
+                  pod, beside, beside);
+    assert_int_equal(fake_apiserver_request(scene->fixture->app.fake, "POST",
+                                            "/api/v1/namespaces/default/pods",
+                                            (struct text){body.data, body.len}, &answer),
+                     201);
+    strbuf_done(&body);
+    strbuf_done(&answer);
+}
+
+static void demands(struct scene *scene, const char *pod, const char *what)
+{
+    char key[100];
+
+    (void)snprintf(key, sizeof key, "required-plugins.noderesource.dev/%s", what);
+    assert_string_equal(note_of(scene, pod, key), "[\"milligpu\"]");
+}
+
+/*
+ * NRI looks for the container's own key first, and the author of the pod may write one. The pods
+ * ask for the same, and each has its own containers.
+ */
+static void it_demands_the_agent_for_containers_without_a_share_too(void **state)
+{
+    struct scene *scene = *state;
+
+    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    post_with(scene, "p", "log");
+    post_with(scene, "q", "web");
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    assert_string_equal(fixture_bind(scene->fixture, "q", "n1"), "");
+    demands(scene, "p", "container.log");
+    demands(scene, "q", "container.web");
+    for (size_t i = 0; i < 2; i++) {
+        const char *pod = i == 0 ? "p" : "q";
+        assert_true(believes(scene, pod, "n1"));
+        demands(scene, pod, "pod");
+        demands(scene, pod, "container.c");
+        demands(scene, pod, "container.first");
+    }
+}
+
 /* The process ends before the Binding is sent; the next one sends what this one would have. */
 static void a_restart_signs_the_same(void **state)
 {
@@ -161,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_bound_pod_is_signed),
         TEST(on_a_node_with_an_agent_it_demands_the_agent),
+        TEST(it_demands_the_agent_for_containers_without_a_share_too),
         TEST(a_restart_signs_the_same),
         TEST(without_a_key_nothing_is_signed),
     };

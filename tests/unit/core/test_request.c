@@ -869,6 +869,65 @@ static void a_clone_is_equal_and_stands_alone(void **state)
     xfree(clone);
 }
 
+static void a_request_names_the_containers_that_ask_for_nothing(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_INIT, NULL);
+    add(CONTAINER_APP, "300");
+    add(CONTAINER_APP, "0");
+    add(CONTAINER_APP, "600");
+    add(CONTAINER_SIDECAR, NULL);
+    fixture.pod.model = "A100*,H100*";
+    assert_int_equal(parse(), REQUEST_OK);
+    struct request *clone = request_clone(&fixture.request);
+    memset(fixture.name, 0, sizeof fixture.name);
+    arena_done(&fixture.arena);
+    static const char *const name[] = {"c0", "c2", "c4"};
+    assert_int_equal(clone->others, 3);
+    for (size_t i = 0; i < ARRAY_LEN(name); i++)
+        assert_string_equal(clone->other[i], name[i]);
+    assert_string_equal(clone->want[1].container, "c3");
+    assert_string_equal(clone->model[0], "A100*");
+    assert_string_equal(clone->model[1], "H100*");
+    xfree(clone);
+}
+
+/* What runs has had its Binding, and there are more pods that run than pods that wait. */
+static void of_a_bound_pod_it_names_none(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    add(CONTAINER_APP, NULL);
+    fixture.pod.node = "n1";
+    assert_int_equal(request_parse_bound(&fixture.pod, &fixture.rules, &fixture.arena,
+                                         &fixture.request, &fixture.refusal),
+                     REQUEST_OK);
+    assert_int_equal(fixture.request.others, 0);
+}
+
+static void a_pod_has_so_many_containers_beside_those_that_ask(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    for (int i = 0; i < CONTAINERS_MAX; i++)
+        add(CONTAINER_APP, NULL);
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_int_equal(fixture.request.others, CONTAINERS_MAX);
+    add(CONTAINER_APP, "0");
+    assert_int_equal(parse(), REQUEST_REFUSED);
+    assert_int_equal(fixture.refusal.why, REASON_LIMIT);
+    assert_string_equal(fixture.refusal.text,
+                        "the pod has 129 containers that ask for no nvidia.com/vgpu; at most 128 "
+                        "may be in a pod that asks for it");
+    fixture.pod.node = "n1";
+    assert_int_equal(request_parse_bound(&fixture.pod, &fixture.rules, &fixture.arena,
+                                         &fixture.request, &fixture.refusal),
+                     REQUEST_OK);
+}
+
 static void requests_differ_in_everything_they_have(void **state)
 {
     (void)state;
@@ -1305,6 +1364,9 @@ int main(void)
         cmocka_unit_test(texts_of_refusals_have_the_requests_numbers),
         cmocka_unit_test(requests_are_told_to_people),
         cmocka_unit_test(a_clone_is_equal_and_stands_alone),
+        cmocka_unit_test(a_request_names_the_containers_that_ask_for_nothing),
+        cmocka_unit_test(of_a_bound_pod_it_names_none),
+        cmocka_unit_test(a_pod_has_so_many_containers_beside_those_that_ask),
         cmocka_unit_test(requests_differ_in_everything_they_have),
         cmocka_unit_test(what_containers_are_called_makes_no_other_request),
         cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),

@@ -169,14 +169,18 @@ static void a_gpu_that_the_node_does_not_show_keeps_its_name(void **state)
     place_done(&place);
 }
 
+static int bind(struct fixture *fixture, const struct place *place, struct binding_terms terms)
+{
+    return binding_encode(&fixture->out, place->allocation, place->node, &terms, &fixture->err);
+}
+
 static void a_binding_carries_everything_in_one_write(void **state)
 {
     struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, NULL, 190, &fixture->err), 0);
+    assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 190}), 0);
     assert_string_equal(
         fixture->out.data,
         "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
@@ -205,15 +209,21 @@ static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
     struct place place = place_new();
     const struct share shares[] = {
         share(&place, "c", "GPU-aaa", 300),
-        share(&place, "12345678901234567890123456789012345678901234567890123", "GPU-aaa", 1),
+        share(&place, "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc", "GPU-aaa", 1),
         share(&place, "c", "GPU-zzz", 300),
         share(&place, "123456789012345678901234567890123456789012345678901234", "GPU-aaa", 1)};
+    const char *others[] = {"log",
+                            "-",
+                            "",
+                            "a/b",
+                            "12345678901234567890123456789012345678901234567890123",
+                            "123456789012345678901234567890123456789012345678901234"};
     const struct binding_signer signer = {NULL, sign_in_words};
+    const struct request request = {.others = ARRAY_LEN(others), .other = others};
+    const struct binding_terms terms = {&signer, &request, 190};
     place_pod(&place, shares, ARRAY_LEN(shares));
     place.node->agent = true;
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, &signer, 190, &fixture->err),
-        0);
+    assert_int_equal(bind(fixture, &place, terms), 0);
     CLEANUP(strbuf_done) struct strbuf note;
     strbuf_init(&note);
     note_value(&note, place.allocation, place.node);
@@ -222,7 +232,10 @@ static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
                    "}\",\"milligpu.io/signature\":\"cf75 on node-1: %zu\",\"milligpu.io/visible",
                    note.len);
     assert_non_null(strstr(fixture->out.data, expected));
-    /* The key of the last container would have 64 letters: the pod's key is for it. */
+    /*
+     * With "container." a name of 54 letters makes 64, and others are no names either: the key of
+     * the pod is for them.
+     */
     const char *required = strstr(fixture->out.data, "\"required-plugins");
     assert_non_null(required);
     assert_string_equal(
@@ -230,13 +243,16 @@ static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
         "\"required-plugins.noderesource.dev/pod\":\"[\\\"milligpu\\\"]\","
         "\"required-plugins.noderesource.dev/container.c\":\"[\\\"milligpu\\\"]\","
         "\"required-plugins.noderesource.dev/container."
+        "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc\":\"[\\\"milligpu\\\"]\","
+        "\"required-plugins.noderesource.dev/container.log\":\"[\\\"milligpu\\\"]\","
+        "\"required-plugins.noderesource.dev/container."
         "12345678901234567890123456789012345678901234567890123\":\"[\\\"milligpu\\\"]\"}},"
         "\"target\":{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"name\":\"node-1\"}}");
     /* The same again, byte for byte. */
     CLEANUP(strbuf_done) struct strbuf again;
     strbuf_init(&again);
-    assert_int_equal(
-        binding_encode(&again, place.allocation, place.node, &signer, 190, &fixture->err), 0);
+    assert_int_equal(binding_encode(&again, place.allocation, place.node, &terms, &fixture->err),
+                     0);
     assert_string_equal(again.data, fixture->out.data);
     place_done(&place);
 }
@@ -248,14 +264,13 @@ static void a_signature_and_an_agent_do_not_need_each_other(void **state)
     const struct share one = share(&place, "c", "GPU-aaa", 300);
     const struct binding_signer signer = {NULL, sign_in_words};
     place_pod(&place, &one, 1);
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, &signer, 1, &fixture->err), 0);
+    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 1}),
+                     0);
     assert_non_null(strstr(fixture->out.data, "\"milligpu.io/signature\":\"cf75 on node-1: "));
     assert_null(strstr(fixture->out.data, "required-plugins"));
     strbuf_reset(&fixture->out);
     place.node->agent = true;
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, NULL, 1, &fixture->err), 0);
+    assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 1}), 0);
     assert_null(strstr(fixture->out.data, "signature"));
     assert_non_null(strstr(fixture->out.data, "required-plugins.noderesource.dev/pod"));
     place_done(&place);
@@ -268,9 +283,8 @@ static void a_binding_that_cannot_be_signed_is_none(void **state)
     const struct share one = share(&place, "c", "GPU-aaa", 300);
     const struct binding_signer signer = {"no ink", sign_in_words};
     place_pod(&place, &one, 1);
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, &signer, 1, &fixture->err),
-        -ERR_INTERNAL);
+    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 1}),
+                     -ERR_INTERNAL);
     assert_says(fixture, "no ink");
     place_done(&place);
 }
@@ -282,8 +296,8 @@ static void a_pod_without_shares_has_nothing_to_sign(void **state)
     const struct binding_signer signer = {"no ink", sign_in_words};
     place_pod(&place, NULL, 0);
     place.node->agent = true;
-    assert_int_equal(
-        binding_encode(&fixture->out, place.allocation, place.node, &signer, 7, &fixture->err), 0);
+    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 7}),
+                     0);
     assert_null(strstr(fixture->out.data, "annotations"));
     place_done(&place);
 }
@@ -326,8 +340,7 @@ static void keys_that_the_api_server_would_not_check_are_checked(void **state)
         struct place place = place_new();
         const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
         place_pod(&place, &one, 1);
-        const int result =
-            binding_encode(&fixture->out, place.allocation, place.node, NULL, 0, &fixture->err);
+        const int result = bind(fixture, &place, (struct binding_terms){.version = 0});
         assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
         if (!cases[i].good)
             assert_says(fixture, "annotation visible-devices.milligpu.io/");
@@ -346,8 +359,7 @@ static int bind_parts(struct fixture *fixture, int id_bytes)
     }
     place_pod(&place, shares, PARTS_MAX);
     strbuf_reset(&fixture->out);
-    const int result =
-        binding_encode(&fixture->out, place.allocation, place.node, NULL, 0, &fixture->err);
+    const int result = bind(fixture, &place, (struct binding_terms){.version = 0});
     place_done(&place);
     return result;
 }
