@@ -23,5 +23,7 @@
 #define ANNOTATION_AGENT "milligpu.io/agent"
 
 #define KEYS_CONFIGMAP "milligpu-keys"
+/* On the ConfigMap, written by an operator: the id of a key that shall sign no more (keyring.h). */
+#define ANNOTATION_REPLACE_KEY "milligpu.io/replace-key"
 
 #endif

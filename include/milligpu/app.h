@@ -32,11 +32,11 @@ struct fake_apiserver;
 struct hints;
 struct judges;
 struct key_publisher;
+struct keyring;
 struct outbox;
 struct pod_cache;
 struct policy_reload;
 struct rights;
-struct signing_key;
 struct usage_book;
 struct verifier;
 
@@ -91,9 +91,8 @@ struct app {
     struct outbox *outbox;
     struct verifier *verifier;
     struct command_trace *command_trace;
-    struct rights *rights; /* NULL: the API server cannot be asked */
-    /* NULL, with its publisher: nothing is signed */
-    const struct signing_key *signing_key;
+    struct rights *rights;   /* NULL: the API server cannot be asked */
+    struct keyring *keyring; /* NULL, with its publisher: nothing is signed */
     struct key_publisher *key_publisher;
     struct fake_apiserver *fake; /* NULL in a cluster */
     const char *server;          /* the address of the API server, for people */

@@ -28,10 +28,10 @@ struct app_edges {
     const struct kube_ops *calls;    /* for all other requests */
     /* grace period of a new ledger in a cluster with grants; 0: none */
     int64_t grace_ms;
-    const char *server;                    /* the API server's address, for people */
-    const char *wake_namespace;            /* namespace of the wake-up object */
-    const struct signing_key *signing_key; /* NULL: nothing is signed */
-    const char *instance;                  /* name under which Events are reported */
+    const char *server;         /* the API server's address, for people */
+    const char *wake_namespace; /* namespace of the wake-up object */
+    struct keyring *keyring;    /* NULL: nothing is signed */
+    const char *instance;       /* name under which Events are reported */
 };
 
 struct app_parts {

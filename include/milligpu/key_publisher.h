@@ -1,12 +1,18 @@
 /*
- * key_publisher - tells the agents which public key this milligpud signs with (signing.h).
+ * key_publisher - tells the agents which public keys this milligpud signs with (signing.h), and
+ * leads its keys from one state to the next (keyring.h).
  *
  *   PATCH configmaps/milligpu-keys --200--> published       --404--> POST --201--> published
  *      \--anything else--> again, later                              \--409, else--> again, later
  *
  * The ConfigMap is in the namespace of the agents, else in that of the wake-up object, and has one
- * entry for each key: those of earlier and of other milligpuds stay, because what they signed still
- * runs. What is published is written again from time to time, in case somebody deleted it.
+ * entry for each key: those of other milligpuds stay. All of ours are written again twice in
+ * key_wait_s, in case somebody deleted them; the answer shows the annotation by which an operator
+ * has a key replaced (annotations.h).
+ *
+ * A retiring key is taken away when it has not signed for KEY_RETIRE_WAITS times key_wait_s, and no
+ * pod carries its signature, by a list of pods that is complete and fresh, and no reservation is in
+ * doubt, whose Binding may still give a pod that signature. Who does not know takes none away.
  *
  * One lock for the facts; everything else belongs to the informer's thread.
  */
@@ -14,6 +20,7 @@
 #define MILLIGPU_KEY_PUBLISHER_H
 
 #include "milligpu/app.h"
+#include "milligpu/keyring.h"
 #include "milligpu/kube.h"
 
 struct key_publisher;
@@ -21,7 +28,7 @@ struct key_publisher;
 /* The setting keys_namespace, else the namespace of the wake-up object. Any thread. */
 const char *keys_namespace(const struct app *app);
 
-/* app->signing_key is not NULL. ops belong to the informer's thread. */
+/* app->keyring is not NULL. ops belong to the informer's thread. */
 struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *ops) MUST_USE;
 void key_publisher_free(struct key_publisher *publisher); /* NULL is fine */
 
@@ -32,9 +39,9 @@ bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
                           const struct kube_answer *answer);
 
 struct key_facts {
-    const char *id;  /* of the key */
-    bool published;  /* once at least, since the start */
-    char error[256]; /* of the last try; "": it succeeded, or there was none yet */
+    bool published;    /* once at least, since the start */
+    char error[256];   /* of the last try to publish; "": it succeeded, or there was none yet */
+    char trouble[256]; /* why keys cannot change; "": they can */
 };
 
 /* Any thread. */

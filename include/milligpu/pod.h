@@ -74,6 +74,7 @@ struct pod {
     uint32_t odd_keys;
     const char *odd_key[ODD_KEYS_MAX];
 
+    uint64_t signed_by; /* key of annotation milligpu.io/signature (key_number()); 0: none */
     enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;
     const char *note_error; /* with NOTE_BROKEN: the reason */

@@ -37,7 +37,8 @@ struct pod_record {
     int64_t memory_bytes;
     /* of the last list that contained it; 0: a GET found it, and no list or event has since */
     uint64_t epoch;
-    uint64_t version; /* resourceVersion; 0: not a number */
+    uint64_t version;   /* resourceVersion; 0: not a number */
+    uint64_t signed_by; /* the key of its signature (pod.h); of pods without ours always 0 */
     enum request_verdict verdict;
     const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
     struct wish *wish;             /* of a record in the table: holds a reference to the request */
@@ -119,6 +120,8 @@ void pod_record_free(struct pod_record *record);
 enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
+/* How many pods carry a signature of this key, which is not 0. Any thread. */
+size_t pod_cache_signed(struct pod_cache *pods, uint64_t key);
 
 /* Bytes of requests, and of whole pods. */
 struct pod_cache_bytes {

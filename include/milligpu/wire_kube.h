@@ -42,6 +42,14 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
 /* A resourceVersion as a number, greater is newer; 0 if it is none. */
 uint64_t version_number(const char *resource_version);
 
+/*
+ * The id of a signing key (signing.h), 16 hexadecimal digits in lower case, as a number; 0 if it is
+ * none. A signature begins with "v1:", the id of its key and ":".
+ */
+enum { KEY_ID_DIGITS = 16 };
+uint64_t key_number(struct text id);
+uint64_t signature_key_number(struct text signature);
+
 /* metadata of any object: enough to route it. */
 struct object_meta {
     const char *kind; /* "" if missing; so are the others */
@@ -155,12 +163,20 @@ const char *wake_objects_path(struct arena *arena, const char *namespace);
 void wake_object_encode(struct strbuf *out, const char *namespace);
 void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /*
- * The ConfigMap of all public keys (annotations.h): with one entry, to create it, and the merge
- * patch that adds one and leaves the others.
+ * The ConfigMap of all public keys (annotations.h): to create it, and the merge patch that adds
+ * keys, takes away those whose key is NULL, and leaves all others. The answer to either is the
+ * ConfigMap: which key somebody wants to have replaced, "" if none.
  */
+struct published_key {
+    const char *id;
+    const char *key;
+};
 const char *configmaps_path(struct arena *arena, const char *namespace);
-void keys_encode(struct strbuf *out, const char *namespace, const char *id, const char *key);
-void keys_patch(struct strbuf *out, const char *id, const char *key);
+void keys_encode(struct strbuf *out, const char *namespace, const struct published_key *key,
+                 size_t count);
+void keys_patch(struct strbuf *out, const struct published_key *key, size_t count);
+int keys_decode(struct text bytes, struct arena *arena, const char **out_replace,
+                struct err *err) MUST_USE;
 /* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
 void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /* JSON merge patch of nodes/status: capacity[resource] = milli. */

@@ -373,10 +373,34 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
-/* Without the key an agent believes no allocation, so that pods on its node do not start. */
+/* The keys besides the one that signs: ", next ID, 2 of before for 7 pods". */
+static void add_other_keys(const struct app *app, const struct key_entry *key, size_t count,
+                           struct strbuf *out)
+{
+    size_t retiring = 0;
+    size_t pods = 0;
+
+    for (size_t i = 1; i < count; i++) {
+        if (key[i].state == KEY_NEXT)
+            strbuf_printf(out, "; key %s will sign two minutes after it is published", key[i].id);
+        if (key[i].state != KEY_RETIRING)
+            continue;
+        retiring++;
+        pods += pod_cache_signed(app->pod_cache, key_number(text_of(key[i].id)));
+    }
+    if (retiring > 0)
+        strbuf_printf(out, "; %zu key%s of before stay%s for %zu pods", retiring,
+                      retiring == 1 ? "" : "s", retiring == 1 ? "s" : "", pods);
+}
+
+/*
+ * Without the key an agent believes no allocation, so that pods are not bound to its node, or do
+ * not start there.
+ */
 static void check_signing(struct doctor *doctor)
 {
     struct app *app = doctor->app;
+    struct key_entry key[KEYRING_MAX];
     struct key_facts facts;
 
     if (app->key_publisher == NULL) {
@@ -384,22 +408,31 @@ static void check_signing(struct doctor *doctor)
                        "allocations are not signed: no agent reads a cluster file");
         return;
     }
-    must(app->signing_key != NULL);
+    must(app->keyring != NULL);
+    CLEANUP(strbuf_done) struct strbuf others;
+    strbuf_init(&others);
     key_publisher_facts(app->key_publisher, &facts);
+    add_other_keys(app, key, keyring_list(app->keyring, key), &others);
     if (facts.error[0] != '\0')
         api_doctor_say(
             doctor, "signing", HEALTH_FAILED,
             "allow the ServiceAccount to create configmaps in that namespace and to patch "
             "milligpu-keys (see manifests)",
-            "the signing key cannot be published in ConfigMap %s of namespace %s: %s",
+            "the signing keys cannot be published in ConfigMap %s of namespace %s: %s",
             KEYS_CONFIGMAP, keys_namespace(app), facts.error);
+    else if (facts.trouble[0] != '\0')
+        api_doctor_say(doctor, "signing", HEALTH_WARNING,
+                       "let milligpud write the folder of the signing key; a key that is mounted "
+                       "from a Secret is replaced there, and milligpud restarted",
+                       "key %s signs, and keys cannot be replaced: %s%s", key[0].id, facts.trouble,
+                       others.data);
     else if (!facts.published)
         api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",
                        "the signing key is not published yet");
     else
         api_doctor_say(doctor, "signing", HEALTH_OK, "",
-                       "signing key %s is published in ConfigMap %s of namespace %s", facts.id,
-                       KEYS_CONFIGMAP, keys_namespace(app));
+                       "signing key %s is published in ConfigMap %s of namespace %s%s", key[0].id,
+                       KEYS_CONFIGMAP, keys_namespace(app), others.data);
 }
 
 /* Only where a node has an agent: without one nobody could report. */

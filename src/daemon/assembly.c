@@ -66,7 +66,7 @@ static void fill_edges(struct app *app, const struct app_edges *edges)
     app->grace_ms = edges->grace_ms;
     app->server = edges->server;
     app->wake_namespace = edges->wake_namespace;
-    app->signing_key = edges->signing_key;
+    app->keyring = edges->keyring;
 }
 
 void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,

@@ -32,6 +32,7 @@
 #include "milligpu/http.h"
 #include "milligpu/informer.h"
 #include "milligpu/key_publisher.h"
+#include "milligpu/keyring.h"
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/message.h"
@@ -41,7 +42,6 @@
 #include "milligpu/policy_reload.h"
 #include "milligpu/reports.h"
 #include "milligpu/rights.h"
-#include "milligpu/signing.h"
 #include "milligpu/usage_report.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
@@ -99,8 +99,8 @@ struct daemon {
     struct policy_source policy;
     struct rulebook *rulebook; /* with which the process begins */
     struct kube_config *config;
-    struct signing_key *signing_key; /* NULL: standalone signs nothing */
-    /* the informer thread's: cluster identity, reflectors, permissions, our public key */
+    struct keyring *keyring; /* NULL: standalone signs nothing */
+    /* the informer thread's: cluster identity, reflectors, permissions, our public keys */
     struct kube_ops watch_ops;
     /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
     struct kube_ops call_ops;
@@ -433,14 +433,18 @@ static void signing_key_file(const struct settings *settings, struct strbuf *out
 }
 
 /* After the ledger's lock: two daemons that begin at once must not make two keys. */
-static int open_signing_key(struct daemon *daemon, struct err *err)
+static int open_keyring(struct daemon *daemon, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf file;
 
-    must(daemon->signing_key == NULL && daemon->app.store != NULL);
+    must(daemon->keyring == NULL && daemon->app.store != NULL);
     strbuf_init(&file);
     signing_key_file(daemon->app.settings, &file);
-    return signing_key_open(file.data, &daemon->signing_key, err);
+    const struct clock_ops *clock = &daemon->app.clock;
+    const struct key_times now = {now_of(&daemon->app), clock->wall_ms(clock->ctx)};
+    const struct keyring_rules rules = {file.data,
+                                        (int64_t)daemon->app.settings->key_wait_s * 1000};
+    return keyring_open(&rules, now, &daemon->keyring, err);
 }
 
 static int open_fake_apiserver(struct daemon *daemon, struct err *err)
@@ -469,7 +473,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     must(daemon->app.settings->standalone[0] == '\0');
 
     struct app *app = &daemon->app;
-    int rc = open_signing_key(daemon, err);
+    int rc = open_keyring(daemon, err);
 
     if (rc == 0)
         rc = kube_config_load(file_or_null(app->settings->kubeconfig),
@@ -513,11 +517,11 @@ static void make_parts(struct daemon *daemon)
                                     .grace_ms = app->fake != NULL ? 0 : grace_ms,
                                     .server = app->server,
                                     .wake_namespace = wake_namespace(daemon),
-                                    .signing_key = daemon->signing_key,
+                                    .keyring = daemon->keyring,
                                     .instance = "milligpud"};
     app_open(app, app->settings, &edges, &daemon->parts);
     app->rights = rights_new(app, &daemon->watch_ops);
-    if (app->signing_key != NULL)
+    if (app->keyring != NULL)
         app->key_publisher = key_publisher_new(app, &daemon->watch_ops);
     app->events = events_new(app);
     daemon->reports = reports_new(app);
@@ -996,7 +1000,7 @@ static void daemon_stop(struct daemon *daemon)
     drop_ops(&daemon->watch_ops);
     drop_ops(&daemon->call_ops);
     kube_config_free(daemon->config);
-    signing_key_free(daemon->signing_key);
+    keyring_free(daemon->keyring);
     fake_apiserver_free(app->fake);
     store_close(app->store);
     rulebook_unref(daemon->rulebook);
@@ -1075,7 +1079,7 @@ int daemon_check(const struct settings *settings, struct err *err)
     strbuf_init(&file);
     if (rc == 0 && settings->standalone[0] == '\0') {
         signing_key_file(settings, &file);
-        rc = signing_key_check(file.data, err);
+        rc = keyring_check(file.data, err);
     }
     return rc;
 }

@@ -50,7 +50,7 @@ static const char *const file_calls[] = {
     "ftruncate64", "fallocate", "unlink",   "unlinkat",   "rename",    "renameat",   "renameat2",
     "mkdir",       "mkdirat",   "rmdir",    "getdents64", "readlink",  "readlinkat", "getcwd",
     "fchmod",      "fchmodat",  "chmod",    "fchown",     "fchown32",  "umask",      "sendfile",
-    "sendfile64",  "utimensat",
+    "sendfile64",  "utimensat", "link",     "linkat",
 };
 
 static const char *const wait_calls[] = {

@@ -1,14 +1,16 @@
 /*
- * The file of a private key. Called by signing_key_open() at the start, before other threads run.
+ * The file of a private key. Called at the start, before other threads run, and by the one thread
+ * that changes the keyring.
  * A key is never half there: it is written under another name, and linked to its own only when all
  * of it is on disk; a link never replaces a file, so of two processes that make one the first wins,
  * and both use it. A crash in between leaves a file with a random name, which nobody reads. In
- * order: reading, making.
+ * order: reading, making, moving.
  */
 #include "sign/key_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -160,4 +162,12 @@ int key_file_make(const char *file, struct err *err)
     gnutls_memset(pem.data, 0, pem.size);
     gnutls_free(pem.data);
     return rc;
+}
+
+int key_file_move(const char *from, const char *to, struct err *err)
+{
+    must(from[0] != '\0' && to[0] != '\0');
+    if (rename(from, to) < 0)
+        return say_errno(from, "cannot be moved", err);
+    return sync_folder(to) ? 0 : say_errno(to, "cannot be made: its folder cannot be written", err);
 }

@@ -1,8 +1,9 @@
 /*
- * Writes our public key into the ConfigMap of all keys. Runs on the informer's thread, beside lists
- * and watches, with one request in flight at a time. Nothing waits for it: a pod that is bound
- * before its node's agent knows the key starts a little later. In order: facts, requests, answers,
- * the step.
+ * Writes our public keys into the ConfigMap of all keys. Runs on the informer's thread, beside
+ * lists and watches, with one request in flight at a time. Only a first key is waited for, by binds
+ * to nodes with an agent: a pod that is bound before that agent's mount shows the key starts a
+ * little later. In order: facts, which keys are needed, requests, what follows from an answer, the
+ * step.
  */
 #include "milligpu/key_publisher.h"
 
@@ -14,15 +15,16 @@
 #include "milligpu/annotations.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
-#include "milligpu/signing.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/wire_kube.h"
 
 enum {
     TIMEOUT_MS = 10000,
     RETRY_MS = 1000, /* the first pause after a failure; doubles */
     RETRY_MAX_MS = 60000,
-    AGAIN_MS = 10 * 60 * 1000, /* after a success; a patch that changes nothing costs no write */
-    ANSWER_MAX = 64 * 1024,
+    HEARD_MS = 5 * 60 * 1000, /* a watch of pods that was silent for so long is not fresh */
+    /* a ConfigMap holds 1 MiB, and what the API server notes about it some more */
+    ANSWER_MAX = 2 * 1024 * 1024,
 };
 
 /* Upper half 3 was cluster_identity.c's, whose only request is over by now; its id ends in 0. */
@@ -40,6 +42,11 @@ struct key_publisher {
     int status;
     uint32_t failures; /* since the last success */
     int64_t due_ms;
+    int64_t change_ms; /* when a key changes its state by time; INT64_MAX: none does */
+    /* what the request in flight says */
+    struct key_entry sent[KEYRING_MAX];
+    bool takes[KEYRING_MAX]; /* that key away */
+    size_t sents;
     struct strbuf answer;
 };
 
@@ -55,11 +62,11 @@ struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *
 {
     struct key_publisher *publisher = xcalloc(1, sizeof *publisher);
 
-    must(app->signing_key != NULL && ops->start != NULL);
+    must(app->keyring != NULL && ops->start != NULL);
     must(keys_namespace(app)[0] != '\0');
     publisher->app = app;
     publisher->ops = *ops;
-    publisher->facts.id = signing_key_id(app->signing_key);
+    publisher->change_ms = INT64_MAX;
     must(pthread_mutex_init(&publisher->lock, NULL) == 0);
     strbuf_init(&publisher->answer);
     return publisher;
@@ -93,10 +100,31 @@ void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out)
     publisher_unlock(publisher);
 }
 
-/* An error is logged when it begins or changes, not at each try. */
+/* Between two tries that succeed; a patch that changes nothing costs no write. */
+static int64_t again_ms(const struct app *app)
+{
+    const struct settings *settings = atomic_load(&app->settings);
+
+    must(settings->key_wait_s > 0);
+    return (int64_t)settings->key_wait_s * 1000 / 2;
+}
+
+/* True: it was not there before. Then it is worth a line in the log. */
+static bool note(struct key_publisher *publisher, char *slot, size_t bytes, const char *why)
+{
+    char text[256];
+
+    must(bytes == sizeof text);
+    text_clip(text_of(why), text, sizeof text);
+    publisher_lock(publisher);
+    const bool news = strcmp(slot, text) != 0;
+    memcpy(slot, text, sizeof text);
+    publisher_unlock(publisher);
+    return news;
+}
+
 static void publish_failed(struct key_publisher *publisher, int64_t now_ms, const char *why)
 {
-    char error[sizeof publisher->facts.error];
     int64_t pause_ms = RETRY_MS;
 
     must(why[0] != '\0' && !publisher->in_flight);
@@ -104,30 +132,58 @@ static void publish_failed(struct key_publisher *publisher, int64_t now_ms, cons
         pause_ms *= 2;
     publisher->failures++;
     publisher->due_ms = now_ms + (pause_ms < RETRY_MAX_MS ? pause_ms : RETRY_MAX_MS);
-    text_clip(text_of(why), error, sizeof error);
-    publisher_lock(publisher);
-    const bool news = strcmp(publisher->facts.error, error) != 0;
-    memcpy(publisher->facts.error, error, sizeof error);
-    publisher_unlock(publisher);
-    if (news)
-        log_write(LOG_WARN, "the signing key cannot be published, so agents do not know it",
-                  log_str("namespace", keys_namespace(publisher->app)), log_str("error", error));
+    if (note(publisher, publisher->facts.error, sizeof publisher->facts.error, why))
+        log_write(LOG_WARN, "the signing keys cannot be published, so agents do not know them",
+                  log_str("namespace", keys_namespace(publisher->app)), log_str("error", why));
 }
 
-static void published(struct key_publisher *publisher, int64_t now_ms)
+/* NULL: no trouble. It goes away when a later change succeeds. */
+static void change_failed(struct key_publisher *publisher, const struct err *err)
 {
-    must(!publisher->in_flight);
-    publisher->failures = 0;
-    publisher->due_ms = now_ms + AGAIN_MS;
-    publisher_lock(publisher);
-    const bool news = !publisher->facts.published || publisher->facts.error[0] != '\0';
-    publisher->facts.published = true;
-    publisher->facts.error[0] = '\0';
-    publisher_unlock(publisher);
-    if (news)
-        log_write(LOG_INFO, "the signing key is published",
-                  log_str("key", signing_key_id(publisher->app->signing_key)),
-                  log_str("namespace", keys_namespace(publisher->app)));
+    const char *why = err != NULL ? err->text : "";
+
+    if (note(publisher, publisher->facts.trouble, sizeof publisher->facts.trouble, why) &&
+        why[0] != '\0')
+        log_write(LOG_WARN, "the signing keys cannot change", log_str("error", why));
+}
+
+static struct key_times times_of(const struct key_publisher *publisher, int64_t now_ms)
+{
+    const struct clock_ops *clock = &publisher->app->clock;
+
+    must(now_ms >= 0);
+    return (struct key_times){.now_ms = now_ms, .wall_ms = clock->wall_ms(clock->ctx)};
+}
+
+/* --- which keys are needed --- */
+
+/* A Binding that may still take effect carries the signature of that time. */
+static bool is_in_doubt(const struct snapshot *snapshot)
+{
+    const struct node *node;
+
+    if (snapshot->opens == 0)
+        return false;
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++)
+            if (node->allocation[i]->is.in_doubt)
+                return true;
+    return false;
+}
+
+/* Are all pods known that any of our keys may have signed? */
+static bool knows_pods(const struct app *app, int64_t now_ms)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
+
+    return snapshot != NULL && atomic_load(&app->pods_synced) && !atomic_load(&app->safe_mode) &&
+           now_ms - atomic_load(&app->pods_heard_ms) < HEARD_MS && !is_in_doubt(snapshot);
+}
+
+static bool is_spent(const struct app *app, const struct key_entry *key, int64_t now_ms)
+{
+    return key->state == KEY_RETIRING && now_ms >= key->due_ms && knows_pods(app, now_ms) &&
+           pod_cache_signed(app->pod_cache, key_number(text_of(key->id))) == 0;
 }
 
 /* --- requests and answers --- */
@@ -135,8 +191,7 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
 static void publish(struct key_publisher *publisher, int64_t now_ms)
 {
     const char *namespace = keys_namespace(publisher->app);
-    const char *id = signing_key_id(publisher->app->signing_key);
-    const char *key = signing_key_public(publisher->app->signing_key);
+    struct published_key key[KEYRING_MAX];
     struct arena arena;
     struct strbuf body;
     struct err err;
@@ -144,11 +199,17 @@ static void publish(struct key_publisher *publisher, int64_t now_ms)
     must(!publisher->in_flight);
     arena_init(&arena);
     strbuf_init(&body);
+    publisher->sents = keyring_list(publisher->app->keyring, publisher->sent);
+    for (size_t i = 0; i < publisher->sents; i++) {
+        const struct key_entry *entry = &publisher->sent[i];
+        publisher->takes[i] = is_spent(publisher->app, entry, now_ms);
+        key[i] = (struct published_key){entry->id, publisher->takes[i] ? NULL : entry->key};
+    }
     const char *path = configmaps_path(&arena, namespace);
     if (publisher->creates)
-        keys_encode(&body, namespace, id, key);
+        keys_encode(&body, namespace, key, publisher->sents);
     else
-        keys_patch(&body, id, key);
+        keys_patch(&body, key, publisher->sents);
     const struct kube_request request = {
         .id = id_base + ++publisher->ids,
         .method = publisher->creates ? "POST" : "PATCH",
@@ -173,6 +234,110 @@ static void count_publishing(int status)
     must(status >= 0);
     (void)snprintf(labels, sizeof labels, "call=\"publish_key\",code=\"%d\"", status);
     metric_add(M_API_REQUESTS, labels, 1);
+}
+
+/* --- what follows from an answer --- */
+
+/* The keys that were taken away are forgotten; false: there is trouble. */
+static bool forget_keys(struct key_publisher *publisher)
+{
+    struct err err;
+
+    for (size_t i = 0; i < publisher->sents; i++) {
+        if (!publisher->takes[i])
+            continue;
+        if (keyring_forget(publisher->app->keyring, publisher->sent[i].id, &err) < 0) {
+            change_failed(publisher, &err);
+            return false;
+        }
+        log_write(LOG_INFO, "no pod needs this signing key of before: it is published no more",
+                  log_str("key", publisher->sent[i].id));
+    }
+    return true;
+}
+
+/* An operator names the key that shall be replaced; once it signs no more, that is done. */
+static bool replace_key(struct key_publisher *publisher, int64_t now_ms)
+{
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(publisher->app->keyring, key);
+    const bool has_next = count > 1 && key[1].state == KEY_NEXT;
+    const char *replace = "";
+    struct arena arena;
+    struct err err;
+    int rc;
+
+    arena_init(&arena);
+    rc = keys_decode((struct text){publisher->answer.data, publisher->answer.len}, &arena, &replace,
+                     &err);
+    const bool wanted = rc == 0 && strcmp(replace, key[0].id) == 0 && !has_next;
+    arena_done(&arena);
+    if (wanted)
+        rc = keyring_replace(publisher->app->keyring, times_of(publisher, now_ms), &err);
+    if (rc < 0) {
+        change_failed(publisher, &err);
+        return false;
+    }
+    if (wanted) {
+        publisher->due_ms = now_ms; /* publish it */
+        log_write(LOG_INFO, "a signing key is to be replaced; the next one is made",
+                  log_str("key", key[0].id));
+    }
+    return true;
+}
+
+/* When does a next key sign? */
+static void plan_change(struct key_publisher *publisher)
+{
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(publisher->app->keyring, key);
+
+    publisher->change_ms = INT64_MAX;
+    for (size_t i = 1; i < count; i++)
+        if (key[i].state == KEY_NEXT && key[i].published)
+            publisher->change_ms = key[i].due_ms;
+}
+
+static void published(struct key_publisher *publisher, int64_t now_ms)
+{
+    struct key_entry kept[KEYRING_MAX];
+    size_t count = 0;
+    struct err err;
+
+    must(!publisher->in_flight);
+    publisher->failures = 0;
+    publisher->due_ms = now_ms + again_ms(publisher->app);
+    for (size_t i = 0; i < publisher->sents; i++)
+        if (!publisher->takes[i])
+            kept[count++] = publisher->sent[i];
+    publisher_lock(publisher);
+    const bool news = !publisher->facts.published || publisher->facts.error[0] != '\0';
+    publisher->facts.published = true;
+    publisher->facts.error[0] = '\0';
+    publisher_unlock(publisher);
+    if (news)
+        log_write(LOG_INFO, "the signing keys are published", log_str("key", publisher->sent[0].id),
+                  log_str("namespace", keys_namespace(publisher->app)));
+    if (keyring_published(publisher->app->keyring, kept, count, times_of(publisher, now_ms), &err) <
+        0)
+        change_failed(publisher, &err);
+    else if (forget_keys(publisher) && replace_key(publisher, now_ms))
+        change_failed(publisher, NULL);
+    plan_change(publisher);
+}
+
+static void change_keys(struct key_publisher *publisher, int64_t now_ms)
+{
+    struct err err;
+
+    if (keyring_step(publisher->app->keyring, times_of(publisher, now_ms), &err) < 0) {
+        change_failed(publisher, &err);
+        publisher->change_ms = now_ms + RETRY_MAX_MS;
+        return;
+    }
+    change_failed(publisher, NULL);
+    plan_change(publisher);
+    log_write(LOG_INFO, "the next signing key signs from now on");
 }
 
 /* A ConfigMap that somebody made meanwhile (409) is patched at the next try. */
@@ -234,9 +399,12 @@ bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
 int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms)
 {
     must(now_ms >= 0);
+    if (now_ms >= publisher->change_ms)
+        change_keys(publisher, now_ms);
     if (!publisher->in_flight && now_ms >= publisher->due_ms)
         publish(publisher, now_ms);
-    if (publisher->in_flight)
-        return TIMEOUT_MS;
-    return publisher->due_ms > now_ms ? publisher->due_ms - now_ms : 0;
+    int64_t wait_ms = TIMEOUT_MS;
+    if (!publisher->in_flight)
+        wait_ms = publisher->due_ms > now_ms ? publisher->due_ms - now_ms : 0;
+    return publisher->change_ms - now_ms < wait_ms ? publisher->change_ms - now_ms : wait_ms;
 }

@@ -24,9 +24,16 @@ struct pod_cache {
     /* "namespace\0name" of records that have a name: the one that was put last */
     struct map by_name;
     struct map unbound; /* by uid: pods that ask for a share and are on no node */
+    struct map signers; /* by key: struct signer, for each key that signed a pod here */
     struct wishes wishes;
     size_t told_bytes;
     struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
+};
+
+/* A tenant can write any key, on one pod after all: there are at most as many as pods. */
+struct signer {
+    uint64_t key;
+    size_t pods;
 };
 
 struct pod_cache *pod_cache_new(void)
@@ -37,6 +44,7 @@ struct pod_cache *pod_cache_new(void)
     map_init(&pods->by_uid);
     map_init(&pods->by_name);
     map_init(&pods->unbound);
+    map_init(&pods->signers);
     return pods;
 }
 
@@ -72,6 +80,10 @@ void pod_cache_free(struct pod_cache *pods)
         pod_record_free(record);
     }
     must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
+    struct signer *signer;
+    for (size_t at = 0; (signer = map_next(&pods->signers, &at)) != NULL;)
+        xfree(signer);
+    map_done(&pods->signers);
     map_done(&pods->by_uid);
     map_done(&pods->by_name);
     map_done(&pods->unbound);
@@ -156,6 +168,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         facts.name = pod->name;
         facts.created_ms = pod->created_ms;
         facts.terminating_ms = pod->terminating_ms;
+        facts.signed_by = pod->ours ? pod->signed_by : 0;
         facts.verdict = pod->node[0] != '\0'
                             ? request_parse_bound(pod, rules, &arena, &request, &refusal)
                             : request_parse(pod, rules, &arena, &request, &refusal);
@@ -188,6 +201,29 @@ static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *recor
         count(pods->host_sums, record->node, record->cpu_milli, record->memory_bytes);
 }
 
+static struct text signer_key(const uint64_t *key)
+{
+    must(*key != 0);
+    return (struct text){(const char *)key, sizeof *key};
+}
+
+/* One pod more, or one fewer. */
+static void pod_cache_sign(struct pod_cache *pods, const struct pod_record *record, bool more)
+{
+    if (record->signed_by == 0)
+        return;
+    struct signer *signer = map_find(&pods->signers, signer_key(&record->signed_by));
+    must(more || (signer != NULL && signer->pods > 0));
+    if (signer == NULL) {
+        signer = xcalloc(1, sizeof *signer);
+        signer->key = record->signed_by;
+        (void)map_put(&pods->signers, signer_key(&signer->key), signer);
+    }
+    signer->pods = more ? signer->pods + 1 : signer->pods - 1;
+    if (signer->pods == 0)
+        xfree(map_take(&pods->signers, signer_key(&record->signed_by)));
+}
+
 static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
 {
     const struct text uid = text_of(record->uid);
@@ -199,6 +235,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
     if (pod_record_asks(record) && record->node[0] == '\0')
         (void)map_put(&pods->unbound, uid, record);
     pod_cache_sum(pods, record, true);
+    pod_cache_sign(pods, record, true);
 }
 
 /* NULL if it is not in the table. The keys live in the record. */
@@ -214,6 +251,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_sum(pods, record, false);
+    pod_cache_sign(pods, record, false);
     pod_cache_let_go(pods, record);
     return record;
 }
@@ -415,6 +453,15 @@ struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
     struct pod_record *copy = record != NULL ? record_copy(record) : NULL;
     pod_cache_unlock(pods);
     return copy;
+}
+
+size_t pod_cache_signed(struct pod_cache *pods, uint64_t key)
+{
+    pod_cache_lock(pods);
+    const struct signer *signer = map_find(&pods->signers, signer_key(&key));
+    const size_t count = signer != NULL ? signer->pods : 0;
+    pod_cache_unlock(pods);
+    return count;
 }
 
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)

@@ -158,7 +158,7 @@ static bool is_needed(const struct app *app, const struct right *right)
         return settings->advertise;
     case NEED_CONFIGMAPS:
     case NEED_KEYS:
-        return app->signing_key != NULL;
+        return app->keyring != NULL;
     }
     must_not_reach("every need is listed");
 }

@@ -1,6 +1,6 @@
 /*
  * What we write to the API server: Bindings with their annotations, Events, the wake-up object, our
- * public key, patches. Called by the writer (Bindings, before its COMMIT), the outbox,
+ * public keys, patches. Called by the writer (Bindings, before its COMMIT), the outbox,
  * key_publisher.c and cluster_identity.c;
  * the bytes depend on the arguments alone. The API server checks neither keys nor size of a
  * Binding's annotations, so this file does (docs/why/003-annotations-on-the-binding.md). First the
@@ -554,17 +554,26 @@ const char *configmaps_path(struct arena *arena, const char *namespace)
     return arena_printf(arena, "/api/v1/namespaces/%s/configmaps", namespace);
 }
 
-static void write_key(struct json_writer *json, const char *id, const char *key)
+static void write_keys(struct json_writer *json, const struct published_key *key, size_t count,
+                       bool new)
 {
-    must(id[0] != '\0' && key[0] != '\0');
+    must(count > 0);
     json_write_key(json, "data");
     json_write_object(json);
-    json_write_key(json, id);
-    json_write_str(json, key);
+    for (size_t i = 0; i < count; i++) {
+        if (key[i].key == NULL && new)
+            continue;
+        json_write_key(json, key[i].id);
+        if (key[i].key != NULL)
+            json_write_str(json, key[i].key);
+        else
+            json_write_null(json);
+    }
     json_write_object_end(json);
 }
 
-void keys_encode(struct strbuf *out, const char *namespace, const char *id, const char *key)
+void keys_encode(struct strbuf *out, const char *namespace, const struct published_key *key,
+                 size_t count)
 {
     struct json_writer json;
 
@@ -572,18 +581,18 @@ void keys_encode(struct strbuf *out, const char *namespace, const char *id, cons
     json_writer_init(&json, out);
     open_object(&json, "v1", "ConfigMap", namespace, KEYS_CONFIGMAP);
     json_write_object_end(&json);
-    write_key(&json, id, key);
+    write_keys(&json, key, count, true);
     json_write_object_end(&json);
 }
 
-void keys_patch(struct strbuf *out, const char *id, const char *key)
+void keys_patch(struct strbuf *out, const struct published_key *key, size_t count)
 {
     struct json_writer json;
 
     must(out->len == 0);
     json_writer_init(&json, out);
     json_write_object(&json);
-    write_key(&json, id, key);
+    write_keys(&json, key, count, false);
     json_write_object_end(&json);
 }
 

@@ -299,6 +299,32 @@ int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
     return in.failed ? -(int)err->code : 0;
 }
 
+uint64_t key_number(struct text id)
+{
+    uint64_t number = 0;
+
+    if (id.len != KEY_ID_DIGITS)
+        return 0;
+    for (size_t i = 0; i < id.len; i++) {
+        const char c = id.at[i];
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f'))
+            return 0;
+        number = number * 16 + (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    return number;
+}
+
+uint64_t signature_key_number(struct text signature)
+{
+    static const char version[] = "v1:";
+    const size_t head = sizeof version - 1;
+
+    if (signature.len <= head + KEY_ID_DIGITS || !text_starts(signature, version) ||
+        signature.at[head + KEY_ID_DIGITS] != ':')
+        return 0;
+    return key_number((struct text){signature.at + head, KEY_ID_DIGITS});
+}
+
 /* Overflow gives 0 like any text that is no number: callers then do not compare. */
 uint64_t version_number(const char *resource_version)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "milligpu/advice.h"
+#include "milligpu/annotations.h"
 #include "milligpu/quantity.h"
 
 #include "wire/kube_read.h"
@@ -114,6 +115,19 @@ static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefi
             arena_printf(arena, "%.*s%.*s", TEXT_ARG(prefix), TEXT_ARG(key));
 }
 
+/* One that cannot be read names no key that we know. */
+static void read_signature(struct json_reader *in, struct pod *pod)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *signature = NULL;
+    const char *why = NULL;
+
+    if (read_once(in, &signature))
+        pod->signed_by = signature_key_number(text_of(signature));
+    else
+        pass_over(in, mark, &why);
+}
+
 static const char count_prefix[] = "gpu-count.milligpu.io/";
 
 static bool pod_read_annotation(void *user, struct json_reader *in, struct text key)
@@ -125,6 +139,10 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
 
     if (text_is(key, "milligpu.io/allocation")) {
         read_allocation_annotation(in, reading);
+        return !in->failed;
+    }
+    if (text_is(key, ANNOTATION_SIGNATURE)) {
+        read_signature(in, pod);
         return !in->failed;
     }
     if (text_is(key, "milligpu.io/gpu-count"))

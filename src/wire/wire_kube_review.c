@@ -1,8 +1,12 @@
 /*
- * SelfSubjectAccessReview: rights.c asks the API server whether our account may do what milligpu
- * needs. The answer is the same object with a status.
+ * Answers that we ask for. SelfSubjectAccessReview: rights.c asks the API server whether our
+ * account may do what milligpu needs; the answer is the same object with a status. The ConfigMap of
+ * the public keys: key_publisher.c writes it, and reads what an operator has written on it.
  */
+#include "milligpu/annotations.h"
 #include "milligpu/wire_kube.h"
+
+#include "wire/kube_read.h"
 
 /* To the API server, an absent member means every namespace, every name or the core group. */
 static void review_put(struct json_writer *json, const char *key, const char *text)
@@ -69,5 +73,34 @@ int review_decode(struct text bytes, struct arena *arena, bool *out_allowed, str
         return err_set(err, ERR_INVALID, "SelfSubjectAccessReview.status.allowed: missing");
     if (rc == 0)
         *out_allowed = allowed;
+    return rc;
+}
+
+static bool read_replace(void *user, struct json_reader *in, struct text key)
+{
+    const char **replace = user;
+
+    must(replace != NULL);
+    return text_is(key, ANNOTATION_REPLACE_KEY) ? read_once(in, replace) : json_read_skip(in);
+}
+
+/* The API server has only texts for annotations; a value that is none is passed over. */
+int keys_decode(struct text bytes, struct arena *arena, const char **out_replace, struct err *err)
+{
+    static const char *const keys[] = {"metadata"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    const char *replace = NULL;
+    struct meta_reading meta = {.user = &replace, .annotation = read_replace};
+    struct json_reader in;
+    int key;
+
+    meta_clear(&meta.is);
+    json_reader_init(&in, bytes, "ConfigMap", arena, err);
+    json_read_object(&in);
+    while (json_read_field(&in, &fields, &key))
+        read_meta(&in, &meta);
+    const int rc = json_reader_finish(&in);
+    if (rc == 0)
+        *out_replace = replace != NULL ? replace : "";
     return rc;
 }

@@ -1,9 +1,9 @@
 #include <stdio.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/keyring.h"
 #include "milligpu/outbox.h"
 #include "milligpu/quantity.h"
-#include "milligpu/signing.h"
 #include "milligpu/writer.h"
 
 #include "writer/writer_internal.h"
@@ -39,7 +39,7 @@ static struct post_commit_action *add_action(struct writer *writer)
     return action;
 }
 
-/* The same text again for the same allocation, so that a repeated Binding has the same bytes. */
+/* While no other key begins to sign, the same text again for the same allocation. */
 static int sign_binding(const void *ctx, struct text uid, struct text node, struct text annotation,
                         struct strbuf *out, struct err *err)
 {
@@ -47,7 +47,7 @@ static int sign_binding(const void *ctx, struct text uid, struct text node, stru
     char text[SIGNATURE_TEXT_BYTES];
 
     must(ctx != NULL && out->len == 0);
-    if (signing_sign(ctx, &what, text, err) < 0)
+    if (keyring_sign((struct keyring *)(uintptr_t)ctx, &what, text, err) < 0)
         return err_same(err);
     strbuf_str(out, text);
     return 0;
@@ -69,10 +69,12 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     action->deadline_ms = how.deadline_ms;
     action->sending = how.sending;
     /* Encoded here: later in the batch the allocation may be replaced and its node rebuilt. */
-    const struct binding_signer signer = {writer->app->signing_key, sign_binding};
-    const struct binding_terms terms = {.signer = signer.ctx != NULL ? &signer : NULL,
-                                        .request = how.request,
-                                        .version = how.version};
+    /* A key that is not published is unknown to everybody. Only nodes without an agent get here. */
+    struct keyring *keyring = writer->app->keyring;
+    const bool signs = keyring != NULL && keyring_may_sign(keyring);
+    const struct binding_signer signer = {keyring, sign_binding};
+    const struct binding_terms terms = {
+        .signer = signs ? &signer : NULL, .request = how.request, .version = how.version};
     const int rc = binding_encode(&action->body, allocation, node, &terms, err);
     if (rc < 0) {
         writer_action_done(action);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "milligpu/hints.h"
+#include "milligpu/keyring.h"
 #include "milligpu/map.h"
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
@@ -292,6 +293,15 @@ static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
     return true;
 }
 
+/* Its agent would believe no allocation: a first key signs once it is published. */
+static bool lacks_key(const struct writer *writer, const char *node_name)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(node_name));
+
+    must(node != NULL);
+    return node->agent && writer->app->keyring != NULL && !keyring_may_sign(writer->app->keyring);
+}
+
 /* fetched: NULL if the API server has not been asked yet. */
 static bool bind_pod(struct writer *writer, struct bind_call *bind,
                      const struct fetched_pod *fetched, struct arena *arena)
@@ -321,6 +331,12 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
     /* Before the reservation: one that cannot be sent would hold its room for nothing. */
     if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
         writer_refuse_bind(bind, "not ready: too many Bindings wait to be sent");
+        return true;
+    }
+    if (record->verdict == REQUEST_OK && lacks_key(writer, bind->asks.node)) {
+        writer_refuse_bind(
+            bind, "not ready: the node has an agent, and the key that signs allocations is "
+                  "not published yet (milligpuctl doctor)");
         return true;
     }
     if (record->verdict == REQUEST_ZERO) {

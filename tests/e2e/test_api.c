@@ -13,6 +13,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/key_publisher.h"
 
 #include "admin/api_internal.h"
 #include "support_api_fixture.h"
@@ -245,6 +246,24 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/doctor", "Doctor");
     shows(fixture, "/api/v1/policy", "Policy");
     shows(fixture, "/api/v1/settings", "SettingList");
+}
+
+static void keys_are_as_described(void **state)
+{
+    struct api_fixture *fixture = *state;
+    const struct keyring_rules rules = {"/tmp/milligpu-api-key", 120000};
+    struct kube_ops ops;
+    struct err err;
+
+    (void)unlink(rules.file);
+    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &fixture->app.keyring, &err), 0);
+    fake_apiserver_ops(fixture->app.fake, &ops);
+    fixture->app.key_publisher = key_publisher_new(&fixture->app, &ops);
+    shows(fixture, "/api/v1/keys", "KeyList");
+    key_publisher_free(STEAL(fixture->app.key_publisher));
+    keyring_free(STEAL(fixture->app.keyring));
+    ops.free(ops.ctx);
+    assert_int_equal(unlink(rules.file), 0);
 }
 
 /* --- the description compared with the table of routes --- */
@@ -1224,6 +1243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         api_fixture_test(doctor_sees_that_no_scheduler_is_there),
         api_fixture_test(answers_are_as_described),
+        api_fixture_test(keys_are_as_described),
         api_fixture_test(every_route_answers),
         api_fixture_test(the_description_names_exactly_the_routes),
         api_fixture_test(every_shape_is_used_and_every_reference_leads_to_one),

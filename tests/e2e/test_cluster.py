@@ -50,6 +50,7 @@ class Placing(Cluster):
 
     def test_what_is_bound_is_signed_by_a_key_that_is_published(self):
         api, daemon = self.pair()
+        daemon.wait(lambda: daemon.get("/api/v1/keys")["items"][0]["state"] == "signing", "a key that signs")
         node, _, _ = daemon.schedule(harness.pod("p", 100))
         signature = api.pod("p")["metadata"]["annotations"]["milligpu.io/signature"]
         self.assertRegex(signature, "^v1:[0-9a-f]{16}:[A-Za-z0-9+/]{86}==$")

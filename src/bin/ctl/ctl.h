@@ -115,6 +115,7 @@ int show_usage_past(struct ctl *ctl, const struct doc *list);
 int show_history(struct ctl *ctl, const struct doc *list);
 int show_summary(struct ctl *ctl, const struct doc *summary);
 int show_defrag(struct ctl *ctl, const struct doc *plan);
+int show_keys(struct ctl *ctl, const struct doc *list);
 int show_drift(struct ctl *ctl, const struct doc *list);
 int show_doctor(struct ctl *ctl, const struct doc *doctor);
 int show_policy(struct ctl *ctl, const struct doc *policy);

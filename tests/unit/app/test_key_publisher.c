@@ -1,9 +1,10 @@
-/* The public key gets to the agents, whatever stands in the way, and no other key is touched. */
+/* Our public keys get to the agents, whatever stands in the way, and no other key is touched. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -12,20 +13,22 @@
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/key_publisher.h"
 #include "milligpu/log.h"
-#include "milligpu/signing.h"
+
+#include "support_fixture.h"
 
 #define KEYS "/api/v1/namespaces/milligpu/configmaps"
 
 struct scene {
-    struct app app;
+    struct app_fixture *fixture; /* its API server, its pods, its time */
+    struct app *app;
     struct settings settings;
     struct kube_ops real;
     struct kube_ops ops;
     struct key_publisher *publisher;
-    struct signing_key *key;
+    struct keyring *keyring;
+    struct key_entry key[KEYRING_MAX]; /* as of the last look */
     struct strbuf out;
     char file[64];
-    int64_t now_ms;
     int refuse; /* the status of every answer; 0: what the fake says */
     bool start_fails;
     bool lost;
@@ -59,7 +62,7 @@ static void on_cancel(void *ctx, uint64_t id)
 static void deliver(void *user, const struct kube_answer *answer)
 {
     struct scene *scene = user;
-    assert_true(key_publisher_answer(scene->publisher, scene->now_ms, answer));
+    assert_true(key_publisher_answer(scene->publisher, scene->fixture->now_ms, answer));
 }
 
 static void answer(struct scene *scene, enum kube_piece piece, const char *text)
@@ -90,7 +93,7 @@ static void answer_all(struct scene *scene)
 static void run(struct scene *scene)
 {
     for (int i = 0; i < 10; i++) {
-        (void)key_publisher_step(scene->publisher, scene->now_ms);
+        (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
         if (scene->id != 0)
             answer_all(scene);
         else
@@ -100,28 +103,41 @@ static void run(struct scene *scene)
 
 static void begin(struct scene *scene)
 {
-    scene->publisher = key_publisher_new(&scene->app, &scene->ops);
+    scene->publisher = key_publisher_new(scene->app, &scene->ops);
+}
+
+enum { WAIT_MS = 120000, AGAIN_MS = WAIT_MS / 2 };
+
+static void open_keyring(struct scene *scene)
+{
+    const struct keyring_rules rules = {scene->file, WAIT_MS};
+    const struct key_times now = {scene->fixture->now_ms, scene->fixture->wall_ms};
+    struct err err;
+
+    keyring_free(STEAL(scene->keyring));
+    assert_int_equal(keyring_open(&rules, now, &scene->keyring, &err), 0);
+    scene->app->keyring = scene->keyring;
 }
 
 static int set_up(void **state)
 {
     struct scene *scene = xcalloc(1, sizeof *scene);
-    struct err err;
 
     log_set(LOG_ERROR, false);
     (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-publish-%d", (int)getpid());
-    assert_int_equal(signing_key_open(scene->file, &scene->key, &err), 0);
-    scene->app.settings = &scene->settings;
+    scene->fixture = fixture_new(fixture_two_nodes);
+    scene->app = &scene->fixture->app;
+    open_keyring(scene);
+    scene->settings = *scene->app->settings;
+    scene->app->settings = &scene->settings;
     scene->settings.keys_namespace = "";
-    scene->app.wake_namespace = "milligpu";
-    scene->app.signing_key = scene->key;
-    scene->app.fake = fake_apiserver_new("publish");
-    fake_apiserver_ops(scene->app.fake, &scene->real);
+    scene->settings.key_wait_s = WAIT_MS / 1000;
+    scene->app->wake_namespace = "milligpu";
+    fake_apiserver_ops(scene->app->fake, &scene->real);
     scene->ops = scene->real;
     scene->ops.ctx = scene;
     scene->ops.start = on_start;
     scene->ops.cancel = on_cancel;
-    scene->now_ms = 5000;
     strbuf_init(&scene->out);
     begin(scene);
     *state = scene;
@@ -130,15 +146,20 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
+    static const char *const end[] = {"", ".next", ".keys"};
     struct scene *scene = *state;
+    char file[80];
 
     key_publisher_free(scene->publisher);
     assert_int_equal(scene->id, 0);
     scene->real.free(scene->real.ctx);
-    fake_apiserver_free(scene->app.fake);
-    signing_key_free(scene->key);
+    fixture_free(scene->fixture);
+    keyring_free(scene->keyring);
     strbuf_done(&scene->out);
-    assert_int_equal(unlink(scene->file), 0);
+    for (size_t i = 0; i < ARRAY_LEN(end); i++) {
+        (void)snprintf(file, sizeof file, "%s%s", scene->file, end[i]);
+        (void)unlink(file);
+    }
     xfree(scene);
     return 0;
 }
@@ -146,7 +167,7 @@ static int tear_down(void **state)
 static int ask(struct scene *scene, const char *method, const char *path, const char *body)
 {
     strbuf_reset(&scene->out);
-    return fake_apiserver_request(scene->app.fake, method, path, text_of(body), &scene->out);
+    return fake_apiserver_request(scene->app->fake, method, path, text_of(body), &scene->out);
 }
 
 static struct key_facts facts_of(struct scene *scene)
@@ -154,19 +175,24 @@ static struct key_facts facts_of(struct scene *scene)
     struct key_facts facts;
 
     key_publisher_facts(scene->publisher, &facts);
-    assert_string_equal(facts.id, signing_key_id(scene->key));
     return facts;
+}
+
+/* Is key number i of those that we had at the last look in the ConfigMap? */
+static bool shows_key(struct scene *scene, size_t i)
+{
+    char entry[100];
+
+    (void)snprintf(entry, sizeof entry, "\"%s\":\"%s\"", scene->key[i].id, scene->key[i].key);
+    assert_int_equal(ask(scene, "GET", KEYS "/milligpu-keys", ""), 200);
+    return strstr(scene->out.data, entry) != NULL;
 }
 
 static void is_there(struct scene *scene)
 {
-    char entry[100];
-
-    (void)snprintf(entry, sizeof entry, "\"%s\":\"%s\"", signing_key_id(scene->key),
-                   signing_key_public(scene->key));
-    assert_int_equal(ask(scene, "GET", KEYS "/milligpu-keys", ""), 200);
-    if (strstr(scene->out.data, entry) == NULL)
-        fail_msg("no %s in %s", entry, scene->out.data);
+    (void)keyring_list(scene->keyring, scene->key);
+    if (!shows_key(scene, 0))
+        fail_msg("no %s in %s", scene->key[0].id, scene->out.data);
 }
 
 static void the_config_map_is_made_where_there_is_none(void **state)
@@ -179,14 +205,14 @@ static void the_config_map_is_made_where_there_is_none(void **state)
     assert_true(facts_of(scene).published);
     assert_string_equal(facts_of(scene).error, "");
     assert_int_equal(scene->requests, 2); /* PATCH, POST */
-    assert_int_equal(key_publisher_step(scene->publisher, scene->now_ms), 600000);
+    assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), AGAIN_MS);
 }
 
 static void the_agents_may_have_a_namespace_of_their_own(void **state)
 {
     struct scene *scene = *state;
 
-    assert_string_equal(keys_namespace(&scene->app), "milligpu");
+    assert_string_equal(keys_namespace(scene->app), "milligpu");
     scene->settings.keys_namespace = "agents";
     run(scene);
     assert_true(facts_of(scene).published);
@@ -220,10 +246,10 @@ static void a_config_map_that_is_deleted_comes_back(void **state)
 
     run(scene);
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
-    scene->now_ms += 599999;
+    scene->fixture->now_ms += AGAIN_MS - 1;
     run(scene);
     assert_int_equal(ask(scene, "GET", KEYS "/milligpu-keys", ""), 404);
-    scene->now_ms += 1;
+    scene->fixture->now_ms += 1;
     run(scene);
     is_there(scene);
 }
@@ -239,26 +265,27 @@ static void it_is_tried_until_it_succeeds(void **state)
     assert_string_equal(facts_of(scene).error, "HTTP 403: because");
     for (size_t i = 0; i < ARRAY_LEN(pauses_ms); i++) {
         assert_int_equal(scene->requests, i + 1);
-        assert_int_equal(key_publisher_step(scene->publisher, scene->now_ms), pauses_ms[i]);
-        scene->now_ms += pauses_ms[i] - 1;
+        assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms),
+                         pauses_ms[i]);
+        scene->fixture->now_ms += pauses_ms[i] - 1;
         run(scene);
         assert_int_equal(scene->requests, i + 1);
-        scene->now_ms += 1;
+        scene->fixture->now_ms += 1;
         run(scene);
     }
     scene->refuse = 0;
-    scene->now_ms += 60000;
+    scene->fixture->now_ms += 60000;
     run(scene);
     is_there(scene);
     assert_true(facts_of(scene).published);
     assert_string_equal(facts_of(scene).error, "");
     /* The next failure waits for a second again. */
-    scene->now_ms += 600000;
+    scene->fixture->now_ms += AGAIN_MS;
     scene->lost = true;
     run(scene);
     assert_string_equal(facts_of(scene).error, "not answered");
     assert_true(facts_of(scene).published);
-    assert_int_equal(key_publisher_step(scene->publisher, scene->now_ms), 1000);
+    assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), 1000);
 }
 
 static void a_request_that_cannot_even_start_is_tried_again(void **state)
@@ -269,7 +296,7 @@ static void a_request_that_cannot_even_start_is_tried_again(void **state)
     run(scene);
     assert_string_equal(facts_of(scene).error, "no way there");
     scene->start_fails = false;
-    scene->now_ms += 1000;
+    scene->fixture->now_ms += 1000;
     run(scene);
     is_there(scene);
 }
@@ -279,7 +306,7 @@ static void a_config_map_that_came_meanwhile_is_patched(void **state)
 {
     struct scene *scene = *state;
 
-    (void)key_publisher_step(scene->publisher, scene->now_ms);
+    (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     scene->ops.poll(scene->real.ctx, 0, scene, deliver);
     assert_int_equal(scene->requests, 1);
     assert_int_equal(ask(scene, "POST", KEYS,
@@ -288,7 +315,7 @@ static void a_config_map_that_came_meanwhile_is_patched(void **state)
     run(scene);
     assert_int_equal(scene->requests, 2);
     assert_non_null(strstr(facts_of(scene).error, "HTTP 409"));
-    scene->now_ms += 1000;
+    scene->fixture->now_ms += 1000;
     run(scene);
     is_there(scene);
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
@@ -302,12 +329,234 @@ static void an_answer_of_somebody_else_is_not_ours(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
         const struct kube_answer is = {.id = ids[i], .piece = KUBE_HEAD, .status = 200};
-        assert_false(key_publisher_answer(scene->publisher, scene->now_ms, &is));
+        assert_false(key_publisher_answer(scene->publisher, scene->fixture->now_ms, &is));
     }
     /* Ours, but of a try that is over. */
     const struct kube_answer old = {.id = ((uint64_t)3 << 32) + 7, .piece = KUBE_DONE};
-    assert_true(key_publisher_answer(scene->publisher, scene->now_ms, &old));
+    assert_true(key_publisher_answer(scene->publisher, scene->fixture->now_ms, &old));
     assert_false(facts_of(scene).published);
+}
+
+/* --- from one key to the next --- */
+
+static void has(struct scene *scene, const char *states)
+{
+    char said[200] = "";
+
+    const size_t count = keyring_list(scene->keyring, scene->key);
+    for (size_t i = 0; i < count; i++)
+        (void)snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s", i > 0 ? " " : "",
+                       key_state_name(scene->key[i].state));
+    assert_string_equal(said, states);
+    assert_string_equal(facts_of(scene).trouble, "");
+}
+
+static void pass(struct scene *scene, int64_t ms)
+{
+    scene->fixture->now_ms += ms;
+    scene->fixture->wall_ms += ms;
+    run(scene);
+}
+
+/* What milligpuctl replace-key has kubectl write. */
+static void want_replaced(struct scene *scene, const char *id)
+{
+    char body[160];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"annotations\":{\"milligpu.io/replace-key\":\"%s\"}}}", id);
+    assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
+}
+
+/* A pod that the first key signed is bound; then the second key signs. */
+static void bind_and_replace(struct scene *scene)
+{
+    run(scene);
+    has(scene, "signing");
+    fixture_pod(scene->fixture, "p", "300");
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    fixture_run(scene->fixture);
+    want_replaced(scene, scene->key[0].id);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing next");
+    assert_true(shows_key(scene, 0) && shows_key(scene, 1));
+    pass(scene, WAIT_MS - 1);
+    has(scene, "signing next");
+    pass(scene, 1);
+    has(scene, "signing retiring");
+}
+
+/* The watch of pods says something. */
+static void hear(struct scene *scene)
+{
+    static unsigned pods;
+    char name[20];
+
+    (void)snprintf(name, sizeof name, "heard-%u", pods++);
+    fixture_pod(scene->fixture, name, "100");
+    fixture_run(scene->fixture);
+}
+
+static void end_pod(struct scene *scene)
+{
+    fixture_delete_pod(scene->fixture, "p");
+    fixture_run(scene->fixture);
+}
+
+static void a_key_is_replaced_and_stays_while_a_pod_needs_it(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    for (int i = 0; i < 3; i++) {
+        pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
+        hear(scene);
+        has(scene, "signing retiring");
+        assert_true(shows_key(scene, 0) && shows_key(scene, 1));
+    }
+    end_pod(scene);
+    pass(scene, AGAIN_MS);
+    assert_true(shows_key(scene, 0));
+    assert_false(shows_key(scene, 1));
+    has(scene, "signing");
+    /* The annotation names a key that signs no more: it asks for nothing. */
+    pass(scene, 10 * AGAIN_MS);
+    has(scene, "signing");
+}
+
+static void a_key_that_no_pod_needs_stays_a_while(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    end_pod(scene);
+    for (int64_t ms = AGAIN_MS; ms < KEY_RETIRE_WAITS * WAIT_MS; ms += AGAIN_MS) {
+        hear(scene);
+        pass(scene, AGAIN_MS);
+        has(scene, "signing retiring");
+    }
+    hear(scene);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+}
+
+static void who_does_not_know_all_pods_takes_no_key_away(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    end_pod(scene);
+    pass(scene, KEY_RETIRE_WAITS * WAIT_MS); /* and the watch was silent */
+    has(scene, "signing retiring");
+    hear(scene);
+    atomic_store(&scene->app->pods_synced, false);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing retiring");
+    atomic_store(&scene->app->pods_synced, true);
+    atomic_store(&scene->app->safe_mode, true);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing retiring");
+    atomic_store(&scene->app->safe_mode, false);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+}
+
+/* Its Binding may still take effect, with the signature of before. */
+static void a_reservation_in_doubt_keeps_the_key(void **state)
+{
+    struct scene *scene = *state;
+
+    run(scene);
+    fixture_pod(scene->fixture, "doubt", "300");
+    fixture_run(scene->fixture);
+    scene->fixture->lose_requests = true;
+    (void)fixture_bind_begin(scene->fixture, "doubt", "n1");
+    fixture_pass(scene->fixture, 5000);
+    scene->fixture->lose_requests = false;
+    bind_and_replace(scene);
+    end_pod(scene);
+    pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
+    hear(scene);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing retiring");
+    assert_int_equal(fixture_reserved(scene->fixture, "n1"), 300);
+    fixture_delete_pod(scene->fixture, "doubt");
+    fixture_run(scene->fixture);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+}
+
+static void a_restart_goes_on_where_it_was(void **state)
+{
+    struct scene *scene = *state;
+
+    run(scene);
+    want_replaced(scene, (is_there(scene), scene->key[0].id));
+    pass(scene, AGAIN_MS);
+    has(scene, "signing next");
+    for (int i = 0; i < 2; i++) { /* before and after the next key signs */
+        key_publisher_free(scene->publisher);
+        open_keyring(scene);
+        begin(scene);
+        has(scene, i == 0 ? "signing next" : "signing retiring");
+        /* Somebody has deleted the ConfigMap meanwhile. */
+        assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
+        run(scene);
+        assert_true(shows_key(scene, 0) && shows_key(scene, 1));
+        pass(scene, WAIT_MS);
+        has(scene, "signing retiring");
+    }
+}
+
+static void a_next_key_that_cannot_be_published_does_not_sign(void **state)
+{
+    struct scene *scene = *state;
+
+    run(scene);
+    want_replaced(scene, (is_there(scene), scene->key[0].id));
+    scene->fixture->now_ms += AGAIN_MS;
+    (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
+    scene->ops.poll(scene->real.ctx, 0, scene, deliver); /* the annotation is read */
+    scene->refuse = 403;
+    pass(scene, 10 * WAIT_MS);
+    has(scene, "signing next");
+    assert_string_equal(facts_of(scene).error, "HTTP 403: because");
+    scene->refuse = 0;
+    pass(scene, 60000);
+    pass(scene, WAIT_MS - 1);
+    has(scene, "signing next");
+    pass(scene, 1);
+    has(scene, "signing retiring");
+}
+
+/* Another milligpud signs with it. */
+static void a_key_that_is_not_ours_is_not_replaced(void **state)
+{
+    struct scene *scene = *state;
+
+    run(scene);
+    want_replaced(scene, "0123456789abcdef");
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+}
+
+static void a_folder_that_cannot_be_written_is_said(void **state)
+{
+    struct scene *scene = *state;
+    char list[80];
+
+    run(scene);
+    want_replaced(scene, (is_there(scene), scene->key[0].id));
+    (void)snprintf(list, sizeof list, "%s.keys", scene->file);
+    assert_int_equal(unlink(list), 0);
+    assert_int_equal(mkdir(list, 0700), 0);
+    pass(scene, AGAIN_MS);
+    assert_non_null(strstr(facts_of(scene).trouble, list));
+    assert_true(facts_of(scene).published);
+    assert_int_equal(rmdir(list), 0);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing next");
 }
 
 static void a_request_in_flight_ends_with_us(void **state)
@@ -315,7 +564,7 @@ static void a_request_in_flight_ends_with_us(void **state)
     struct scene *scene = *state;
 
     scene->lost = true;
-    (void)key_publisher_step(scene->publisher, scene->now_ms);
+    (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     assert_int_not_equal(scene->id, 0); /* tear_down checks that it is cancelled */
 }
 
@@ -332,6 +581,14 @@ int main(void)
         TEST(a_config_map_that_came_meanwhile_is_patched),
         TEST(an_answer_of_somebody_else_is_not_ours),
         TEST(a_request_in_flight_ends_with_us),
+        TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it),
+        TEST(a_key_that_no_pod_needs_stays_a_while),
+        TEST(who_does_not_know_all_pods_takes_no_key_away),
+        TEST(a_reservation_in_doubt_keeps_the_key),
+        TEST(a_restart_goes_on_where_it_was),
+        TEST(a_next_key_that_cannot_be_published_does_not_sign),
+        TEST(a_key_that_is_not_ours_is_not_replaced),
+        TEST(a_folder_that_cannot_be_written_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,49 @@ static void put(struct pod_cache *pods, const char *uid, const char *name, const
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
+static void stale(void *user, const struct pod_record *record)
+{
+    assert_null(user);
+    assert_non_null(record);
+}
+
+static void put_signed(struct pod_cache *pods, const char *uid, bool ours, uint64_t key)
+{
+    const struct pod pod = {.uid = uid,
+                            .namespace = "default",
+                            .name = uid,
+                            .node = "n1",
+                            .resource_version = "1",
+                            .ours = ours,
+                            .whole_gpus = 1,
+                            .signed_by = key};
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+/* A key stays published while a pod needs it. */
+static void pods_are_counted_by_the_key_that_signed_them(void **state)
+{
+    struct pod_cache *pods = *state;
+
+    put(pods, "u0", "unsigned", "n1");
+    assert_int_equal(pod_cache_signed(pods, 7), 0);
+    put_signed(pods, "u1", true, 7);
+    put_signed(pods, "u2", true, 7);
+    put_signed(pods, "u3", true, 8);
+    put_signed(pods, "u4", false, 8); /* it asks for none of ours */
+    assert_int_equal(pod_cache_signed(pods, 7), 2);
+    assert_int_equal(pod_cache_signed(pods, 8), 1);
+    put_signed(pods, "u2", true, 7); /* again */
+    assert_int_equal(pod_cache_signed(pods, 7), 2);
+    put_signed(pods, "u2", true, 8); /* somebody has written another */
+    assert_int_equal(pod_cache_signed(pods, 7), 1);
+    assert_int_equal(pod_cache_signed(pods, 8), 2);
+    pod_cache_remove(pods, "u1");
+    assert_int_equal(pod_cache_signed(pods, 7), 0);
+    pod_cache_remove_stale(pods, (struct pod_cache_list){2, 9}, NULL, stale);
+    assert_int_equal(pod_cache_signed(pods, 8), 0);
+}
+
 static void named(struct pod_cache *pods, const char *name, const char *uid)
 {
     struct pod_record *record = pod_cache_copy(pods, "default", name);
@@ -170,6 +213,7 @@ int main(void)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_pod_is_found_by_its_name_and_namespace),
+        TEST(pods_are_counted_by_the_key_that_signed_them),
         TEST(of_two_of_one_name_the_later_is_found),
         TEST(a_record_that_is_replaced_takes_its_names_along),
         TEST(of_pods_that_request_the_same_share_each_has_its_own_host),

@@ -222,7 +222,7 @@ static void who_signs_is_asked_about_the_keys(void **state)
     struct scene *scene = *state;
     static const char key;
 
-    scene->app.signing_key = (const struct signing_key *)&key;
+    scene->app.keyring = (struct keyring *)(uintptr_t)&key;
     scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"keys\"";
     (void)ask(scene);
     scene->now_ms += 1000;

@@ -11,16 +11,32 @@
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
-#include "milligpu/signing.h"
+#include "milligpu/keyring.h"
 
 #include "support_fixture.h"
 
 struct scene {
     struct app_fixture *fixture;
-    struct signing_key *key;
+    struct keyring *keyring;
     char file[64];
     struct arena arena;
 };
+
+static struct key_entry signer(const struct scene *scene)
+{
+    struct key_entry key[KEYRING_MAX];
+
+    assert_int_equal(keyring_list(scene->keyring, key), 1);
+    return key[0];
+}
+
+static void publish(const struct scene *scene)
+{
+    const struct key_entry key = signer(scene);
+    struct err err;
+
+    assert_int_equal(keyring_published(scene->keyring, &key, 1, (struct key_times){0}, &err), 0);
+}
 
 static int set_up(void **state)
 {
@@ -28,10 +44,12 @@ static int set_up(void **state)
     struct err err;
 
     (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-bind-%d", (int)getpid());
-    assert_int_equal(signing_key_open(scene->file, &scene->key, &err), 0);
+    const struct keyring_rules rules = {scene->file, 120000};
+    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &scene->keyring, &err), 0);
     arena_init(&scene->arena);
     scene->fixture = fixture_new(fixture_two_nodes);
-    scene->fixture->app.signing_key = scene->key;
+    publish(scene);
+    scene->fixture->app.keyring = scene->keyring;
     *state = scene;
     return 0;
 }
@@ -41,9 +59,11 @@ static int tear_down(void **state)
     struct scene *scene = *state;
 
     fixture_free(scene->fixture);
-    signing_key_free(scene->key);
+    keyring_free(scene->keyring);
     arena_done(&scene->arena);
     assert_int_equal(unlink(scene->file), 0);
+    (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-bind-%d.keys", (int)getpid());
+    (void)unlink(scene->file);
     xfree(scene);
     return 0;
 }
@@ -78,7 +98,8 @@ static bool believes(struct scene *scene, const char *pod, const char *node)
                                       text_of(note_of(scene, pod, "milligpu.io/allocation")),
                                       SIGNED_ALLOCATION};
 
-    return signature_is_good(text_of(signing_key_public(scene->key)),
+    const struct key_entry key = signer(scene);
+    return signature_is_good(text_of(key.key),
                              text_of(note_of(scene, pod, "milligpu.io/signature")), &what);
 }
 
@@ -193,18 +214,47 @@ static void a_restart_signs_the_same(void **state)
     assert_null(note_of(scene, "p", "milligpu.io/signature"));
     fixture->lose_requests = false;
     fixture_restart(fixture);
-    fixture->app.signing_key = scene->key;
+    fixture->app.keyring = scene->keyring;
     assert_true(fixture_pass_until_ready(fixture, 60000));
     assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
     assert_true(believes(scene, "p", "n1"));
     assert_non_null(note_of(scene, "p", "required-plugins.noderesource.dev/pod"));
 }
 
+/* Nobody knows it: an agent would refuse the containers of a pod that is bound. */
+static void a_key_that_is_not_published_signs_nothing(void **state)
+{
+    struct scene *scene = *state;
+    struct app_fixture *fixture = scene->fixture;
+    const struct keyring_rules rules = {scene->file, 120000};
+    struct err err;
+
+    keyring_free(STEAL(scene->keyring));
+    assert_int_equal(unlink(scene->file), 0);
+    char list[80];
+    (void)snprintf(list, sizeof list, "%s.keys", scene->file);
+    assert_int_equal(unlink(list), 0);
+    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &scene->keyring, &err), 0);
+    fixture->app.keyring = scene->keyring;
+    fixture_annotate_node(fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    fixture_pod(fixture, "p", "300");
+    fixture_pod(fixture, "q", "300");
+    fixture_pod(fixture, "zero", "0");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_bind(fixture, "p", "n1"), "not ready: the node has an agent"));
+    assert_string_equal(fixture_bind(fixture, "zero", "n1"), "");
+    assert_string_equal(fixture_bind(fixture, "q", "n2"), "");
+    assert_null(note_of(scene, "q", "milligpu.io/signature"));
+    publish(scene);
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
+    assert_true(believes(scene, "p", "n1"));
+}
+
 static void without_a_key_nothing_is_signed(void **state)
 {
     struct scene *scene = *state;
 
-    scene->fixture->app.signing_key = NULL;
+    scene->fixture->app.keyring = NULL;
     fixture_pod(scene->fixture, "p", "300");
     fixture_run(scene->fixture);
     assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
@@ -220,6 +270,7 @@ int main(void)
         TEST(on_a_node_with_an_agent_it_demands_the_agent),
         TEST(it_demands_the_agent_for_containers_without_a_share_too),
         TEST(a_restart_signs_the_same),
+        TEST(a_key_that_is_not_published_signs_nothing),
         TEST(without_a_key_nothing_is_signed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

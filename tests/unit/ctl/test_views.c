@@ -508,6 +508,25 @@ static void drift_and_waiting_have_their_lines(void **state)
     assert_non_null(strstr(shown.err, "More pods wait than milligpud remembers"));
 }
 
+static void keys_have_their_lines(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("keys", show_keys,
+             "{\"namespace\":\"gpu\",\"items\":[{\"id\":\"0123456789abcdef\",\"state\":"
+             "\"signing\",\"published\":true,\"since\":\"2026-01-02T03:04:00Z\",\"pods\":12},"
+             "{\"id\":\"1123456789abcdef\",\"state\":\"next\",\"published\":false,\"since\":"
+             "\"2026-01-02T03:04:00Z\",\"pods\":0}],\"trouble\":\"no room\"}"),
+        CTL_FINE);
+    assert_string_equal(shown.out, "KEY               STATE    PUBLISHED  PODS  SINCE\n"
+                                   "0123456789abcdef  signing  yes          12     5s\n"
+                                   "1123456789abcdef  next     no            0     5s\n");
+    assert_string_equal(shown.err, "The keys cannot change: no room\n");
+    shown_free(&shown);
+    assert_int_equal(show("keys", show_keys, "{\"items\":[]}"), CTL_FINE);
+    assert_string_equal(shown.err, "nothing is signed: milligpud is standalone\n");
+}
+
 static void summary_adds_up_by_name(void **state)
 {
     (void)state;
@@ -659,7 +678,7 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
     };
     int (*const views[])(struct ctl *, const struct doc *) = {
         show_nodes, show_node,    show_allocations, show_pod,    show_waiting, show_history,
-        show_drift, show_summary, show_doctor,      show_defrag, show_policy,
+        show_drift, show_summary, show_doctor,      show_defrag, show_policy,  show_keys,
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
@@ -729,6 +748,7 @@ int main(void)
         TEST(usage_since_a_time_counts_hours),
         TEST(usage_ends_with_a_total),
         TEST(drift_and_waiting_have_their_lines),
+        TEST(keys_have_their_lines),
         TEST(summary_adds_up_by_name),
         TEST(summary_shouts_when_nothing_is_granted),
         TEST(policy_shows_which_rules_hold),

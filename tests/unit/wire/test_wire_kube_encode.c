@@ -306,14 +306,19 @@ static void the_public_keys_are_a_config_map(void **state)
 {
     struct fixture *fixture = *state;
 
-    keys_encode(&fixture->out, "team", "0123456789abcdef", "AAAA=");
+    static const struct published_key key[] = {
+        {"0123456789abcdef", "AAAA="}, {"1123456789abcdef", NULL}, {"2", "BBBB="}};
+
+    keys_encode(&fixture->out, "team", key, ARRAY_LEN(key));
     assert_string_equal(fixture->out.data,
                         "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":"
                         "\"milligpu-keys\",\"namespace\":\"team\"},\"data\":{"
-                        "\"0123456789abcdef\":\"AAAA=\"}}");
+                        "\"0123456789abcdef\":\"AAAA=\",\"2\":\"BBBB=\"}}");
     strbuf_reset(&fixture->out);
-    keys_patch(&fixture->out, "0123456789abcdef", "AAAA=");
-    assert_string_equal(fixture->out.data, "{\"data\":{\"0123456789abcdef\":\"AAAA=\"}}");
+    keys_patch(&fixture->out, key, ARRAY_LEN(key));
+    assert_string_equal(
+        fixture->out.data,
+        "{\"data\":{\"0123456789abcdef\":\"AAAA=\",\"1123456789abcdef\":null,\"2\":\"BBBB=\"}}");
     assert_string_equal(configmaps_path(&fixture->arena, "team"),
                         "/api/v1/namespaces/team/configmaps");
 }

@@ -340,6 +340,42 @@ static void our_annotations_are_read(void **state)
     assert_null(pod.unreadable);
 }
 
+static void a_pod_names_the_key_that_signed_it(void **state)
+{
+    static const struct {
+        const char *annotation;
+        uint64_t key;
+    } row[] = {
+        {"\"v1:0123456789abcdef:AAAA\"", 0x0123456789abcdef},
+        {"\"v1:fedcba9876543210:\"", 0xfedcba9876543210},
+        {"\"v1:0123456789abcdef\"", 0},
+        {"\"v1:0123456789abcde:AAAA\"", 0},
+        {"\"v1:0123456789abcdeF:AAAA\"", 0},
+        {"\"v1:0123456789abcde/:AAAA\"", 0},
+        {"\"v1:0123456789abcde`:AAAA\"", 0},
+        {"\"v1:0123456789abcdeg:AAAA\"", 0},
+        {"\"v2:0123456789abcdef:AAAA\"", 0},
+        {"\"\"", 0},
+        {"null", 0},
+        {"7", 0},
+        {"\"v1:0123456789abcdef:\\u0000\"", 0},
+    };
+    char text[300];
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        (void)snprintf(text, sizeof text,
+                       "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{"
+                       "\"milligpu.io/signature\":%s}},\"spec\":{\"containers\":[{\"name\":"
+                       "\"a\"}]}}",
+                       row[i].annotation);
+        const struct pod pod = decode(*state, text);
+        assert_true(pod.signed_by == row[i].key);
+        assert_null(pod.unreadable); /* it concerns no decision */
+    }
+    assert_true(key_number(TEXT("0123456789abcdef")) == 0x0123456789abcdef);
+    assert_true(key_number(TEXT("0123456789abcdef0")) == 0);
+}
+
 /* The API server allows any character in a value, so anyone who may write the pod can use it. */
 static void an_annotation_that_cannot_be_read_hides_no_pod(void **state)
 {
@@ -646,6 +682,7 @@ int main(void)
         fixture_test(a_resize_in_place_counts_with_the_largest),
         fixture_test(phases_are_read),
         fixture_test(our_annotations_are_read),
+        fixture_test(a_pod_names_the_key_that_signed_it),
         fixture_test(an_annotation_that_cannot_be_read_hides_no_pod),
         fixture_test(what_stands_behind_an_unreadable_value_is_read),
         fixture_test(a_phase_that_cannot_be_read_is_no_end),

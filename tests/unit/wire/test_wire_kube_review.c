@@ -81,12 +81,49 @@ static void what_does_not_say_is_an_error_and_no_right(void **state)
     }
 }
 
+/* What an operator wants of the keys. */
+static void the_config_map_says_which_key_is_to_be_replaced(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *replace; /* NULL: an error */
+    } row[] = {
+        {"{\"metadata\":{\"name\":\"milligpu-keys\",\"annotations\":{\"a\":\"b\",\"milligpu.io/"
+         "replace-key\":\"0123456789abcdef\"}},\"data\":{\"x\":\"y\"}}",
+         "0123456789abcdef"},
+        {"{\"metadata\":{\"name\":\"milligpu-keys\"},\"data\":{}}", ""},
+        {"{\"metadata\":{\"name\":\"milligpu-keys\",\"annotations\":{\"milligpu.io/replace-key\":"
+         "null}}}",
+         ""},
+        {"{\"metadata\":{\"name\":\"milligpu-keys\",\"annotations\":{\"milligpu.io/replace-key\":"
+         "7}}}",
+         ""},
+        {"{}", ""},
+        {"", NULL},
+        {"[]", NULL},
+        {"{\"metadata\":{", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const char *replace = "untouched";
+        struct arena arena;
+        struct err err;
+        arena_init(&arena);
+        const int rc = keys_decode(text_of(row[i].text), &arena, &replace, &err);
+        assert_int_equal(rc < 0, row[i].replace == NULL);
+        assert_string_equal(replace, row[i].replace != NULL ? row[i].replace : "untouched");
+        arena_done(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_review_says_what_is_asked_and_no_more),
         cmocka_unit_test(an_answer_is_yes_or_no),
         cmocka_unit_test(what_does_not_say_is_an_error_and_no_right),
+        cmocka_unit_test(the_config_map_says_which_key_is_to_be_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

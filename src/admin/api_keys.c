@@ -1,0 +1,62 @@
+/*
+ * The handler for the keys that sign. Called by the router in an admin thread. It only shows: an
+ * operator has a key replaced by an annotation of the ConfigMap, where RBAC decides who may.
+ */
+#include "milligpu/key_publisher.h"
+#include "milligpu/pod_cache.h"
+
+#include "admin/api_internal.h"
+
+static void write_key(struct json_writer *json, const struct key_entry *key, size_t pods)
+{
+    char since[TIME_TEXT_BYTES];
+
+    must(key->id[0] != '\0');
+    time_format(key->since_ms, since);
+    json_write_object(json);
+    json_write_key(json, "id");
+    json_write_str(json, key->id);
+    json_write_key(json, "state");
+    json_write_str(json, key_state_name(key->state));
+    json_write_key(json, "published");
+    json_write_bool(json, key->published);
+    json_write_key(json, "since");
+    json_write_str(json, since);
+    json_write_key(json, "pods");
+    json_write_u64(json, pods);
+    json_write_object_end(json);
+}
+
+static void write_place(struct json_writer *json, const struct app *app)
+{
+    struct key_facts facts;
+
+    must(app->key_publisher != NULL);
+    key_publisher_facts(app->key_publisher, &facts);
+    json_write_key(json, "namespace");
+    json_write_str(json, keys_namespace(app));
+    const char *trouble = facts.error[0] != '\0' ? facts.error : facts.trouble;
+    if (trouble[0] == '\0')
+        return;
+    json_write_key(json, "trouble");
+    json_write_str(json, trouble);
+}
+
+void api_keys(struct api_call *call)
+{
+    const struct app *app = call->app;
+    struct key_entry key[KEYRING_MAX];
+    struct json_writer json;
+
+    const size_t count = app->keyring != NULL ? keyring_list(app->keyring, key) : 0;
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "items");
+    json_write_array(&json);
+    for (size_t i = 0; i < count; i++)
+        write_key(&json, &key[i], pod_cache_signed(app->pod_cache, key_number(text_of(key[i].id))));
+    json_write_array_end(&json);
+    if (app->keyring != NULL)
+        write_place(&json, app);
+    json_write_object_end(&json);
+}

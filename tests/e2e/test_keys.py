@@ -1,0 +1,123 @@
+"""The keys that sign allocations: published, replaced on an operator's word, kept while a pod needs them."""
+
+import pathlib
+import os
+import tempfile
+
+import harness
+from test_cluster import Cluster
+from test_ctl import run
+
+KEYS = "/api/v1/namespaces/gpu/configmaps"
+ONE = KEYS + "/milligpu-keys"
+
+# It notes its words, and does to the API server what kubectl would.
+KUBECTL = """#!/usr/bin/env python3
+import json, sys, urllib.request
+words = sys.argv[1:]
+open({said!r}, "w").write("\\n".join(words))
+key, value = words[5].split("=")
+request = urllib.request.Request({url!r} + "/api/v1/namespaces/" + words[4] + "/configmaps/" + words[2], method="PATCH",
+    data=json.dumps({{"metadata": {{"annotations": {{key: value}}}}}}).encode(),
+    headers={{"Content-Type": "application/merge-patch+json"}})
+print(urllib.request.urlopen(request).status)
+"""
+
+
+class Keys(Cluster):
+    def setUp(self):
+        self.api = self.serve()
+        self.daemon = self.open(self.api, "--key-wait-s", "2")
+        self.signer()
+
+    def shown(self):
+        return self.daemon.get("/api/v1/keys")
+
+    def states(self):
+        return [key["state"] for key in self.shown()["items"]]
+
+    def signer(self):
+        """The id of the key that signs, once there is one."""
+        self.daemon.wait(lambda: self.states()[0] == "signing", "a key that signs")
+        return self.shown()["items"][0]["id"]
+
+    def published(self):
+        code, keys = self.api.request("GET", ONE)
+        return sorted(keys["data"]) if code == 200 else []
+
+    def want_replaced(self, key):
+        code, _ = self.api.request("PATCH", ONE, {"metadata": {"annotations": {"milligpu.io/replace-key": key}}})
+        self.assertEqual(code, 200)
+
+    def signed_by(self, name):
+        return self.api.pod(name)["metadata"]["annotations"]["milligpu.io/signature"].split(":")[1]
+
+    def test_a_key_is_replaced_while_pods_live_and_goes_with_the_last_of_them(self):
+        old = self.signer()
+        self.daemon.schedule(harness.pod("before", 100))
+        self.want_replaced(old)
+        self.daemon.wait(lambda: self.states() == ["signing", "next"], "a next key")
+        new = self.shown()["items"][1]["id"]
+        self.daemon.wait(lambda: self.published() == sorted([old, new]), "both to be published")
+        self.daemon.schedule(harness.pod("meanwhile", 100))
+        self.assertEqual(self.signed_by("meanwhile"), old)
+        self.daemon.wait(lambda: self.signer() == new, "the next key to sign")
+        self.daemon.schedule(harness.pod("after", 100))
+        self.assertEqual([self.signed_by(name) for name in ("before", "after")], [old, new])
+        self.daemon.wait(lambda: [key["pods"] for key in self.shown()["items"]] == [1, 2], "pods by their keys")
+        doctor = {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["signing"]
+        self.assertIn("1 key of before stays for 2 pods", doctor["text"])
+        # A restart, and somebody deletes the ConfigMap: the keys that pods need come back.
+        self.daemon.kill()
+        self.api.request("DELETE", ONE)
+        self.daemon.start()
+        self.daemon.wait(lambda: self.published() == sorted([old, new]), "both to be published again")
+        self.assertEqual(self.signer(), new)
+        for name in ("before", "meanwhile"):
+            self.api.request("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+        self.daemon.wait(lambda: self.published() == [new], "the key of before to be taken away", 30)
+        self.assertEqual(self.states(), ["signing"])
+
+    def test_a_restart_in_the_middle_goes_on(self):
+        old = self.signer()
+        self.want_replaced(old)
+        self.daemon.wait(lambda: self.states() == ["signing", "next"], "a next key")
+        new = self.shown()["items"][1]["id"]
+        for _ in range(2):
+            self.daemon.kill()
+            self.daemon.start()
+            self.assertIn(new, [key["id"] for key in self.shown()["items"]])
+        self.daemon.wait(lambda: self.signer() == new, "the next key to sign")
+        self.assertEqual([path.name for path in sorted(self.daemon.home.glob("*.key*"))],
+                         ["ledger.db.key", "ledger.db.key.keys"])
+
+    def test_milligpuctl_shows_keys_and_has_one_replaced(self):
+        old = self.signer()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        said = pathlib.Path(folder.name) / "said"
+        kubectl = pathlib.Path(folder.name) / "kubectl"
+        kubectl.write_text(KUBECTL.format(said=str(said), url=self.api.url))
+        kubectl.chmod(0o755)
+
+        def ctl(*words, status=0):
+            done = run("--port-file", self.daemon.home / "ports", *words,
+                       env={"PATH": f"{folder.name}:{os.environ['PATH']}"})
+            self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
+            return done
+
+        self.assertRegex(ctl("keys").stdout, rf"^KEY +STATE +PUBLISHED +PODS +SINCE\n{old} +signing +yes +0 ")
+        words = ["annotate", "configmap", "milligpu-keys", "--namespace", "gpu", f"milligpu.io/replace-key={old}",
+                 "--overwrite"]
+        self.assertEqual(ctl("replace-key", "--dry-run").stdout.split(), ["kubectl", *words])
+        self.assertFalse(said.exists())
+        self.assertIn(f"key {old} is to be replaced", ctl("replace-key").stdout)
+        self.assertEqual(said.read_text().split("\n"), words)
+        self.daemon.wait(lambda: len(self.states()) == 2, "a next key")
+        if self.states()[1] == "next":
+            self.assertIn("does not sign yet", ctl("replace-key", status=1).stderr)
+        self.daemon.wait(lambda: self.signer() != old, "another key to sign")
+
+
+if __name__ == "__main__":
+    harness.main()
