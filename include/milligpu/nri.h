@@ -99,6 +99,12 @@ struct nri_runtime {
 };
 
 /*
+ * Does the runtime's default validator look at containers? containerd names the plugins that were
+ * asked about one, and its validator is among them if it is on.
+ */
+enum nri_validator { NRI_VALIDATOR_UNKNOWN, NRI_VALIDATOR_OFF, NRI_VALIDATOR_ON };
+
+/*
  * 0, or negative with err: a refusal of this container. The texts and arrays that create() leaves
  * in *out must live until the call of nri_feed() returns. A handler that is NULL agrees.
  *
@@ -133,7 +139,8 @@ struct nri_handlers {
     void (*pod_stopped)(void *user, const struct nri_pod *pod);
     /* all: the adjustments of all plugins together, ours included. An error: not created. */
     int (*validate)(void *user, const struct nri_pod *pod, const struct nri_container *container,
-                    const struct nri_adjustment *all, struct err *err);
+                    const struct nri_adjustment *all, enum nri_validator validator,
+                    struct err *err);
 };
 
 /* Bit n - 1 for event n of api.proto. */

@@ -48,12 +48,13 @@ struct agent {
     struct nri_session *session; /* of the connection; NULL without one */
     int socket;                  /* -1: none */
     int signals;
-    bool told;                 /* the reporter knows of this connection */
-    char last[ERR_TEXT_MAX];   /* the failure that was logged last */
-    struct arena arena;        /* of the process */
-    struct cdi *own_cdi;       /* the reporter's, like the next two */
-    const char *own_folder;    /* the last of --cdi-dirs */
-    char driver[ERR_TEXT_MAX]; /* what was logged of it last */
+    bool told;                         /* the reporter knows of this connection */
+    enum nri_validator told_validator; /* what the Node says of it */
+    char last[ERR_TEXT_MAX];           /* the failure that was logged last */
+    struct arena arena;                /* of the process */
+    struct cdi *own_cdi;               /* the reporter's, like the next two */
+    const char *own_folder;            /* the last of --cdi-dirs */
+    char driver[ERR_TEXT_MAX];         /* what was logged of it last */
     struct kube_config *config;
     struct kube_ops ops;
     struct nvml *nvml;   /* NULL: others tell of the GPUs */
@@ -130,6 +131,15 @@ static bool push(struct agent *agent)
     return true;
 }
 
+static void report_runtime(struct agent *agent)
+{
+    const struct agent_calls *calls = &agent->calls;
+
+    agent->told_validator = calls->validator;
+    if (agent->reporter != NULL)
+        reporter_agent(agent->reporter, calls->runtime, calls->closed, calls->validator);
+}
+
 /* The runtime calls us one at a time, so little is ever read at once. */
 static bool pull(struct agent *agent)
 {
@@ -154,9 +164,10 @@ static bool pull(struct agent *agent)
         agent_count_set(COUNT_CONNECTED, 1);
         log_write(LOG_INFO, "asked about each container from now on",
                   log_str("runtime", agent->calls.runtime));
-        if (agent->reporter != NULL)
-            reporter_agent(agent->reporter, agent->calls.runtime, agent->calls.closed);
+        report_runtime(agent);
     }
+    if (agent->told && agent->calls.validator != agent->told_validator)
+        report_runtime(agent);
     return push(agent);
 }
 

@@ -89,6 +89,18 @@ static void tell(enum log_level level, const char *what, const struct nri_pod *p
 
 /* --- the beginning --- */
 
+static void note_validator(struct agent_calls *calls, enum nri_validator validator)
+{
+    const bool news = calls->validator != validator;
+
+    calls->validator = validator;
+    agent_count_set(COUNT_VALIDATOR_ON, validator == NRI_VALIDATOR_ON);
+    agent_count_set(COUNT_VALIDATOR_OFF, validator == NRI_VALIDATOR_OFF);
+    if (news && validator == NRI_VALIDATOR_OFF)
+        log_plain(LOG_WARN, "the runtime's validator is off: while this agent is away, containers "
+                            "are made without it (docs/NODE.md, step 2)");
+}
+
 static int agent_configure(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
                            struct err *err)
 {
@@ -103,6 +115,7 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     text_clip(runtime->name, name, sizeof name);
     text_clip(runtime->version, version, sizeof version);
     (void)snprintf(calls->runtime, sizeof calls->runtime, "%s %s", name, version);
+    note_validator(calls, NRI_VALIDATOR_UNKNOWN);   /* its settings may have changed */
     *out_events &= ~(uint32_t)NRI_REMOVE_CONTAINER; /* the end of its sandbox says more */
     if (calls->closed)
         return 0;
@@ -377,11 +390,13 @@ static void agent_pod_stopped(void *user, const struct nri_pod *pod)
 
 static int agent_validate(void *user, const struct nri_pod *pod,
                           const struct nri_container *container, const struct nri_adjustment *all,
-                          struct err *err)
+                          enum nri_validator validator, struct err *err)
 {
     struct agent_calls *calls = user;
     struct grant grant;
 
+    if (validator != NRI_VALIDATOR_UNKNOWN)
+        note_validator(calls, validator);
     arena_reset(&calls->arena);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     if (grant_validate(&calls->rules, &grant, container, all, err) == 0) {

@@ -34,6 +34,8 @@ struct agent_calls {
     bool in_sync;
     char runtime[80]; /* "containerd v2.3.7" */
     bool closed;      /* nothing runs without us, if the runtime's validator is on */
+    /* as of the last container of this connection */
+    enum nri_validator validator;
 };
 
 /*

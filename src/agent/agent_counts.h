@@ -20,6 +20,10 @@
     X(COUNT_VALID, "milligpu_node_validations_total", "counter", "outcome=\"ok\"",                 \
       "Containers by the last look at what all plugins made of them: ok, refused.")                \
     X(COUNT_INVALID, "milligpu_node_validations_total", "counter", "outcome=\"refused\"", "")      \
+    X(COUNT_VALIDATOR_ON, "milligpu_node_validator", "gauge", "state=\"on\"",                      \
+      "1 for what the last container has shown of the runtime's validator: on, off. Both are 0 "   \
+      "until one was made since the agent connected.")                                             \
+    X(COUNT_VALIDATOR_OFF, "milligpu_node_validator", "gauge", "state=\"off\"", "")                \
     X(COUNT_STRANGERS, "milligpu_node_strangers_total", "counter", "",                             \
       "Containers of our pods that were found running and did not pass the agent.")                \
     X(COUNT_CONNECTIONS, "milligpu_node_connections_total", "counter", "",                         \

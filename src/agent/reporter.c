@@ -270,7 +270,8 @@ void reporter_stop(struct reporter *reporter)
     xfree(reporter);
 }
 
-void reporter_agent(struct reporter *reporter, const char *runtime, bool closed)
+void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,
+                    enum nri_validator validator)
 {
     struct json_writer json;
 
@@ -286,6 +287,10 @@ void reporter_agent(struct reporter *reporter, const char *runtime, bool closed)
     json_write_str(&json, runtime);
     json_write_key(&json, "closed");
     json_write_bool(&json, closed);
+    if (validator != NRI_VALIDATOR_UNKNOWN) {
+        json_write_key(&json, "validator");
+        json_write_bool(&json, validator == NRI_VALIDATOR_ON);
+    }
     if (reporter->rules.key != NULL) {
         json_write_key(&json, "key");
         json_write_str(&json, reporter->rules.key);

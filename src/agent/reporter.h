@@ -2,7 +2,8 @@
  * reporter - writes what the agent knows onto its own Node: one merge patch, only when it changed.
  *
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
- *                          "key":"...","mps":{"gpus":8,"up":8}}
+ *                          "validator":true,"key":"...","mps":{"gpus":8,"up":8}}; validator is
+ *                          left out until a container has shown whether it is on
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
@@ -14,6 +15,7 @@
 #define MILLIGPU_AGENT_REPORTER_H
 
 #include "milligpu/kube.h"
+#include "milligpu/nri.h"
 #include "milligpu/strbuf.h"
 
 struct reporter;
@@ -40,7 +42,8 @@ int reporter_start(const struct reporter_rules *rules, struct reporter **out,
 void reporter_stop(struct reporter *reporter); /* NULL is fine; within 5 s */
 
 /* What the Node shall say of its agent; nothing is written before the first call. Any thread. */
-void reporter_agent(struct reporter *reporter, const char *runtime, bool closed);
+void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,
+                    enum nri_validator validator);
 
 /* The merge patch that takes both annotations away. */
 void reporter_remove(struct strbuf *out);

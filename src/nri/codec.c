@@ -243,6 +243,16 @@ int codec_synchronize(struct arena *arena, struct text bytes, struct codec_sync 
     return 0;
 }
 
+/* The runtime's own validator is a plugin that is built in. A list without anybody says nothing. */
+static enum nri_validator validator_from(Nri__PluginInstance *const *plugin, size_t plugins)
+{
+    must(plugins == 0 || plugin != NULL);
+    for (size_t i = 0; i < plugins; i++)
+        if (text_is(text_from(plugin[i]->name), "default-validator"))
+            return NRI_VALIDATOR_ON;
+    return plugins > 0 ? NRI_VALIDATOR_OFF : NRI_VALIDATOR_UNKNOWN;
+}
+
 int codec_call(struct arena *arena, struct text bytes, struct codec_call *out, struct err *err)
 {
     const Nri__ContainerRequest *from =
@@ -252,6 +262,7 @@ int codec_call(struct arena *arena, struct text bytes, struct codec_call *out, s
     *out = call_from(arena, from->pod, from->container);
     if (from->adjust != NULL)
         out->adjust = adjustment_from(arena, from->adjust);
+    out->validator = validator_from(from->plugins, from->n_plugins);
     return 0;
 }
 

@@ -40,8 +40,9 @@ struct codec_call {
     bool has_container;
     struct nri_pod pod;
     struct nri_container container;
-    struct nri_adjustment adjust; /* ValidateContainerAdjustment */
-    int32_t event;                /* StateChange: of api.proto; from others, any number */
+    struct nri_adjustment adjust; /* ValidateContainerAdjustment, like the next */
+    enum nri_validator validator;
+    int32_t event; /* StateChange: of api.proto; from others, any number */
 };
 
 int codec_request(struct arena *arena, struct text bytes, struct codec_request *out,

@@ -240,7 +240,8 @@ static enum ttrpc_code serve_validate(struct nri_session *session, struct text p
     const enum ttrpc_code code = check(session, &call, false, err);
     if (code != TTRPC_OK || handlers->validate == NULL)
         return code;
-    if (handlers->validate(handlers->user, &call.pod, &call.container, &call.adjust, err) < 0) {
+    if (handlers->validate(handlers->user, &call.pod, &call.container, &call.adjust, call.validator,
+                           err) < 0) {
         CLEANUP(strbuf_done) struct strbuf reason;
         strbuf_init(&reason);
         strbuf_shown(&reason, text_of(err->text));

@@ -320,12 +320,39 @@ func TestInitContainersAndSidecarsSeeTheirGPUs(t *testing.T) {
 	}
 }
 
+// The key that signed it is replaced meanwhile, and it starts again.
 func TestAContainerThatStartsAgainGetsTheSameGPU(t *testing.T) {
+	t.Setenv("MILLIGPU_KEY_WAIT_S", "2")
 	g := withAgent(t)
 	uid := g.place(g.watched("again", watcher(harness.Ask{Name: "main", Milli: 300}, "sleep 1")))
 	g.ran(uid, "main", 1)
-	g.place(g.simple("meanwhile", 300))
+	old := g.signer("again")
+	g.replaceKey(old)
+	after := g.place(g.simple("meanwhile", 300))
+	if g.signer("meanwhile") == old {
+		t.Errorf("key %s was replaced, and still signs", old)
+	}
 	g.ran(uid, "main", 3)
+	g.ran(after, "main", 1)
+}
+
+// signer is the id of the key that signed a pod.
+func (g *gpuNode) signer(pod string) string {
+	g.T.Helper()
+	return strings.Split(harness.Text(g.pod(pod), "metadata", "annotations", "milligpu.io/signature"), ":")[1]
+}
+
+// replaceKey does what milligpuctl replace-key does, and waits until another key signs.
+func (g *gpuNode) replaceKey(old string) {
+	g.T.Helper()
+	g.must(g.api.Merge("/api/v1/namespaces/"+g.n.KeysNamespace+"/configmaps/milligpu-keys",
+		object{"metadata": object{"annotations": object{"milligpu.io/replace-key": old}}}))
+	g.until(30*time.Second, func() (bool, string) {
+		g.check(g.n.TakeKeys())
+		keys := g.must(g.d.Get("/api/v1/keys"))
+		first := keys["items"].([]any)[0].(object)
+		return harness.Text(first, "state") == "signing" && harness.Text(first, "id") != old, fmt.Sprint(keys)
+	})
 }
 
 func TestNewPodsWaitForAnAgentThatWasKilledAndThenRunWithTheirGPU(t *testing.T) {
@@ -333,11 +360,17 @@ func TestNewPodsWaitForAnAgentThatWasKilledAndThenRunWithTheirGPU(t *testing.T) 
 	before := g.place(g.simple("before", 300))
 	g.ran(before, "main", 1)
 	g.n.Agent().Kill()
-	uid := g.place(g.simple("new", 1000))
+	/* what the author of a pod writes does not open the gate, for a container without a share either */
+	uid := g.place(annotate(g.watched("new", watcher(harness.Ask{Name: "main", Milli: 1000}, stay),
+		watcher(harness.Ask{Name: "beside"}, stay)), "required-plugins.noderesource.dev/container.beside", "[]"))
 	g.notCreated("new", noPlugin)
 	g.startedOnce("before", before)
+	if g.starts(uid, "beside") > 0 {
+		t.Error("a container without a share has started while the agent was away")
+	}
 	g.check(g.n.StartAgent())
 	g.ran(uid, "main", 1)
+	g.ran(uid, "beside", 1)
 	g.startedOnce("before", before)
 }
 
@@ -378,6 +411,11 @@ func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
 	g.check(g.n.KillContainerd())
 	g.ran(g.place(g.simple("third", 1000)), "main", 1)
 	g.startedOnce("first", first)
+	/* containers show whether the validator is on, which a restart may change */
+	g.validatorIs("true")
+	g.check(g.n.Validate(false))
+	g.ran(g.place(g.simple("fourth", 100)), "main", 1)
+	g.validatorIs("false")
 }
 
 func TestAnotherPluginCannotAddAGPUToOurPod(t *testing.T) {
@@ -470,6 +508,15 @@ func TestWithoutTheValidatorAContainerHasNoGPURatherThanAll(t *testing.T) {
 	g.open = true
 	g.check(g.n.Validate(false))
 	g.ran(g.place(g.simple("pod", 300)), "main", 1)
+}
+
+// validatorIs waits until the agent says on its Node what a container has shown of containerd's validator.
+func (g *gpuNode) validatorIs(on string) {
+	g.T.Helper()
+	g.until(20*time.Second, func() (bool, string) {
+		said := harness.Text(g.must(g.api.Get("/api/v1/nodes/gpu-real")), "metadata", "annotations", "milligpu.io/agent")
+		return strings.Contains(said, `"validator":`+on), said
+	})
 }
 
 func (g *gpuNode) pause()  { g.n.Agent().Signal(syscall.SIGSTOP) }

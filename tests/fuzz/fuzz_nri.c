@@ -140,9 +140,10 @@ static void pod_ended(void *user, const struct nri_pod *pod)
 }
 
 static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
-                    const struct nri_adjustment *all, struct err *err)
+                    const struct nri_adjustment *all, enum nri_validator validator, struct err *err)
 {
     struct side *side = user;
+    must(validator <= NRI_VALIDATOR_ON);
     see_call(side, pod, container);
     for (uint32_t i = 0; i < all->envs; i++) {
         see(side, all->env[i].key);

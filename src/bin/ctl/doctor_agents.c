@@ -1,7 +1,6 @@
 /*
  * doctor --agents: judges each node with GPUs by what its Node says, and by its agent's pod. The
- * questions are in the order in which one would install things. What no Node says, whether the
- * runtime's validator is on, is named in docs/NODE.md.
+ * questions are in the order in which one would install things.
  */
 #include "doctor_agents.h"
 
@@ -172,7 +171,7 @@ static bool judge_neighbor(const struct doc *node, struct arena *arena, struct f
     return false;
 }
 
-/* What it says of itself; an older or newer one may say it otherwise. NULL: nothing. */
+/* What it says of itself; an older or newer one may say it otherwise. NULL: cannot be read. */
 static const struct doc *agent_words(const struct doc *node, struct arena *arena)
 {
     struct doc *agent;
@@ -217,6 +216,31 @@ static bool judge_mps(const struct doc *node, struct arena *arena, struct findin
     return false;
 }
 
+/* True also while nobody knows it: no container was made since the agent connected. */
+static bool judge_validator(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    const struct doc *agent = agent_words(node, arena);
+
+    if (agent == NULL || doc_get(agent, "validator") == NULL || doc_true(agent, "validator"))
+        return true;
+    *out = (struct finding){
+        "warning",
+        "the runtime's validator is off: while the agent is away, containers of pods with a share "
+        "are made without it",
+        "copy manifests/node/milligpu-nri.toml into /etc/containerd/conf.d/, then restart "
+        "containerd"};
+    return false;
+}
+
+static const char *validator_words(const struct doc *node, struct arena *arena)
+{
+    const struct doc *agent = agent_words(node, arena);
+
+    return agent != NULL && doc_get(agent, "validator") != NULL
+               ? ", validator on"
+               : ", validator not known until a container is made";
+}
+
 static void judge_node(const struct doc *node, const struct doc *pods, struct arena *arena,
                        struct doc *checks)
 {
@@ -225,12 +249,13 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
 
     if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
         judge_inventory(node, arena, &finding) && judge_mps(node, arena, &finding) &&
-        judge_neighbor(node, arena, &finding))
+        judge_validator(node, arena, &finding) && judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
-            arena_printf(arena, "%s, agent %s%s",
+            arena_printf(arena, "%s, agent %s%s%s",
                          doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
-                         agent_version(node, arena), mps_shown(node, arena)),
+                         agent_version(node, arena), mps_shown(node, arena),
+                         validator_words(node, arena)),
             ""};
     doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
     doc_set_str(arena, check, "status", finding.status);

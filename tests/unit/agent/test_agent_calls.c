@@ -254,7 +254,8 @@ static void the_table_follows_the_life_of_a_container(void **state)
     assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
     assert_int_equal(table_of(site).count, 1); /* its second life */
     assert_string_equal(table_of(site).container[0].id, "two");
-    assert_true(runtime->validate(&site->calls, &site->pod, &two, &all, &site->err) < 0);
+    assert_true(runtime->validate(&site->calls, &site->pod, &two, &all, NRI_VALIDATOR_UNKNOWN,
+                                  &site->err) < 0);
     assert_int_equal(table_of(site).count, 0);
     assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
     runtime->stopped(&site->calls, &site->pod, &one);
@@ -342,14 +343,29 @@ static void what_all_plugins_made_is_judged_again(void **state)
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     assert_true(created(site));
-    assert_int_equal(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err),
+    assert_int_equal(site->calls.validator, NRI_VALIDATOR_UNKNOWN);
+    assert_int_equal(site->runtime.validate(&site->calls, &site->pod, &container, &all,
+                                            NRI_VALIDATOR_ON, &site->err),
                      0);
+    assert_int_equal(site->calls.validator, NRI_VALIDATOR_ON);
+    assert_int_equal(agent_count_get(COUNT_VALIDATOR_ON), 1);
     all.cdi_devices = 2;
-    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err) < 0);
+    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all,
+                                       NRI_VALIDATOR_OFF, &site->err) < 0);
     assert_non_null(strstr(site->err.text, "nvidia.com/gpu=GPU-b"));
     all.cdi_devices = 0;
-    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all, &site->err) < 0);
+    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all,
+                                       NRI_VALIDATOR_OFF, &site->err) < 0);
     assert_non_null(strstr(site->err.text, "without its GPU GPU-a"));
+    assert_int_equal(site->calls.validator, NRI_VALIDATOR_OFF);
+    assert_int_equal(agent_count_get(COUNT_VALIDATOR_ON), 0);
+    assert_int_equal(agent_count_get(COUNT_VALIDATOR_OFF), 1);
+    /* A runtime that restarts may have been told otherwise. */
+    const struct nri_runtime runtime = {.name = TEXT("containerd"), .version = TEXT("v2.3.7")};
+    uint32_t events = NRI_EVENTS;
+    assert_int_equal(site->runtime.configure(&site->calls, &runtime, &events, &site->err), 0);
+    assert_int_equal(site->calls.validator, NRI_VALIDATOR_UNKNOWN);
+    assert_int_equal(agent_count_get(COUNT_VALIDATOR_OFF), 0);
 }
 
 static void a_runtime_tells_which_questions_it_can_ask(void **state)

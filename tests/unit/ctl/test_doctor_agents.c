@@ -71,6 +71,9 @@ static void finds(const struct doc *nodes, const struct doc *pods, const char *s
         fail_msg("\"%s\" does not say \"%s\"", text, words);
 }
 
+#define VALIDATOR(value)                                                                           \
+    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value "}\""
+
 static void what_is_missing_is_named_in_the_order_of_installing(void **state)
 {
     (void)state;
@@ -99,6 +102,13 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
           "MPS is up on 1 of 2 GPUs");
     finds(node("containerd://2.3.7", MPS(2) "," GPUS, ""), ready, "ok", "MPS on 2 GPUs");
     finds(node("containerd://3.0.0", AGENT "," GPUS, ""), ready, "ok", "containerd://3.0.0");
+    finds(node("containerd://2.3.7", AGENT "," GPUS, ""), ready, "ok",
+          "validator not known until a container is made");
+    finds(node("containerd://2.3.7", VALIDATOR("true") "," GPUS, ""), ready, "ok",
+          "agent 0.1.0, validator on");
+    finds(node("containerd://2.3.7", VALIDATOR("false") "," GPUS, ""), ready, "warning",
+          "validator is off: while the agent is away, containers of pods with a share are made "
+          "without it: copy manifests/node/milligpu-nri.toml");
 }
 
 static void nodes_without_gpus_are_left_out(void **state)

@@ -123,10 +123,13 @@ static void pod_stopped(void *user, const struct nri_pod *pod)
 }
 
 static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
-                    const struct nri_adjustment *all, struct err *err)
+                    const struct nri_adjustment *all, enum nri_validator validator, struct err *err)
 {
     struct agent *agent = user;
     tell(agent, "validate", pod, container);
+    if (validator != NRI_VALIDATOR_UNKNOWN)
+        strbuf_printf(&agent->told, "  validator %s\n",
+                      validator == NRI_VALIDATOR_ON ? "on" : "off");
     for (uint32_t i = 0; i < all->envs; i++)
         strbuf_printf(&agent->told, "  env %.*s=%.*s\n", TEXT_ARG(all->env[i].key),
                       TEXT_ARG(all->env[i].value));
@@ -630,6 +633,36 @@ static void what_all_plugins_want_can_be_rejected(void **state)
     expect_told(&agent, told);
 }
 
+/* Plugins that were asked: field 6, each with its name and index. */
+static void put_plugins(struct agent *agent, const char *const *name, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        strbuf_reset(&agent->part);
+        pb_str(&agent->part, 1, name[i]);
+        pb_str(&agent->part, 2, "00");
+        pb_message(&agent->payload, 6, &agent->part);
+    }
+}
+
+static void the_plugins_that_were_asked_show_the_validator_of_the_runtime(void **state)
+{
+    (void)state;
+    static const char *const name[] = {"milligpu", "default-validators", "default-validator"};
+    static const char *const told[] = {"", "  validator off\n", "  validator off\n",
+                                       "  validator on\n"};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+        char expected[300];
+        put_container_call(&agent);
+        put_plugins(&agent, name, i);
+        assert_true(call(&agent, "ValidateContainerAdjustment"));
+        (void)snprintf(expected, sizeof expected, "validate" TOLD_OF "%s", told[i]);
+        expect_told(&agent, expected);
+    }
+}
+
 static void unknown_calls_are_answered(void **state)
 {
     (void)state;
@@ -953,6 +986,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_pod_is_told_by_old_and_new_runtimes),
         cmocka_unit_test(a_call_without_its_container_is_refused),
         cmocka_unit_test(what_all_plugins_want_can_be_rejected),
+        cmocka_unit_test(the_plugins_that_were_asked_show_the_validator_of_the_runtime),
         cmocka_unit_test(unknown_calls_are_answered),
         cmocka_unit_test(rubbish_is_answered_and_ends_nothing),
         cmocka_unit_test(a_stream_is_used_once),
