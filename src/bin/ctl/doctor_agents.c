@@ -167,7 +167,8 @@ static bool judge_neighbor(const struct doc *node, struct arena *arena, struct f
         "warning",
         arena_printf(arena, "NVIDIA's device plugin hands out whole GPUs here, too: %s",
                      member(node, "status.allocatable", "nvidia.com/gpu")),
-        "a node takes no new shares while a pod holds a whole GPU: keep them on different nodes"};
+        "it may choose a GPU that has shares, and that pod is not created: keep them on different "
+        "nodes"};
     return false;
 }
 
