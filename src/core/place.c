@@ -58,9 +58,31 @@ static bool is_among(const char *uid, const struct text *uids, uint32_t count)
     return false;
 }
 
+/* By whom GPUs are held whole, without what is said of these pods. */
+static uint32_t holders_without(const struct node *node, const struct text *uids, uint32_t count,
+                                struct gpu_note *out)
+{
+    uint32_t notes = 0;
+
+    must(node->notes <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < node->notes; i++) {
+        enum hold_kind kind;
+        struct text uid;
+        if (node->note[i].held == NULL)
+            continue;
+        const bool known = hold_kind(node->note[i].held, &kind, &uid);
+        must(known); /* as in node_new() */
+        if (uid.len == 0 || !is_among(uid.at, uids, count))
+            out[notes++] = (struct gpu_note){.gpu = node->note[i].gpu, .held = node->note[i].held};
+    }
+    must(notes <= node->notes);
+    return notes;
+}
+
 void room_without(const struct node *node, const struct text *uids, uint32_t count,
                   struct room *out)
 {
+    struct gpu_note note[GPUS_PER_NODE_MAX];
     CLEANUP(xfreep)
     const struct allocation **staying =
         xmalloc((node->allocations + 1) * sizeof(struct allocation *));
@@ -74,6 +96,8 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .gpus = node->gpus,
         .gpu = node->gpu,
         .allocation = staying,
+        .notes = holders_without(node, uids, count, note),
+        .note = note,
     };
 
     must(count == 0 || uids != NULL);

@@ -372,6 +372,58 @@ static void preemption_asks_for_the_room_without_the_victims(void **state)
     assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 3), REASON_FEW);
 }
 
+/* On n1 one GPU is sick, one is held by that holder, one by a process; the last one has room. */
+static const struct node *held_on_n1(struct core_fixture *core, const char *holder)
+{
+    const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .sick = true, .ill = "XID 79"},
+                                   {.id = "GPU-b", .index = 1, .held = holder},
+                                   {.id = "GPU-c", .index = 2, .held = "process"},
+                                   {.id = "GPU-d", .index = 3}};
+
+    assert_int_equal(core_node(core, "n1", gpu, 4), VERDICT_OK);
+    return ledger_node(core->ledger, TEXT("n1"));
+}
+
+static bool helps(struct core_fixture *core, const struct node *node, const char *words,
+                  const struct text *victims, uint32_t count)
+{
+    return preempt_ask(NULL, node, core_request(core, words), NULL, victims, count) == REASON_NONE;
+}
+
+static void preemption_leaves_gpus_that_others_hold_whole(void **state)
+{
+    static const char *const named[] = {"pod:w", "env:w"};
+    struct core_fixture *core = *state;
+    const struct text a[] = {TEXT("a"), TEXT("")};
+    const struct text both[] = {TEXT("w"), TEXT("a")};
+    (void)held_on_n1(core, "process");
+    assert_int_equal(core_reserve(core, "a", "n1", "1000"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    /* A process outside of the cluster ends with no victim, not even with a nameless one. */
+    assert_true(helps(core, node, "500", a, 1));
+    assert_false(helps(core, node, "2000", a, 2));
+    struct pod *whole = core_pod(core, "w", "n1");
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    (void)core_adopt(core, whole, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+        node = held_on_n1(core, named[i]);
+        /* A pod that stays keeps its GPU, and closes no other one. */
+        assert_true(helps(core, node, "500", a, 1));
+        assert_false(helps(core, node, "2000", a, 1));
+        /* One that is a victim gives it back. */
+        assert_true(helps(core, node, "500", both, 1));
+        assert_true(helps(core, node, "2000", both, 2));
+        assert_false(helps(core, node, "3000", both, 2));
+    }
+    /* What is named for a pod that is gone may be its sandbox. */
+    node = held_on_n1(core, "pod:gone");
+    assert_false(helps(core, node, "500", both, 1));
+    static const struct core_gpu alone[] = {{.id = "GPU-e", .held = "process"}};
+    assert_int_equal(core_node(core, "n2", alone, 1), VERDICT_OK);
+    assert_false(helps(core, ledger_node(core->ledger, TEXT("n2")), "500", NULL, 0));
+}
+
 /* Bind would refuse it anywhere else, so the victims would be evicted for nothing. */
 static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
 {
@@ -967,6 +1019,7 @@ int main(void)
         WITH_CORE(tentative_placements_rank_a_node_lower),
         WITH_CORE(scores_fall_evenly_from_ten),
         WITH_CORE(preemption_asks_for_the_room_without_the_victims),
+        WITH_CORE(preemption_leaves_gpus_that_others_hold_whole),
         WITH_CORE(preemption_helps_a_pod_with_a_reservation_on_that_node_alone),
         WITH_CORE(an_explanation_has_the_numbers_of_the_moment),
         WITH_CORE(an_explanation_leaves_nothing_free_out_and_adds_nothing),
