@@ -77,7 +77,7 @@ bool node_is_idle(const struct node *node)
 {
     uint32_t open = 0;
 
-    if (node_closed(node) != REASON_NONE || node_has_shares(node))
+    if (node_closed(node) != REASON_NONE || node_has_shares(node) || node->held_gpus > 0)
         return false;
     for (uint32_t i = 0; i < node->gpus; i++)
         open += gpu_closed(&node->gpu[i]) == REASON_NONE;

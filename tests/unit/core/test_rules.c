@@ -916,6 +916,18 @@ static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **stat
     assert_int_equal(core_do(&scene->core, &adopt), VERDICT_OK);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->held_gpus, 1);
     assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+    /* Its agent names the GPU: the others take shares, and still nobody could have the host. */
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000, .held = "pod:p"},
+                                          {.index = 1, .mib = 16000},
+                                          {.index = 2, .mib = 16000}};
+    assert_int_equal(core_node(&scene->core, "a", gpu, 3), VERDICT_OK);
+    assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->unnamed_gpus, 0);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    /* The agent is late, but the others are free. */
+    assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_string_equal(fits(scene, "300", "x"), "");
 }
 
 static void what_nobody_could_have_for_itself_is_not_idle(void **state)
