@@ -93,13 +93,14 @@ static void room_of_shown(const struct shown *shown, struct lay_room *out)
         if ((gpu->flags & GPU_ABSENT) != 0)
             continue;
         must(out->gpus < LAY_GPUS);
+        const bool held = held_shown(shown->node, gpu, shown->leaves);
         struct lay_gpu *to = &out->gpu[out->gpus++];
         *to = (struct lay_gpu){.id = gpu->id->text,
                                .model = gpu->model->text,
                                .milli = gpu->milli,
                                .mib = gpu->mib,
-                               .open = (gpu->flags & shut) == 0,
-                               .whole = (gpu->flags & unknown) == 0};
+                               .open = (gpu->flags & shut) == 0 && !held,
+                               .whole = (gpu->flags & unknown) == 0 && !held};
         take(shown, gpu, to);
     }
 }
@@ -119,13 +120,13 @@ static bool is_closed(const struct shown *shown, const struct model_pod *pod)
 {
     const bool asks = oracle_asks(pod);
 
-    if (asks && shown->node->gone)
+    if (asks && (shown->node->gone || held_unnamed(shown->node, shown->leaves) > 0))
         return true;
     for (uint32_t i = 0; i < shown->node->allocations; i++) {
         const struct allocation_facts *is = &shown->node->allocation[i]->is;
         if (shown->leaves[i])
             continue;
-        if (asks && (is->held_gpus > 0 || is->unplaced_milli > 0))
+        if (asks && is->unplaced_milli > 0)
             return true;
         if (pod->shape->whole > 0 && (is->shares > 0 || is->unplaced_milli > 0))
             return true;

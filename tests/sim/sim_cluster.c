@@ -60,6 +60,21 @@ uint64_t core_version(struct sim *sim)
     return number;
 }
 
+/* With why it is ill, since when, and by whom it is held whole. */
+static void tell_as_agent(const struct model_gpu *gpu, json_t *object)
+{
+    char since[SIM_TIME_BYTES];
+
+    if (gpu->ill) {
+        sim_time(gpu->since_ms, since);
+        json_object_set_new(object, "health", json_string(gpu->health));
+        json_object_set_new(object, "reason", json_string(gpu->reason));
+        json_object_set_new(object, "since", json_string(since));
+    }
+    if (gpu->held[0] != '\0')
+        json_object_set_new(object, "held", json_string(gpu->held));
+}
+
 json_t *core_gpus(const struct model_node *node)
 {
     json_t *list = json_array();
@@ -73,6 +88,8 @@ json_t *core_gpus(const struct model_node *node)
                       "milli", (int)gpu->milli, "mib", (int)gpu->mib, "model", gpu->model, "health",
                       gpu->ill ? "Unhealthy" : "Healthy");
         topology_tell(node, i, object);
+        if (node->by_agent)
+            tell_as_agent(gpu, object);
         json_array_append_new(list, object);
     }
     char *text = json_dumps(list, JSON_COMPACT);
@@ -126,11 +143,11 @@ static json_t *node_object(const struct model_node *node)
 
     if (node->is.cordoned)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
-    if (node->source == MODEL_ANNOTATED)
+    if (node->source == MODEL_ANNOTATED && !node->by_agent)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(node));
     json_object_set_new(meta, "labels",
                         node->source == MODEL_LABELLED ? core_labels(node) : core_pool(node));
-    if (node->source != MODEL_LABELLED) {
+    if (node->source != MODEL_LABELLED && !node->by_agent) {
         json_decref(status);
         status = core_amounts(node);
     }
@@ -142,6 +159,8 @@ static json_t *node_object(const struct model_node *node)
 static void create_node(struct sim *sim, struct model_node *node, bool oddly)
 {
     node->is.there = true;
+    if (node->by_agent)
+        agent_node_comes(sim, node);
     if (!(oddly && odd_create(sim, node, &sim->draw)) &&
         core_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
         sim_violation(sim, "the fake API server does not take a node");
@@ -198,6 +217,8 @@ static void delete_node(struct sim *sim, struct model_node *node)
     odd_forget(node);
     node->is.there = node->is.cordoned = false;
     copies_node_gone(sim, node);
+    if (node->by_agent)
+        agent_node_goes(sim, node);
     model_node_is(sim, node, core_version(sim));
     sim_met("node/deleted");
     sim_say(sim, "node %s is deleted", node->name);
@@ -307,6 +328,8 @@ static void change_node(struct sim *sim, struct draw *draw)
         cordon(sim, node, !node->is.cordoned);
     else if (node->odd)
         odd_mend(sim, node);
+    else if (node->by_agent)
+        return; /* agents_trouble() */
     else if (copies_step(sim, node, draw) || topology_step(sim, node, draw))
         return;
     else if (node->source == MODEL_ANNOTATED)
@@ -321,9 +344,9 @@ static void begin_node(struct sim *sim, uint32_t n)
     const uint32_t kind = draw_below(&sim->draw, 10);
 
     (void)snprintf(node->name, sizeof node->name, "n%u", n);
-    node->source = kind < 5 || sim->rules.copies ? MODEL_ANNOTATED
-                   : kind < 8                    ? MODEL_COUNTED
-                                                 : MODEL_LABELLED;
+    const bool told =
+        sim->rules.copies || (sim->rules.agents && draw_chance(&sim->agents_draw, 600));
+    node->source = kind < 5 || told ? MODEL_ANNOTATED : kind < 8 ? MODEL_COUNTED : MODEL_LABELLED;
     node->is.gpus = topology_gpus(sim, 1 + draw_below(&sim->draw, GPUS), &sim->draw);
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
@@ -341,6 +364,8 @@ static void begin_node(struct sim *sim, uint32_t n)
         }
     }
     topology_draw(sim, node, &sim->draw);
+    if (sim->rules.agents && node->source == MODEL_ANNOTATED && draw_chance(&sim->agents_draw, 800))
+        agent_begin(sim, node);
     create_node(sim, node, false);
 }
 
@@ -537,6 +562,12 @@ bool core_makes_room(struct sim *sim, const struct model_pod *pod)
         }
     }
     return false;
+}
+
+void core_fails(struct sim *sim, struct model_pod *pod)
+{
+    end_pod(sim, pod, false);
+    pod->kubelet_ms = sim->now_ms + draw_between(&sim->agents_draw, 10, 20000);
 }
 
 static void kubelet(struct sim *sim, struct model_pod *pod)

@@ -166,6 +166,7 @@ static void open_parts(struct sim *sim)
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,
                                     .wake_namespace = daemon->settings.namespace,
+                                    .keyring = sim->keyring,
                                     .instance = "sim"};
 
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
@@ -347,6 +348,15 @@ static void turn_of_watcher(struct sim *sim)
     daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_informer);
 }
 
+/* A batch that was lost is kept, to be tried again. */
+static bool has_applied_all(const struct sim_daemon *daemon)
+{
+    struct writer_tables is;
+
+    writer_tables(daemon->parts.writer, &is);
+    return queue_depth(daemon->app.queue) == 0 && is.kept == 0;
+}
+
 static void turn_of_writer(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
@@ -356,7 +366,7 @@ static void turn_of_writer(struct sim *sim)
     if (writer_step(daemon->parts.writer, 0) > 0)
         sooner(sim, 1);
     daemon->uncommitted = false;
-    if (!disk_is_cut() && queue_depth(daemon->app.queue) == 0 && daemon_ready(sim)) {
+    if (!disk_is_cut() && has_applied_all(daemon) && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;
         daemon->applied_pods = daemon->told_pods;
     }

@@ -185,6 +185,7 @@ void model_node_is(struct sim *sim, struct model_node *node, uint64_t version)
         node->was = xcalloc(MODEL_VERSIONS, sizeof *node->was);
     sim->changes++;
     node->is.version = version;
+    node->is.odd = node->odd;
     node->was[node->versions++] = node->is;
 }
 
@@ -234,7 +235,10 @@ static void read_binding(struct sim *sim, struct model_pod *pod, struct text bod
     json_t *binding = json_loadb(body.at, body.len, 0, NULL);
     const json_t *meta = json_object_get(binding, "metadata");
 
-    oracle_grant(sim, pod, text_at(json_object_get(meta, "annotations"), "milligpu.io/allocation"));
+    const json_t *notes = json_object_get(meta, "annotations");
+
+    oracle_grant(sim, pod, text_at(notes, "milligpu.io/allocation"));
+    oracle_signed(sim, pod, notes);
     json_decref(binding);
 }
 
@@ -251,6 +255,7 @@ static void became_bound(struct sim *sim, struct model_pod *pod, const json_t *o
     pod->ours = effect->ours;
     if (pod->ours)
         read_binding(sim, pod, effect->body);
+    stay_begins(sim, pod);
     sim_say(sim, "p%u is on %s now%s", pod->name, pod->node, pod->ours ? "" : ", not by us");
 }
 

@@ -20,7 +20,8 @@ enum {
     MODEL_NAMES = 64, /* pod names; they are reused with other uids */
     MODEL_WANTS = 4,
     MODEL_SHARES = 16,
-    MODEL_VERSIONS = 512,
+    MODEL_VERSIONS = 1024,
+    MODEL_HOLDER = MODEL_ID + 4, /* pod:UID */
     MODEL_COPIES = 64,
 };
 
@@ -76,6 +77,11 @@ struct model_gpu {
     bool copy;      /* the UUID belongs to another node */
     uint32_t numa;  /* its NUMA node + 1; 0: not told */
     uint32_t names; /* bits: GPUs of the node that it names as linked with it, by position */
+    /* What only an agent tells. */
+    char held[MODEL_HOLDER]; /* by whom it is held whole; "": by nobody */
+    const char *health;      /* the word, if it is ill */
+    const char *reason;      /* why it is ill; NULL: not told */
+    int64_t since_ms;        /* and since when, UTC */
 };
 
 enum model_source { MODEL_ANNOTATED, MODEL_COUNTED, MODEL_LABELLED };
@@ -85,6 +91,8 @@ struct model_version {
     uint64_t version;
     bool there;
     bool cordoned;
+    bool agent; /* it has the annotation of one */
+    bool odd;   /* its GPUs could not be read */
     uint32_t gpus;
     struct model_gpu gpu[MODEL_GPUS];
 };
@@ -95,6 +103,7 @@ struct model_node {
     struct model_version is;
     bool odd;                /* what it says of its GPUs cannot be read: all count as missing */
     bool was_odd;            /* at some time */
+    bool by_agent;           /* an agent alone writes its GPUs, while it is installed */
     bool hidden[MODEL_GPUS]; /* which of them would be missing otherwise */
     uint32_t versions;
     struct model_version *was; /* ascending; the last one is the current state */
@@ -133,6 +142,7 @@ struct model_pod {
     bool asked;               /* a bind was requested */
     bool hesitates;           /* somebody is about to write another demand into it */
     bool edited;              /* it did not always request what it requests now */
+    bool needs_agent;         /* our Binding says that no container starts without it */
     bool told_nvlink;         /* a rule demanded linked GPUs when it was granted its shares */
     uint64_t asked_version;   /* the writer's of nodes then; of a foreign pod: when it came */
     uint64_t asked_pods;      /* and its version of pods */

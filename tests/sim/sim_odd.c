@@ -173,12 +173,12 @@ static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw 
 bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     const bool annotated = node->source == MODEL_ANNOTATED;
-    json_t *gpus = annotated ? core_gpus(node) : NULL;
     char amount[16];
     struct strbuf body;
 
-    if (node->source == MODEL_LABELLED)
+    if (node->source == MODEL_LABELLED || node->by_agent)
         return false;
+    json_t *gpus = annotated ? core_gpus(node) : NULL;
     (void)snprintf(amount, sizeof amount, "%u", core_milli(node));
     const struct hostile_node is = {.name = node->name,
                                     .resource = "nvidia.com/vgpu",
@@ -205,17 +205,19 @@ bool odd_create(struct sim *sim, struct model_node *node, struct draw *draw)
 void odd_mend(struct sim *sim, struct model_node *node)
 {
     const bool counted = node->source != MODEL_LABELLED;
+    json_t *notes = json_object();
 
     odd_forget(node);
     json_t *labels = counted ? json_pack("{s:n}", "nvidia.com/gpu.count") : core_labels(node);
     json_object_set_new(labels, "nvidia.com/mig.strategy", json_null());
     json_object_set_new(labels, "nvidia.com/gpu.sharing-strategy", json_null());
     json_object_set_new(labels, "nvidia.com/gpu.replicas", json_null());
+    if (!node->by_agent) /* the agent's words are as they were */
+        json_object_set_new(notes, "milligpu.io/gpus",
+                            node->source == MODEL_ANNOTATED ? core_gpus(node) : json_null());
     patch(sim, node, "",
-          json_pack("{s:{s:o,s:{s:o}}}", "metadata", "labels", labels, "annotations",
-                    "milligpu.io/gpus",
-                    node->source == MODEL_ANNOTATED ? core_gpus(node) : json_null()));
-    if (counted)
+          json_pack("{s:{s:o,s:o}}", "metadata", "labels", labels, "annotations", notes));
+    if (counted && !node->by_agent)
         patch(sim, node, "/status", json_pack("{s:o}", "status", core_amounts(node)));
     model_node_is(sim, node, core_version(sim));
     sim_met("odd/mended");
@@ -240,6 +242,8 @@ static void odd_change(struct sim *sim, struct model_node *node, struct draw *dr
     if ((which == 2 && node->source != MODEL_LABELLED) ||
         (which == 3 && node->source != MODEL_COUNTED))
         which = 0;
+    if (node->by_agent && which == 0)
+        which = 1; /* an agent writes its annotations again as soon as there is news */
     way[which](sim, node, draw);
     model_node_is(sim, node, core_version(sim));
     sim_met("odd/%s", word[which]);

@@ -113,12 +113,13 @@ static const struct model_gpu *gpu_in(const struct model_version *version, const
 }
 
 /* Does any version that the writer may have used allow this share? */
-static bool allowed(const struct model_pod *pod, const struct model_share *share,
-                    const struct model_version *version)
+static bool allowed(const struct sim *sim, const struct model_pod *pod,
+                    const struct model_share *share, const struct model_version *version)
 {
     const struct model_gpu *gpu = gpu_in(version, share->gpu);
 
-    if (gpu == NULL || gpu->ill || !version->there || version->cordoned)
+    if (gpu == NULL || gpu->ill || !version->there || version->cordoned ||
+        held_surely(sim, pod, gpu) || held_closes(sim, pod, version))
         return false;
     const struct lay_gpu is = {.model = gpu->model, .milli = gpu->milli, .mib = gpu->mib};
     return lay_suits(pod->shape, &is, share->milli) &&
@@ -171,7 +172,7 @@ static void oracle_share(const struct sim *sim, const struct model_pod *pod,
         const struct model_gpu *gpu = gpu_in(&node->was[v], share->gpu);
         if (gpu != NULL && gpu->milli > room)
             room = gpu->milli;
-        ok = ok || allowed(pod, share, &node->was[v]);
+        ok = ok || allowed(sim, pod, share, &node->was[v]);
     }
     if (!ok)
         sim_violation(sim,
@@ -208,13 +209,14 @@ static uint32_t touched(const struct model_pod *pod, const struct model_version 
  * Whole GPUs next to shares of the same pod: each is one more than those that the shares lie on. An
  * unhealthy one counts; who hands it out is not decided here.
  */
-static bool leaves_whole(const struct model_pod *pod, const struct model_version *version)
+static bool leaves_whole(const struct sim *sim, const struct model_pod *pod,
+                         const struct model_version *version)
 {
     const uint32_t shares = touched(pod, version);
     uint32_t there = 0;
 
     for (uint32_t i = 0; i < version->gpus; i++)
-        there += version->gpu[i].missing ? 0 : 1;
+        there += version->gpu[i].missing || held_surely(sim, pod, &version->gpu[i]) ? 0 : 1;
     return shares <= there && pod->shape->whole <= there - shares;
 }
 
@@ -226,22 +228,27 @@ static void oracle_whole(const struct sim *sim, const struct model_pod *pod)
     if (pod->shape->whole == 0 || pod->shares == 0)
         return; /* for whole GPUs alone kube-scheduler counts how many there are */
     for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++)
-        ok = ok || leaves_whole(pod, &node->was[v]);
+        ok = ok || leaves_whole(sim, pod, &node->was[v]);
     if (!ok)
         sim_violation(sim, "p%u (%s): no state of %s has %u GPUs beside those of its shares",
                       pod->name, pod->shape->word, pod->node, pod->shape->whole);
 }
 
-/* Whole GPUs and other pods' shares: we bind no pod where the other kind is that we bound. */
+/*
+ * Whole GPUs and other pods' shares: we bind no pod where the other kind is that we bound. A share
+ * may come where the Node says which GPUs are held whole.
+ */
 static void oracle_company(const struct sim *sim, const struct model_pod *pod)
 {
+    const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
+
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !model_alive(other) || !other->ours ||
             strcmp(other->node, pod->node) != 0)
             continue;
         if ((pod->shape->whole > 0 && other->shares > 0) ||
-            (other->shape->whole > 0 && pod->shares > 0))
+            (other->shape->whole > 0 && pod->shares > 0 && !held_named_for(node, other, pod)))
             sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s)", pod->name,
                           pod->shape->word, pod->node, other->name, other->shape->word);
     }
@@ -289,6 +296,7 @@ static void room_of_node(const struct sim *sim, const struct model_node *node, c
         const struct model_gpu *gpu = &node->is.gpu[i];
         const enum copies_whose whose = copies_whose(sim, node, gpu->id);
         const uint32_t taken = oracle_granted(sim, node, gpu->id, victim);
+        const bool held = held_is(sim, node, gpu, victim);
         out->gpu[i] = (struct lay_gpu){
             .id = gpu->id,
             .model = gpu->model,
@@ -296,9 +304,9 @@ static void room_of_node(const struct sim *sim, const struct model_node *node, c
             .mib = gpu->mib,
             .free_milli = taken < gpu->milli ? gpu->milli - taken : 0,
             .free_mib = UINT32_MAX, /* follows from the milli */
-            .open = !gpu->missing && !gpu->ill &&
+            .open = !gpu->missing && !gpu->ill && !held &&
                     (whose == COPIES_ITS_OWN || (whose == COPIES_UNSURE && bold)),
-            .whole = !gpu->missing,
+            .whole = !gpu->missing && !held,
         };
     }
     lay_tell(out, &node->is);
@@ -321,11 +329,13 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         if (!oracle_should_hold(other) || strcmp(other->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
-        if ((shares && other->shape->whole > 0) || (pod->shape->whole > 0 && oracle_asks(other)))
+        if ((shares && !held_names_all(&node->is, other)) ||
+            (pod->shape->whole > 0 && oracle_asks(other)))
             return FIT_NO; /* whole GPUs do not fit where other pods have shares */
         if (shares && squat_fills(other, node))
             return FIT_NO;
-        sure = sure && other->ours; /* where other pods lie is the ledger's choice */
+        /* Where other pods lie is the ledger's choice. */
+        sure = sure && (other->ours || !oracle_asks(other));
     }
     const enum rules_fit by_rules = rules_fit(sim, pod->shape, node, victim);
     if (by_rules == RULES_NOT)
@@ -586,11 +596,13 @@ void oracle_snapshot(struct sim *sim)
             continue;
         for (uint32_t i = 0; i < node->gpus; i++)
             oracle_gpu(sim, before, node, &node->gpu[i]);
+        oracle_holds(sim, node);
         for (uint32_t i = 0; i < node->allocations; i++)
             oracle_once(sim, snapshot, node, node->allocation[i]->is.uid);
     }
     if (!sim->daemon.rebuilds)
         oracle_grants_are_held(sim, snapshot);
+    reserve_shown(sim, snapshot);
     snapshot_unref(seen);
     sim->daemon.seen = snapshot;
 }
@@ -601,7 +613,8 @@ static uint32_t room_on(const struct node *node, const struct gpu *gpu)
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     const uint32_t sum = sum_of(node, gpu);
 
-    if ((gpu->flags & shut) != 0 || node->gone || node->held_gpus > 0 || node->unplaced_milli > 0)
+    if ((gpu->flags & shut) != 0 || node->gone || held_shown(node, gpu, NULL) ||
+        held_unnamed(node, NULL) > 0 || node->unplaced_milli > 0)
         return 0;
     return sum < gpu->milli ? gpu->milli - sum : 0;
 }
@@ -819,6 +832,7 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
         sim_violation(sim, "the file does not pass its verification: %s", err.text);
     if (store_load(sim->daemon.app.store, ledger, &err) < 0)
         sim_violation(sim, "the file cannot be loaded: %s", err.text);
+    const unsigned unkept = GPU_CONTESTED | GPU_HELD;
     uint32_t kept = 0;
     while ((node = ledger_next_node(ledger, &at)) != NULL) {
         const struct node *shown = snapshot_node(snapshot, atom_text(node->name));
@@ -828,7 +842,7 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
             if (node->gpu[i].used_milli != shown->gpu[i].used_milli ||
                 node->gpu[i].reserved_milli != shown->gpu[i].reserved_milli ||
                 node->gpu[i].milli != shown->gpu[i].milli ||
-                ((node->gpu[i].flags ^ shown->gpu[i].flags) & ~(unsigned)GPU_CONTESTED) != 0)
+                ((node->gpu[i].flags ^ shown->gpu[i].flags) & ~unkept) != 0)
                 sim_violation(sim, "memory and file disagree about GPU %s: flags %x and %x",
                               shown->gpu[i].id->text, (unsigned)shown->gpu[i].flags,
                               (unsigned)node->gpu[i].flags);
@@ -896,6 +910,7 @@ void oracle_quiet(struct sim *sim)
         oracle_rules(sim, snapshot);
         oracle_reserve(sim, snapshot);
         oracle_told(sim, snapshot);
+        oracle_agents(sim, snapshot);
         oracle_proposals(sim);
         oracle_file(sim, snapshot);
         snapshot_unref(snapshot);

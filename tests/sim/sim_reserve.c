@@ -14,7 +14,7 @@
 
 #include "sim_run.h"
 
-enum { HOST_GPUS = 2 };
+enum { HOST_GPUS = 2, ALLOCATIONS_MAX = 256 };
 
 bool reserve_is_small(const struct shape *shape)
 {
@@ -49,9 +49,13 @@ static uint32_t open_gpus(const struct node *shown)
 {
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     uint32_t open = 0;
+    bool all[ALLOCATIONS_MAX];
 
+    /* Who was there has left, and what was named for him is free. */
+    must(shown->allocations <= ALLOCATIONS_MAX);
+    memset(all, true, sizeof all);
     for (uint32_t i = 0; i < shown->gpus; i++)
-        open += (shown->gpu[i].flags & shut) == 0 ? 1 : 0;
+        open += (shown->gpu[i].flags & shut) == 0 && !held_shown(shown, &shown->gpu[i], all);
     return open;
 }
 
@@ -108,6 +112,23 @@ static bool is_small_grant(const struct allocation_facts *is)
     return is->held_gpus < 2;
 }
 
+/* Who holds GPUs whole is never written, so an agent may have freed one in this batch. */
+static bool may_be_idle(const struct sim *sim, uint32_t n)
+{
+    return sim->idle[n] || sim->model.node[n].by_agent;
+}
+
+/* What is not written is seen in what is shown. */
+void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
+{
+    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+        const struct model_node *node = &sim->model.node[n];
+        if (node->by_agent)
+            sim->idle[n] = sim->idle_kept[n] =
+                is_idle_shown(sim, snapshot_node(snapshot, text_of(node->name)), node, NULL);
+    }
+}
+
 static void judge_grant(const struct sim *sim, const struct command *command,
                         const struct change *change, uint32_t n)
 {
@@ -115,10 +136,11 @@ static void judge_grant(const struct sim *sim, const struct command *command,
     const struct sim_rule *rule = rules_granting(sim, command, name);
     uint32_t idle = 0;
 
-    if (rule == NULL || rule->reserve == 0 || !sim->idle[n] || !is_small_grant(&change->after->is))
+    if (rule == NULL || rule->reserve == 0 || !is_small_grant(&change->after->is) ||
+        !is_idle_shown(sim, change->node_before, &sim->model.node[n], NULL))
         return;
     for (uint32_t i = 0; i < sim->model.nodes; i++)
-        idle += sim->idle[i] && rules_match(rule, rules_even(&sim->model.node[i])) ? 1 : 0;
+        idle += may_be_idle(sim, i) && rules_match(rule, rules_even(&sim->model.node[i])) ? 1 : 0;
     if (idle <= rule->reserve)
         sim_violation(sim, "%s was granted %s, one of %u idle hosts of which %u are kept",
                       command->name, name, idle, rule->reserve);
@@ -164,7 +186,8 @@ void oracle_reserve(const struct sim *sim, const struct snapshot *snapshot)
 
 /* --- by what the cluster shows --- */
 
-static enum fit has_open_gpus(const struct sim *sim, const struct model_node *node)
+static enum fit has_open_gpus(const struct sim *sim, const struct model_node *node,
+                              const bool *victim)
 {
     uint32_t sure = 0;
     uint32_t unsure = 0;
@@ -172,7 +195,7 @@ static enum fit has_open_gpus(const struct sim *sim, const struct model_node *no
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         const struct model_gpu *gpu = &node->is.gpu[i];
         const enum copies_whose whose = copies_whose(sim, node, gpu->id);
-        if (gpu->missing || gpu->ill)
+        if (gpu->missing || gpu->ill || held_is(sim, node, gpu, victim))
             continue;
         sure += whose == COPIES_ITS_OWN ? 1 : 0;
         unsure += whose == COPIES_UNSURE ? 1 : 0;
@@ -206,7 +229,7 @@ static enum fit is_idle(const struct sim *sim, const struct model_node *node, co
             (victim == NULL || !victim[i]))
             return FIT_NO;
     }
-    const enum fit open = has_open_gpus(sim, node);
+    const enum fit open = has_open_gpus(sim, node, victim);
     return open == FIT_YES && is_doubted(sim, node) ? FIT_UNSURE : open;
 }
 

@@ -1,13 +1,16 @@
 #include "sim_run.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/keyring.h"
 #include "milligpu/log.h"
 #include "milligpu/random.h"
 
@@ -95,6 +98,15 @@ void sim_violation(const struct sim *sim, const char *format, ...)
     _exit(3);
 }
 
+void sim_time(int64_t utc_ms, char out[SIM_TIME_BYTES])
+{
+    const time_t seconds = (time_t)(utc_ms / 1000);
+    struct tm tm;
+
+    must(gmtime_r(&seconds, &tm) != NULL);
+    must(strftime(out, SIM_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm) > 0);
+}
+
 /* --- time --- */
 
 static void told(void *user, const char *resource, uint64_t version)
@@ -128,7 +140,7 @@ static int64_t next_event(const struct sim *sim, int64_t until_ms)
     for (uint32_t i = 0; i < sim->rules.schedulers; i++)
         next = least(next, scheduler_next(sim, &sim->scheduler[i]));
     if (!sim_is_still(sim))
-        next = least(next, core_next(sim));
+        next = least(next, least(core_next(sim), agents_next(sim)));
     return next > sim->now_ms ? next : sim->now_ms + 1;
 }
 
@@ -162,8 +174,10 @@ void sim_pass(struct sim *sim, int64_t ms)
         sim_api_now(sim->api, next);
         heal_disk(sim);
         heal_clock(sim);
-        if (!sim_is_still(sim))
+        if (!sim_is_still(sim)) {
             core_kubelets(sim);
+            agents_turn(sim);
+        }
         daemon_step(sim);
         for (uint32_t i = 0; i < sim->rules.schedulers; i++)
             scheduler_step(sim, &sim->scheduler[i]);
@@ -178,8 +192,10 @@ static void wait_within(struct sim *sim, int64_t ms)
     sim->now_ms += ms;
     sim->wall_ms += ms;
     sim_api_now(sim->api, sim->now_ms);
-    if (!sim_is_still(sim))
-        core_kubelets(sim);
+    if (sim_is_still(sim))
+        return;
+    core_kubelets(sim);
+    agents_turn(sim);
 }
 
 /* A thread is in the middle of something; it was preempted for a while. */
@@ -250,6 +266,9 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->linked = draw_chance(&linked, 350);
     if (rules->linked && !rules->loses && rules->node_per_mille < 60)
         rules->node_per_mille = 60 + draw_below(&linked, 100);
+    struct draw agents = {.state = plan->seed ^ 0xA9E275};
+    rules->agents = draw_chance(&agents, 400) && !rules->copies && !rules->loses;
+    rules->agent_per_mille = draw_chance(&agents, 850) ? 50 + draw_below(&agents, 250) : 0;
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -268,6 +287,36 @@ static int64_t wall_of(void *ctx)
     return ((const struct sim *)ctx)->wall_ms;
 }
 
+/*
+ * With the same key in each run: the seed of RFC 8032, 7.1, TEST 2, as PKCS#8. It signs from the
+ * beginning, as if it had been published.
+ */
+static struct keyring *open_keys(const char *folder)
+{
+    static const char pem[] = "-----BEGIN PRIVATE KEY-----\n"
+                              "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                              "-----END PRIVATE KEY-----\n";
+    struct keyring *keyring = NULL;
+    struct key_entry key[KEYRING_MAX];
+    const struct key_times start = {0};
+    struct err err;
+    char path[256];
+    char list[300];
+
+    (void)snprintf(path, sizeof path, "%s/signing.key", folder);
+    (void)snprintf(list, sizeof list, "%s.keys", path);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    must(fd >= 0 && write(fd, pem, sizeof pem - 1) == (ssize_t)sizeof pem - 1);
+    (void)close(fd);
+    const struct keyring_rules rules = {.file = path, .wait_ms = 120000};
+    must(keyring_open(&rules, start, &keyring, &err) == 0);
+    const size_t keys = keyring_list(keyring, key);
+    must(keyring_published(keyring, key, keys, start, &err) == 0 && keyring_may_sign(keyring));
+    (void)unlink(path);
+    (void)unlink(list);
+    return keyring;
+}
+
 static struct sim *sim_new(const struct sim_plan *plan)
 {
     struct sim *sim = xcalloc(1, sizeof *sim);
@@ -277,11 +326,14 @@ static struct sim *sim_new(const struct sim_plan *plan)
     sim->seed = plan->seed;
     sim->trace = plan->trace;
     sim->draw.state = plan->seed;
+    sim->agents_draw.state = ~(plan->seed ^ 0xA9E275);
     sim->now_ms = START_MS;
     sim->wall_ms = 1700000000000;
     draw_rules(sim, plan);
     (void)snprintf(sim->ledger, sizeof sim->ledger, "%s/ledger.db", plan->folder);
     disk_clear();
+    if (sim->rules.agents)
+        sim->keyring = open_keys(plan->folder);
     sim->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(sim->fake, wall_of, sim);
     core_crowd(sim);
@@ -324,6 +376,7 @@ static void sim_free(struct sim *sim)
     sim_api_free(sim->api);
     fake_apiserver_free(sim->fake);
     model_done(&sim->model);
+    keyring_free(sim->keyring);
     disk_clear();
     xfree(sim);
 }
@@ -346,6 +399,7 @@ static void step(struct sim *sim, uint32_t i)
     sim->step = i;
     sim->operations++;
     core_step(sim, &draw);
+    agents_trouble(sim, i);
     /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));

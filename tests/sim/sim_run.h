@@ -33,6 +33,7 @@
 #include "milligpu/webhooks.h"
 #include "milligpu/writer.h"
 
+#include "sim_agent.h"
 #include "sim_api.h"
 #include "sim_model.h"
 #include "support/fake_http.h"
@@ -63,16 +64,18 @@ struct sim_rules {
     uint32_t odd_per_mille;    /* of steps: a Node becomes unreadable */
     uint32_t tenant_per_mille; /* of steps: somebody writes our annotations, or binds by hand */
     uint32_t shortlist;
-    bool full_nodes; /* schedulers send Node objects */
-    bool both;       /* two schedulers may take the same pod */
-    bool power;      /* crashes lose what was not synced */
-    bool loses;      /* the ledger is lost now and then, and a new one begins */
-    bool resets;     /* settings differ after a restart */
-    bool ruled;      /* the policy has rules, which change */
-    bool copies;     /* nodes show UUIDs of others */
-    bool picky;      /* another extender agrees to one node only, for many pods */
-    bool linked;     /* nodes tell which GPUs lie together, and pods demand it */
-    uint32_t crowd;  /* pods that no step touches: lists of several pages */
+    bool full_nodes;          /* schedulers send Node objects */
+    bool both;                /* two schedulers may take the same pod */
+    bool power;               /* crashes lose what was not synced */
+    bool loses;               /* the ledger is lost now and then, and a new one begins */
+    bool resets;              /* settings differ after a restart */
+    bool ruled;               /* the policy has rules, which change */
+    bool copies;              /* nodes show UUIDs of others */
+    bool picky;               /* another extender agrees to one node only, for many pods */
+    bool linked;              /* nodes tell which GPUs lie together, and pods demand it */
+    bool agents;              /* nodes have agents */
+    uint32_t agent_per_mille; /* of steps: something happens where one is */
+    uint32_t crowd;           /* pods that no step touches: lists of several pages */
 };
 
 /* What a rule of the policy says, and about whom. */
@@ -177,14 +180,18 @@ struct sim {
     struct sim_rules rules;
     int64_t now_ms;
     int64_t wall_ms;
-    int64_t clock_ahead_ms; /* so far, by somebody's mistake */
-    int64_t forward_ms;     /* all smaller steps ahead, which are believed */
-    bool years;             /* it was ahead that far once */
-    int64_t clock_heals_ms; /* ahead until then; 0: it is not */
-    struct draw draw;       /* for everything that is not a step */
+    int64_t clock_ahead_ms;  /* so far, by somebody's mistake */
+    int64_t forward_ms;      /* all smaller steps ahead, which are believed */
+    bool years;              /* it was ahead that far once */
+    int64_t clock_heals_ms;  /* ahead until then; 0: it is not */
+    struct draw draw;        /* for everything that is not a step */
+    struct draw agents_draw; /* the same of agents and their nodes */
     struct fake_apiserver *fake;
     struct sim_api *api;
     struct model model;
+    struct sim_agent agent[MODEL_NODES];
+    struct sim_stay stay[MODEL_PODS];
+    struct keyring *keyring; /* NULL: nothing is signed */
     struct sim_daemon daemon;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];
@@ -241,6 +248,10 @@ void sim_pass(struct sim *sim, int64_t ms);
 /* The same while a thread of the daemon is in the middle of something: all others go on. */
 void sim_interleave(struct sim *sim);
 
+/* RFC 3339, as agents write it. */
+enum { SIM_TIME_BYTES = 32 };
+void sim_time(int64_t utc_ms, char out[SIM_TIME_BYTES]);
+
 /* Words that were met, counted over all runs; main.c owns the table. */
 void sim_met(const char *format, ...) PRINTF_LIKE(1, 2);
 void sim_digest(const char *text); /* part of the run's identity */
@@ -289,8 +300,9 @@ int64_t core_next(const struct sim *sim);
 /* For a pod that fits nowhere some others end now: schedulers know it, milligpud not yet. */
 bool core_makes_room(struct sim *sim, const struct model_pod *pod);
 void core_evict(struct sim *sim, struct model_pod *pod);
-void core_calm(struct sim *sim);    /* end all trouble */
-void core_end_all(struct sim *sim); /* delete every pod */
+void core_fails(struct sim *sim, struct model_pod *pod); /* its node does not admit it */
+void core_calm(struct sim *sim);                         /* end all trouble */
+void core_end_all(struct sim *sim);                      /* delete every pod */
 
 int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
 uint64_t core_version(struct sim *sim); /* current resourceVersion */
@@ -356,6 +368,7 @@ bool reserve_keeps_shown(const struct sim *sim, const struct sim_rule *rule,
 void reserve_loaded(struct sim *sim);
 void reserve_written(struct sim *sim, const struct command *command, const struct change *change);
 void reserve_committed(struct sim *sim);
+void reserve_shown(struct sim *sim, const struct snapshot *snapshot);
 void reserve_lost(struct sim *sim);
 void oracle_reserve(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
 void oracle_rules(const struct sim *sim, const struct snapshot *snapshot);
@@ -385,6 +398,25 @@ bool topology_ask(struct sim *sim, struct model_pod *pod, struct draw *draw);
 void topology_reserved(struct sim *sim, struct model_pod *pod);
 void oracle_told(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
 void oracle_lies(const struct sim *sim, const struct model_pod *pod); /* it was granted its GPUs */
+
+/* held: GPUs that something else than shares of ours has whole, and what agents say */
+bool held_is(const struct sim *sim, const struct model_node *node, const struct model_gpu *gpu,
+             const bool *victim);
+/* Does this state of the node name as many GPUs for the pod as it requests whole? */
+bool held_names_all(const struct model_version *version, const struct model_pod *pod);
+/* Does it, in any state that milligpud may have known when it granted the other its shares? */
+bool held_named_for(const struct model_node *node, const struct model_pod *pod,
+                    const struct model_pod *other);
+/* What milligpud must have known when it granted the pod its shares. */
+bool held_surely(const struct sim *sim, const struct model_pod *pod, const struct model_gpu *gpu);
+bool held_closes(const struct sim *sim, const struct model_pod *pod,
+                 const struct model_version *version);
+/* The same of a node as it is shown; leaves: flags of its allocations, NULL: all stay. */
+bool held_shown(const struct node *node, const struct gpu *gpu, const bool *leaves);
+uint32_t held_unnamed(const struct node *node, const bool *leaves);
+void oracle_holds(const struct sim *sim, const struct node *node);    /* of a snapshot */
+void oracle_agents(struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
+void oracle_signed(struct sim *sim, struct model_pod *pod, const json_t *notes);
 
 /* answers: by the snapshot that was shown when they were given */
 struct offer {
@@ -427,6 +459,8 @@ void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot);
 uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
                         const bool *victim);
 bool squat_fills(const struct model_pod *pod, const struct model_node *node);
+/* Bound by somebody else, and milligpud knew it when it was first asked about the pod. */
+bool squat_was_known(const struct model_pod *squatter, const struct model_pod *pod);
 /* This pod has just been refused; room is what the daemon showed before. */
 void waits_refused(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod,
                    uint64_t room);

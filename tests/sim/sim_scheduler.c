@@ -613,6 +613,13 @@ static bool is_due(const struct sim *sim, const struct scheduler *scheduler, uin
     return false;
 }
 
+/* Where nvidia.com/gpu is not among the managed resources, nobody asks us about such a pod. */
+static bool is_whole_of_others(struct sim *sim, const struct model_pod *pod)
+{
+    return sim->rules.agents && pod->shape->whole > 0 && !pod->shape->ours &&
+           draw_chance(&sim->agents_draw, 400);
+}
+
 /* A pod that requests nothing we manage: kube-scheduler binds it, mostly without asking us. */
 static bool binds_itself(struct sim *sim, const struct model_pod *pod)
 {
@@ -621,7 +628,8 @@ static bool binds_itself(struct sim *sim, const struct model_pod *pod)
     struct strbuf out;
     const struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.nodes)];
 
-    if (pod->shape->ours || pod->shape->whole > 0 || draw_chance(&sim->draw, 100))
+    if (!is_whole_of_others(sim, pod) &&
+        (pod->shape->ours || pod->shape->whole > 0 || draw_chance(&sim->draw, 100)))
         return false;
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u/binding", pod->name);
     (void)snprintf(body, sizeof body,

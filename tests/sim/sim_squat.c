@@ -24,8 +24,7 @@ const struct shape model_squatter[] = {
 };
 const uint32_t model_squatters = ARRAY_LEN(model_squatter);
 
-/* Bound by somebody else, and milligpud knew it when it was first asked about the pod. */
-static bool was_known(const struct model_pod *squatter, const struct model_pod *pod)
+bool squat_was_known(const struct model_pod *squatter, const struct model_pod *pod)
 {
     return model_alive(squatter) && squatter->node[0] != '\0' && !squatter->ours &&
            squatter->bound_version <= pod->asked_pods && strcmp(squatter->node, pod->node) == 0;
@@ -76,16 +75,18 @@ static void oracle_shares(const struct sim *sim, const struct model_pod *pod,
 
 void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod)
 {
+    const struct model_node *node = model_node(&sim->model, pod->node);
+
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
-        if (other == pod || !was_known(other, pod))
+        if (other == pod || !squat_was_known(other, pod))
             continue;
         if ((pod->shape->whole > 0 && model_peak(other->shape) > 0) ||
-            (other->shape->whole > 0 && pod->shares > 0))
+            (other->shape->whole > 0 && pod->shares > 0 && !held_named_for(node, other, pod)))
             sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s), which was known there",
                           pod->name, pod->shape->word, pod->node, other->name, other->shape->word);
         if (fills(other))
-            oracle_shares(sim, pod, model_node(&sim->model, pod->node), other);
+            oracle_shares(sim, pod, node, other);
         sim_met("grant/beside a stranger");
     }
 }
@@ -177,7 +178,7 @@ static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && strcmp(pod->node, node->name) == 0 &&
-            (!pod->ours || pod->shape->whole > 0))
+            ((!pod->ours && oracle_asks(pod)) || !held_names_all(&node->is, pod)))
             return false;
     }
     return true;
@@ -193,7 +194,8 @@ void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot)
         for (uint32_t i = 0; i < node->is.gpus; i++) {
             const struct model_gpu *gpu = &node->is.gpu[i];
             const struct gpu *is = node_gpu(shown, text_of(gpu->id));
-            if (gpu->missing || gpu->ill || copies_whose(sim, node, gpu->id) != COPIES_ITS_OWN)
+            if (gpu->missing || gpu->ill || held_is(sim, node, gpu, NULL) ||
+                copies_whose(sim, node, gpu->id) != COPIES_ITS_OWN)
                 continue;
             const uint32_t taken = oracle_granted(sim, node, gpu->id, NULL);
             const uint32_t room = taken < gpu->milli ? gpu->milli - taken : 0;

@@ -172,7 +172,7 @@ bool topology_makes_room(struct sim *sim, const struct model_pod *pod)
         !draw_chance(&sim->draw, 300))
         return false;
     struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.nodes)];
-    if (node->source != MODEL_ANNOTATED || !node->is.there || node->odd)
+    if (node->source != MODEL_ANNOTATED || node->by_agent || !node->is.there || node->odd)
         return false;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         if (pod->shape->lie == LIE_ON_NUMA)
