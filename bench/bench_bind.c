@@ -88,11 +88,10 @@ static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return daemon->real_store.learn(daemon->real_store.ctx, tally, until_ms, err);
 }
 
-static int count_measure(void *ctx, const struct store_measured *row, uint32_t rows,
-                         struct err *err)
+static int count_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     struct bench_daemon *daemon = ctx;
-    return daemon->real_store.measure(daemon->real_store.ctx, row, rows, err);
+    return daemon->real_store.measure(daemon->real_store.ctx, chunk, err);
 }
 
 /* --- the threads of the daemon --- */

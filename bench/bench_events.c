@@ -123,12 +123,11 @@ static int timed_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return rc;
 }
 
-static int timed_measure(void *ctx, const struct store_measured *row, uint32_t rows,
-                         struct err *err)
+static int timed_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     struct bench_daemon *daemon = ctx;
     const int64_t before = cpu_ns();
-    const int rc = daemon->real_store.measure(daemon->real_store.ctx, row, rows, err);
+    const int rc = daemon->real_store.measure(daemon->real_store.ctx, chunk, err);
 
     daemon->store_ns += cpu_ns() - before;
     return rc;

@@ -22,6 +22,8 @@
 enum {
     MEASURED_FRESH_MS = 15 * 60 * 1000, /* what is older is shown as unknown, with its time */
     MEASURED_IDLE_MILLI = 10,           /* below this a share is idle */
+    /* What has been idle for this long stays known over a restart (usage_book.h). */
+    MEASURED_KEPT_MS = 60 * 60 * 1000,
 };
 
 struct measured_share {
@@ -29,13 +31,22 @@ struct measured_share {
     int64_t at_ms; /* UTC: of the report */
     /*
      * UTC: of the first report since which each said that it was idle, with no gap of more than
-     * MEASURED_FRESH_MS; 0: it is not idle, or nobody knows
+     * MEASURED_FRESH_MS; never before it was bound, nor after the last report by a clock that was
+     * set back. 0: it is not idle, or nobody knows.
      */
     int64_t idle_since_ms;
     int32_t milli; /* or USAGE_UNKNOWN, like the next two */
     int32_t mib;
     int32_t peak_mib;
-    enum usage_over over; /* of the container */
+    uint8_t over; /* enum usage_over, of the container */
+    bool kept;    /* the listener of measured_how was told that it is idle */
+};
+
+/* That a share has been idle for MEASURED_KEPT_MS, or, with 0, is not any more. */
+struct measured_idle {
+    const struct allocation *allocation;
+    const struct share *share;
+    int64_t since_ms; /* UTC */
 };
 
 struct measured {
@@ -57,15 +68,32 @@ struct measured_how {
     int64_t now_ms; /* UTC */
     void *user;
     void (*fact)(void *user, const struct measured_fact *fact); /* NULL: nobody listens */
+    /*
+     * Told once of each change. False: there is no room for it now, and it is told again with the
+     * next report. NULL: nobody listens.
+     */
+    bool (*idle)(void *user, const struct measured_idle *idle);
 };
 
 /*
  * before: NULL if nothing was known. *out_unknown is how many pods of the report are not bound on
- * this node: they are dropped. Shares that the report does not name stay as they were.
+ * this node: they are dropped. Shares that the report does not name stay as they were; of those
+ * that it has not named for MEASURED_FRESH_MS nobody knows whether they are idle.
  */
 struct measured *measured_merge(const struct measured *before, const struct node *node,
                                 const struct usage_report *report, const struct measured_how *how,
                                 uint32_t *out_unknown) MUST_USE;
+
+/*
+ * What the process before this one knew of bound shares of one node when it took its last report:
+ * since when they are idle, of which the listener was told. A time that cannot be counts as 0.
+ */
+struct measured *measured_resume(const struct node *node, const struct measured_idle *idle,
+                                 uint32_t count, int64_t reported_ms, int64_t now_ms) MUST_USE;
+
+/* A copy in which nobody knows of any share whether it is idle, and which no listener knows. */
+struct measured *measured_without_idle(const struct measured *measured) MUST_USE;
+bool measured_keeps(const struct measured *measured); /* a share is kept */
 
 const struct measured *measured_ref(const struct measured *measured);
 void measured_unref(const struct measured *measured); /* NULL is fine */

@@ -8,17 +8,17 @@
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
- * and past), journal (append-only), baseline, learned and class (the workload, tally.h), and
- * measured (sums of what agents report). The schema is src/store/schema.sql; its comments are part
- * of this contract.
+ * and past), journal (append-only), baseline, learned and class (the workload, tally.h), measured
+ * (sums of what agents report), and idle and reported (since when shares are idle). The schema is
+ * src/store/schema.sql; its comments are part of this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
  *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
  *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
- *       without it milligpud learns anew. Nor is what was measured: it says nothing of who holds
- *       what.
+ *       without it milligpud learns anew. Nor is what was measured, or is idle: it says nothing of
+ *       who holds what.
  *
  * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
@@ -61,6 +61,24 @@ struct store_measured {
     uint64_t mib_s;
     uint64_t of_mib_s;
 };
+/* That a share of a live allocation is idle, or not any more. All texts are borrowed. */
+struct store_idle {
+    const char *node;
+    const char *uid;       /* of the pod; "": no share on this node is known to be idle any more */
+    const char *container; /* "" if uid is, like the next one */
+    const char *gpu;       /* as the share names it */
+    int64_t since_ms;      /* UTC; 0: it is not idle, or nobody knows */
+};
+
+/* What one transaction adds to what was measured. */
+struct store_chunk {
+    const struct store_measured *row;
+    uint32_t rows;
+    uint32_t idles;
+    const struct store_idle *idle;
+    int64_t reported_ms; /* UTC: with idle, all reports up to then were told of; 0: as before */
+};
+
 enum {
     STORE_HOUR_MS = 3600000,
     /* of one hour; what comes beyond is added to one more row, with namespace and model "" */
@@ -84,10 +102,11 @@ struct store_ops {
      */
     int (*learn)(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err);
     /*
-     * Between batches: adds to the sums of hours, in a transaction of its own. Negative: nothing
-     * was added, and adding the same later counts nothing twice. Not in safe mode, as above.
+     * Between batches: adds to the sums of hours, and sets which shares are idle, in a transaction
+     * of its own. Negative: nothing of it was, and the same later counts nothing twice. What it
+     * says of a share that has ended is left out. Not in safe mode, as above.
      */
-    int (*measure)(void *ctx, const struct store_measured *row, uint32_t rows, struct err *err);
+    int (*measure)(void *ctx, const struct store_chunk *chunk, struct err *err);
 };
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
@@ -145,6 +164,14 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST
  */
 int store_learned(struct store *store, struct tally **out, int64_t *out_until_ms,
                   struct err *err) MUST_USE;
+
+/*
+ * What measure() set last: each share that is idle, by node, at most one row for each live share.
+ * *out_reported_ms is set before the first row: until when that is known; 0: no report was ever
+ * taken. Not within a batch.
+ */
+int store_idle(struct store *store, int64_t *out_reported_ms, void *user,
+               void (*each)(void *user, const struct store_idle *idle), struct err *err) MUST_USE;
 
 void store_ops(struct store *store, struct store_ops *out);
 

@@ -10,6 +10,14 @@
  * takes about 200 bytes and each of its bound shares 40 (measured.h): 15 MB for 15,000 nodes with
  * 20 shares each. That is not on disk: after a restart it fills within one interval of the agents.
  *
+ * But since when a share is idle is on disk once that is MEASURED_KEPT_MS: the book tells the
+ * writer when it becomes so, and when not any more (usage_book_idle()). At the start the writer
+ * gives back what is stored (usage_book_resume()), and to the first report of a share that is as if
+ * this process had taken the last report of the one before: it goes on if that was not longer than
+ * MEASURED_FRESH_MS ago, and else begins anew. What is known of that time is when any report was
+ * taken, so an agent that was silent before and after a restart may have been silent for twice as
+ * long. Of an agent that is silent for longer nothing stays stored.
+ *
  * What reports say is also added up by hour, namespace and model (usage_book_sums()), and stored by
  * the writer. Reports overlap: each tells of the last five to ten minutes. No second of a node is
  * counted twice: of each report only what follows the last one that was taken counts, and nothing
@@ -28,6 +36,7 @@
 #include "milligpu/measured.h"
 #include "milligpu/signing.h"
 
+struct idle_changes;
 struct measured_sums;
 struct usage_book;
 
@@ -42,6 +51,13 @@ void usage_book_list_begin(struct usage_book *book);
 void usage_book_list_end(struct usage_book *book);
 void usage_book_node(struct usage_book *book, const char *name, const char *key);
 void usage_book_node_gone(struct usage_book *book, const char *name);
+
+/*
+ * Before the first list: what is stored of a node (measured_resume()), and when the process before
+ * took its last report (UTC; 0: never). Once for each node; until a Node shows it has no key.
+ */
+void usage_book_resume(struct usage_book *book, const char *name,
+                       const struct measured *take_measured, int64_t reported_ms);
 
 /* Of any thread. */
 enum usage_sender {
@@ -62,6 +78,11 @@ bool usage_book_take(struct usage_book *book, const struct node *node, const cha
 
 /* What was added up: the book's for as long as it lives. Any thread. */
 struct measured_sums *usage_book_sums(struct usage_book *book);
+
+/* Which shares became idle, and are so no more, likewise. */
+struct idle_changes *usage_book_idle(struct usage_book *book);
+/* UTC, of the last report that was taken, of which the changes above tell; 0: there was none. */
+int64_t usage_book_last(struct usage_book *book);
 
 /* A reference, for measured_unref(); NULL: its agent has reported nothing. Any thread. */
 const struct measured *usage_book_measured(struct usage_book *book, struct text node) MUST_USE;

@@ -1,7 +1,7 @@
 /*
  * The table of Nodes with what their agents reported. The informer thread adds and drops Nodes, the
  * thread of the report listener puts what it merged, all others take references. In order: nodes,
- * reports, reading.
+ * reports, silent nodes, taking, reading.
  */
 #include "milligpu/usage_book.h"
 
@@ -9,17 +9,22 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/idle_changes.h"
 #include "milligpu/map.h"
 #include "milligpu/measured_sums.h"
 #include "milligpu/metric.h"
 
 #include "state/measured_amounts.h"
 
+/* How many nodes one report looks at, and of how many it forgets, so that it is never slow. */
+enum { LOOKED_AT_MAX = 1024, FORGOTTEN_MAX = 16 };
+
 struct usage_node {
     uint64_t list; /* the last list that contained it */
     uint64_t number;
-    int64_t taken_ms;                /* UTC, of the last report; 0: there was none */
-    int64_t counted_ms;              /* monotonic: up to then reports were counted, or lost */
+    int64_t taken_ms;   /* UTC, of the last report; 0: there was none */
+    int64_t counted_ms; /* monotonic: up to then reports were counted, or lost */
+    int64_t kept_ms;    /* UTC, of the last report if one of its shares is kept; 0: none is */
     const struct measured *measured; /* a reference; NULL: there was none */
     char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
     char name[];
@@ -28,11 +33,13 @@ struct usage_node {
 struct usage_book {
     struct clock_ops clock;
     struct measured_sums *sums; /* with a lock of its own */
+    struct idle_changes *idle;  /* likewise; taken within the book's */
     pthread_mutex_t lock;       /* guards everything below */
     struct map nodes;           /* by name */
     uint64_t list;              /* grows with each list that begins */
     uint64_t version;
     int64_t last_ms;
+    size_t looked_at; /* where the search for silent nodes goes on */
 };
 
 struct usage_book *usage_book_new(const struct clock_ops *clock)
@@ -41,6 +48,7 @@ struct usage_book *usage_book_new(const struct clock_ops *clock)
 
     book->clock = *clock;
     book->sums = measured_sums_new();
+    book->idle = idle_changes_new();
     must(pthread_mutex_init(&book->lock, NULL) == 0);
     map_init(&book->nodes);
     return book;
@@ -76,6 +84,7 @@ void usage_book_free(struct usage_book *book)
     (void)map_retain(&book->nodes, NULL, free_all);
     map_done(&book->nodes);
     measured_sums_free(book->sums);
+    idle_changes_free(book->idle);
     must(pthread_mutex_destroy(&book->lock) == 0);
     xfree(book);
 }
@@ -89,14 +98,25 @@ void usage_book_list_begin(struct usage_book *book)
     unlock_book(book);
 }
 
+/* What is stored of its shares would be believed after a restart. */
+static void forget_idle(struct usage_book *book, struct usage_node *node)
+{
+    const struct store_idle none = {.node = node->name, .uid = "", .container = "", .gpu = ""};
+
+    if (node->kept_ms > 0)
+        must(idle_changes_put(book->idle, &none)); /* there is always room for a node */
+    node->kept_ms = 0;
+}
+
 static bool is_listed(void *user, void *value)
 {
-    const struct usage_book *book = user;
+    struct usage_book *book = user;
     struct usage_node *node = value;
 
     must(node->list <= book->list);
     if (node->list == book->list)
         return true;
+    forget_idle(book, node);
     usage_node_free(node);
     return false;
 }
@@ -123,13 +143,11 @@ static void set_key(struct usage_node *node, const char *key)
     node->number = 0;
 }
 
-void usage_book_node(struct usage_book *book, const char *name, const char *key)
+static struct usage_node *find_or_add(struct usage_book *book, const char *name, int64_t now_ms)
 {
-    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+    struct usage_node *node = map_find(&book->nodes, text_of(name));
 
     must(name[0] != '\0');
-    lock_book(book);
-    struct usage_node *node = map_find(&book->nodes, text_of(name));
     if (node == NULL) {
         node = xcalloc(1, sizeof *node + strlen(name) + 1);
         node->counted_ms = now_ms;
@@ -137,7 +155,29 @@ void usage_book_node(struct usage_book *book, const char *name, const char *key)
         must(map_put(&book->nodes, text_of(node->name), node) == NULL);
     }
     node->list = book->list;
-    set_key(node, key);
+    return node;
+}
+
+void usage_book_node(struct usage_book *book, const char *name, const char *key)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
+    lock_book(book);
+    set_key(find_or_add(book, name, now_ms), key);
+    unlock_book(book);
+}
+
+void usage_book_resume(struct usage_book *book, const char *name,
+                       const struct measured *take_measured, int64_t reported_ms)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
+    lock_book(book);
+    struct usage_node *node = find_or_add(book, name, now_ms);
+    must(node->measured == NULL);
+    node->measured = take_measured;
+    node->kept_ms = reported_ms > 0 ? reported_ms : 1;
+    book->version++;
     unlock_book(book);
 }
 
@@ -146,6 +186,8 @@ void usage_book_node_gone(struct usage_book *book, const char *name)
     lock_book(book);
     struct usage_node *node = map_take(&book->nodes, text_of(name));
     book->version += node != NULL;
+    if (node != NULL)
+        forget_idle(book, node);
     unlock_book(book);
     if (node != NULL)
         usage_node_free(node);
@@ -169,6 +211,7 @@ enum usage_sender usage_book_key(struct usage_book *book, struct text node,
 }
 
 struct taking {
+    struct usage_book *book;
     const struct measured_how *how;
     const struct measured *before;
     struct measured_amounts amounts;
@@ -213,6 +256,21 @@ static void hear_fact(void *user, const struct measured_fact *fact)
         taking->how->fact(taking->how->user, fact);
 }
 
+static bool hear_idle(void *user, const struct measured_idle *idle)
+{
+    const struct taking *taking = user;
+    const struct allocation_facts *pod = &idle->allocation->is;
+    const struct store_idle change = {
+        .node = pod->node->text,
+        .uid = pod->uid,
+        .container = idle->share->container,
+        .gpu = idle->share->gpu->text,
+        .since_ms = idle->since_ms,
+    };
+
+    return idle_changes_put(taking->book->idle, &change);
+}
+
 static void put_measured(struct usage_book *book, struct text name,
                          const struct measured *take_measured, int64_t now_ms)
 {
@@ -224,6 +282,7 @@ static void put_measured(struct usage_book *book, struct text name,
         old = node->measured;
         node->measured = take_measured;
         node->taken_ms = now_ms;
+        node->kept_ms = measured_keeps(take_measured) ? now_ms : 0;
         book->last_ms = now_ms;
         book->version++;
     }
@@ -231,15 +290,44 @@ static void put_measured(struct usage_book *book, struct text name,
     measured_unref(old);
 }
 
+/* --- silent nodes --- */
+
+static void forget_silent(struct usage_book *book, int64_t now_ms)
+{
+    uint32_t forgotten = 0;
+
+    lock_book(book);
+    for (uint32_t i = 0; i < LOOKED_AT_MAX && forgotten < FORGOTTEN_MAX; i++) {
+        struct usage_node *node = map_next(&book->nodes, &book->looked_at);
+        if (node == NULL) {
+            book->looked_at = 0;
+            break;
+        }
+        if (node->kept_ms == 0 || now_ms - node->kept_ms <= MEASURED_FRESH_MS)
+            continue;
+        const struct measured *old = node->measured;
+        forget_idle(book, node);
+        node->measured = measured_without_idle(old);
+        measured_unref(old);
+        book->version++;
+        forgotten++;
+    }
+    unlock_book(book);
+}
+
+/* --- taking --- */
+
 bool usage_book_take(struct usage_book *book, const struct node *node, const char *key,
                      const struct usage_report *report, const struct measured_how *how,
                      uint32_t *out_unknown)
 {
     struct taking taking = {
+        .book = book,
         .how = how,
         .amounts = {.sums = book->sums, .node = node, .until_ms = how->now_ms},
     };
-    const struct measured_how hear = {.now_ms = how->now_ms, .user = &taking, .fact = hear_fact};
+    const struct measured_how hear = {
+        .now_ms = how->now_ms, .user = &taking, .fact = hear_fact, .idle = hear_idle};
 
     must(text_eq(atom_text(node->name), report->node));
     if (!take_number(book, report, key, &taking))
@@ -249,6 +337,7 @@ bool usage_book_take(struct usage_book *book, const struct node *node, const cha
     measured_amounts_end(&taking.amounts);
     metric_add(M_MEASURED_DROPPED, NULL, taking.amounts.dropped);
     measured_unref(taking.before);
+    forget_silent(book, how->now_ms);
     return true;
 }
 
@@ -256,6 +345,12 @@ struct measured_sums *usage_book_sums(struct usage_book *book)
 {
     must(book->sums != NULL);
     return book->sums;
+}
+
+struct idle_changes *usage_book_idle(struct usage_book *book)
+{
+    must(book->idle != NULL);
+    return book->idle;
 }
 
 /* --- reading --- */
@@ -282,6 +377,14 @@ void usage_book_totals(struct usage_book *book, int64_t now_ms, struct usage_tot
         out->shares += node->measured != NULL ? node->measured->shares : 0;
     }
     unlock_book(book);
+}
+
+int64_t usage_book_last(struct usage_book *book)
+{
+    lock_book(book);
+    const int64_t last_ms = book->last_ms;
+    unlock_book(book);
+    return last_ms;
 }
 
 uint64_t usage_book_version(struct usage_book *book)

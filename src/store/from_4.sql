@@ -1,4 +1,4 @@
--- Version 4 to 5: what was measured of usage.  Before, it was not kept.
+-- Version 4 to 5: what was measured of usage, and since when shares are idle.  Before, neither was kept.
 
 CREATE TABLE measured (
     hour_ms    INTEGER NOT NULL CHECK (hour_ms >= 0 AND hour_ms % 3600000 = 0),
@@ -10,3 +10,23 @@ CREATE TABLE measured (
     of_mib_s   INTEGER NOT NULL CHECK (of_mib_s >= 0),
     PRIMARY KEY (hour_ms, namespace, model)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE idle (
+    allocation INTEGER NOT NULL,
+    container  TEXT NOT NULL,
+    gpu        TEXT NOT NULL,
+    since_ms   INTEGER NOT NULL CHECK (since_ms > 0),
+    PRIMARY KEY (allocation, container, gpu),
+    FOREIGN KEY (allocation, container, gpu) REFERENCES share (allocation, container, gpu) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reported (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    until_ms INTEGER NOT NULL CHECK (until_ms > 0)
+) STRICT;
+
+CREATE TRIGGER idle_ends AFTER UPDATE OF state ON allocation
+WHEN NEW.state = 'released'
+BEGIN
+    DELETE FROM idle WHERE allocation = NEW.id;
+END;

@@ -8,6 +8,7 @@
 --   learned, class           how often each class of pods came: it orders placements, and says nothing of who
 --                            holds what, so the journal does not tell of it and the replay does not need it
 --   measured                 what agents measured in each hour; like learned, no part of who holds what
+--   idle, reported           which shares have long been idle by their reports; likewise
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
@@ -169,6 +170,23 @@ CREATE TABLE measured (
     PRIMARY KEY (hour_ms, namespace, model)
 ) STRICT, WITHOUT ROWID;
 
+-- Since when a share of a live allocation is idle, if that is an hour or more; it goes when the share works again, and
+-- with its allocation.
+CREATE TABLE idle (
+    allocation INTEGER NOT NULL,
+    container  TEXT NOT NULL,
+    gpu        TEXT NOT NULL,
+    since_ms   INTEGER NOT NULL CHECK (since_ms > 0),
+    PRIMARY KEY (allocation, container, gpu),
+    FOREIGN KEY (allocation, container, gpu) REFERENCES share (allocation, container, gpu) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- When the last report was taken that the table idle knows of.  No row: none was.
+CREATE TABLE reported (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    until_ms INTEGER NOT NULL CHECK (until_ms > 0)
+) STRICT;
+
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
 -- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.
 CREATE TRIGGER charge_within AFTER INSERT ON charge
@@ -228,6 +246,12 @@ CREATE TRIGGER allocation_lets_go AFTER UPDATE OF state ON allocation
 WHEN NEW.state = 'released'
 BEGIN
     UPDATE charge SET live = 0 WHERE allocation = NEW.id;
+END;
+
+CREATE TRIGGER idle_ends AFTER UPDATE OF state ON allocation
+WHEN NEW.state = 'released'
+BEGIN
+    DELETE FROM idle WHERE allocation = NEW.id;
 END;
 
 CREATE TRIGGER allocation_kept BEFORE DELETE ON allocation

@@ -348,13 +348,14 @@ static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
 }
 
 /* Likewise. */
-static int store_measure(void *ctx, const struct store_measured *row, uint32_t rows,
-                         struct err *err)
+static int store_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     int failed = store_begin(ctx, err);
     if (failed != 0)
         return failed;
-    failed = measured_write(ctx, row, rows, err);
+    failed = measured_write(ctx, chunk->row, chunk->rows, err);
+    if (failed == 0)
+        failed = idle_write(ctx, chunk, err);
     if (failed == 0)
         failed = store_commit(ctx, err);
     if (failed != 0)

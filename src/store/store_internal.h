@@ -14,6 +14,7 @@
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
  *   measured_hours.c    what was measured in each hour
+ *   idle_shares.c       since when shares are idle
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
@@ -127,6 +128,21 @@ struct store_limits {
     X(ST_MEASURED_ROWS, "SELECT count(*) FROM measured WHERE hour_ms = ?")                         \
     X(ST_MEASURED_ADD, "INSERT INTO measured (milli_s, of_milli_s, mib_s, of_mib_s, hour_ms,"      \
                        " namespace, model) VALUES (?, ?, ?, ?, ?, ?, ?)")                          \
+    X(ST_IDLE_SET,                                                                                 \
+      "INSERT INTO idle (since_ms, allocation, container, gpu)"                                    \
+      " SELECT ?, s.allocation, s.container, s.gpu FROM allocation AS a"                           \
+      " JOIN share AS s ON s.allocation = a.id WHERE a.uid = ? AND a.state <> 'released'"          \
+      " AND s.container = ? AND s.gpu = ?"                                                         \
+      " ON CONFLICT (allocation, container, gpu) DO UPDATE SET since_ms = excluded.since_ms")      \
+    X(ST_IDLE_DROP, "DELETE FROM idle WHERE allocation = (SELECT id FROM allocation WHERE uid = ?" \
+                    " AND state <> 'released') AND container = ? AND gpu = ?")                     \
+    X(ST_IDLE_DROP_NODE, "DELETE FROM idle WHERE allocation IN"                                    \
+                         " (SELECT id FROM allocation WHERE lives_on = ?)")                        \
+    X(ST_IDLE, "SELECT a.node, a.uid, i.container, i.gpu, i.since_ms FROM idle AS i"               \
+               " JOIN allocation AS a ON a.id = i.allocation ORDER BY a.node")                     \
+    X(ST_REPORTED_SET, "INSERT INTO reported (one, until_ms) VALUES (1, ?)"                        \
+                       " ON CONFLICT (one) DO UPDATE SET until_ms = excluded.until_ms")            \
+    X(ST_REPORTED, "SELECT coalesce((SELECT until_ms FROM reported), 0)")                          \
     X(ST_LEARNED_DROP, "DELETE FROM learned")                                                      \
     X(ST_LEARNED_ADD, "INSERT INTO learned (one, pods, until_ms) VALUES (1, ?, ?)")                \
     X(ST_CLASSES_DROP, "DELETE FROM class")                                                        \
@@ -258,6 +274,12 @@ int learned_write(struct store *store, const struct tally *tally, int64_t until_
  */
 int measured_write(struct store *store, const struct store_measured *row, uint32_t rows,
                    struct err *err) MUST_USE;
+
+/*
+ * idle_shares.c, within a transaction: what changed, and until when (0: as before). The public part
+ * of it is store_idle().
+ */
+int idle_write(struct store *store, const struct store_chunk *chunk, struct err *err) MUST_USE;
 
 /* maintain.c */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;

@@ -1,7 +1,7 @@
 /*
  * Merges reports of usage into what is known of a node. The report listener merges and publishes,
  * REST and metrics read. A merge costs one look-up for each bound share of the node. In order:
- * names, merging, reading.
+ * names, merging, over a restart, reading.
  */
 #include "milligpu/measured.h"
 
@@ -64,14 +64,37 @@ static const struct usage_gpu *gpu_of(const struct merging *merging,
     return NULL;
 }
 
-static int64_t idle_since(const struct measured_share *was, int32_t milli, int64_t now_ms)
+/* While the clock shows a time before the pod was bound, there is no time that could be told. */
+static int64_t idle_since(const struct measured_share *was, const struct allocation *allocation,
+                          int32_t milli, int64_t now_ms)
 {
     must(now_ms > 0);
-    if (milli == USAGE_UNKNOWN || milli >= MEASURED_IDLE_MILLI)
+    if (milli == USAGE_UNKNOWN || milli >= MEASURED_IDLE_MILLI || now_ms < allocation->is.bound_ms)
         return 0;
-    return was != NULL && was->idle_since_ms > 0 && measured_is_fresh(was, now_ms)
+    return was != NULL && was->idle_since_ms > 0 && was->idle_since_ms <= now_ms &&
+                   measured_is_fresh(was, now_ms)
                ? was->idle_since_ms
                : now_ms;
+}
+
+/*
+ * As long as the listener cannot take that it is idle no more, what it was told would be believed
+ * of the next idle time, too: so that one begins only then.
+ */
+static void tell_idle(const struct measured_how *how, const struct measured_idle *idle,
+                      struct measured_share *is)
+{
+    const bool keep = is->idle_since_ms > 0 && is->at_ms - is->idle_since_ms >= MEASURED_KEPT_MS;
+
+    must(idle->since_ms == 0);
+    if (how->idle == NULL || keep == is->kept)
+        return;
+    struct measured_idle told = *idle;
+    told.since_ms = keep ? is->idle_since_ms : 0;
+    if (how->idle(how->user, &told))
+        is->kept = keep;
+    else if (!keep)
+        is->idle_since_ms = 0;
 }
 
 /* A container with several GPUs has several shares, and its news is told with the first. */
@@ -91,26 +114,32 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
 
     must(gpu != NULL); /* a node lists whatever is charged on it */
     const struct usage_gpu *said = gpu_of(merging, container, gpu);
+    const struct measured_idle idle = {.allocation = allocation, .share = share};
     const uint64_t key = key_of(allocation, share, gpu);
     const struct measured_share *was = by_key(merging->before, key);
     struct measured_share *is = &merging->after->share[merging->after->shares];
     if (said == NULL && was != NULL) {
         *is = *was;
         merging->after->shares++;
+        if (!measured_is_fresh(is, merging->how->now_ms))
+            is->idle_since_ms = 0;
+        tell_idle(merging->how, &idle, is);
     }
     if (said == NULL)
         return;
     *is = (struct measured_share){
         .key = key,
         .at_ms = merging->how->now_ms,
-        .idle_since_ms = idle_since(was, said->milli, merging->how->now_ms),
+        .idle_since_ms = idle_since(was, allocation, said->milli, merging->how->now_ms),
         .milli = said->milli,
         .mib = said->mib,
         .peak_mib = said->peak_mib,
-        .over = container->over,
+        .over = (uint8_t)container->over,
+        .kept = was != NULL && was->kept,
     };
     merging->after->shares++;
-    const enum usage_over over = was != NULL ? was->over : USAGE_OVER_NOT;
+    tell_idle(merging->how, &idle, is);
+    const uint8_t over = was != NULL ? was->over : USAGE_OVER_NOT;
     const struct measured_fact fact = {
         .allocation = allocation,
         .share = share,
@@ -161,6 +190,59 @@ struct measured *measured_merge(const struct measured *before, const struct node
     must(known <= report->pods);
     *out_unknown = report->pods - known;
     return merging.after;
+}
+
+/* --- over a restart --- */
+
+struct measured *measured_resume(const struct node *node, const struct measured_idle *idle,
+                                 uint32_t count, int64_t reported_ms, int64_t now_ms)
+{
+    const int64_t last_ms = reported_ms < now_ms ? reported_ms : now_ms;
+    struct measured *measured =
+        xcalloc(1, sizeof *measured + (size_t)count * sizeof(struct measured_share));
+
+    measured->refs = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct allocation *allocation = idle[i].allocation;
+        const struct gpu *gpu = node_gpu(node, atom_text(idle[i].share->gpu));
+        const int64_t since_ms = idle[i].since_ms;
+        must(allocation->is.state == STATE_BOUND && gpu != NULL);
+        measured->share[measured->shares++] = (struct measured_share){
+            .key = key_of(allocation, idle[i].share, gpu),
+            .at_ms = reported_ms > 0 ? reported_ms : 1,
+            .idle_since_ms =
+                allocation->is.bound_ms <= since_ms && since_ms <= last_ms ? since_ms : 0,
+            .milli = USAGE_UNKNOWN,
+            .mib = USAGE_UNKNOWN,
+            .peak_mib = USAGE_UNKNOWN,
+            .over = USAGE_OVER_NOT,
+            .kept = true,
+        };
+    }
+    return measured;
+}
+
+struct measured *measured_without_idle(const struct measured *measured)
+{
+    const size_t room = (size_t)measured->shares * sizeof(struct measured_share);
+    struct measured *after = xcalloc(1, sizeof *after + room);
+
+    after->refs = 1;
+    after->shares = measured->shares;
+    for (uint32_t i = 0; i < measured->shares; i++) {
+        after->share[i] = measured->share[i];
+        after->share[i].idle_since_ms = 0;
+        after->share[i].kept = false;
+    }
+    return after;
+}
+
+bool measured_keeps(const struct measured *measured)
+{
+    for (uint32_t i = 0; i < measured->shares; i++)
+        if (measured->share[i].kept)
+            return true;
+    return false;
 }
 
 /* --- reading --- */

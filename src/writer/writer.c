@@ -101,6 +101,7 @@ int writer_load(struct writer *writer, struct err *err)
     if (rc < 0)
         return rc;
     writer_load_learned(writer);
+    writer_load_idle(writer);
     batch_publish(writer->app, writer->ledger);
     commits_tell(writer->app->commits, store_newest(writer->app->store));
     return 0;

@@ -14,6 +14,7 @@
  *   writer_wake.c        which pods to wake when capacity comes free
  *   writer_learn.c       the workload, as it is learned
  *   writer_policy.c      which rules decide, and when others begin to
+ *   writer_measured.c    what was measured, and which shares are idle
  *   writer_lost.c        batches that were lost, and messages kept meanwhile
  *
  * All of it runs on the writer's thread; nothing here takes a lock. A handler or command that
@@ -100,6 +101,7 @@ struct writer {
     uint64_t stored_pods;      /* of the tally that is stored; 0: none is */
     int64_t store_learned_ms;  /* monotonic: not again before this time */
     int64_t store_measured_ms; /* monotonic, likewise */
+    int64_t reported_ms;       /* UTC, as stored: the last report that was taken; 0: none was */
     struct host_sums *host_sums;
     /* uid to struct inflight_bind */
     struct map inflight;
@@ -320,6 +322,9 @@ void writer_store_learned_now_and_then(struct writer *writer);
 
 /* Into the journal, also of a pod that has ended meanwhile: that is often why. */
 bool writer_handle_over(struct writer *writer, const struct over_memory *over);
+
+/* At the start: since when shares are idle by what is stored. */
+void writer_load_idle(struct writer *writer);
 
 /* Between two batches: some of what was measured goes to disk, once in a minute all of it. */
 void writer_store_measured_now_and_then(struct writer *writer);

@@ -260,6 +260,43 @@ class Showing(Base):
         self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2 days", "--port-file",
                                          self.daemon.home / "ports"], capture_output=True, text=True).returncode, 2)
 
+    def test_since_when_a_share_is_idle_survives_a_restart(self):
+        """The row is written here, because a share is stored only once it has been idle for an hour."""
+        api = harness.Api(cluster(self.agent))
+        self.addCleanup(api.close)
+        self.daemon = daemon = harness.ClusterDaemon(api, *self.flags)
+        self.addCleanup(daemon.close)
+        ledger = daemon.home / "ledger.db"
+        made = self.bound("a")
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        since = lambda: self.allocation("a")["shares"][0].get("idleSince")
+        time.sleep(1.1)  # REST tells seconds
+        self.taken(used(made, gpu, 9))
+        first = since()
+
+        def again(*statements):
+            daemon.stop()
+            with contextlib.closing(sqlite3.connect(ledger)) as db, db:
+                rows = db.execute("SELECT count(*) FROM idle").fetchone()[0]
+                (until_ms,), = db.execute("SELECT until_ms FROM reported").fetchall()
+                for statement in statements:
+                    self.assertEqual(db.execute(statement).rowcount, 1)
+            daemon.start()
+            self.assertAlmostEqual(until_ms / 1000, time.time(), delta=60)
+            return rows
+
+        self.assertEqual(0, again("INSERT INTO idle SELECT s.allocation, s.container, s.gpu, a.bound_ms FROM share AS s"
+                                  " JOIN allocation AS a ON a.id = s.allocation"), "not for an hour yet")
+        stored = since()
+        self.assertLess(stored, first)
+        self.taken(used(made, gpu, 0))
+        self.assertEqual(since(), stored)
+        self.taken(used(made, gpu, 10))
+        self.assertEqual(again(), 0, "it works")
+        self.assertIsNone(since())
+        self.taken(used(made, gpu, 0))
+        self.assertGreaterEqual(since(), first)
+
     def test_what_was_granted_since_a_time_comes_from_the_history(self):
         self.bound("a", 500, namespace="team")
         time.sleep(2.1)

@@ -110,11 +110,10 @@ static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return sim->daemon.store.learn(sim->daemon.store.ctx, tally, until_ms, err);
 }
 
-static int count_measure(void *ctx, const struct store_measured *row, uint32_t rows,
-                         struct err *err)
+static int count_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     struct sim *sim = ctx;
-    return sim->daemon.store.measure(sim->daemon.store.ctx, row, rows, err);
+    return sim->daemon.store.measure(sim->daemon.store.ctx, chunk, err);
 }
 
 /* --- start --- */

@@ -111,14 +111,13 @@ static int fixture_learn(void *ctx, const struct tally *tally, int64_t until_ms,
     return fixture->real_store.learn(fixture->real_store.ctx, tally, until_ms, err);
 }
 
-static int fixture_measure(void *ctx, const struct store_measured *row, uint32_t rows,
-                           struct err *err)
+static int fixture_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     struct app_fixture *fixture = ctx;
 
     if (fixture->disk_full || strikes(fixture, POINT_MEASURE))
         return err_set(err, ERR_FULL, "the disk is full");
-    return fixture->real_store.measure(fixture->real_store.ctx, row, rows, err);
+    return fixture->real_store.measure(fixture->real_store.ctx, chunk, err);
 }
 
 static bool is_binding(const struct kube_request *request)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "milligpu/idle_changes.h"
 #include "milligpu/measured_sums.h"
 #include "milligpu/usage_book.h"
 #include "milligpu/writer.h"
@@ -102,6 +103,196 @@ static void nothing_is_stored_in_safe_mode(void **state)
     assert_int_equal(stored(fixture), 5);
 }
 
+/* --- idle --- */
+
+enum { MINUTE = 60000 };
+static const char key[] = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=";
+
+/* What the agent of n1 says of pod p, so many minutes after bound(). */
+static void report(struct app_fixture *fixture, int64_t minutes, int32_t milli)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+    const struct allocation *pod = node->allocation[0];
+    const struct share *share = pod->is.share;
+    struct usage_gpu gpu = {.gpu = atom_text(share->gpu), .milli = milli};
+    struct usage_container container = {.name = text_of(share->container), .gpus = 1, .gpu = &gpu};
+    struct usage_pod told = {.uid = text_of(pod->is.uid), .containers = 1, .container = &container};
+    const struct usage_report report = {.node = TEXT("n1"),
+                                        .number = (uint64_t)minutes + 1,
+                                        .seconds = 300,
+                                        .pods = 1,
+                                        .pod = &told};
+    const struct measured_how how = {.now_ms = pod->is.bound_ms + minutes * MINUTE};
+    uint32_t unknown;
+
+    assert_int_equal(node->allocations, 1);
+    usage_book_node(fixture->app.usage_book, "n1", key);
+    assert_true(usage_book_take(fixture->app.usage_book, node, key, &report, &how, &unknown));
+    assert_int_equal(unknown, 0);
+}
+
+static void idle_until(struct app_fixture *fixture, int64_t minutes)
+{
+    for (int64_t minute = 0; minute <= minutes; minute += 10)
+        report(fixture, minute, 0);
+}
+
+static void bound(struct app_fixture *fixture)
+{
+    fixture_pod(fixture, "p", "300");
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
+    fixture_run(fixture);
+}
+
+static void count_one(void *user, const struct store_idle *idle)
+{
+    assert_true(idle->since_ms > 0);
+    ++*(int *)user;
+}
+
+/* How many shares are idle in the ledger, and whether it knows until when. */
+static int stored_idle(struct app_fixture *fixture, bool *out_known)
+{
+    int64_t reported_ms;
+    int count = 0;
+    struct err err;
+
+    assert_int_equal(store_idle(fixture->app.store, &reported_ms, &count, count_one, &err), 0);
+    *out_known = reported_ms > 0;
+    return count;
+}
+
+static void assert_stored(struct app_fixture *fixture, int should, bool should_know)
+{
+    bool known = false;
+
+    assert_int_equal(stored_idle(fixture, &known), should);
+    assert_int_equal(known, should_know);
+}
+
+/* Minutes after it was bound; -1: it is not idle, or nobody knows. */
+static int64_t idle_since(struct app_fixture *fixture)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+    const struct allocation *pod = node->allocation[0];
+    const struct measured *is = usage_book_measured(fixture->app.usage_book, TEXT("n1"));
+    const struct measured_share *share = measured_find(is, node, pod, pod->is.share);
+    const int64_t since_ms = share != NULL ? share->idle_since_ms : 0;
+
+    measured_unref(is);
+    return since_ms > 0 ? (since_ms - pod->is.bound_ms) / MINUTE : -1;
+}
+
+static void since_when_a_share_is_idle_survives_a_restart(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    bound(fixture);
+    idle_until(fixture, 50);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 0, true); /* not for an hour yet */
+    report(fixture, 60, 0);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 1, true);
+    report(fixture, 70, 0);
+    writer_end(fixture->parts.writer); /* and with it the time of the last report */
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(idle_since(fixture), 0);
+    report(fixture, 85, 0);
+    assert_int_equal(idle_since(fixture), 0);
+    report(fixture, 86, 10);
+    assert_int_equal(idle_since(fixture), -1);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 0, true);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(idle_since(fixture), -1);
+    report(fixture, 90, 0);
+    assert_int_equal(idle_since(fixture), 90);
+}
+
+static void after_a_long_absence_it_begins_anew(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    bound(fixture);
+    idle_until(fixture, 70);
+    writer_end(fixture->parts.writer);
+    assert_stored(fixture, 1, true);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    report(fixture, 86, 0);
+    assert_int_equal(idle_since(fixture), 86);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 0, true);
+}
+
+static void what_is_idle_waits_for_the_disk(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault fault = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
+
+    bound(fixture);
+    fixture_break(fixture, &fault);
+    idle_until(fixture, 70);
+    fixture_pass(fixture, 130000);
+    assert_true(fixture->struck > 1);
+    assert_stored(fixture, 0, false);
+    fixture_heal(fixture);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 1, true);
+    /* Nothing is new, so nothing is written. */
+    const struct fixture_fault any = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
+    fixture_break(fixture, &any);
+    fixture_pass(fixture, 130000);
+    assert_int_equal(fixture->met, 0);
+    report(fixture, 71, 0); /* but when the last report was taken is */
+    fixture_pass(fixture, 61000);
+    assert_true(fixture->met > 0);
+}
+
+/* Until when reports were taken is only known once all that they said is stored. */
+static void many_that_become_idle_are_stored_a_chunk_at_a_time(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault second = {.point = POINT_MEASURE, .nth = 2, .lasting = true};
+    char uid[16];
+
+    bound(fixture);
+    idle_until(fixture, 60);
+    for (int i = 0; i < 300; i++) {
+        (void)snprintf(uid, sizeof uid, "%d", i);
+        const struct store_idle ended = {"n1", uid, "c", "GPU-x", 5};
+        assert_true(idle_changes_put(usage_book_idle(fixture->app.usage_book), &ended));
+    }
+    fixture_break(fixture, &second);
+    fixture_pass(fixture, 61000);
+    bool known = false;
+    (void)stored_idle(fixture, &known);
+    assert_false(known);
+    fixture_heal(fixture);
+    fixture_pass(fixture, 61000);
+    assert_stored(fixture, 1, true);
+}
+
+static void in_safe_mode_no_idle_share_is_stored(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    bound(fixture);
+    atomic_store(&fixture->app.safe_mode, true);
+    idle_until(fixture, 60);
+    fixture_pass(fixture, 61000);
+    writer_end(fixture->parts.writer);
+    assert_stored(fixture, 0, false);
+    atomic_store(&fixture->app.safe_mode, false);
+    writer_end(fixture->parts.writer);
+    assert_stored(fixture, 1, true);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_set_up, fixture_tear_down)
 
 int main(void)
@@ -111,6 +302,11 @@ int main(void)
         WITH_FIXTURE(many_rows_are_all_stored_a_chunk_at_a_time),
         WITH_FIXTURE(what_could_not_be_stored_is_stored_later_and_once),
         WITH_FIXTURE(nothing_is_stored_in_safe_mode),
+        WITH_FIXTURE(since_when_a_share_is_idle_survives_a_restart),
+        WITH_FIXTURE(after_a_long_absence_it_begins_anew),
+        WITH_FIXTURE(what_is_idle_waits_for_the_disk),
+        WITH_FIXTURE(many_that_become_idle_are_stored_a_chunk_at_a_time),
+        WITH_FIXTURE(in_safe_mode_no_idle_share_is_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

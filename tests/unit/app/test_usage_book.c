@@ -2,10 +2,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "milligpu/idle_changes.h"
 #include "milligpu/measured_sums.h"
 #include "milligpu/usage_book.h"
 
@@ -313,6 +315,211 @@ static void what_the_driver_does_not_tell_is_not_counted(void **state)
     usage_book_free(counting.book);
 }
 
+/* --- idle --- */
+
+/* What waits for the writer: "c0 SINCE" in minutes after noon, "c0 0", "n1". All of it is taken. */
+static void assert_changes(struct usage_book *book, const char *should)
+{
+    CLEANUP(arena_done) struct arena arena;
+    struct store_idle idle[8];
+    char is[128] = "";
+
+    arena_init(&arena);
+    const uint32_t count = idle_changes_take(usage_book_idle(book), idle, 8, &arena);
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t len = strlen(is);
+        const int64_t since = idle[i].since_ms > 0 ? (idle[i].since_ms - noon) / MINUTE : 0;
+        if (idle[i].uid[0] == '\0')
+            (void)snprintf(is + len, sizeof is - len, "%s", idle[i].node);
+        else
+            (void)snprintf(is + len, sizeof is - len, "%s %d", idle[i].container, (int)since);
+    }
+    assert_string_equal(is, should);
+}
+
+/* A report every ten minutes: container c0 is idle, the other never is. */
+static void idle_for(struct counting *counting, int from, int until)
+{
+    for (int minute = from; minute <= until; minute += 10) {
+        mono_ms += 10 * MINUTE;
+        report_of(counting, noon + minute * (int64_t)MINUTE, 600, 0, 0);
+    }
+}
+
+static int64_t idle_since(struct usage_book *book, const struct core_fixture *core, int share)
+{
+    const struct allocation *pod = ledger_find(core->ledger, TEXT("a"));
+    const struct measured *is = usage_book_measured(book, TEXT("n1"));
+    const struct measured_share *found =
+        measured_find(is, ledger_node(core->ledger, TEXT("n1")), pod, &pod->is.share[share]);
+    const int64_t since_ms = found != NULL ? found->idle_since_ms : -1;
+
+    measured_unref(is);
+    return since_ms;
+}
+
+static void what_is_idle_for_long_is_told_to_the_writer(void **state)
+{
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - MINUTE);
+    assert_int_equal(usage_book_last(counting.book), 0);
+    idle_for(&counting, 10, 60);
+    assert_changes(counting.book, "");
+    idle_for(&counting, 70, 90);
+    assert_changes(counting.book, "c0 10");
+    assert_int_equal(usage_book_last(counting.book), noon + 90 * MINUTE);
+    report_of(&counting, noon + 100 * MINUTE, 600, 500, 0);
+    assert_changes(counting.book, "c0 0");
+    usage_book_free(counting.book);
+}
+
+/* Of n2 reports come, and of n1 none any more. */
+static void of_a_silent_node_nothing_stays_stored(void **state)
+{
+    static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
+    struct core_fixture *core = *state;
+
+    mono_ms = 1000;
+    struct counting counting = count_from(core, noon - MINUTE);
+    assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
+    usage_book_node(counting.book, "n2", key_a);
+    idle_for(&counting, 10, 80);
+    assert_changes(counting.book, "c0 10");
+    for (int minute = 90; minute <= 96; minute++) {
+        const struct usage_report report = {
+            .node = TEXT("n2"), .number = (uint64_t)minute, .seconds = 60};
+        const struct measured_how how = {.now_ms = noon + minute * (int64_t)MINUTE};
+        uint32_t unknown;
+        assert_true(usage_book_take(counting.book, ledger_node(core->ledger, TEXT("n2")), key_a,
+                                    &report, &how, &unknown));
+        if (minute <= 95) /* fresh */
+            assert_int_equal(idle_since(counting.book, core, 0), noon + 10 * MINUTE);
+        assert_changes(counting.book, minute == 96 ? "n1" : "");
+    }
+    assert_int_equal(idle_since(counting.book, core, 0), 0);
+    /* It speaks again: from then on. */
+    report_of(&counting, noon + 97 * MINUTE, 600, 0, 0);
+    assert_int_equal(idle_since(counting.book, core, 0), noon + 97 * MINUTE);
+    assert_changes(counting.book, "");
+    usage_book_free(counting.book);
+}
+
+static void of_a_node_that_is_gone_nothing_stays_stored(void **state)
+{
+    mono_ms = 1000;
+    struct counting counting = count_from(*state, noon - MINUTE);
+    idle_for(&counting, 10, 80);
+    assert_changes(counting.book, "c0 10");
+    usage_book_node_gone(counting.book, "n1");
+    assert_changes(counting.book, "n1");
+    usage_book_node(counting.book, "n1", key_a); /* and it never was idle for long */
+    usage_book_list_begin(counting.book);
+    usage_book_list_end(counting.book);
+    assert_changes(counting.book, "");
+    usage_book_node(counting.book, "n1", key_a);
+    idle_for(&counting, 90, 160);
+    assert_changes(counting.book, "c0 90");
+    usage_book_list_begin(counting.book);
+    usage_book_list_end(counting.book);
+    assert_changes(counting.book, "n1");
+    usage_book_free(counting.book);
+}
+
+static const struct measured *knew(const struct core_fixture *core, int64_t since_ms,
+                                   int64_t reported_ms)
+{
+    const struct allocation *pod = ledger_find(core->ledger, TEXT("a"));
+    const struct measured_idle idle = {pod, pod->is.share, since_ms};
+
+    return measured_resume(ledger_node(core->ledger, TEXT("n1")), &idle, 1, reported_ms,
+                           reported_ms);
+}
+
+static void what_is_stored_goes_on_after_a_restart(void **state)
+{
+    struct core_fixture *core = *state;
+    struct usage_totals totals;
+
+    mono_ms = 1000;
+    struct counting counting = count_from(core, noon - MINUTE);
+    usage_book_free(counting.book);
+    counting = (struct counting){core, usage_book_new(&mono), 0};
+    usage_book_resume(counting.book, "n1", knew(core, noon, noon + 70 * MINUTE),
+                      noon + 70 * MINUTE);
+    assert_int_equal(sender_of(counting.book, "n1"), USAGE_SENDER_KEYLESS);
+    usage_book_list_begin(counting.book);
+    usage_book_node(counting.book, "n1", key_a);
+    usage_book_list_end(counting.book);
+    assert_int_equal(usage_book_version(counting.book), 1); /* REST shows it */
+    usage_book_totals(counting.book, noon + 71 * MINUTE, &totals);
+    assert_int_equal(totals.reporting, 0); /* it has not reported to this process */
+    assert_int_equal(totals.last_ms, 0);
+    assert_int_equal(idle_since(counting.book, core, 0), noon);
+    report_of(&counting, noon + 80 * MINUTE, 600, 0, 0);
+    assert_int_equal(idle_since(counting.book, core, 0), noon);
+    assert_changes(counting.book, ""); /* it is stored already */
+    report_of(&counting, noon + 81 * MINUTE, 60, 10, 0);
+    assert_changes(counting.book, "c0 0");
+    usage_book_free(counting.book);
+}
+
+/* Neither a Node that the list does not show, nor one that stays silent, keeps what is stored. */
+static void what_is_stored_of_others_goes(void **state)
+{
+    static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
+    struct core_fixture *core = *state;
+
+    mono_ms = 1000;
+    struct counting counting = count_from(core, noon - MINUTE);
+    usage_book_free(counting.book);
+    assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
+    for (int silent = 0; silent < 2; silent++) {
+        struct usage_book *book = usage_book_new(&mono);
+        usage_book_resume(book, "n1", knew(core, noon, noon + 70 * MINUTE),
+                          silent ? 0 : noon + 70 * MINUTE);
+        usage_book_list_begin(book);
+        if (silent)
+            usage_book_node(book, "n1", key_a);
+        usage_book_node(book, "n2", key_b);
+        usage_book_list_end(book);
+        assert_changes(book, silent ? "" : "n1");
+        const struct usage_report report = {.node = TEXT("n2"), .number = 1, .seconds = 60};
+        const struct measured_how how = {.now_ms = noon + 71 * MINUTE};
+        uint32_t unknown;
+        assert_true(usage_book_take(book, ledger_node(core->ledger, TEXT("n2")), key_b, &report,
+                                    &how, &unknown));
+        assert_changes(book, silent ? "n1" : "");
+        usage_book_free(book);
+    }
+}
+
+/* However many fall silent at once, no report does more than a little for it. */
+static void many_silent_nodes_are_forgotten_a_few_at_a_time(void **state)
+{
+    struct core_fixture *core = *state;
+    char name[16];
+    uint32_t before = 0;
+    uint32_t reports = 0;
+
+    mono_ms = 1000;
+    struct counting counting = count_from(core, noon - MINUTE);
+    for (int i = 0; i < 2000; i++) {
+        (void)snprintf(name, sizeof name, "m%d", i);
+        usage_book_resume(counting.book, name, knew(core, noon, noon + MINUTE), noon + MINUTE);
+    }
+    for (uint32_t gone = 0; gone < 2000 && reports < 300; reports++) {
+        struct store_idle idle[32];
+        CLEANUP(arena_done) struct arena arena;
+        arena_init(&arena);
+        report_of(&counting, noon + 90 * MINUTE + reports, 1, 500, 0);
+        before = idle_changes_take(usage_book_idle(counting.book), idle, 32, &arena);
+        assert_in_range(before, 0, 16);
+        gone += before;
+    }
+    assert_in_range(reports, 125, 140);
+    usage_book_free(counting.book);
+}
+
 #define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
 
 int main(void)
@@ -325,6 +532,12 @@ int main(void)
         WITH_CORE(a_clock_that_steps_makes_no_time),
         WITH_CORE(nothing_counts_before_the_pod_was_bound_or_the_process_began),
         WITH_CORE(what_the_driver_does_not_tell_is_not_counted),
+        WITH_CORE(what_is_idle_for_long_is_told_to_the_writer),
+        WITH_CORE(of_a_silent_node_nothing_stays_stored),
+        WITH_CORE(of_a_node_that_is_gone_nothing_stays_stored),
+        WITH_CORE(what_is_stored_goes_on_after_a_restart),
+        WITH_CORE(what_is_stored_of_others_goes),
+        WITH_CORE(many_silent_nodes_are_forgotten_a_few_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

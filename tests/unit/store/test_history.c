@@ -523,7 +523,7 @@ static void the_log_is_taken_in_between_batches(void **state)
     assert_int_equal(facts.schema, 5);
     assert_int_equal(facts.journal_rows, 401);
     assert_in_range(facts.bytes, 40000, 1000000);
-    assert_in_range(facts.wal_bytes, 1, 40 * 4152);
+    assert_in_range(facts.wal_bytes, 1, 48 * 4152); /* the tables are 42 of these pages */
     shelf_turn(shelf);
 }
 

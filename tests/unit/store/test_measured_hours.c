@@ -32,7 +32,7 @@ static void measure(struct shelf *shelf, int64_t hours, const char *namespace, c
     const struct store_measured row = row_of(hours, namespace, model);
     struct err err;
 
-    if (shelf->ops.measure(shelf->ops.ctx, &row, 1, &err) < 0)
+    if (shelf->ops.measure(shelf->ops.ctx, &(struct store_chunk){.row = &row, .rows = 1}, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -105,7 +105,9 @@ static void beyond_the_rows_of_an_hour_all_go_into_one(void **state)
             (void)snprintf(name[i], sizeof name[i], "n%d", at + i);
             row[i] = row_of(7, name[i], "T4");
         }
-        assert_int_equal(shelf->ops.measure(shelf->ops.ctx, row, 64, &err), 0);
+        assert_int_equal(
+            shelf->ops.measure(shelf->ops.ctx, &(struct store_chunk){.row = row, .rows = 64}, &err),
+            0);
     }
     measure(shelf, 7, "one-more", "T4");
     measure(shelf, 7, "n5", "A100");
@@ -130,6 +132,7 @@ static void what_failed_is_not_added_at_all(void **state)
 {
     struct shelf *shelf = *state;
     const struct store_measured row[] = {row_of(7, "a", "T4"), row_of(7, "b", "T4")};
+    const struct store_chunk both = {.row = row, .rows = 2};
     static const char *const refusing[] = {
         "CREATE TRIGGER odd BEFORE INSERT ON measured WHEN NEW.namespace = 'b'"
         " BEGIN SELECT RAISE(ABORT, 'no'); END",
@@ -140,15 +143,15 @@ static void what_failed_is_not_added_at_all(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(refusing); i++) {
         assert_int_equal(shelf_sql(shelf->path, refusing[i]), SQLITE_OK);
-        assert_true(shelf->ops.measure(shelf->ops.ctx, row, 2, &err) < 0);
+        assert_true(shelf->ops.measure(shelf->ops.ctx, &both, &err) < 0);
         assert_int_equal(
             shelf_number(shelf->path, "SELECT coalesce(sum(milli_s), 0) FROM measured"),
             (long long)i * 72000);
         assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
-        assert_int_equal(shelf->ops.measure(shelf->ops.ctx, row, 2, &err), 0);
+        assert_int_equal(shelf->ops.measure(shelf->ops.ctx, &both, &err), 0);
     }
     shelf->store->limits.wal_max = 0; /* a reader holds the log */
-    assert_int_equal(shelf->ops.measure(shelf->ops.ctx, row, 2, &err), -(int)ERR_FULL);
+    assert_int_equal(shelf->ops.measure(shelf->ops.ctx, &both, &err), -(int)ERR_FULL);
     assert_told(shelf, 0, 100 * hour,
                 "a/T4 72000/720000 144000/1440000\nb/T4 72000/720000 144000/1440000\n");
 }

@@ -74,7 +74,7 @@ static const struct measured *merge(const struct measured *take_before, const st
                                     const struct usage_report *report, int64_t now_ms,
                                     struct seen *seen)
 {
-    const struct measured_how how = {now_ms, seen, see};
+    const struct measured_how how = {.now_ms = now_ms, .user = seen, .fact = see};
     uint32_t unknown = 0;
     const struct measured *after = measured_merge(take_before, node, report, &how, &unknown);
 
@@ -240,6 +240,222 @@ static void a_gpu_is_the_sum_of_what_is_known(void **state)
     measured_unref(is);
 }
 
+/* --- what stays over a restart --- */
+
+enum { KEPT = MEASURED_KEPT_MS };
+
+/* The listener's side: what it was told last, how often, and whether it takes anything. */
+struct idle_seen {
+    uint32_t told;
+    int64_t since_ms;
+    bool full;
+};
+
+static bool see_idle(void *user, const struct measured_idle *idle)
+{
+    struct idle_seen *seen = user;
+
+    assert_string_equal(idle->allocation->is.uid, "a");
+    assert_ptr_equal(idle->share, idle->allocation->is.share);
+    if (seen->full)
+        return false;
+    seen->told++;
+    seen->since_ms = idle->since_ms;
+    return true;
+}
+
+static const struct measured *hear(const struct measured *take_before, const struct node *node,
+                                   int32_t milli, int64_t now_ms, struct idle_seen *seen)
+{
+    const struct measured_how how = {.now_ms = now_ms, .user = seen, .idle = see_idle};
+    const struct usage_report nothing = {.node = TEXT("n1"), .number = 1, .seconds = 300};
+    const struct allocation *a = pod_of(node, "a");
+    uint32_t unknown = 0;
+    struct one one;
+    const struct measured *after = measured_merge(
+        take_before, node, milli == INT32_MAX ? &nothing : about(&one, a, milli, USAGE_OVER_NOT),
+        &how, &unknown);
+
+    measured_unref(take_before);
+    return after;
+}
+
+static const struct node *node_with_pod(struct core_fixture *core)
+{
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    bind(core, "a", "300");
+    return node_of(core);
+}
+
+static const struct measured_share *share_of(const struct measured *is, const struct node *node)
+{
+    const struct allocation *a = pod_of(node, "a");
+    const struct measured_share *share = measured_find(is, node, a, a->is.share);
+
+    assert_non_null(share);
+    return share;
+}
+
+static void a_long_idle_time_is_told_once_and_when_it_ends(void **state)
+{
+    enum { NOTHING = INT32_MAX }; /* the report does not name it */
+    static const struct {
+        int64_t at_ms;
+        int32_t milli;
+        uint32_t told;
+        int64_t since_ms;
+        int64_t told_ms;
+    } steps[] = {
+        {T0, 0, 0, T0, 0},
+        {T0 + 15 * MINUTE, 0, 0, T0, 0},
+        {T0 + 30 * MINUTE, 0, 0, T0, 0},
+        {T0 + 45 * MINUTE, 0, 0, T0, 0},
+        {T0 + KEPT - 1, 0, 0, T0, 0},
+        {T0 + KEPT, 0, 1, T0, T0},
+        {T0 + KEPT + 1, 9, 1, T0, T0},
+        {T0 + KEPT + 2, 10, 2, 0, 0},
+        {T0 + KEPT + 3, 10, 2, 0, 0},
+        {T0 + KEPT + 4, 0, 2, T0 + KEPT + 4, 0},
+        {T0 + KEPT + 15 * MINUTE, 0, 2, T0 + KEPT + 4, 0},
+        {T0 + KEPT + 30 * MINUTE, 0, 2, T0 + KEPT + 4, 0},
+        {T0 + KEPT + 45 * MINUTE, 0, 2, T0 + KEPT + 4, 0},
+        {T0 + 2 * KEPT, 0, 2, T0 + KEPT + 4, 0},
+        {T0 + 2 * KEPT + 4, 0, 3, T0 + KEPT + 4, T0 + KEPT + 4},
+        {T0 + 2 * KEPT + 4 + 15 * MINUTE, NOTHING, 3, T0 + KEPT + 4, T0 + KEPT + 4},
+        {T0 + 2 * KEPT + 5 + 15 * MINUTE, NOTHING, 4, 0, 0}, /* a gap, and nobody knows */
+        {T0 + 2 * KEPT + 6 + 15 * MINUTE, NOTHING, 4, 0, 0},
+        {T0 + 2 * KEPT + 7 + 15 * MINUTE, 0, 4, T0 + 2 * KEPT + 7 + 15 * MINUTE, 0},
+    };
+    const struct node *node = node_with_pod(*state);
+    const struct measured *is = NULL;
+    struct idle_seen seen = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        is = hear(is, node, steps[i].milli, steps[i].at_ms, &seen);
+        assert_int_equal(share_of(is, node)->idle_since_ms, steps[i].since_ms);
+        assert_int_equal(seen.told, steps[i].told);
+        assert_int_equal(seen.since_ms, steps[i].told_ms);
+        assert_int_equal(measured_keeps(is), steps[i].told % 2);
+    }
+    measured_unref(is);
+}
+
+/* What it was told stays until it hears that it ended: no other idle time begins before that. */
+static void a_listener_without_room_is_told_again(void **state)
+{
+    const struct node *node = node_with_pod(*state);
+    struct idle_seen seen = {.full = true};
+    const struct measured *is = hear(NULL, node, 0, T0, &seen);
+
+    for (int64_t at_ms = 15 * MINUTE; at_ms <= KEPT; at_ms += 15 * MINUTE)
+        is = hear(is, node, 0, T0 + at_ms, &seen);
+    assert_false(measured_keeps(is));
+    assert_int_equal(share_of(is, node)->idle_since_ms, T0);
+    seen.full = false;
+    is = hear(is, node, 0, T0 + KEPT + 1, &seen);
+    assert_true(measured_keeps(is));
+    assert_int_equal(seen.since_ms, T0);
+    seen.full = true;
+    is = hear(is, node, 500, T0 + KEPT + 2, &seen);
+    is = hear(is, node, 0, T0 + KEPT + 3, &seen);
+    assert_int_equal(share_of(is, node)->idle_since_ms, 0);
+    assert_true(measured_keeps(is));
+    seen.full = false;
+    is = hear(is, node, 0, T0 + KEPT + 4, &seen);
+    assert_int_equal(share_of(is, node)->idle_since_ms, T0 + KEPT + 4);
+    assert_int_equal(seen.told, 2);
+    assert_false(measured_keeps(is));
+    measured_unref(is);
+}
+
+static void no_clock_makes_an_idle_time_that_cannot_be(void **state)
+{
+    struct core_fixture *core = *state;
+    struct idle_seen seen = {0};
+
+    core->now_ms = T0;
+    const struct node *node = node_with_pod(core);
+    const int64_t bound_ms = pod_of(node, "a")->is.bound_ms;
+    const struct measured *is = hear(NULL, node, 0, bound_ms - 1, &seen);
+    assert_int_equal(share_of(is, node)->idle_since_ms, 0);
+    is = hear(is, node, 0, bound_ms, &seen);
+    assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms);
+    is = hear(is, node, 0, bound_ms + 2 * KEPT,
+              &seen); /* forward: nobody knows of the time between */
+    assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms + 2 * KEPT);
+    is = hear(is, node, 0, bound_ms + KEPT, &seen); /* back: not in the future */
+    assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms + KEPT);
+    is = hear(is, node, 0, bound_ms - 1, &seen);
+    assert_int_equal(share_of(is, node)->idle_since_ms, 0);
+    assert_int_equal(seen.told, 0);
+    measured_unref(is);
+}
+
+static void what_another_process_knew_goes_on_or_begins_anew(void **state)
+{
+    enum { LAST = T0 + 3 * KEPT };
+    static const struct {
+        int64_t since_ms;
+        int64_t reported_ms;
+        int64_t now_ms;
+        int32_t milli;
+        int64_t becomes_ms; /* with the first report */
+        uint32_t told;
+    } cases[] = {
+        {T0 + KEPT, LAST, LAST + MEASURED_FRESH_MS, 9, T0 + KEPT, 0},
+        {T0 + KEPT, LAST, LAST + MEASURED_FRESH_MS + 1, 9, LAST + MEASURED_FRESH_MS + 1, 1},
+        {T0 + KEPT, LAST, LAST + 1, 10, 0, 1},
+        {T0 + KEPT, LAST, LAST + 1, USAGE_UNKNOWN, 0, 1},
+        {T0 + KEPT, 0, LAST, 0, LAST, 1},                      /* there is no such time */
+        {T0 + KEPT, LAST, LAST - KEPT / 2, 0, T0 + KEPT, 0},   /* back, though not so far */
+        {T0 + KEPT, LAST, T0 + KEPT - 1, 0, T0 + KEPT - 1, 1}, /* it would be in the future */
+        {LAST + 1, LAST, LAST + 9, 0, LAST + 9, 1},            /* later than it was reported */
+        {LAST, LAST, LAST + 9, 0, LAST, 1},                    /* nobody kept that: not yet */
+        {T0 - 1, LAST, LAST + 9, 0, LAST + 9, 1},              /* before it was bound */
+    };
+    struct core_fixture *core = *state;
+
+    core->now_ms = T0;
+    const struct node *node = node_with_pod(core);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct allocation *a = pod_of(node, "a");
+        const struct measured_idle idle = {a, a->is.share, cases[i].since_ms};
+        struct idle_seen seen = {.since_ms = -1};
+        const struct measured *is =
+            measured_resume(node, &idle, 1, cases[i].reported_ms, cases[i].now_ms);
+        const struct measured_share *share = share_of(is, node);
+        assert_true(share->idle_since_ms <= cases[i].now_ms);
+        assert_int_equal(share->milli, USAGE_UNKNOWN);
+        assert_int_equal(share->mib, USAGE_UNKNOWN);
+        assert_int_equal(share->peak_mib, USAGE_UNKNOWN);
+        assert_true(measured_keeps(is));
+        is = hear(is, node, cases[i].milli, cases[i].now_ms, &seen);
+        assert_int_equal(share_of(is, node)->idle_since_ms, cases[i].becomes_ms);
+        assert_int_equal(seen.told, cases[i].told);
+        assert_int_equal(seen.since_ms, cases[i].told > 0 ? 0 : -1);
+        measured_unref(is);
+    }
+}
+
+static void without_idle_the_rest_stays(void **state)
+{
+    const struct node *node = node_with_pod(*state);
+    const struct allocation *a = pod_of(node, "a");
+    const struct measured_idle idle = {a, a->is.share, T0};
+    const struct measured *is = measured_resume(node, &idle, 1, T0 + KEPT, T0 + KEPT);
+    const struct measured *after = measured_without_idle(is);
+
+    assert_int_equal(share_of(is, node)->idle_since_ms, T0);
+    assert_int_equal(share_of(after, node)->idle_since_ms, 0);
+    assert_int_equal(share_of(after, node)->at_ms, T0 + KEPT);
+    assert_int_equal(share_of(after, node)->milli, USAGE_UNKNOWN);
+    assert_false(measured_keeps(after));
+    measured_unref(is);
+    measured_unref(after);
+}
+
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +470,11 @@ int main(void)
                                         core_tear_down),
         cmocka_unit_test_setup_teardown(a_gpu_is_the_sum_of_what_is_known, core_set_up,
                                         core_tear_down),
+        WITH_CORE(a_long_idle_time_is_told_once_and_when_it_ends),
+        WITH_CORE(a_listener_without_room_is_told_again),
+        WITH_CORE(no_clock_makes_an_idle_time_that_cannot_be),
+        WITH_CORE(what_another_process_knew_goes_on_or_begins_anew),
+        WITH_CORE(without_idle_the_rest_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
