@@ -197,6 +197,25 @@ class Taking(Base):
         checked = subprocess.run([harness.BIN / "milligpuctl", "verify", ledger], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
+    def test_a_node_that_lies_does_not_fill_the_journal(self):
+        """600 entries in a minute, and what comes beyond is counted."""
+        names = [f"c{i}" for i in range(50)]
+        node, said, made = self.daemon.schedule(harness.pod("a", containers=dict.fromkeys(names, 10)), ["n1"])
+        self.assertEqual(node, "n1", said)
+        self.daemon.wait(lambda: self.allocation("a")["state"] == "bound", "a")
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+
+        def told(over):
+            self.taken({"uid": made["metadata"]["uid"], "containers": [
+                {"name": name, "gpus": [{"gpu": gpu, "milli": 1}], **({"over": over} if over else {})} for name in names]})
+
+        for i in range(13):
+            self.assertIn(f"milligpu_over_memory_dropped_total {50 * max(0, i - 12)}",
+                          self.metric("milligpu_over_memory_dropped_total"))
+            told("seen")
+            told(None)
+        self.assertIn("milligpu_over_memory_dropped_total 50", self.metric("milligpu_over_memory_dropped_total"))
+
     def test_reports_are_taken_by_that_listener_only(self):
         body = self.agent.report([])
         for port in ("admin", "webhook", "probe"):
