@@ -62,6 +62,25 @@ static void look_at_learned(struct store *store, struct check_found *found)
     tally_free(tally);
 }
 
+/* It was stored after what was learned, each time one more, and with the time of its reports. */
+static void look_at_measured(struct store *store, struct check_found *found)
+{
+    int64_t sum = 0;
+    int64_t reported = 0;
+    struct err err;
+
+    if (db_number(store->db, "SELECT coalesce(sum(milli_s), 0) FROM measured", &sum, &err) < 0 ||
+        db_number(store->db, "SELECT coalesce(max(until_ms), 0) FROM reported", &reported, &err) <
+            0)
+        broken(found, "measured: %s", err.text);
+    else if (sum != reported)
+        broken(found, "half of what was measured is there: %lld, until %lld", (long long)sum,
+               (long long)reported);
+    else if (reported != found->learned && reported + 1 != found->learned)
+        broken(found, "%lld times it was measured, and %u times learned", (long long)reported,
+               found->learned);
+}
+
 static void look(const struct trace *trace, struct store *store, struct check_found *found)
 {
     struct err err;
@@ -81,6 +100,8 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
     else
         found->claimed = strcmp(cluster, "a-cluster") == 0;
     look_at_learned(store, found);
+    if (!found->broken)
+        look_at_measured(store, found);
     ledger_free(ledger);
 }
 
