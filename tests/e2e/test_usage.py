@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import http.client
+import itertools
 import json
 import pathlib
 import sqlite3
@@ -191,9 +192,11 @@ class Taking(Base):
                  "container": "c", "gpu": share["gpu"], "mib": share["mib"]}
         self.assertEqual(told(), [({**facts, "why": "seen", "peak_mib": 4915}, "{}"),
                                   ({**facts, "why": "seen", "peak_mib": 4915}, "{}"), ({**facts, "why": "killed"}, "{}")])
-        events = subprocess.run(["curl", "-s", "--max-time", "1", f"http://127.0.0.1:{self.daemon.port['admin']}"
-                                 "/api/v1/events?since=1"], capture_output=True, text=True).stdout
-        self.assertEqual(events.count("event: over\n"), 3)
+        with subprocess.Popen(["curl", "-sN", "--max-time", "20", f"http://127.0.0.1:{self.daemon.port['admin']}"
+                               "/api/v1/events?since=1"], stdout=subprocess.PIPE, text=True) as stream:
+            events = list(itertools.islice((line for line in stream.stdout if line == "event: over\n"), 3))
+            stream.terminate()
+        self.assertEqual(len(events), 3)
         checked = subprocess.run([harness.BIN / "milligpuctl", "verify", ledger], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
