@@ -112,6 +112,22 @@ static void what_is_set_is_read_back_by_node(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM reported"), 1);
 }
 
+static void it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+
+    /* Like pod a, a container c0 with a share of GPU-c. */
+    assert_int_equal(core_reserve(core, "d", "n2", "100"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "d"), VERDICT_OK);
+    shelf_save(shelf);
+    set(shelf, "a0 5", 100);
+    assert_stored(shelf, 100, "n2/a/c0/GPU-c 5\n");
+    set(shelf, "d0 6", 0);
+    set(shelf, "a0 0", 0);
+    assert_stored(shelf, 100, "n2/d/c0/GPU-c 6\n");
+}
+
 static void a_node_of_which_nobody_knows_loses_its_rows_first(void **state)
 {
     struct shelf *shelf = *state;
@@ -211,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_PODS(what_is_set_is_read_back_by_node),
+        WITH_PODS(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share),
         WITH_PODS(a_node_of_which_nobody_knows_loses_its_rows_first),
         WITH_PODS(it_goes_with_its_allocation_and_never_outlives_it),
         WITH_PODS(what_failed_is_not_set_at_all),
