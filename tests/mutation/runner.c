@@ -23,6 +23,9 @@
 
 #include <cmocka.h>
 #include <sqlite3.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "milligpu/base.h"
 
@@ -140,11 +143,23 @@ static void bound_cpu(long ms)
     must(setitimer(ITIMER_PROF, &timer, NULL) == 0);
 }
 
+/* After 1, 2, 4, ... tests, since it takes long; all others at exit. */
+static void check_leaks(int done)
+{
+#ifdef __SANITIZE_ADDRESS__
+    if ((done & (done - 1)) == 0 && __lsan_do_recoverable_leak_check() != 0)
+        _exit(1);
+#else
+    (void)done;
+#endif
+}
+
 _Noreturn static void be_the_child(const char *sql, const char *list)
 {
     int test;
     long ms;
     int length;
+    int done = 0;
 
     must(setpgid(0, 0) == 0);
     bound(RLIMIT_CORE, 0);
@@ -165,6 +180,7 @@ _Noreturn static void be_the_child(const char *sql, const char *list)
         if (__real__cmocka_run_group_tests(one->test.name, &one->test, 1, one->set_up,
                                            one->tear_down) != 0)
             _exit(1);
+        check_leaks(++done);
         list += length;
     }
     memcpy(told->reached, mutant_reached, sizeof mutant_reached);

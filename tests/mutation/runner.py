@@ -30,7 +30,8 @@ ENVIRONMENT = {
 SLOWER = 5  # times slower than without a mutant: counts as endless
 UNTRIED = 0.1  # kills that a test is taken to have made in a function where it made none so far
 GRACE_MS = 200
-# Left out under the sanitizers: they take longer than all others together, and others use memory in the same ways.
+# They take longer than all others together, so they come last, and not under the sanitizers: others use memory in the same
+# ways.
 LONG = {
     "answers_are_those_of_a_plain_ranking", "thousands_of_names_are_ranked_in_passing",
     "what_is_found_is_the_best_of_all_ways", "many_wants_are_placed_greedily_and_rightly",
@@ -216,11 +217,11 @@ class MutantRunner:
                 test.ms = us / 1000
                 test.reached = frozenset(reached)
 
-    def tests_of(self, mutant: Mutant) -> List[Test]:
-        """The tests that reach the mutant's function."""
+    def tests_of(self, mutant: Mutant, which: str) -> List[Test]:
+        """The tests that reach the mutant's function: the short ones, or the long ones."""
         function = self.reached[f"{mutant.file} {mutant.function}"]
         return [test for test in self.tests
-                if function in test.reached and not (self.sanitize and test.name in LONG)]
+                if function in test.reached and (test.name in LONG) == (which == "long")]
 
     def try_all(self, jobs: Dict[int, Job], tell=lambda number, fate: None) -> Dict[int, Fate]:
         """number: what to try -> number: fate. First come the tests that kill most in the least time, as seen so far."""
