@@ -18,7 +18,8 @@ struct clock_ops {
 };
 
 void clock_real(struct clock_ops *out);
-int64_t clock_ns(void);        /* monotonic; for measuring only */
+int64_t clock_ms(void);        /* monotonic, for who has no clock_ops */
+int64_t clock_ns(void);        /* the same; for measuring only */
 int64_t clock_thread_ns(void); /* CPU time of the calling thread; for measuring only */
 /* The monotonic time wait_ms from now, for condition variables. */
 struct timespec clock_deadline(int64_t wait_ms);

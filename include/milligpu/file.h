@@ -24,4 +24,7 @@ bool file_write(int fd, struct text bytes) MUST_USE;
  */
 int file_replace(const char *file, struct text content, struct err *err) MUST_USE;
 
+/* Makes the folders above it that are missing, mode 0755. The error text names the folder. */
+int file_make_above(const char *file, struct err *err) MUST_USE;
+
 #endif

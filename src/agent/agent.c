@@ -198,7 +198,7 @@ static void agent_loop(struct agent *agent)
     int64_t next_ms = 0; /* of the next try to connect */
 
     for (;;) {
-        const int64_t now_ms = clock_ns() / 1000000;
+        const int64_t now_ms = clock_ms();
         if (agent->session == NULL && now_ms >= next_ms) {
             next_ms = now_ms + AGAIN_MS;
             (void)dial(agent);

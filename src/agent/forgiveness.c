@@ -21,7 +21,7 @@ static const char FOLDER[] = "forgive";
 int forgiveness_ask(const char *state_dir, const char *uuid, int64_t wait_ms, struct err *err)
 {
     const struct timespec pause = {.tv_nsec = 50000000};
-    const int64_t until_ms = clock_ns() / 1000000 + wait_ms;
+    const int64_t until_ms = clock_ms() + wait_ms;
     char path[PATH_MAX];
 
     if (!device_is_uuid(text_of(uuid)) || strchr(uuid, '/') != NULL)
@@ -35,7 +35,7 @@ int forgiveness_ask(const char *state_dir, const char *uuid, int64_t wait_ms, st
     if (file_replace(path, TEXT("forgive\n"), err) < 0)
         return err_same(err);
     while (access(path, F_OK) == 0) {
-        if (clock_ns() / 1000000 >= until_ms) {
+        if (clock_ms() >= until_ms) {
             (void)unlink(path);
             return err_set(
                 err, ERR_TIMEOUT,

@@ -72,14 +72,18 @@ static void unlock(struct mps *mps)
     must(pthread_mutex_unlock(&mps->lock) == 0);
 }
 
-static int64_t now(void)
-{
-    return clock_ns() / 1000000;
-}
-
 static void wake(struct mps *mps)
 {
     must(eventfd_write(mps->wake, 1) == 0);
+}
+
+/* Of other threads, under the lock only. */
+static struct slot *slot_of(struct mps *mps, const char *gpu)
+{
+    for (uint32_t i = 0; i < mps->slots; i++)
+        if (strcmp(mps->slot[i].daemon.gpu, gpu) == 0)
+            return &mps->slot[i];
+    return NULL;
 }
 
 /* --- for the other threads --- */
@@ -108,15 +112,12 @@ static int refuse(const struct slot *slot, const char *gpu, struct err *err)
 
 int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct err *err)
 {
-    const struct slot *slot = NULL;
     int rc = 1;
 
     if (mps == NULL)
         return 0;
     lock(mps);
-    for (uint32_t i = 0; i < mps->slots; i++)
-        if (strcmp(mps->slot[i].daemon.gpu, gpu) == 0)
-            slot = &mps->slot[i];
+    const struct slot *slot = slot_of(mps, gpu);
     if (mps->label == LABEL_OFF)
         rc = 0;
     else if (mps->label == LABEL_UNKNOWN)
@@ -174,7 +175,7 @@ static void become(struct mps *mps, struct slot *slot, enum state state, const c
     slot->state = state;
     (void)snprintf(slot->why, sizeof slot->why, "%s", why);
     unlock(mps);
-    slot->since_ms = now();
+    slot->since_ms = clock_ms();
 }
 
 static void tell(enum log_level level, const char *what, const struct slot *slot, const char *why)
@@ -186,7 +187,7 @@ static void tell(enum log_level level, const char *what, const struct slot *slot
 static void falls(struct mps *mps, struct slot *slot, const char *why)
 {
     const bool held_out = slot->state != STATE_STARTING && slot->state != STATE_DOWN &&
-                          now() - slot->since_ms >= AGAIN_MAX_MS;
+                          clock_ms() - slot->since_ms >= AGAIN_MAX_MS;
 
     slot->wait_ms = held_out || slot->wait_ms == 0 ? AGAIN_MS : 2 * slot->wait_ms;
     if (slot->wait_ms > AGAIN_MAX_MS)
@@ -194,7 +195,7 @@ static void falls(struct mps *mps, struct slot *slot, const char *why)
     if (strcmp(slot->why, why) != 0)
         tell(LOG_WARN, "no MPS daemon", slot, why);
     become(mps, slot, STATE_DOWN, why);
-    slot->next_ms = now() + slot->wait_ms;
+    slot->next_ms = clock_ms() + slot->wait_ms;
 }
 
 static void begin(struct mps *mps, struct slot *slot)
@@ -208,7 +209,7 @@ static void begin(struct mps *mps, struct slot *slot)
     agent_count(COUNT_MPS_STARTS);
     slot->is_found = false;
     become(mps, slot, STATE_STARTING, slot->why);
-    slot->next_ms = now();
+    slot->next_ms = clock_ms();
 }
 
 /* Is a server of it in the state FAULT? Negative: it does not answer. */
@@ -259,7 +260,7 @@ static bool has_clients(struct mps *mps, const char *gpu)
 /* Its server recovers when all clients have ended; one that does not is replaced. */
 static void still_faulty(struct mps *mps, struct slot *slot)
 {
-    if (now() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms ||
+    if (clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms ||
         has_clients(mps, slot->daemon.gpu))
         return;
     tell(LOG_WARN, "an MPS daemon without clients is ended", slot, "its server takes none");
@@ -270,7 +271,7 @@ static void answered(struct mps *mps, struct slot *slot, bool fault)
 {
     const enum state state = fault ? STATE_FAULT : STATE_UP;
 
-    slot->next_ms = now() + mps->rules.ask_ms;
+    slot->next_ms = clock_ms() + mps->rules.ask_ms;
     if (slot->state == state) {
         if (fault)
             still_faulty(mps, slot);
@@ -291,8 +292,8 @@ static void unanswered(struct mps *mps, struct slot *slot, const char *why)
     const bool serves =
         (slot->is_found || slot->state == STATE_SILENT) && has_clients(mps, slot->daemon.gpu);
 
-    slot->next_ms = now() + (slot->state == STATE_STARTING ? AGAIN_MS : mps->rules.ask_ms);
-    if (!was_up && now() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms)
+    slot->next_ms = clock_ms() + (slot->state == STATE_STARTING ? AGAIN_MS : mps->rules.ask_ms);
+    if (!was_up && clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms)
         return;
     if (was_up || (serves && slot->state == STATE_STARTING)) {
         tell(LOG_WARN, "an MPS daemon does not answer", slot, why);
@@ -314,7 +315,7 @@ static void ask(struct mps *mps, struct slot *slot)
         return;
     }
     if (err.code == ERR_BUSY)
-        slot->next_ms = now();
+        slot->next_ms = clock_ms();
     else
         unanswered(mps, slot, err.text);
 }
@@ -335,7 +336,7 @@ static void quit(struct mps *mps, struct slot *slot)
         mps_daemon_signal(&slot->daemon, slot->signals == 0 ? SIGTERM : SIGKILL);
         slot->signals++;
     }
-    slot->next_ms = now() + QUIT_MS;
+    slot->next_ms = clock_ms() + QUIT_MS;
 }
 
 static void ended(struct mps *mps, struct slot *slot)
@@ -344,7 +345,7 @@ static void ended(struct mps *mps, struct slot *slot)
         tell(LOG_INFO, "an MPS daemon has quit", slot, "it was told to");
         become(mps, slot, STATE_DOWN, "");
         slot->wait_ms = 0;
-        slot->next_ms = now();
+        slot->next_ms = clock_ms();
         return;
     }
     agent_count(COUNT_MPS_ENDS);
@@ -358,29 +359,21 @@ static void slot_turn(struct mps *mps, struct slot *slot)
 {
     if (slot->daemon.pidfd >= 0 && mps_daemon_ended(&slot->daemon))
         ended(mps, slot);
-    if (now() < slot->next_ms && slot->is_wanted == (slot->state != STATE_QUITTING))
+    if (clock_ms() < slot->next_ms && slot->is_wanted == (slot->state != STATE_QUITTING))
         return;
     if (slot->daemon.pidfd < 0) {
-        if (slot->is_wanted && now() >= slot->next_ms)
+        if (slot->is_wanted && clock_ms() >= slot->next_ms)
             begin(mps, slot);
     } else if (slot->state == STATE_QUITTING) {
-        if (now() >= slot->next_ms)
+        if (clock_ms() >= slot->next_ms)
             quit(mps, slot);
     } else if (!slot->is_wanted && !has_clients(mps, slot->daemon.gpu))
         quit(mps, slot);
-    else if (now() >= slot->next_ms)
+    else if (clock_ms() >= slot->next_ms)
         ask(mps, slot);
 }
 
 /* --- all of them --- */
-
-static struct slot *slot_of(struct mps *mps, const char *gpu)
-{
-    for (uint32_t i = 0; i < mps->slots; i++)
-        if (strcmp(mps->slot[i].daemon.gpu, gpu) == 0)
-            return &mps->slot[i];
-    return NULL;
-}
 
 /* A daemon that an agent before this one left is found here, too: also where MPS is off now. */
 static void add_slot(struct mps *mps, const char *gpu)
@@ -394,7 +387,7 @@ static void add_slot(struct mps *mps, const char *gpu)
     if (mps_daemon_adopt(&slot.daemon)) {
         slot.state = STATE_STARTING;
         slot.is_found = true;
-        slot.since_ms = now();
+        slot.since_ms = clock_ms();
         tell(LOG_INFO, "an MPS daemon was found, and is kept", &slot, "it runs");
     }
     lock(mps);
@@ -532,12 +525,8 @@ int mps_prepare(const char *shm, int64_t mib, struct err *err)
 
     if (snprintf(path, sizeof path, "%s/..", shm) >= (int)sizeof path)
         return err_set(err, ERR_INVALID, "--mps-shm: too long");
-    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(path, 0755) != 0 && errno != EEXIST)
-            return err_set(err, ERR_IO, "--mps-shm: %s: %s", path, strerrordesc_np(errno));
-        *at = '/';
-    }
+    if (file_make_above(path, err) < 0)
+        return err_wrap(err, "--mps-shm");
     if (stat(shm, &here) != 0 || stat(path, &above) != 0)
         return err_set(err, ERR_IO, "--mps-shm: %s: %s", shm, strerrordesc_np(errno));
     if (here.st_dev != above.st_dev)

@@ -255,14 +255,8 @@ static int make_folders(const struct mps_daemon *daemon, struct err *err)
                                        "nvidia-cuda-mps-control.pid"};
     char path[PATH_MAX];
 
-    (void)snprintf(path, sizeof path, "%s", daemon->home);
-    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0'; /* the folders above it */
-        if (mkdir(path, 0755) != 0 && errno != EEXIST)
-            return err_set(err, ERR_IO, "%s: %s", path, strerrordesc_np(errno));
-        *at = '/';
-    }
-    if (make_folder(path, 0755, err) < 0 || make_folder(daemon->pipe, 01777, err) < 0)
+    if (file_make_above(daemon->home, err) < 0 || make_folder(daemon->home, 0755, err) < 0 ||
+        make_folder(daemon->pipe, 01777, err) < 0)
         return err_same(err);
     (void)snprintf(path, sizeof path, "%s/log", daemon->home);
     if (make_folder(path, 01777, err) < 0)
@@ -361,13 +355,13 @@ static int question_put(const struct mps_daemon *daemon, const char *command,
 static int question_read(const struct question *question, int wake, struct strbuf *out,
                          struct err *err)
 {
-    const int64_t until_ms = clock_ns() / 1000000 + ASK_MS;
+    const int64_t until_ms = clock_ms() + ASK_MS;
     char bytes[512];
 
     for (;;) {
         struct pollfd fds[] = {{.fd = question->out[0], .events = POLLIN},
                                {.fd = wake, .events = POLLIN}};
-        const int64_t left_ms = until_ms - clock_ns() / 1000000;
+        const int64_t left_ms = until_ms - clock_ms();
         if (left_ms <= 0)
             return err_set(err, ERR_TIMEOUT, "it does not answer");
         if (poll(fds, ARRAY_LEN(fds), (int)left_ms) <= 0)

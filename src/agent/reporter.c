@@ -109,7 +109,7 @@ static void write_patch(struct reporter *reporter, struct text agent, struct str
 static void report(struct reporter *reporter, struct text agent)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    const int64_t now_ms = clock_ns() / 1000000;
+    const int64_t now_ms = clock_ms();
     struct err err;
 
     strbuf_init(&body);
@@ -190,7 +190,7 @@ static int read_label(struct reporter *reporter, bool *out_on, struct err *err)
 
 static void look_at_label(struct reporter *reporter)
 {
-    const int64_t now_ms = clock_ns() / 1000000;
+    const int64_t now_ms = clock_ms();
     struct err err;
     bool on = false;
 

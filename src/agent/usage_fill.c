@@ -21,17 +21,12 @@ struct usage_fill {
     struct mark *told; /* at the last report: which containers were over their memory */
 };
 
-static int64_t fill_now_ms(void)
-{
-    return clock_ns() / 1000000;
-}
-
 static struct mark *mark_new(struct meter *meter)
 {
     struct mark *mark = xcalloc(1, sizeof *mark);
 
     arena_init(&mark->arena);
-    mark->at_ms = fill_now_ms();
+    mark->at_ms = clock_ms();
     meter_copy(meter, &mark->arena, &mark->copy);
     return mark;
 }

@@ -146,7 +146,7 @@ int ports_fit(struct http_rules *rules, size_t count, struct err *err)
 void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
                    uint32_t count)
 {
-    const int64_t now_ms = clock_ns() / 1000000;
+    const int64_t now_ms = clock_ms();
     char labels[64];
 
     must(port < PORTS_MAX && cause < HTTP_CAUSES);

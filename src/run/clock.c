@@ -14,7 +14,7 @@ static int64_t read_clock(clockid_t which)
 static int64_t real_now_ms(void *ctx)
 {
     (void)ctx;
-    return read_clock(CLOCK_MONOTONIC) / 1000000;
+    return clock_ms();
 }
 
 static int64_t clock_real_wall_ms(void *ctx)
@@ -26,6 +26,11 @@ static int64_t clock_real_wall_ms(void *ctx)
 void clock_real(struct clock_ops *out)
 {
     *out = (struct clock_ops){.now_ms = real_now_ms, .wall_ms = clock_real_wall_ms};
+}
+
+int64_t clock_ms(void)
+{
+    return read_clock(CLOCK_MONOTONIC) / 1000000;
 }
 
 int64_t clock_ns(void)

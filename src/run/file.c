@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "milligpu/alloc.h"
 #include "milligpu/strbuf.h"
 
 /*
@@ -84,4 +87,18 @@ int file_replace(const char *file, struct text content, struct err *err)
     if (rc < 0)
         (void)unlink(next.data); /* the failure is reported already */
     return rc;
+}
+
+int file_make_above(const char *file, struct err *err)
+{
+    CLEANUP(xfreep) char *path = xstrdup(file);
+
+    must(file[0] != '\0');
+    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST)
+            return err_set(err, ERR_IO, "%s: %m", path);
+        *at = '/';
+    }
+    return 0;
 }
