@@ -32,18 +32,14 @@ struct idle_changes *idle_changes_new(void)
     return changes;
 }
 
-static bool free_change(void *user, void *value)
-{
-    (void)user;
-    xfree(value);
-    return false;
-}
-
 void idle_changes_free(struct idle_changes *changes)
 {
+    struct idle_change *left;
+
     if (changes == NULL)
         return;
-    (void)map_retain(&changes->changes, NULL, free_change);
+    for (size_t at = 0; (left = map_next(&changes->changes, &at)) != NULL;)
+        xfree(left);
     map_done(&changes->changes);
     must(pthread_mutex_destroy(&changes->lock) == 0);
     xfree(changes);

@@ -31,18 +31,14 @@ struct measured_sums *measured_sums_new(void)
     return sums;
 }
 
-static bool free_sum(void *user, void *value)
-{
-    (void)user;
-    xfree(value);
-    return false;
-}
-
 void measured_sums_free(struct measured_sums *sums)
 {
+    struct sum *left;
+
     if (sums == NULL)
         return;
-    (void)map_retain(&sums->rows, NULL, free_sum);
+    for (size_t at = 0; (left = map_next(&sums->rows, &at)) != NULL;)
+        xfree(left);
     map_done(&sums->rows);
     must(pthread_mutex_destroy(&sums->lock) == 0);
     xfree(sums);
