@@ -124,6 +124,7 @@ static inline bool request_asks(const struct request *request)
 
 /* A copy in one block, strings included; xfree() it. */
 struct request *request_clone(const struct request *request) MUST_USE;
+size_t request_bytes(const struct request *request); /* of that block */
 /*
  * Do both ask the ledger for the same, so that both fit or neither, for the same reason? The names
  * of the containers and the host do not matter: whoever stores a request to bind or to judge by it

@@ -742,7 +742,13 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
     return request_parse_pod(&parser, arena, out);
 }
 
-/* The strings stand behind the structures in the block of request_clone(). */
+/* The block of request_clone(): wants, then pointers, then strings, so each part is aligned. */
+struct layout {
+    struct request request;
+    struct want want[];
+};
+static_assert(sizeof(struct want) % _Alignof(const char *) == 0, "pointers follow the wants");
+
 static size_t request_strings_of(const struct request *request)
 {
     must(request->wants == 0 || request->want != NULL);
@@ -756,6 +762,14 @@ static size_t request_strings_of(const struct request *request)
         bytes += strlen(request->model[i]) + 1;
     must(bytes >= request->wants); /* each has its terminator */
     return bytes;
+}
+
+size_t request_bytes(const struct request *request)
+{
+    const size_t names = (size_t)request->models + request->others;
+
+    return sizeof(struct layout) + request->wants * sizeof(struct want) +
+           names * sizeof(const char *) + request_strings_of(request);
 }
 
 static const char *put_string(char **at, const char *text)
@@ -772,25 +786,16 @@ static const char *put_string(char **at, const char *text)
 
 struct request *request_clone(const struct request *request)
 {
-    struct layout {
-        struct request request;
-        struct want want[];
-    };
-    static_assert(sizeof(struct want) % _Alignof(const char *) == 0, "pointers follow the wants");
-
-    const size_t wants = request->wants * sizeof(struct want);
-    const size_t names = ((size_t)request->models + request->others) * sizeof(const char *);
-    const size_t strings = request_strings_of(request);
-    /* Wants, then pointers, then strings: in this order each part is aligned. */
-    char *block = xmalloc(sizeof(struct layout) + wants + names + strings);
+    const size_t bytes = request_bytes(request);
+    char *block = xmalloc(bytes);
     struct layout *layout = (struct layout *)(void *)block;
     struct request *copy = &layout->request;
-    char *at = block + sizeof *layout + wants + names;
 
     *copy = *request;
     copy->want = layout->want;
-    copy->model = (const char **)(void *)(block + sizeof *layout + wants);
+    copy->model = (const char **)(void *)(layout->want + copy->wants);
     copy->other = copy->model + copy->models;
+    char *at = (char *)(void *)(copy->other + copy->others);
     for (uint32_t i = 0; i < copy->wants; i++) {
         copy->want[i] = request->want[i];
         copy->want[i].container = put_string(&at, request->want[i].container);
@@ -799,7 +804,7 @@ struct request *request_clone(const struct request *request)
         copy->model[i] = put_string(&at, request->model[i]);
     for (uint32_t i = 0; i < copy->others; i++)
         copy->other[i] = put_string(&at, request->other[i]);
-    must(at == block + sizeof *layout + wants + names + strings);
+    must(at == block + bytes);
     must_debug(request_eq(copy, request));
     return copy;
 }

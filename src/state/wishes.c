@@ -18,18 +18,9 @@ static struct wish **bucket_of(struct wishes *wishes, uint32_t hash)
 static size_t wishes_bytes_of(const struct request *request)
 {
     enum { BLOCK_BYTES = 16 };
-    size_t bytes = sizeof(struct wish) + sizeof *request + 2 * (size_t)BLOCK_BYTES;
 
     must(request_asks(request));
-    bytes += request->wants * sizeof *request->want + request->models * sizeof *request->model;
-    for (uint32_t i = 0; i < request->wants; i++)
-        bytes += strlen(request->want[i].container) + 1;
-    bytes += request->others * sizeof *request->other;
-    for (uint32_t i = 0; i < request->others; i++)
-        bytes += strlen(request->other[i]) + 1;
-    for (uint32_t i = 0; i < request->models; i++)
-        bytes += strlen(request->model[i]) + 1;
-    return bytes;
+    return sizeof(struct wish) + request_bytes(request) + 2 * (size_t)BLOCK_BYTES;
 }
 
 static_assert(sizeof(struct host) == 2 * sizeof(uint32_t), "it is hashed by its bytes");
