@@ -217,12 +217,9 @@ static void add_annotate(struct ctl *ctl, struct kubectl *kubectl, const char *v
 
 static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unread)
 {
-    CLEANUP(strbuf_done) struct strbuf line;
     struct err err;
 
-    strbuf_init(&line);
-    kubectl_line(&line, kubectl);
-    (void)fprintf(ctl->screen.out, "%s\n", line.data); /* judged at the end */
+    kubectl_print(ctl->screen.out, kubectl);
     if (!unread)
         return CTL_FINE;
     (void)err_set(

@@ -179,31 +179,30 @@ static const struct doc *agent_words(const struct doc *node, struct arena *arena
     struct err err;
     const char *text = annotation_of(node, ANNOTATION_AGENT);
 
-    must(text != NULL);
-    return doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0 ? agent : NULL;
+    return text != NULL && doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0
+               ? agent
+               : NULL;
 }
 
-static const char *agent_version(const struct doc *node, struct arena *arena)
+static const char *agent_version(const struct doc *agent)
 {
-    const struct doc *agent = agent_words(node, arena);
-
     return agent != NULL && doc_shown(agent, "version")[0] != '\0' ? doc_shown(agent, "version")
                                                                    : "of an unknown version";
 }
 
 /* ", MPS on 8 GPUs" */
-static const char *mps_shown(const struct doc *node, struct arena *arena)
+static const char *mps_shown(const struct doc *agent, struct arena *arena)
 {
-    const struct doc *mps = doc_get(agent_words(node, arena), "mps");
+    const struct doc *mps = doc_get(agent, "mps");
 
     if (mps == NULL)
         return "";
     return arena_printf(arena, ", MPS on %lld GPUs", (long long)doc_int(mps, "gpus"));
 }
 
-static bool judge_mps(const struct doc *node, struct arena *arena, struct finding *out)
+static bool judge_mps(const struct doc *agent, struct arena *arena, struct finding *out)
 {
-    const struct doc *mps = doc_get(agent_words(node, arena), "mps");
+    const struct doc *mps = doc_get(agent, "mps");
     const int64_t gpus = mps != NULL ? doc_int(mps, "gpus") : 0;
     const int64_t up = mps != NULL ? doc_int(mps, "up") : 0;
 
@@ -218,10 +217,8 @@ static bool judge_mps(const struct doc *node, struct arena *arena, struct findin
 }
 
 /* True also while nobody knows it: no container was made since the agent connected. */
-static bool judge_validator(const struct doc *node, struct arena *arena, struct finding *out)
+static bool judge_validator(const struct doc *agent, struct finding *out)
 {
-    const struct doc *agent = agent_words(node, arena);
-
     if (agent == NULL || doc_get(agent, "validator") == NULL || doc_true(agent, "validator"))
         return true;
     *out = (struct finding){
@@ -233,10 +230,8 @@ static bool judge_validator(const struct doc *node, struct arena *arena, struct 
     return false;
 }
 
-static const char *validator_words(const struct doc *node, struct arena *arena)
+static const char *validator_words(const struct doc *agent)
 {
-    const struct doc *agent = agent_words(node, arena);
-
     return agent != NULL && doc_get(agent, "validator") != NULL
                ? ", validator on"
                : ", validator not known until a container is made";
@@ -245,18 +240,18 @@ static const char *validator_words(const struct doc *node, struct arena *arena)
 static void judge_node(const struct doc *node, const struct doc *pods, struct arena *arena,
                        struct doc *checks)
 {
+    const struct doc *agent = agent_words(node, arena);
     struct doc *check = doc_new(arena, DOC_OBJECT);
     struct finding finding = {.status = "ok"};
 
     if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
-        judge_inventory(node, arena, &finding) && judge_mps(node, arena, &finding) &&
-        judge_validator(node, arena, &finding) && judge_neighbor(node, arena, &finding))
+        judge_inventory(node, arena, &finding) && judge_mps(agent, arena, &finding) &&
+        judge_validator(agent, &finding) && judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
             arena_printf(arena, "%s, agent %s%s%s",
                          doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
-                         agent_version(node, arena), mps_shown(node, arena),
-                         validator_words(node, arena)),
+                         agent_version(agent), mps_shown(agent, arena), validator_words(agent)),
             ""};
     doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
     doc_set_str(arena, check, "status", finding.status);

@@ -92,16 +92,6 @@ static void annotate_keys(struct ctl *ctl, struct kubectl *kubectl, const char *
     kubectl_add(kubectl, "--overwrite");
 }
 
-static int print_command(struct ctl *ctl, const struct kubectl *kubectl)
-{
-    CLEANUP(strbuf_done) struct strbuf line;
-
-    strbuf_init(&line);
-    kubectl_line(&line, kubectl);
-    (void)fprintf(ctl->screen.out, "%s\n", line.data); /* judged at the end */
-    return CTL_FINE;
-}
-
 int command_replace_key(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -115,11 +105,13 @@ int command_replace_key(struct ctl *ctl)
     if (ctl_get(ctl, "/api/v1/keys", &list, &err) < 0 || choose_key(list, &id, &err) < 0)
         return ctl_fail(ctl, &err);
     annotate_keys(ctl, &kubectl, doc_shown(list, "namespace"), id);
-    if (ctl->options.given[OPTION_dry_run] != NULL)
-        return print_command(ctl, &kubectl);
+    if (ctl->options.given[OPTION_dry_run] != NULL) {
+        kubectl_print(ctl->screen.out, &kubectl);
+        return CTL_FINE;
+    }
     if (kubectl_run(&kubectl, &said, &err) < 0) {
         if (err.code == ERR_NOT_FOUND)
-            (void)print_command(ctl, &kubectl);
+            kubectl_print(ctl->screen.out, &kubectl);
         return ctl_fail(ctl, &err);
     }
     (void)fprintf(ctl->screen.out,

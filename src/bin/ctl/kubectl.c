@@ -77,6 +77,15 @@ void kubectl_line(struct strbuf *out, const struct kubectl *kubectl)
     }
 }
 
+void kubectl_print(FILE *out, const struct kubectl *kubectl)
+{
+    CLEANUP(strbuf_done) struct strbuf line;
+
+    strbuf_init(&line);
+    kubectl_line(&line, kubectl);
+    (void)fprintf(out, "%s\n", line.data);
+}
+
 struct kubectl_child {
     pid_t pid;
     int out;    /* its standard output */

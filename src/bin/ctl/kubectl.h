@@ -7,6 +7,8 @@
 #ifndef MILLIGPU_CTL_KUBECTL_H
 #define MILLIGPU_CTL_KUBECTL_H
 
+#include <stdio.h>
+
 #include "milligpu/err.h"
 #include "milligpu/strbuf.h"
 
@@ -24,6 +26,8 @@ void kubectl_add(struct kubectl *kubectl, const char *word);
 
 /* As a line for a shell. */
 void kubectl_line(struct strbuf *out, const struct kubectl *kubectl);
+/* The same, with its end; the stream is judged at the end. */
+void kubectl_print(FILE *out, const struct kubectl *kubectl);
 
 /* ERR_NOT_FOUND: there is no kubectl in PATH. said: its standard output. */
 int kubectl_run(const struct kubectl *kubectl, struct strbuf *said, struct err *err) MUST_USE;
