@@ -373,7 +373,7 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
-/* The keys besides the one that signs: ", next ID, 2 of before for 7 pods". */
+/* The keys besides the one that signs: "; 2 keys of before stay for 7 pods". */
 static void add_other_keys(const struct app *app, const struct key_entry *key, size_t count,
                            struct strbuf *out)
 {
@@ -382,7 +382,8 @@ static void add_other_keys(const struct app *app, const struct key_entry *key, s
 
     for (size_t i = 1; i < count; i++) {
         if (key[i].state == KEY_NEXT)
-            strbuf_printf(out, "; key %s will sign two minutes after it is published", key[i].id);
+            strbuf_printf(out, "; key %s will sign %d s after it is published", key[i].id,
+                          (int)atomic_load(&app->settings)->key_wait_s);
         if (key[i].state != KEY_RETIRING)
             continue;
         retiring++;
