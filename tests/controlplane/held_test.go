@@ -28,9 +28,15 @@ func (file nvml) says(g *gpuNode, lines ...string) {
 // withInventory is a node whose agent itself tells which GPUs there are, and what holds them.
 func withInventory(t *testing.T) (*gpuNode, nvml) {
 	t.Helper()
+	return withDriver(t, "--meter-s", "1")
+}
+
+// withDriver is a node whose agent has the driver's library, and these arguments.
+func withDriver(t *testing.T, arguments ...string) (*gpuNode, nvml) {
+	t.Helper()
 	needsAgent(t)
 	if isStandIn() {
-		t.Skip("the stand-in reports nothing")
+		t.Skip("the stand-in knows no driver")
 	}
 	g := bareGPUNode(start(t))
 	library, err := g.n.FakeNVML()
@@ -38,7 +44,7 @@ func withInventory(t *testing.T) (*gpuNode, nvml) {
 	driver := nvml(filepath.Join(t.TempDir(), "driver"))
 	driver.says(g)
 	t.Setenv("FAKE_NVML", string(driver))
-	g.check(g.n.StartAgent("--nvml", library, "--inventory-s", "1", "--meter-s", "1"))
+	g.check(g.n.StartAgent(append([]string{"--nvml", library, "--inventory-s", "1"}, arguments...)...))
 	g.until(soon, func() (bool, string) {
 		return g.gpus()["gpu-real "+gpuIDs[1]] != nil && g.reported() != "",
 			"milligpud does not know the agent or its GPUs"

@@ -21,28 +21,16 @@ type mpsNode struct {
 
 func withMPS(t *testing.T) mpsNode {
 	t.Helper()
-	needsAgent(t)
-	if isStandIn() {
-		t.Skip("the stand-in knows no MPS")
-	}
-	g := bareGPUNode(start(t))
-	library, err := g.n.FakeNVML()
-	g.check(err)
-	driver := nvml(filepath.Join(t.TempDir(), "driver"))
-	driver.says(g)
-	t.Setenv("FAKE_NVML", string(driver))
 	/* short enough for the daemon's sockets */
 	dir, err := os.MkdirTemp("/tmp", "milligpu-mps-")
-	g.check(err)
-	m := mpsNode{g, dir}
-	t.Cleanup(m.sweep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mpsNode{dir: dir}
+	t.Cleanup(func() { m.sweep() })
 	control := filepath.Join(harness.Root(), "tests", "fake_mps", "nvidia-cuda-mps-control")
-	g.check(g.n.StartAgent("--nvml", library, "--inventory-s", "1", "--mps", "label", "--mps-control", control,
-		"--mps-dir", dir, "--mps-shm", "/dev/shm", "--mps-look-s", "1"))
-	g.until(soon, func() (bool, string) {
-		return g.gpus()["gpu-real "+gpuIDs[1]] != nil && g.reported() != "",
-			"milligpud does not know the agent or its GPUs"
-	})
+	m.gpuNode, _ = withDriver(t, "--mps", "label", "--mps-control", control, "--mps-dir", dir,
+		"--mps-shm", "/dev/shm", "--mps-look-s", "1")
 	return m
 }
 

@@ -209,13 +209,16 @@ class Mps(unittest.TestCase):
         self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node)[1])
         self.assertEqual(node.pid(), first)
 
-    def test_a_server_that_does_not_recover_without_clients_is_replaced(self):
+    def is_replaced_when_told(self, word):
         node, _ = self.up()
-        first = node.pid()
-        node.tell("fault")
-        node.wait(lambda: not self.lives(first), "its end")
-        node.take_back("fault")
+        pid = node.pid()
+        node.tell(word)
+        node.wait(lambda: not self.lives(pid), "its end")
+        node.take_back(word)
         node.shows(UP)
+
+    def test_a_server_that_does_not_recover_without_clients_is_replaced(self):
+        self.is_replaced_when_told("fault")
 
     def test_a_daemon_that_hangs_is_left_to_its_clients(self):
         node, runtime = self.up()
@@ -234,12 +237,7 @@ class Mps(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 2)  # though it is being asked
 
     def test_a_daemon_that_hangs_and_serves_nobody_is_replaced(self):
-        node, _ = self.up()
-        pid = node.pid()
-        node.tell("hang")
-        node.wait(lambda: not self.lives(pid), "its end")
-        node.take_back("hang")
-        node.shows(UP)
+        self.is_replaced_when_told("hang")
 
     def test_the_last_look_refuses_who_would_run_beside_it(self):
         node, runtime = self.up()

@@ -217,11 +217,11 @@ class MutantRunner:
                 test.ms = us / 1000
                 test.reached = frozenset(reached)
 
-    def tests_of(self, mutant: Mutant, which: str) -> List[Test]:
-        """The tests that reach the mutant's function: the short ones, or the long ones."""
+    def tests_of(self, mutant: Mutant, slow: bool) -> List[Test]:
+        """The tests that reach the mutant's function: those in LONG, or all others."""
         function = self.reached[f"{mutant.file} {mutant.function}"]
         return [test for test in self.tests
-                if function in test.reached and (test.name in LONG) == (which == "long")]
+                if function in test.reached and (test.name in LONG) == slow]
 
     def try_all(self, jobs: Dict[int, Job], tell=lambda number, fate: None) -> Dict[int, Fate]:
         """number: what to try -> number: fate. First come the tests that kill most in the least time, as seen so far."""
