@@ -233,6 +233,22 @@ static bool await_refused(int least)
     return atomic_load(&site.refused) >= least;
 }
 
+/*
+ * While many connections are still being closed there is no room for another one, whoever it is
+ * (docs/why/015): a client tries again.
+ */
+static bool opens_at_last(struct tls_client *client, const struct identity *self)
+{
+    bool open = tls_open(client, self, "NORMAL") == 0;
+
+    for (int i = 0; i < 400 && !open; i++) {
+        tls_close(client);
+        sleep_ms(5);
+        open = tls_open(client, self, "NORMAL") == 0;
+    }
+    return open;
+}
+
 /* --- tests --- */
 
 static char cert_file[64], key_file[64], ca_file[64];
@@ -468,7 +484,7 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
      * Another client with a certificate displaces the longest idle one, and gets past all
      * strangers.
      */
-    assert_int_equal(tls_open(&third, &scheduler, "NORMAL"), 0);
+    assert_true(opens_at_last(&third, &scheduler));
     assert_true(tls_hello(&third));
     assert_true(tls_hello(&known[1]));
     assert_false(tls_hello(&known[0]));
