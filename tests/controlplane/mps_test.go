@@ -61,9 +61,10 @@ func (m mpsNode) sweep() {
 
 // client is a pod with a share that writes down what it finds of MPS, and leaves a file in /dev/shm.
 func (m mpsNode) client(name, mark string, user int) object {
-	script := `echo "$POD|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|` +
-		`$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT|$(cd /run/milligpu/mps && echo *)|$(id -u)" >>/seen/mps; ` +
-		`touch /dev/shm/` + mark + `; ` + stay
+	/* the line comes last: whoever has seen it finds the file */
+	script := `touch /dev/shm/` + mark + `; ` +
+		`echo "$POD|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|` +
+		`$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT|$(cd /run/milligpu/mps && echo *)|$(id -u)" >>/seen/mps; ` + stay
 	main := watcher(harness.Ask{Name: "main", Milli: 300}, script)
 	main["env"] = append(main["env"].([]any), object{"name": "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "value": "100"})
 	main["securityContext"] = object{"runAsUser": user}

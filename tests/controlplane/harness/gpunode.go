@@ -206,9 +206,20 @@ func (n *RealNode) KillSandbox(uid string) error {
 	if err != nil {
 		return err
 	}
-	sandboxes := strings.Fields(list)
+	tasks, err := n.ctr("tasks", "ls")
+	if err != nil {
+		return err
+	}
+	var sandboxes []string /* kubelet keeps the dead ones for a while */
+	for _, sandbox := range strings.Fields(list) {
+		for _, task := range strings.Split(tasks, "\n") {
+			if fields := strings.Fields(task); len(fields) == 3 && fields[0] == sandbox && fields[2] == "RUNNING" {
+				sandboxes = append(sandboxes, sandbox)
+			}
+		}
+	}
 	if len(sandboxes) != 1 {
-		return fmt.Errorf("pod %s has the sandboxes %q", uid, sandboxes)
+		return fmt.Errorf("pod %s has the sandboxes %q in:\n%s", uid, sandboxes, tasks)
 	}
 	_, err = n.ctr("tasks", "kill", "-s", "SIGKILL", sandboxes[0])
 	return err
