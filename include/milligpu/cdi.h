@@ -56,6 +56,12 @@ void cdi_free(struct cdi *cdi); /* NULL is fine */
 int cdi_find(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out,
              struct err *err) MUST_USE;
 
+/*
+ * Looks at the folders, then: how many of these some kind names. *out: the best kind that names one
+ * of them; CDI_KINDS: none does.
+ */
+uint32_t cdi_named(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out);
+
 /* How many files could not be used when it looked last; *why: the first of them, borrowed. */
 uint32_t cdi_skipped(const struct cdi *cdi, const char **why);
 

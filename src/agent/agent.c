@@ -320,6 +320,23 @@ static bool write_gpus(void *user, struct strbuf *out)
     return good;
 }
 
+/* In the reporter's thread. MIG and lost GPUs are in no specification that is up to date. */
+static void tell_driver(void *user, struct reporter_driver *out)
+{
+    const struct agent *agent = user;
+    const struct gpu_reading *reading = nvml_latest(agent->nvml);
+    const char *uuid[GPUS_PER_NODE_MAX];
+    enum cdi_kind kind;
+
+    (void)snprintf(out->version, sizeof out->version, "%s", reading->driver);
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (!reading->gpu[i].is_mig && reading->gpu[i].health != GPU_LOST)
+            uuid[out->gpus++] = reading->gpu[i].uuid;
+    out->named = cdi_named(agent->own_cdi, uuid, out->gpus, &kind);
+    out->kind = kind < CDI_KINDS ? cdi_kind_name(kind) : NULL;
+    gpu_reading_unref(reading);
+}
+
 static int open_nvml(struct agent *agent, struct err *err)
 {
     struct nvml_settings settings;
@@ -503,6 +520,7 @@ static int open_parts(struct agent *agent, struct err *err)
         .key = agent->report_key != NULL ? signing_key_public(agent->report_key) : NULL,
         .user = agent,
         .gpus = agent->nvml != NULL ? write_gpus : NULL,
+        .driver = agent->nvml != NULL ? tell_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
         .label = strcmp(settings->mps, "label") == 0 ? take_label : NULL,
         .label_every_ms = settings->mps_look_s * 1000};

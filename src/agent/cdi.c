@@ -291,3 +291,20 @@ int cdi_find(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi
     }
     return refuse(cdi, unnamed, clash, err);
 }
+
+uint32_t cdi_named(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out)
+{
+    const struct entry *clash[2];
+    uint32_t named = 0;
+
+    *out = CDI_KINDS;
+    look(cdi);
+    for (uint32_t i = 0; i < uuids; i++) {
+        enum cdi_kind kind = 0;
+        while (kind < CDI_KINDS && !is_resolved(cdi, kind, uuid[i], clash))
+            kind++;
+        named += kind < CDI_KINDS;
+        *out = kind < *out ? kind : *out;
+    }
+    return named;
+}

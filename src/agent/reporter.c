@@ -77,6 +77,27 @@ void reporter_remove(struct strbuf *out)
 }
 
 /* The object that reporter_agent() wrote, and what changes while the agent is connected. */
+static void write_driver(const struct reporter *reporter, struct strbuf *out)
+{
+    struct reporter_driver driver = {.gpus = 0};
+    struct json_writer json;
+
+    if (reporter->rules.driver == NULL)
+        return;
+    reporter->rules.driver(reporter->rules.user, &driver);
+    must(driver.named <= driver.gpus && (driver.kind != NULL) == (driver.named > 0));
+    if (driver.version[0] != '\0') {
+        strbuf_str(out, ",\"driver\":");
+        json_writer_init(&json, out);
+        json_write_str(&json, driver.version);
+    }
+    if (driver.gpus > 0)
+        strbuf_printf(out, ",\"cdi\":{\"gpus\":%u,\"named\":%u", driver.gpus, driver.named);
+    if (driver.kind != NULL)
+        strbuf_printf(out, ",\"kind\":\"%s\"", driver.kind);
+    strbuf_str(out, driver.gpus > 0 ? "}" : "");
+}
+
 static void write_agent(const struct reporter *reporter, struct text agent, struct strbuf *out)
 {
     uint32_t up;
@@ -84,6 +105,7 @@ static void write_agent(const struct reporter *reporter, struct text agent, stru
 
     must(text_ends(agent, "}"));
     strbuf_text(out, (struct text){agent.at, agent.len - 1});
+    write_driver(reporter, out);
     if (reporter->rules.mps != NULL && reporter->rules.mps(reporter->rules.user, &up, &all))
         strbuf_printf(out, ",\"mps\":{\"gpus\":%u,\"up\":%u}", (unsigned)all, (unsigned)up);
     strbuf_char(out, '}');

@@ -2,8 +2,10 @@
  * reporter - writes what the agent knows onto its own Node: one merge patch, only when it changed.
  *
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
- *                          "validator":true,"key":"...","mps":{"gpus":8,"up":8}}; validator is
- *                          left out until a container has shown whether it is on
+ *                          "validator":true,"key":"...","driver":"570.124.06",
+ *                          "cdi":{"gpus":8,"named":8,"kind":"nvidia.com/gpu"},
+ *                          "mps":{"gpus":8,"up":8}}; validator is left out until a container has
+ *                          shown whether it is on, what is not known as well
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
@@ -16,9 +18,17 @@
 
 #include "milligpu/kube.h"
 #include "milligpu/nri.h"
+#include "milligpu/nvml.h"
 #include "milligpu/strbuf.h"
 
 struct reporter;
+
+struct reporter_driver {
+    char version[NVML_TEXT_MAX]; /* "": not known */
+    uint32_t gpus;               /* that can be given to containers */
+    uint32_t named;              /* of these, by a CDI specification */
+    const char *kind;            /* the best kind that names one; NULL: none does */
+};
 
 struct reporter_rules {
     const char *node;
@@ -27,6 +37,8 @@ struct reporter_rules {
     void *user;
     /* Writes the value of milligpu.io/gpus. False: leave the annotation as it is. Its thread. */
     bool (*gpus)(void *user, struct strbuf *out);
+    void (*driver)(void *user,
+                   struct reporter_driver *out); /* its thread; NULL: nothing is known */
     /* How many GPUs have a daemon of MPS that is up, of how many; false: MPS is off. NULL: off. */
     bool (*mps)(void *user, uint32_t *out_up, uint32_t *out_all);
     /*

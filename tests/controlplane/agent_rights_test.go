@@ -249,13 +249,13 @@ func TestThePolicyLimitsAnAgentThatWasGivenTheStatusOfNodesByMistake(t *testing.
 	}
 }
 
-// doctorOfAgents returns what `milligpuctl doctor --agents` says of gpu-real, its status and its text.
-func (g *gpuNode) doctorOfAgents() string {
+// doctorOfNodes returns what `milligpuctl doctor --nodes` says of gpu-real, its status and its text.
+func (g *gpuNode) doctorOfNodes() string {
 	g.Helper()
 	program, err := harness.Program("milligpuctl", "MILLIGPUCTL")
 	g.check(err)
 	/* exit status 1: something is to do */
-	out, err := harness.Run(program, "doctor", "--agents", "--kubeconfig", g.w.Kubeconfig)
+	out, err := harness.Run(program, "doctor", "--nodes", "--kubeconfig", g.w.Kubeconfig)
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) > 2 || !strings.Contains(lines[0], "gpu-real") {
 		g.Fatalf("this should be about gpu-real: %s", out)
 	}
@@ -277,7 +277,7 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	g := bareGPUNode(f)
 	t.Setenv("PATH", filepath.Dir(harness.Component("kubectl"))+":"+os.Getenv("PATH"))
 	t.Setenv("KUBECACHEDIR", filepath.Join(f.w.Dir, "kubectl-cache"))
-	g.says(g.doctorOfAgents(), "FAILED", "no agent: containers with a share get no GPU")
+	g.says(g.doctorOfNodes(), "FAILED", "no agent: containers with a share get no GPU")
 
 	pod := g.agentPod("gpu-real")
 	path := harness.PodPath(agents, harness.Text(pod, "metadata", "name"))
@@ -295,15 +295,15 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	g.until(soon, func() (bool, string) {
 		return g.reported() != "", "the agent has not written milligpu.io/agent"
 	})
-	g.says(g.doctorOfAgents(), "FAILED", "its agent is gone")
+	g.says(g.doctorOfNodes(), "FAILED", "its agent is gone")
 	labels := object{"app.kubernetes.io/name": "milligpu", "app.kubernetes.io/component": "node"}
 	g.must(g.api.Merge(path, object{"metadata": object{"labels": labels}}))
 	g.until(soon, func() (bool, string) {
-		said := g.doctorOfAgents()
+		said := g.doctorOfNodes()
 		return strings.Contains(said, "the Node shows no GPU with a UUID"), said
 	})
 	g.showUUIDs() /* there is no NVML here, by which the agent would write them */
-	said := g.doctorOfAgents()
+	said := g.doctorOfNodes()
 	g.says(said, "ok ", "containerd://2.3.7, agent ")
 	t.Log(said)
 

@@ -420,16 +420,27 @@ class Agent(unittest.TestCase):
         fake = node.home / "driver"
         fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n")
         node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(fake)})
-        gpus = lambda: json.loads(
+        node.says = lambda what, nothing: json.loads(
             api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
-                "milligpu.io/gpus", "[]"))
-        return name, node, gpus
+                f"milligpu.io/{what}", nothing))
+        return name, node, lambda: node.says("gpus", "[]")
 
     def test_the_inventory_comes_from_the_drivers_library(self):
         _, node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
+
+    def test_the_node_says_which_driver_there_is_and_which_specification_names_its_gpus(self):
+        _, node, _ = self.with_driver()
+        agent = lambda: node.says("agent", "{}")
+        node.accept()
+        node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 2, "kind": "nvidia.com/gpu"}, "both names")
+        self.assertEqual(agent()["driver"], "570.1")
+        (node.home / "cdi/nvidia.json").unlink()
+        node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 0}, "the names to go")
+        (node.home / "cdi/one.json").write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))
+        node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
 
     def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
         name, node, gpus = self.with_driver()

@@ -211,7 +211,7 @@ def check_the_agents_daemonset():
     need(others == [keys], f"node: other volumes than the keys: {others}")
     labels = spec["template"]["metadata"]["labels"]
     need(spec["selector"]["matchLabels"].items() <= labels.items(), "node: the selector does not select its pods")
-    # doctor --agents finds the pods by these
+    # doctor --nodes finds the pods by these
     for key, value in (("name", "milligpu"), ("component", "node")):
         need(labels.get(f"app.kubernetes.io/{key}") == value, f"node: label app.kubernetes.io/{key}")
 

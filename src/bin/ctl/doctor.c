@@ -7,7 +7,7 @@
 
 #include "milligpu/settings.h"
 
-#include "doctor_agents.h"
+#include "doctor_nodes.h"
 #include "kubectl.h"
 #include "policies.h"
 
@@ -112,20 +112,20 @@ static int ask_objects(struct ctl *ctl, const char *kind, const char *selector, 
 }
 
 /* milligpud does not know what runs on the nodes; the API server does, through kubectl. */
-static int doctor_of_agents(struct ctl *ctl)
+static int doctor_of_nodes(struct ctl *ctl)
 {
     struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
     struct doc *nodes = NULL;
     struct doc *pods = NULL;
     struct err err;
 
-    must(ctl->options.given[OPTION_agents] != NULL);
+    must(ctl->options.given[OPTION_node_checks] != NULL);
     if (ask_objects(ctl, "nodes", NULL, &nodes, &err) < 0 ||
         ask_objects(ctl, "pods",
                     "--selector=app.kubernetes.io/name=milligpu,app.kubernetes.io/component=node",
                     &pods, &err) < 0)
         return ctl_fail(ctl, &err);
-    doc_set(&ctl->arena, doctor, TEXT("checks"), doctor_agents(nodes, pods, &ctl->arena));
+    doc_set(&ctl->arena, doctor, TEXT("checks"), doctor_nodes(nodes, pods, &ctl->arena));
     return show_doctor(ctl, doctor);
 }
 
@@ -135,8 +135,8 @@ int command_doctor(struct ctl *ctl)
     struct err err;
 
     must(ctl->options.command != NULL);
-    if (ctl->options.given[OPTION_agents] != NULL)
-        return doctor_of_agents(ctl);
+    if (ctl->options.given[OPTION_node_checks] != NULL)
+        return doctor_of_nodes(ctl);
     if (ctl_get(ctl, "/api/v1/doctor", &doctor, &err) < 0)
         doctor = not_reached(ctl, &err);
     return show_doctor(ctl, doctor);

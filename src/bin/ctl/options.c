@@ -13,7 +13,7 @@
 #include "milligpu/alloc.h"
 
 static const struct option options[] = {
-#define OPTION(id, letter, name, argument, words, help) {name, argument, words, help, letter},
+#define OPTION(id, letter, name, argument, words, help) {#id, name, argument, words, help, letter},
 #include "options.def"
 #undef OPTION
 };
@@ -29,7 +29,7 @@ static_assert(ARRAY_LEN(options) == OPTIONS, "one row for each id");
 
 /* Known to every command. */
 static const char common[] =
-    "output server port-file milligpu-namespace context kubeconfig help version";
+    "output server port_file milligpu_namespace context kubeconfig help version";
 
 static bool has_word(const char *words, const char *word)
 {
@@ -57,7 +57,7 @@ const struct ctl_command *option_command(size_t at)
 bool option_is_of(size_t id, const struct ctl_command *command)
 {
     must(id < OPTIONS);
-    return has_word(command != NULL ? command->options : common, options[id].name);
+    return has_word(command != NULL ? command->options : common, options[id].id);
 }
 
 /* --- the nearest command --- */
@@ -164,10 +164,14 @@ static int take_long(struct option_line *line, const char *word)
     const size_t length = strcspn(word, "=");
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
 
-    must(line->out != NULL);
+    const struct ctl_command *command = line->out->command;
+    size_t found = OPTIONS;
     for (size_t id = 0; id < OPTIONS; id++)
-        if (strncmp(options[id].name, word, length) == 0 && options[id].name[length] == '\0')
-            return take_option(line, id, value);
+        if (strncmp(options[id].name, word, length) == 0 && options[id].name[length] == '\0' &&
+            (found == OPTIONS || (command != NULL && has_word(command->options, options[id].id))))
+            found = id;
+    if (found < OPTIONS)
+        return take_option(line, found, value);
     return err_set(line->err, ERR_INVALID, "unknown option --%.*s; --help lists the options",
                    (int)(length < 60 ? length : 60), word);
 }
@@ -218,8 +222,8 @@ static int options_check(const struct ctl_options *given, struct err *err)
     if (command == NULL)
         return 0;
     for (size_t id = 0; id < OPTIONS; id++)
-        if (given->given[id] != NULL && !has_word(common, options[id].name) &&
-            !has_word(command->options, options[id].name))
+        if (given->given[id] != NULL && !has_word(common, options[id].id) &&
+            !has_word(command->options, options[id].id))
             return err_set(err, ERR_INVALID, "%s knows no --%s; %s --help lists what it knows",
                            command->name, options[id].name, command->name);
     if (given->given[OPTION_help] != NULL)
@@ -345,7 +349,7 @@ static void put_options(struct strbuf *out, const char *title, const char *names
     must(title[0] != '\0');
     strbuf_printf(out, "\n%s:\n", title);
     for (size_t id = 0; id < OPTIONS; id++)
-        if (has_word(names, options[id].name))
+        if (has_word(names, options[id].id))
             put_option(out, &options[id]);
 }
 
@@ -415,7 +419,7 @@ static void put_option_rows(struct strbuf *out, const char *names)
     must(names != NULL);
     strbuf_str(out, "\n| option | meaning |\n| --- | --- |\n");
     for (size_t id = 0; id < OPTIONS; id++)
-        if (has_word(names, options[id].name))
+        if (has_word(names, options[id].id))
             put_option_row(out, &options[id]);
 }
 

@@ -22,6 +22,7 @@ enum option_id {
 };
 
 struct option {
+    const char *id; /* as in the table */
     const char *name;
     const char *argument; /* "": a switch */
     const char *words;    /* values that are allowed, between blanks; "": any */

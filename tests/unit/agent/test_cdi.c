@@ -125,6 +125,27 @@ static void the_best_kind_that_names_all_is_taken(void **state)
     assert_string_equal(finds(fixture, "GPU", "GPU-"), "none"); /* whole names only */
 }
 
+static void gpus_that_some_kind_names_are_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const uuid[] = {"GPU-a", "GPU-b", "GPU-c"};
+    enum cdi_kind kind;
+
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 0);
+    assert_int_equal(kind, CDI_KINDS);
+    put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a");
+    put_spec(fixture->run, "plugin.json", PLUGIN, "GPU-b");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 2);
+    assert_int_equal(kind, CDI_DEVICE_PLUGIN);
+    put_spec(fixture->etc, "all.json", NVIDIA, "GPU-a GPU-b GPU-c");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 3);
+    assert_int_equal(kind, CDI_NVIDIA);
+    put_spec(fixture->etc, "again.json", NVIDIA, "GPU-c");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 2);
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 0, &kind), 0);
+    assert_int_equal(kind, CDI_KINDS);
+}
+
 static void two_files_of_one_folder_clash_and_folders_override(void **state)
 {
     struct fixture *fixture = *state;
@@ -335,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_best_kind_that_names_all_is_taken, begin, end),
+        cmocka_unit_test_setup_teardown(gpus_that_some_kind_names_are_counted, begin, end),
         cmocka_unit_test_setup_teardown(two_files_of_one_folder_clash_and_folders_override, begin,
                                         end),
         cmocka_unit_test_setup_teardown(yaml_is_read_as_nvidia_ctk_writes_it, begin, end),

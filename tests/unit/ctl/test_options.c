@@ -48,6 +48,25 @@ static void options_stand_anywhere(void **state)
     }
 }
 
+static void an_option_of_two_commands_is_that_of_the_command_before_it(void **state)
+{
+    (void)state;
+    shown_begin(&shown, "doctor --nodes");
+    assert_non_null(shown.ctl.options.given[OPTION_node_checks]);
+    assert_null(shown.ctl.options.given[OPTION_nodes]);
+    shown_end(&shown);
+    shown_free(&shown);
+    shown_begin(&shown, "simulate --nodes some.csv");
+    assert_string_equal(shown.ctl.options.given[OPTION_nodes], "some.csv");
+    assert_null(shown.ctl.options.given[OPTION_node_checks]);
+    shown_end(&shown);
+    shown_free(&shown);
+    shown_begin(&shown, "--nodes some.csv simulate");
+    assert_string_equal(shown.ctl.options.given[OPTION_nodes], "some.csv");
+    shown_end(&shown);
+    shown_free(&shown);
+}
+
 static void words_after_two_dashes_are_arguments(void **state)
 {
     (void)state;
@@ -83,6 +102,9 @@ static void what_is_wrong_is_said_with_what_would_be_right(void **state)
         {"top --node", "--node wants NODE"},
         {"top --node=", "--node wants NODE"},
         {"backup f --forc", "unknown option --forc"},
+        {"doctor --nodes=all", "--nodes is a switch"},
+        {"simulate --nodes", "--nodes wants FILE"},
+        {"top --nodes x", "top knows no --nodes"},
         {"doctor --sort-by X", "doctor knows no --sort-by"},
     };
     struct err err;
@@ -201,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_stand_anywhere),
+        cmocka_unit_test(an_option_of_two_commands_is_that_of_the_command_before_it),
         cmocka_unit_test(words_after_two_dashes_are_arguments),
         cmocka_unit_test(what_is_wrong_is_said_with_what_would_be_right),
         cmocka_unit_test(usage_errors_have_status_two),

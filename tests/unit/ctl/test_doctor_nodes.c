@@ -1,4 +1,4 @@
-/* doctor --agents - what is missing on each node, in the order in which one would install it. */
+/* doctor --nodes - what is missing on each node, in the order in which one would install it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,12 +6,15 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/doctor_agents.h"
+#include "bin/ctl/doctor_nodes.h"
 #include "support.h"
 
 #define MPS(up)                                                                                    \
     "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\","                                      \
     "\\\"mps\\\":{\\\"gpus\\\":2,\\\"up\\\":" #up "}}\""
+#define CDI(cdi)                                                                                   \
+    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\",\\\"driver\\\":\\\"570.1\\\","         \
+    "\\\"cdi\\\":{" cdi "}}\""
 #define AGENT "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"version\\\":\\\"0.1.0\\\"}\""
 #define GPUS  "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0}]\""
 #define BAD   "\"milligpu.io/gpus\":\"[{\\\"index\\\":0}]\""
@@ -60,7 +63,7 @@ static struct doc *pod(const char *name, const char *ready)
 static void finds(const struct doc *nodes, const struct doc *pods, const char *status,
                   const char *words)
 {
-    const struct doc *checks = doctor_agents(nodes, pods, &shown.ctl.arena);
+    const struct doc *checks = doctor_nodes(nodes, pods, &shown.ctl.arena);
     char text[1024];
 
     assert_int_equal(checks->count, 1);
@@ -98,6 +101,12 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
           "containerd://2.3.7, agent 0.1.0");
     finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "ok",
           "agent of an unknown version");
+    finds(node("containerd://2.3.7", CDI("\\\"gpus\\\":8,\\\"named\\\":0") "," GPUS, ""), ready,
+          "failed", "no CDI specification names 8 of 8 GPUs: no share of them starts: nvidia-ctk");
+    finds(node("containerd://2.3.7",
+               CDI("\\\"gpus\\\":8,\\\"named\\\":8,\\\"kind\\\":\\\"nvidia.com/gpu\\\"") "," GPUS,
+               ""),
+          ready, "ok", "agent 0.1.0, driver 570.1, CDI nvidia.com/gpu, validator not known");
     finds(node("containerd://2.3.7", MPS(1) "," GPUS, ""), ready, "failed",
           "MPS is up on 1 of 2 GPUs");
     finds(node("containerd://2.3.7", MPS(2) "," GPUS, ""), ready, "ok", "MPS on 2 GPUs");

@@ -1,8 +1,8 @@
 /*
- * doctor --agents: judges each node with GPUs by what its Node says, and by its agent's pod. The
+ * doctor --nodes: judges each node with GPUs by what its Node says, and by its agent's pod. The
  * questions are in the order in which one would install things.
  */
-#include "doctor_agents.h"
+#include "doctor_nodes.h"
 
 #include <string.h>
 
@@ -190,6 +190,33 @@ static const char *agent_version(const struct doc *agent)
                                                                    : "of an unknown version";
 }
 
+/* ", driver 570.124.06, CDI nvidia.com/gpu" */
+static const char *driver_shown(const struct doc *agent, struct arena *arena)
+{
+    const char *driver = doc_shown(agent, "driver");
+    const char *kind = doc_shown(agent, "cdi.kind");
+
+    return arena_printf(arena, "%s%s%s%s", driver[0] != '\0' ? ", driver " : "", driver,
+                        kind[0] != '\0' ? ", CDI " : "", kind);
+}
+
+static bool judge_cdi(const struct doc *agent, struct arena *arena, struct finding *out)
+{
+    const struct doc *cdi = doc_get(agent, "cdi");
+    const int64_t gpus = cdi != NULL ? doc_int(cdi, "gpus") : 0;
+    const int64_t named = cdi != NULL ? doc_int(cdi, "named") : 0;
+
+    if (named == gpus)
+        return true;
+    *out = (struct finding){
+        "failed",
+        arena_printf(arena, "no CDI specification names %lld of %lld GPUs: no share of them starts",
+                     (long long)(gpus - named), (long long)gpus),
+        "nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml on the node, or the agent's "
+        "--driver-root (" WHERE ")"};
+    return false;
+}
+
 /* ", MPS on 8 GPUs" */
 static const char *mps_shown(const struct doc *agent, struct arena *arena)
 {
@@ -245,13 +272,15 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
     struct finding finding = {.status = "ok"};
 
     if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
-        judge_inventory(node, arena, &finding) && judge_mps(agent, arena, &finding) &&
-        judge_validator(agent, &finding) && judge_neighbor(node, arena, &finding))
+        judge_inventory(node, arena, &finding) && judge_cdi(agent, arena, &finding) &&
+        judge_mps(agent, arena, &finding) && judge_validator(agent, &finding) &&
+        judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
-            arena_printf(arena, "%s, agent %s%s%s",
+            arena_printf(arena, "%s, agent %s%s%s%s",
                          doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
-                         agent_version(agent), mps_shown(agent, arena), validator_words(agent)),
+                         agent_version(agent), driver_shown(agent, arena), mps_shown(agent, arena),
+                         validator_words(agent)),
             ""};
     doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
     doc_set_str(arena, check, "status", finding.status);
@@ -260,7 +289,7 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
     doc_append(checks, check);
 }
 
-struct doc *doctor_agents(const struct doc *nodes, const struct doc *pods, struct arena *arena)
+struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct arena *arena)
 {
     struct doc *checks = doc_new(arena, DOC_ARRAY);
 
