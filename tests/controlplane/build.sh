@@ -1,7 +1,7 @@
 #!/bin/sh
 # build.sh [VERSION] - builds the programs of a real control plane into build/controlplane/VERSION/.
 #
-# These are etcd, kube-apiserver, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
+# These are etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
 # checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else 1.36.3.
 # containerd, its shim, ctr, an NRI plugin and a device plugin for the tests come into build/controlplane/containerd-2.3.7/.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
@@ -63,6 +63,7 @@ from "$here/build/$version" "$root/build/controlplane/$version" \
     "-s -w -X $at.gitVersion=v$version -X $at.gitMajor=${version%%.*} -X $at.gitMinor=$minor"
 build_one etcd go.etcd.io/etcd/server/v3
 build_one kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+build_one kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
 build_one kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 build_one kubelet k8s.io/kubernetes/cmd/kubelet
 build_one kubectl k8s.io/kubernetes/cmd/kubectl

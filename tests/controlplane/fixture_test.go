@@ -40,7 +40,12 @@ func spaceOf(t *testing.T) string {
 // bare empties the shared cluster and adds these nodes, without a milligpud.
 func bare(t *testing.T, nodes ...harness.NodeShape) *fixture {
 	t.Helper()
-	f := &fixture{T: t, w: shared, api: shared.Admin, space: spaceOf(t)}
+	return bareIn(shared, t, nodes...)
+}
+
+func bareIn(w *environment, t *testing.T, nodes ...harness.NodeShape) *fixture {
+	t.Helper()
+	f := &fixture{T: t, w: w, api: w.Admin, space: spaceOf(t)}
 	f.deleteAll()
 	f.must(f.api.Create("/api/v1/namespaces", object{"metadata": object{"name": f.space}}))
 	f.w.front.Forget()

@@ -41,7 +41,7 @@ func withDriver(t *testing.T, arguments ...string) (*gpuNode, nvml) {
 	g := bareGPUNode(start(t))
 	library, err := g.n.FakeNVML()
 	g.check(err)
-	driver := nvml(filepath.Join(t.TempDir(), "driver"))
+	driver := nvml(filepath.Join(g.n.DriverDir, "driver"))
 	driver.says(g)
 	t.Setenv("FAKE_NVML", string(driver))
 	g.check(g.n.StartAgent(append([]string{"--nvml", library, "--inventory-s", "1"}, arguments...)...))

@@ -40,8 +40,7 @@ func (w *environment) endNode() error {
 
 var shared *environment
 
-func build(dir string) (*environment, error) {
-	cluster, err := harness.StartCluster(dir)
+func build(cluster *harness.Cluster, err error) (*environment, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	shared, err = build(dir)
+	shared, err = build(harness.StartCluster(dir))
 	if shared != nil {
 		defer shared.Stop()
 	}

@@ -90,7 +90,7 @@ func (n *RealNode) Clean() error {
 
 /* the folders stay: containerd watches the one of CDI */
 func (n *RealNode) emptyFolders() error {
-	for _, dir := range []string{filepath.Join(n.dir, "dev"), n.CDIDir, n.StateDir, n.KeysDir, n.SeenDir} {
+	for _, dir := range []string{filepath.Join(n.dir, "dev"), n.CDIDir, n.StateDir, n.KeysDir, n.SeenDir, n.DriverDir} {
 		files, err := os.ReadDir(dir)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 const adminToken = "admin-of-a-test-cluster"
 
-// Cluster is etcd and kube-apiserver in a folder of their own.
+// Cluster is etcd and kube-apiserver in a folder of their own; StartManagedCluster adds kube-controller-manager.
 type Cluster struct {
 	Dir        string
 	URL        string
@@ -48,8 +48,32 @@ rules:
 - level: None
 `
 
-// StartCluster starts etcd and kube-apiserver and returns when the API server is ready.
+// StartCluster starts etcd and kube-apiserver and returns when the API server is ready. Pods need no account there.
 func StartCluster(dir string) (*Cluster, error) {
+	return startCluster(dir, "ServiceAccount,TaintNodesByCondition")
+}
+
+// StartManagedCluster is StartCluster with kube-controller-manager: it has DaemonSets, its namespaces have accounts, and
+// each pod has the token of one.
+func StartManagedCluster(dir string) (*Cluster, error) {
+	c, err := startCluster(dir, "TaintNodesByCondition")
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Start("kube-controller-manager", Component("kube-controller-manager"), "--kubeconfig="+c.Kubeconfig,
+		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=0", "--root-ca-file="+c.CAFile,
+		"--service-account-private-key-file="+filepath.Join(c.Dir, "sa.key"),
+		"--controllers=daemonset-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,"+
+			"garbage-collector-controller,namespace-controller")
+	if err != nil {
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+/* without these admission plugins, comma-separated */
+func startCluster(dir, without string) (*Cluster, error) {
 	ports, err := FreePorts(3)
 	if err != nil {
 		return nil, err
@@ -62,7 +86,7 @@ func StartCluster(dir string) (*Cluster, error) {
 	if err := c.startEtcd(ports[0], ports[1]); err != nil {
 		return nil, err
 	}
-	c.apiArgs = c.apiServerArgs(ports[2])
+	c.apiArgs = c.apiServerArgs(ports[2], without)
 	if err := c.StartAPIServer(); err != nil {
 		c.Stop()
 		return nil, err
@@ -92,7 +116,7 @@ func (c *Cluster) startEtcd(client, peer int) (err error) {
 	return err
 }
 
-func (c *Cluster) apiServerArgs(port int) []string {
+func (c *Cluster) apiServerArgs(port int, without string) []string {
 	file := func(name string) string { return filepath.Join(c.Dir, name) }
 	return []string{
 		"--etcd-servers=" + c.EtcdURL, "--bind-address=127.0.0.1",
@@ -104,7 +128,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 		"--service-account-signing-key-file=" + file("sa.key"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
-		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+		"--disable-admission-plugins=" + without,
 		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",
 		"--enable-priority-and-fairness=false",
 		"--audit-policy-file=" + file("audit.yaml"), "--audit-log-path=" + c.AuditLog,

@@ -74,7 +74,7 @@ func (n *RealNode) leaveDevicePlugins() error {
 
 // FakeNVML builds the library that stands in for NVIDIA's, for an agent that is started with `--nvml LIBRARY`.
 func (n *RealNode) FakeNVML() (library string, err error) {
-	library = filepath.Join(n.dir, "libnvidia-ml.so.1")
+	library = filepath.Join(n.DriverDir, "libnvidia-ml.so.1")
 	_, err = Run("cc", "-shared", "-fPIC", "-pthread", "-o", library,
 		filepath.Join(Root(), "tests", "fake_nvml", "fake_nvml.c"))
 	return library, err

@@ -20,6 +20,7 @@ type RealNode struct {
 	StateDir  string /* of milligpu-node, as is the next one */
 	KeysDir   string
 	SeenDir   string /* for what containers write down */
+	DriverDir string /* with the library that stands in for NVIDIA's */
 
 	KeysNamespace   string /* where TakeKeys finds the public keys */
 	AgentKubeconfig string /* the admin's, if a test gives milligpu-node no account of its own */
@@ -81,11 +82,12 @@ func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 		KeysNamespace: Namespace, AgentKubeconfig: c.Kubeconfig}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
-	n.NRISocket = filepath.Join(n.dir, "nri.sock")
+	n.NRISocket = filepath.Join(n.dir, "nri", "nri.sock") /* pods mount the folder */
 	n.CDIDir = filepath.Join(n.dir, "cdi")
 	n.StateDir = filepath.Join(n.dir, "state-of-agent")
 	n.KeysDir = filepath.Join(n.dir, "keys")
 	n.SeenDir = filepath.Join(n.dir, "seen")
+	n.DriverDir = filepath.Join(n.dir, "driver")
 	if err := n.start(); err != nil {
 		err = fmt.Errorf("%w\n---- containerd\n%s\n---- kubelet\n%s", err,
 			n.containerd.Tail(15), n.kubelet.Tail(30))
@@ -118,7 +120,7 @@ func (n *RealNode) start() error {
 	if err := n.startContainerd(); err != nil {
 		return err
 	}
-	if err := n.importImage(); err != nil {
+	if err := n.importImage(filepath.Join(n.dir, "image.tar")); err != nil {
 		return err
 	}
 	if err := n.StartKubelet(); err != nil {
@@ -129,7 +131,7 @@ func (n *RealNode) start() error {
 
 func (n *RealNode) writeFiles() error {
 	/* the node of an earlier test was in the same folder; its GPUs and pods are none of ours */
-	for _, dir := range []string{"cni", "dev", "cdi", "state-of-agent", "keys", "seen"} {
+	for _, dir := range []string{"cni", "dev", "cdi", "nri", "state-of-agent", "keys", "seen", "driver"} {
 		dir = filepath.Join(n.dir, dir)
 		if err := RemoveAll(dir); err != nil {
 			return err
@@ -142,7 +144,12 @@ func (n *RealNode) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	if err := writeImage(filepath.Join(n.dir, "image.tar"), busybox); err != nil {
+	image, err := busyboxFiles(busybox)
+	if err != nil {
+		return err
+	}
+	config := Object{"Env": []string{"PATH=/bin"}, "Cmd": []string{"/bin/sleep", "1000000"}}
+	if err := writeImage(filepath.Join(n.dir, "image.tar"), Image, config, image); err != nil {
 		return err
 	}
 	ports, err := FreePorts(1)
@@ -185,6 +192,10 @@ state = "%[1]s/state"
   disable_apparmor = true
   cdi_spec_dirs = ["%[4]s"]
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "%[5]s"
+  # the handler of NVIDIA's RuntimeClass, which the pods of components/node name
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]
     runtime_type = "io.containerd.runc.v2"
     runtime_path = "%[5]s"
   [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -254,9 +265,8 @@ func (n *RealNode) startContainerd() (err error) {
 	})
 }
 
-func (n *RealNode) importImage() error {
-	_, err := n.ctr("images", "import", "--local", "--snapshotter", "native",
-		filepath.Join(n.dir, "image.tar"))
+func (n *RealNode) importImage(archive string) error {
+	_, err := n.ctr("images", "import", "--local", "--snapshotter", "native", archive)
 	return err
 }
 

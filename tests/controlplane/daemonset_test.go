@@ -1,0 +1,235 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"milligpu.io/tests/controlplane/harness"
+)
+
+/* What this machine has elsewhere than a node: folders, the API server (there is no pod network that leads to it), and the
+ * library that NVIDIA's runtime would bring into the container. All else of the component is as it is shipped. */
+const onThisMachine = `resources: [%[1]s]
+components: [%[2]s]
+images: [{name: milligpu-node, newName: %[3]s, newTag: "1"}]
+patches:
+- patch: |
+    apiVersion: apps/v1
+    kind: DaemonSet
+    metadata: {name: milligpu-node, namespace: milligpu-node}
+    spec:
+      template:
+        spec:
+          hostNetwork: true
+          containers:
+          - name: milligpu-node
+            args: ["--probe-listen=127.0.0.1:%[4]d", --nvml=/driver/libnvidia-ml.so.1, --inventory-s=1]
+            env:
+            - {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
+            - {name: KUBERNETES_SERVICE_PORT, value: "%[5]s"}
+            - {name: FAKE_NVML, value: /driver/driver}
+            volumeMounts:
+            - {name: driver, mountPath: /driver, readOnly: true}
+          volumes:
+          - {name: nri, hostPath: {path: "%[6]s"}}
+          - {name: etc-cdi, hostPath: {path: "%[7]s"}}
+          - {name: run-cdi, hostPath: {path: "%[7]s"}}
+          - {name: state, hostPath: {path: "%[8]s"}}
+          - {name: driver, hostPath: {path: "%[9]s"}}
+- target: {kind: DaemonSet}
+  patch: |
+    - {op: replace, path: /spec/template/spec/containers/0/ports/0/containerPort, value: %[4]d}
+`
+
+/* as the GPU operator has it */
+const runtimeClass = `apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: nvidia}
+handler: nvidia
+`
+
+const agentImage = "docker.io/library/milligpu-node"
+
+// managed is bare in a cluster of its own, which has DaemonSets and accounts.
+func managed(t *testing.T) *fixture {
+	t.Helper()
+	if err := shared.endNode(); err != nil { /* two kubelets would share a folder */
+		t.Fatal(err)
+	}
+	dir, err := harness.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := build(harness.StartManagedCluster(dir))
+	t.Cleanup(func() {
+		if w != nil {
+			if err := w.endNode(); err != nil {
+				t.Error(err)
+			}
+			w.Stop()
+		}
+		if err := harness.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := bareIn(w, t)
+	f.until(soon, func() (bool, string) {
+		_, err := f.api.Get("/api/v1/namespaces/" + f.space + "/serviceaccounts/default")
+		return err == nil, fmt.Sprint("the namespace has no account: ", err)
+	})
+	return f
+}
+
+// asDaemonSet is a node whose agent comes from the component node, as a user would apply it.
+type asDaemonSet struct {
+	*gpuNode
+	documents string
+}
+
+func withDaemonSet(t *testing.T) asDaemonSet {
+	t.Helper()
+	needsAgent(t)
+	if isStandIn() {
+		t.Skip("the stand-in is no image")
+	}
+	f := managed(t)
+	g := bareGPUNode(f)
+	_, err := g.n.FakeNVML()
+	g.check(err)
+	nvml(filepath.Join(g.n.DriverDir, "driver")).says(g)
+	program, err := harness.Program("milligpu-node", "MILLIGPU_NODE")
+	g.check(err)
+	g.check(g.n.ImportProgram(agentImage+":1", program))
+	g.patchNode("gpu-real", object{"labels": object{"nvidia.com/gpu.present": "true"}})
+	d := asDaemonSet{g, g.componentNode()}
+	g.kubectl(runtimeClass, "apply", "-f", "-")
+	g.Cleanup(func() {
+		if t.Failed() {
+			t.Log(d.look())
+		}
+		/* the pods of a DaemonSet that is there come again */
+		g.kubectl(d.documents, "delete", "--ignore-not-found", "-f", "-")
+	})
+	g.kubectl(d.documents, "apply", "-f", "-")
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--keys-namespace", agents, "--key-wait-s", "2")
+	f.startDaemon()
+	return d
+}
+
+func (g *gpuNode) kubectl(stdin string, args ...string) string {
+	g.Helper()
+	out, err := g.w.Kubectl(stdin, args...)
+	g.check(err)
+	return out
+}
+
+// componentNode renders the component for this machine. milligpud is not in it: it runs beside the cluster, as in all tests.
+func (g *gpuNode) componentNode() string {
+	g.Helper()
+	ports, err := harness.FreePorts(1)
+	g.check(err)
+	dir := g.TempDir()
+	relative := func(folder string) string {
+		path, err := filepath.Rel(dir, filepath.Join(harness.Root(), "manifests", folder))
+		g.check(err)
+		return path
+	}
+	server := g.w.URL[strings.LastIndex(g.w.URL, ":")+1:]
+	text := fmt.Sprintf(onThisMachine, relative("base"), relative("components/node"), agentImage, ports[0], server,
+		filepath.Dir(g.n.NRISocket), g.n.CDIDir, g.n.StateDir, g.n.DriverDir)
+	g.check(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
+	out := g.kubectl("", "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	var own []string
+	for _, document := range strings.Split(out, "\n---\n") {
+		if strings.Contains(document, agents) && len(harness.OfKinds([]string{document}, "StatefulSet")) == 0 {
+			own = append(own, document)
+		}
+	}
+	return strings.Join(own, "\n---\n")
+}
+
+func (d asDaemonSet) look() string {
+	out, err := d.w.Kubectl("", "-n", agents, "describe", "pods")
+	text := fmt.Sprint("---- pods of the DaemonSet\n", out, err)
+	list, _ := d.api.Get(harness.PodPath(agents, ""))
+	for _, pod := range harness.Items(list, "items") {
+		log, err := d.n.Output(agents, harness.Text(pod, "metadata", "name"), harness.Text(pod, "metadata", "uid"), agents)
+		text += fmt.Sprint("---- log of the agent\n", log, err)
+	}
+	return text
+}
+
+// nothingDenied checks what the agents have asked of the API server.
+func (d asDaemonSet) nothingDenied() {
+	d.Helper()
+	audit, err := d.w.Audit()
+	d.check(err)
+	requests := 0
+	for _, a := range audit {
+		if a.User != "system:serviceaccount:"+agents+":"+agents {
+			continue
+		}
+		requests++
+		if a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized {
+			d.Errorf("denied: %s %s (%d)", a.Verb, a.URI, a.Code)
+		}
+	}
+	if requests == 0 {
+		d.Error("no request of the agents' account is in the audit log")
+	}
+}
+
+// rolledOut waits until the DaemonSet's pod on the node is the new one, and is ready.
+func (d asDaemonSet) rolledOut() {
+	d.Helper()
+	d.kubectl("", "-n", agents, "rollout", "status", "daemonset/milligpu-node", "--timeout=60s")
+}
+
+func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
+	d := withDaemonSet(t)
+	d.rolledOut()
+	d.until(soon, func() (bool, string) {
+		return d.gpus()["gpu-real "+gpuIDs[1]] != nil && d.reported() != "", "milligpud does not know the agent or its GPUs"
+	})
+	/* milligpuctl runs kubectl */
+	t.Setenv("PATH", filepath.Dir(harness.Component("kubectl"))+":"+os.Getenv("PATH"))
+	t.Setenv("KUBECACHEDIR", filepath.Join(d.w.Dir, "kubectl-cache"))
+	t.Setenv("KUBECONFIG", d.w.Kubeconfig)
+	d.says(d.doctorOfNodes(), "ok ", "containerd://2.3.7, agent ", ", driver 570.1, CDI nvidia.com/gpu, ")
+	first := d.place(d.simple("first", 300))
+	d.ran(first, "main", 1)
+
+	/* a new version of the agent, while a pod comes */
+	d.kubectl("", "-n", agents, "set", "env", "daemonset/milligpu-node", "A=B")
+	second := d.place(d.simple("second", 300))
+	d.rolledOut()
+	d.ran(second, "main", 1)
+	d.startedOnce("first", first)
+
+	/* a key that the agent learns of only by its mount */
+	d.ctl("replace-key")
+	d.until(90*time.Second, func() (bool, string) {
+		said := d.ctl("keys")
+		return strings.Count(said, "signing") == 1 && strings.Contains(said, "retiring"), said
+	})
+	d.ran(d.place(d.simple("third", 300)), "main", 1)
+	d.consistent()
+	d.nothingDenied()
+
+	/* the commands of docs/NODE.md */
+	d.kubectl(d.documents, "delete", "-f", "-")
+	d.kubectl("", "annotate", "nodes", "--all", "milligpu.io/agent-", "milligpu.io/gpus-")
+	if left := d.reported(); left != "" {
+		t.Errorf("the node is not rid of its annotation: %s", left)
+	}
+	d.startedOnce("first", first)
+	d.startedOnce("second", second)
+}
