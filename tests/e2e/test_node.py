@@ -410,7 +410,7 @@ class Agent(unittest.TestCase):
         subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
 
-    def with_driver(self):
+    def with_driver(self, *flags):
         """An agent with a driver that has GPU-a and GPU-b, and what the Node says of them."""
         api = harness.Api()
         self.addCleanup(api.close)
@@ -419,7 +419,7 @@ class Agent(unittest.TestCase):
         self.addCleanup(node.close)
         fake = node.home / "driver"
         fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n")
-        node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(fake)})
+        node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", *flags, env={"FAKE_NVML": str(fake)})
         node.says = lambda what, nothing: json.loads(
             api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
                 f"milligpu.io/{what}", nothing))
@@ -441,6 +441,17 @@ class Agent(unittest.TestCase):
         node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 0}, "the names to go")
         (node.home / "cdi/one.json").write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))
         node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
+
+    def test_containers_get_their_gpus_while_the_driver_hangs(self):
+        name, node, gpus = self.with_driver("--inventory-s", "1")
+        connection = node.accept()
+        node.wait(lambda: len(gpus()) == 2, "the inventory")
+        node.driver("hang any 600000\n")
+        node.wait(lambda: " hangs\n" in node.logged(), "a call that hangs")
+        self.assertEqual(connection.create(node.sign(node=name))[0], ["nvidia.com/gpu=GPU-a"])
+        connection.start(node.sign(node=name))
+        self.assertEqual(node.page("/readyz")[0], 200)
+        self.assertIn("milligpu_node_", node.page("/metrics")[1])
 
     def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
         name, node, gpus = self.with_driver()

@@ -282,6 +282,8 @@ static void enter(const char *function)
     (void)pthread_mutex_lock(&lock);
     read_world();
     while (slept < hang_of(function)) {
+        if (slept == 0)
+            (void)fprintf(stderr, "%s hangs\n", function);
         (void)pthread_mutex_unlock(&lock);
         sleep_ms(5);
         slept += 5;
