@@ -61,9 +61,9 @@ struct gpu_note {
 struct gpu {
     const struct atom *id;
     /*
-     * If id is a UUID: "<node>/gpu-<index>". If id is "<node>/gpu-<index>": the UUID by which a
-     * pod's annotation names this GPU. NULL: no second name (for a UUID: indexes moved, and the one
-     * that it had is not known).
+     * If id is a UUID: "<node>/gpu-<index>". If id is "<node>/gpu-<index>": the UUID by which pods
+     * hold this GPU, because their annotations name it so, until the last of them is gone. NULL: no
+     * second name (for a UUID: indexes moved, and the one that it had is not known).
      */
     const struct atom *alias;
     const struct atom *model; /* never NULL; empty when not known */

@@ -82,17 +82,25 @@ void draft_forget_gpus(struct draft *draft)
     }
 }
 
+static bool ledger_draft_charge_by(const struct allocation *const *allocation, uint32_t allocations,
+                                   const struct atom *id)
+{
+    must(allocations == 0 || allocation != NULL);
+    must(id != NULL);
+
+    for (uint32_t i = 0; i < allocations; i++)
+        for (uint32_t k = 0; k < allocation[i]->charges; k++)
+            if (allocation[i]->charge[k].gpu == id)
+                return true;
+    return false;
+}
+
 /* gpu->charges does not tell by which of its two names a GPU is held; the charges themselves do. */
 static bool charged_by_id(const struct node *node, const struct atom *id)
 {
     must(node != NULL);
-    must(id != NULL);
-
-    for (uint32_t i = 0; i < node->allocations; i++)
-        for (uint32_t k = 0; k < node->allocation[i]->charges; k++)
-            if (node->allocation[i]->charge[k].gpu == id)
-                return true;
-    return false;
+    must(id->len > 0);
+    return ledger_draft_charge_by(node->allocation, node->allocations, id);
 }
 
 static bool ledger_draft_shows(const struct inventory *inventory, struct text id)
@@ -505,6 +513,24 @@ static uint32_t ledger_draft_merge(const struct node *old, const struct allocati
     return count;
 }
 
+/*
+ * The UUID of a made-up GPU is known from pods only, so it goes with the last that holds the GPU by
+ * it. The next inventory would say the same (uuid_of()), but must not be the first to do so.
+ */
+static void forget_uuids(struct draft *draft)
+{
+    const struct node_build *build = &draft->build;
+
+    must(build->name != NULL);
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        if (gpu->alias != NULL && !gpu_id_is_real(gpu->id, atom_text(build->name)) &&
+            !ledger_draft_charge_by(build->allocation, build->allocations, gpu->alias))
+            gpu->alias = NULL;
+    }
+}
+
 /* Insert it where it sorts, once. */
 static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
                              const struct atom *id)
@@ -642,6 +668,8 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     build->allocations = ledger_draft_merge(old, before, after, list);
     build->allocation = list;
     must(build->allocations <= most);
+    if (before != NULL) /* else it may be the first of those that are restored */
+        forget_uuids(draft);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
     /* Room for the worst case: every former claim stays, and every GPU becomes one. */
