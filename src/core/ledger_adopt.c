@@ -105,12 +105,25 @@ static bool ledger_adopt_twice(const struct places *places, const struct share *
     return false;
 }
 
+/* Does another part of the pod hold a GPU by this name? */
+static bool holds_by(const struct places *places, const struct atom *name)
+{
+    must(name != NULL);
+    must(places->shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == name)
+            return true;
+    return false;
+}
+
 /*
  * A UUID that the node does not show because it shows counts: the allocation's index says which GPU
- * it is. The first such UUID becomes the GPU's alias; any other just means that index.
+ * it is. The first such UUID by which a pod holds the GPU becomes its alias; any other just means
+ * that index.
  */
 static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
-                                               const struct pod_share *line)
+                                               const struct pod_share *line,
+                                               const struct places *places)
 {
     must(draft->gpus <= draft->capacity);
     must(line->gpu[0] != '\0');
@@ -120,7 +133,7 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
         struct gpu *gpu = &draft->gpu[i];
         if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
             continue;
-        if (gpu->alias == NULL)
+        if (gpu->alias == NULL && !holds_by(places, gpu->id))
             gpu->alias = names_intern(ledger->names, text_of(line->gpu));
         return gpu;
     }
@@ -132,14 +145,13 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
                                   const struct pod_share *line, const struct places *places)
 {
     must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
-    must(places->shares <= PARTS_MAX);
-
-    for (uint32_t i = 0; i < places->shares; i++)
-        if (places->share[i].gpu == gpu->id || places->share[i].gpu == gpu->alias)
-            return places->share[i].gpu;
-    const bool by_alias = gpu->alias != NULL && text_is(atom_text(gpu->alias), line->gpu);
-    return by_alias && gpu_id_is_real(gpu->alias, atom_text(draft->build.name)) ? gpu->alias
-                                                                                : gpu->id;
+    must(gpu->alias != gpu->id);
+    if (holds_by(places, gpu->id))
+        return gpu->id;
+    if (gpu->alias == NULL || !gpu_id_is_real(gpu->alias, atom_text(draft->build.name)))
+        return gpu->id;
+    const bool by_alias = holds_by(places, gpu->alias) || text_is(atom_text(gpu->alias), line->gpu);
+    return by_alias ? gpu->alias : gpu->id;
 }
 
 /* Did this Node show it first, though it does not show it now? */
@@ -188,7 +200,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
 
     const struct gpu *gpu = draft_gpu(draft, line->gpu);
     if (gpu == NULL)
-        gpu = ledger_adopt_by_index(draft, ledger, line);
+        gpu = ledger_adopt_by_index(draft, ledger, line, places);
     if (gpu == NULL)
         gpu = come_absent(draft, ledger, line);
     if (gpu == NULL)
