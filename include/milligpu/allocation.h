@@ -109,6 +109,17 @@ const char *allocation_state_name(enum allocation_state state);
 const char *allocation_origin_name(enum allocation_origin origin);
 const char *container_kind_name(enum container_kind kind);
 
+/* That a container held more memory than its share, as the journal has it. */
+struct history_over {
+    int64_t at_ms; /* wall clock: when the agent's report was taken */
+    const char *uid;
+    const char *container;
+    const char *gpu;
+    const char *how;   /* "seen", or "killed" for it: usage_over_name() */
+    uint32_t mib;      /* of its share */
+    uint32_t peak_mib; /* what it held at most; 0: not known */
+};
+
 /* One charge, live or past, as the history records it. */
 struct history_row {
     uint64_t row; /* its row number in the history; 0: a live charge */
@@ -124,6 +135,9 @@ struct history_row {
     int64_t reserved_ms; /* wall clock, like the next two; 0: not yet */
     int64_t bound_ms;
     int64_t released_ms;
+    bool overs_known; /* whoever filled the row looked for them */
+    uint32_t overs;
+    const struct history_over *over; /* of this GPU, newest first */
 };
 
 #endif

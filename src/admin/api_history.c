@@ -23,6 +23,7 @@ enum {
     /* a filter without matches ends after this many queries, and the page is short */
     SCAN_LOOKS = 20,
     BACKUP_MIB_MAX = 256,
+    OVERS_MAX = 100, /* of one row */
 };
 
 /* Rows that outlive the store's callback. */
@@ -162,6 +163,69 @@ static int64_t read_at(const struct api_call *call)
     return ms > 0 ? ms : 1;
 }
 
+/* --- memory over a share --- */
+
+/* The row of this pod and GPU; else the first of this pod, which may name the GPU otherwise. */
+static struct history_row *row_of_over(const struct past *past, const struct history_over *over)
+{
+    struct history_row *first = NULL;
+
+    must(over->uid != NULL && over->gpu != NULL);
+    for (size_t i = 0; i < past->count; i++) {
+        struct history_row *row = &past->row[i];
+        if (strcmp(row->uid, over->uid) != 0)
+            continue;
+        if (strcmp(row->gpu, over->gpu) == 0)
+            return row;
+        if (first == NULL)
+            first = row;
+    }
+    return first;
+}
+
+/* The oldest are left out where there are too many. */
+static void keep_over(void *user, const struct history_over *over)
+{
+    struct past *past = user;
+    struct arena *arena = &past->call->arena;
+    struct history_row *row = row_of_over(past, over);
+
+    if (row == NULL || row->overs >= OVERS_MAX)
+        return;
+    struct history_over *list = (struct history_over *)(uintptr_t)row->over;
+    if (list == NULL)
+        row->over = list = arena_alloc(arena, OVERS_MAX * sizeof *list);
+    struct history_over *kept = &list[row->overs++];
+    *kept = *over;
+    kept->uid = row->uid;
+    kept->container = arena_copy(arena, text_of(over->container));
+    kept->gpu = arena_copy(arena, text_of(over->gpu));
+    kept->how = arena_copy(arena, text_of(over->how));
+}
+
+/* In the time in which the rows lived. */
+static bool look_for_overs(struct past *past, const struct store_history_query *of)
+{
+    struct store_overs_query query = {
+        .namespace = of->namespace, .pod = of->pod, .from_ms = INT64_MAX, .until_ms = INT64_MIN};
+    struct err err;
+
+    for (size_t i = 0; i < past->count; i++) {
+        struct history_row *row = &past->row[i];
+        const int64_t from_ms = row->reserved_ms != 0 ? row->reserved_ms : row->bound_ms;
+        const int64_t until_ms = row->released_ms != 0 ? row->released_ms : INT64_MAX;
+        row->overs_known = true;
+        query.from_ms = from_ms < query.from_ms ? from_ms : query.from_ms;
+        query.until_ms = until_ms > query.until_ms ? until_ms : query.until_ms;
+    }
+    if (past->count == 0 || store_overs(past->call->app->store, &query, past, keep_over, &err) == 0)
+        return true;
+    api_fail_err(past->call, &err);
+    return false;
+}
+
+/* --- whose history --- */
+
 static void write_rows(struct api_call *call, const struct past *past)
 {
     const size_t shown = past->count < call->limit ? past->count : call->limit;
@@ -213,7 +277,7 @@ static bool look_for_pod(struct past *past, struct store_history_query *query, c
     const struct text namespace = {asked, (size_t)(slash - asked)};
     query->namespace = arena_copy(&past->call->arena, namespace);
     query->pod = slash + 1;
-    return api_history_look(past, query);
+    return api_history_look(past, query) && look_for_overs(past, query);
 }
 
 void api_history(struct api_call *call)

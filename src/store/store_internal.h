@@ -13,6 +13,7 @@
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
+ *   overs.c             whose memory was over its share
  *   measured_hours.c    what was measured in each hour
  *   idle_shares.c       since when shares are idle
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal

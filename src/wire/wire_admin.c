@@ -698,6 +698,26 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     json_write_object_end(json);
 }
 
+static void put_overs(struct json_writer *json, const struct history_row *row)
+{
+    must(row->overs == 0 || row->over != NULL);
+    json_write_key(json, "over");
+    json_write_array(json);
+    for (uint32_t i = 0; i < row->overs; i++) {
+        const struct history_over *over = &row->over[i];
+        json_write_object(json);
+        put_time(json, "at", over->at_ms);
+        put_str(json, "container", over->container);
+        put_str(json, "gpu", over->gpu);
+        put_str(json, "how", over->how);
+        put_u64(json, "mib", over->mib);
+        if (over->peak_mib > 0)
+            put_u64(json, "peakMib", over->peak_mib);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
 void admin_history(struct json_writer *json, const struct history_row *row)
 {
     must(row->uid != NULL);
@@ -714,5 +734,7 @@ void admin_history(struct json_writer *json, const struct history_row *row)
     put_time(json, "reservedAt", row->reserved_ms);
     put_time(json, "boundAt", row->bound_ms);
     put_time(json, "releasedAt", row->released_ms);
+    if (row->overs_known)
+        put_overs(json, row);
     json_write_object_end(json);
 }

@@ -241,6 +241,7 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/usage", "UsageList");
     shows(fixture, "/api/v1/usage/past", "UsagePastList");
     shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
+    shows(fixture, "/api/v1/history?pod=default/past", "HistoryList");
     shows(fixture, "/api/v1/defrag", "DefragPlan");
     shows(fixture, "/api/v1/drift", "DriftList");
     shows(fixture, "/api/v1/doctor", "Doctor");

@@ -197,8 +197,23 @@ class Taking(Base):
             events = list(itertools.islice((line for line in stream.stdout if line == "event: over\n"), 3))
             stream.terminate()
         self.assertEqual(len(events), 3)
+        self.history_tells_of_it(share)
         checked = subprocess.run([harness.BIN / "milligpuctl", "verify", ledger], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def history_tells_of_it(self, share):
+        """Newest first; of the pod, not of the GPU."""
+        def said(*words):
+            return subprocess.run([harness.BIN / "milligpuctl", "history", *words, "--port-file",
+                                   self.daemon.home / "ports"], capture_output=True, text=True, check=True).stdout
+        row, = json.loads(said("--pod", "default/a", "-o", "json"))["items"]
+        self.assertTrue(all(row["reservedAt"] <= over.pop("at") for over in row["over"]))
+        told = {"container": "c", "gpu": share["gpu"], "mib": share["mib"]}
+        seen = {**told, "how": "seen", "peakMib": 4915}
+        self.assertEqual(row["over"], [{**told, "how": "killed"}, seen, seen])
+        self.assertRegex(said("--pod", "default/a"), rf"OVER\n.* killed:\?/{share['mib']}:20[-0-9T:]+Z,\+2\n$")
+        self.assertNotIn("OVER", said("--gpu", share["gpu"]))
+        self.assertNotIn("over", json.loads(said("--gpu", share["gpu"], "-o", "json"))["items"][0])
 
     def test_a_node_that_lies_does_not_fill_the_journal(self):
         """600 entries in a minute, and what comes beyond is counted."""

@@ -539,11 +539,44 @@ static const struct table_column history_columns[] = {
     {"UID", COLUMN_WIDE},
     {"NODEUID", COLUMN_WIDE},
     {"AGE", COLUMN_RIGHT},
+    {"OVER", 0}, /* only of a pod's history */
 };
+
+static const struct doc *first_of(const struct doc *array)
+{
+    doc_each (item, array)
+        return item;
+    return NULL;
+}
+
+/* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest time, and how many more there are. */
+static void add_over(struct table *table, const struct doc *item)
+{
+    const struct doc *overs = doc_get(item, "over");
+    const struct doc *over = first_of(overs);
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    if (over != NULL) {
+        const char *at = doc_shown(over, "at");
+        strbuf_printf(&text, "%s:", doc_shown(over, "how"));
+        if (doc_get(over, "peakMib") != NULL)
+            strbuf_printf(&text, "%lld", (long long)doc_int(over, "peakMib"));
+        else
+            strbuf_char(&text, '?');
+        strbuf_printf(&text, "/%lld:%.*s", (long long)doc_int(over, "mib"), (int)strcspn(at, "."),
+                      at);
+        strbuf_str(&text, strchr(at, '.') != NULL ? "Z" : "");
+        if (overs->count > 1)
+            strbuf_printf(&text, ",+%zu", (size_t)overs->count - 1);
+    }
+    table_text(table, text.data);
+}
 
 static void history_row(struct table *table, const struct doc *item)
 {
-    must(table->columns == ARRAY_LEN(history_columns));
+    must(table->columns == ARRAY_LEN(history_columns) ||
+         table->columns == ARRAY_LEN(history_columns) - 1);
     add_pod(table, item);
     table_text(table, doc_shown(item, "node"));
     table_text(table, doc_shown(item, "gpu"));
@@ -555,13 +588,17 @@ static void history_row(struct table *table, const struct doc *item)
     table_text(table, doc_shown(item, "uid"));
     table_text(table, doc_shown(item, "nodeUid"));
     table_age(table, since_of(item));
+    if (table->columns == ARRAY_LEN(history_columns))
+        add_over(table, item);
 }
 
 int show_history(struct ctl *ctl, const struct doc *list)
 {
+    const struct doc *first = first_of(doc_get(list, "items"));
+    const bool overs = first != NULL && doc_get(first, "over") != NULL;
     const struct list_view view = {
         .column = history_columns,
-        .columns = ARRAY_LEN(history_columns),
+        .columns = ARRAY_LEN(history_columns) - (overs ? 0 : 1),
         .row = history_row,
         .name = pod_name,
         .none = ctl->options.given[OPTION_at] != NULL ? "no history: nothing was held at that time"

@@ -376,6 +376,34 @@ static void history_names_from_and_until(void **state)
         "12h\n");
 }
 
+/* Only where the server was asked about a pod, so that a column of blanks proves nothing. */
+static void history_of_a_pod_tells_of_memory_over_a_share(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show(
+            "history x", show_history,
+            "{\"items\":[{\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\",\"gpu\":\"G1\","
+            "\"milli\":300,\"state\":\"bound\",\"boundAt\":\"2026-01-02T00:04:05Z\",\"over\":[{"
+            "\"at\":\"2026-01-02T02:05:00.123Z\",\"container\":\"c\",\"gpu\":\"G1\",\"how\":"
+            "\"killed\",\"mib\":4915},{\"at\":\"2026-01-02T01:05:00Z\",\"container\":\"c\","
+            "\"gpu\":\"G1\",\"how\":\"seen\",\"mib\":4915,\"peakMib\":6000}]},{\"namespace\":"
+            "\"a\",\"name\":\"x\",\"node\":\"n1\",\"gpu\":\"G2\",\"milli\":300,\"state\":\"bound\","
+            "\"boundAt\":\"2026-01-02T00:04:05Z\",\"over\":[{\"at\":\"2026-01-02T01:05:00Z\","
+            "\"container\":\"c\",\"gpu\":\"G2\",\"how\":\"seen\",\"mib\":4915,\"peakMib\":6000}]},"
+            "{\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\",\"gpu\":\"G3\",\"milli\":300,"
+            "\"state\":\"bound\",\"boundAt\":\"2026-01-02T00:04:05Z\",\"over\":[]}]}"),
+        CTL_FINE);
+    assert_string_equal(
+        shown.out,
+        "NAMESPACE  NAME  NODE  GPU  MILLI  STATE  FROM                  UNTIL  AGE  OVER\n"
+        "a          x     n1    G1     300  bound  2026-01-02T00:04:05Z  -       3h  "
+        "killed:?/4915:2026-01-02T02:05:00Z,+1\n"
+        "a          x     n1    G2     300  bound  2026-01-02T00:04:05Z  -       3h  "
+        "seen:6000/4915:2026-01-02T01:05:00Z\n"
+        "a          x     n1    G3     300  bound  2026-01-02T00:04:05Z  -       3h  -\n");
+}
+
 static void a_plan_of_moves_says_where_from_and_where_to(void **state)
 {
     static const char plan[] =
@@ -627,7 +655,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
         "{\"items\":[{\"namespace\":\"" ODD "\",\"name\":\"" ODD "\",\"node\":\"" ODD
         "\",\"text\":\"" ODD "\",\"request\":\"" ODD "\",\"kind\":\"" ODD "\",\"gpu\":\"" ODD
         "\",\"why\":\"" ODD "\",\"state\":\"" ODD "\",\"origin\":\"" ODD "\",\"uid\":\"" ODD
-        "\"}]}";
+        "\",\"over\":[{\"how\":\"" ODD "\",\"at\":\"" ODD "\"}]}]}";
     static const struct {
         const char *words;
         int (*view)(struct ctl *ctl, const struct doc *value);
@@ -743,6 +771,7 @@ int main(void)
         TEST(a_waiting_pod_tells_why_node_by_node),
         TEST(a_waiting_pod_tells_each_reason_once),
         TEST(history_names_from_and_until),
+        TEST(history_of_a_pod_tells_of_memory_over_a_share),
         TEST(a_plan_of_moves_says_where_from_and_where_to),
         TEST(a_plan_without_moves_says_why),
         TEST(usage_since_a_time_counts_hours),
