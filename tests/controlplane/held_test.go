@@ -34,16 +34,27 @@ func withInventory(t *testing.T) (*gpuNode, nvml) {
 // withDriver is a node whose agent has the driver's library, and these arguments.
 func withDriver(t *testing.T, arguments ...string) (*gpuNode, nvml) {
 	t.Helper()
+	needsDriver(t)
+	return driven(start(t), arguments...)
+}
+
+func needsDriver(t *testing.T) {
+	t.Helper()
 	needsAgent(t)
 	if isStandIn() {
 		t.Skip("the stand-in knows no driver")
 	}
-	g := bareGPUNode(start(t))
+}
+
+// driven is withDriver, served by this milligpud. Containers see what the driver says, and what it was told.
+func driven(f *fixture, arguments ...string) (*gpuNode, nvml) {
+	f.Helper()
+	g := bareGPUNode(f)
 	library, err := g.n.FakeNVML()
 	g.check(err)
-	driver := nvml(filepath.Join(g.n.DriverDir, "driver"))
+	driver := nvml(filepath.Join(g.n.SeenDir, "driver"))
 	driver.says(g)
-	t.Setenv("FAKE_NVML", string(driver))
+	g.Setenv("FAKE_NVML", string(driver))
 	g.check(g.n.StartAgent(append([]string{"--nvml", library, "--inventory-s", "1"}, arguments...)...))
 	g.until(soon, func() (bool, string) {
 		return g.gpus()["gpu-real "+gpuIDs[1]] != nil && g.reported() != "",

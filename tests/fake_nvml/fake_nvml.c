@@ -18,6 +18,7 @@
  *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
  *                                   "none": a GPU that has no name
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
+ *     limits real                   it returns 17 for a cgroup that is no folder
  *
  * nvmlDeviceSetMemoryLimits_v1 appends "UUID CGROUP SOFT HARD" to FAKE_NVML + ".limits". With
  * FAKE_NVML_OLD defined, it is the library of an old driver: only what milligpu cannot do without.
@@ -113,6 +114,7 @@ struct event {
 static struct world {
     char driver[64];
     int init, count, limits;
+    bool real_cgroups;
     unsigned gpus, processes, events, hangs;
     struct gpu gpu[GPUS];
     struct process process[PROCESSES];
@@ -229,6 +231,8 @@ static void read_line(char *line)
         world.hangs++;
     } else if (strcmp(line, "limits no") == 0)
         world.limits = 13;
+    else if (strcmp(line, "limits real") == 0)
+        world.real_cgroups = true;
     else if (sscanf(line, "driver %63s", world.driver) != 1 &&
              sscanf(line, "init %d", &world.init) != 1 &&
              sscanf(line, "count %d", &world.count) != 1)
@@ -720,6 +724,13 @@ EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsign
     }
 }
 
+static bool is_cgroup(const char *path)
+{
+    struct stat is;
+
+    return path[0] == '/' && (!world.real_cgroups || (stat(path, &is) == 0 && S_ISDIR(is.st_mode)));
+}
+
 EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
 EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
@@ -729,7 +740,7 @@ EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits
     int code = reach(device, &gpu);
     if (code == 0)
         code = world.limits;
-    if (code == 0 && limits->nameSpace[0] != '/')
+    if (code == 0 && !is_cgroup(limits->nameSpace))
         code = 17;
     if (code != 0)
         return leave(code);

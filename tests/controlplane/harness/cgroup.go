@@ -31,6 +31,25 @@ func cgroupDirs(name string) []string {
 	return dirs
 }
 
+// CgroupDir returns a folder below which each cgroup has one of its own, and the place of a process in it; with v1, those of
+// the controller pids.
+func CgroupDir(pid int) (dir, place string, err error) {
+	dir, line := cgroupMount, "0::"
+	if !unified() {
+		dir, line = filepath.Join(cgroupMount, "pids"), ":pids:"
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return "", "", err
+	}
+	for _, each := range strings.Split(string(text), "\n") {
+		if _, after, is := strings.Cut(each, line); is {
+			return dir, after, nil
+		}
+	}
+	return "", "", fmt.Errorf("process %d has no cgroup in %s:\n%s", pid, dir, text)
+}
+
 // makeCgroup makes the cgroup below which kubelet makes its own.
 func makeCgroup(name string) error {
 	for _, dir := range cgroupDirs(name) {

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -169,10 +171,10 @@ func (d *Daemon) List(path string) ([]Object, error) {
 // Metric sums the samples of a metric that have all of these labels.
 func (d *Daemon) Metric(name string, labels ...string) (float64, error) {
 	_, body, err := d.Fetch("/metrics")
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
+	return sumOf(body, name, labels), err
+}
+
+func sumOf(body, name string, labels []string) (sum float64) {
 	for _, line := range strings.Split(body, "\n") {
 		if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {
 			continue
@@ -187,7 +189,42 @@ func (d *Daemon) Metric(name string, labels ...string) (float64, error) {
 			sum += value
 		}
 	}
-	return sum, nil
+	return sum
+}
+
+// Follow returns what the stream of events tells from the first entry on, one event after the other, until it is cancelled
+// or milligpud ends.
+func (d *Daemon) Follow(cancel context.Context) (<-chan Object, error) {
+	request, err := http.NewRequestWithContext(cancel, "GET", "http://"+d.Address("admin")+"/api/v1/events?since=0", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("GET /api/v1/events: %s", response.Status)
+	}
+	events := make(chan Object)
+	go func() {
+		defer close(events)
+		defer response.Body.Close()
+		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			data, is := strings.CutPrefix(lines.Text(), "data: ")
+			var event Object
+			if !is || json.Unmarshal([]byte(data), &event) != nil {
+				continue
+			}
+			select {
+			case events <- event:
+			case <-cancel.Done():
+				return
+			}
+		}
+	}()
+	return events, nil
 }
 
 // SQL runs a query on the ledger's file, read-only, with the sqlite3 command, and returns the rows.

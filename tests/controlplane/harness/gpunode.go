@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -153,16 +154,26 @@ func (n *RealNode) startAgent(name string, args ...string) (*Proc, error) {
 }
 
 func (n *RealNode) agentReady(portFile string) (bool, string) {
-	text, err := os.ReadFile(portFile)
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) == 0 {
-		return false, "milligpu-node has not written its port file"
-	}
-	code, body, err := fetch("http://" + fields[len(fields)-1] + "/readyz")
+	code, body, err := fetchAgent(portFile, "/readyz")
 	if err != nil {
 		return false, err.Error()
 	}
 	return code == http.StatusOK, "milligpu-node is not ready: " + body
+}
+
+func fetchAgent(portFile, path string) (int, string, error) {
+	text, err := os.ReadFile(portFile)
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) == 0 {
+		return 0, "", errors.New("milligpu-node has not written its port file")
+	}
+	return fetch("http://" + fields[len(fields)-1] + path)
+}
+
+// AgentMetric sums the samples of a metric of milligpu-node that have all of these labels.
+func (n *RealNode) AgentMetric(name string, labels ...string) (float64, error) {
+	_, body, err := fetchAgent(filepath.Join(n.dir, "milligpu-node.ports"), "/metrics")
+	return sumOf(body, name, labels), err
 }
 
 // Uninstall runs `milligpu-node --uninstall`.
@@ -199,30 +210,52 @@ func (n *RealNode) StartPlugin() (err error) {
 // Plugin returns the process of the other NRI plugin.
 func (n *RealNode) Plugin() *Proc { return n.plugin }
 
+// running returns the one container with these labels that runs, and its first process. kubelet keeps dead ones for a while.
+func (n *RealNode) running(labels string) (id string, pid int, err error) {
+	list, err := n.ctr("containers", "ls", "-q", labels)
+	if err != nil {
+		return "", 0, err
+	}
+	tasks, err := n.ctr("tasks", "ls")
+	if err != nil {
+		return "", 0, err
+	}
+	all := strings.Fields(list)
+	for _, task := range strings.Split(tasks, "\n") {
+		fields := strings.Fields(task)
+		if len(fields) != 3 || fields[2] != "RUNNING" || !slices.Contains(all, fields[0]) {
+			continue
+		}
+		if id != "" {
+			return "", 0, fmt.Errorf("%s and %s run with %s", id, fields[0], labels)
+		}
+		id = fields[0]
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			return "", 0, err
+		}
+	}
+	if id == "" {
+		err = fmt.Errorf("nothing runs with %s in:\n%s", labels, tasks)
+	}
+	return id, pid, err
+}
+
 // KillSandbox kills the process that holds a pod's namespaces; kubelet then makes a new sandbox.
 func (n *RealNode) KillSandbox(uid string) error {
-	list, err := n.ctr("containers", "ls", "-q", fmt.Sprintf(
+	sandbox, _, err := n.running(fmt.Sprintf(
 		`labels."io.kubernetes.pod.uid"==%q,labels."io.cri-containerd.kind"==sandbox`, uid))
 	if err != nil {
 		return err
 	}
-	tasks, err := n.ctr("tasks", "ls")
-	if err != nil {
-		return err
-	}
-	var sandboxes []string /* kubelet keeps the dead ones for a while */
-	for _, sandbox := range strings.Fields(list) {
-		for _, task := range strings.Split(tasks, "\n") {
-			if fields := strings.Fields(task); len(fields) == 3 && fields[0] == sandbox && fields[2] == "RUNNING" {
-				sandboxes = append(sandboxes, sandbox)
-			}
-		}
-	}
-	if len(sandboxes) != 1 {
-		return fmt.Errorf("pod %s has the sandboxes %q in:\n%s", uid, sandboxes, tasks)
-	}
-	_, err = n.ctr("tasks", "kill", "-s", "SIGKILL", sandboxes[0])
+	_, err = n.ctr("tasks", "kill", "-s", "SIGKILL", sandbox)
 	return err
+}
+
+// Process returns the first process of a pod's container that runs, as the host sees it.
+func (n *RealNode) Process(uid, container string) (pid int, err error) {
+	_, pid, err = n.running(fmt.Sprintf(
+		`labels."io.kubernetes.pod.uid"==%q,labels."io.kubernetes.container.name"==%q`, uid, container))
+	return pid, err
 }
 
 // Reboot ends everything on the node at once, as a loss of power would, and starts containerd and kubelet again, with
