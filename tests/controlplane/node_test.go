@@ -240,15 +240,13 @@ func (g *gpuNode) notCreated(name string, texts ...string) {
 	})
 }
 
-// startedOnce checks that a container was started a single time, and runs.
+// startedOnce checks that a container was started a single time, and waits until the API server shows that it runs.
 func (g *gpuNode) startedOnce(name, uid string) {
 	g.Helper()
 	if count := g.starts(uid, "main"); count != 1 {
 		g.Errorf("pod %s has started %d times", name, count)
 	}
-	if phase := harness.Text(g.pod(name), "status", "phase"); phase != "Running" {
-		g.Errorf("pod %s is %s", name, phase)
-	}
+	g.phase(name, "Running") /* the API server hears of it later than we */
 }
 
 /* how containerd says that the plugin which a pod requires is not there */
