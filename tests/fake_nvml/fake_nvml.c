@@ -8,6 +8,8 @@
  *     count CODE                    nvmlDeviceGetCount_v2 returns it
  *     hang FUNCTION MS              each call of nvmlFUNCTION ("any": of any) takes so long, or
  *                                   until the line is gone
+ *     poll MS                       nvmlEventSetWait_v2 reads this file so often, not each 5 ms:
+ *                                   waiting for a real driver costs nothing
  *     gpu UUID MODEL MIB [NAME=VALUE]...
  *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
  *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
@@ -115,6 +117,7 @@ static struct world {
     char driver[64];
     int init, count, limits;
     bool real_cgroups;
+    unsigned poll_ms;
     unsigned gpus, processes, events, hangs;
     struct gpu gpu[GPUS];
     struct process process[PROCESSES];
@@ -235,7 +238,8 @@ static void read_line(char *line)
         world.real_cgroups = true;
     else if (sscanf(line, "driver %63s", world.driver) != 1 &&
              sscanf(line, "init %d", &world.init) != 1 &&
-             sscanf(line, "count %d", &world.count) != 1)
+             sscanf(line, "count %d", &world.count) != 1 &&
+             sscanf(line, "poll %u", &world.poll_ms) != 1)
         abort();
 }
 
@@ -710,17 +714,21 @@ static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data)
 EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms);
 EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
-    for (unsigned waited = 0;; waited += 5) {
+    unsigned step = 0;
+    for (unsigned waited = 0;; waited += step) {
         enter("EventSetWait_v2");
         for (unsigned i = 0; i < world.gpus; i++)
             if (world.gpu[i].fail == 15)
                 return leave(15);
         if (next_event(set, data))
             return leave(0);
-        (void)leave(0);
         if (waited >= timeoutms)
-            return 10;
-        sleep_ms(5);
+            return leave(10);
+        step = world.poll_ms > 0 ? world.poll_ms : 5;
+        if (step > timeoutms - waited)
+            step = timeoutms - waited;
+        (void)leave(0);
+        sleep_ms(step);
     }
 }
 
