@@ -411,7 +411,14 @@ func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
 	g.startedOnce("first", first)
 	/* containers show whether the validator is on, which a restart may change */
 	g.validatorIs("true")
+	before, err := g.n.AgentMetric("milligpu_node_connections_total")
+	g.check(err)
 	g.check(g.n.Validate(false))
+	g.until(20*time.Second, func() (bool, string) { /* without the validator, nothing waits for the agent */
+		connections, _ := g.n.AgentMetric("milligpu_node_connections_total")
+		connected, err := g.n.AgentMetric("milligpu_node_connected")
+		return connections > before && connected == 1, fmt.Sprint("the agent is not connected again: ", err)
+	})
 	g.ran(g.place(g.simple("fourth", 100)), "main", 1)
 	g.validatorIs("false")
 }
