@@ -473,7 +473,8 @@ static void open_sender(struct agent *agent)
                                              .every_ms = settings->report_s * 1000,
                                              .user = agent->usage,
                                              .fill = usage_fill_report,
-                                             .urgent = usage_fill_is_urgent};
+                                             .urgent = usage_fill_is_urgent,
+                                             .taken = usage_fill_taken};
     if (kube_config_plain(settings->report_url, settings->report_ca, &agent->milligpud, &err) < 0 ||
         kube_curl_new(agent->milligpud, &agent->report_ops, &err) < 0 ||
         usage_sender_start(&rules, &agent->sender, &err) < 0)

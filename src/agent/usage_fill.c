@@ -6,6 +6,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
+#include "agent/usage_kills.h"
+
 /* What the meter said at some time. */
 struct mark {
     struct arena arena;
@@ -19,6 +21,7 @@ struct usage_fill {
     struct mark *older; /* the window begins here */
     struct mark *newer;
     struct mark *told; /* at the last report: which containers were over their memory */
+    struct usage_kills kills;
 };
 
 static struct mark *mark_new(struct meter *meter)
@@ -60,6 +63,7 @@ void usage_fill_free(struct usage_fill *fill)
     mark_free(fill->older);
     mark_free(fill->newer);
     mark_free(fill->told);
+    usage_kills_done(&fill->kills);
     xfree(fill);
 }
 
@@ -192,6 +196,8 @@ bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena
                    : seconds < USAGE_SECONDS_MAX ? (uint32_t)seconds
                                                  : USAGE_SECONDS_MAX;
     usage_fill_between(&fill->older->copy, &now->copy, arena, out);
+    usage_kills_note(&fill->kills, &now->copy);
+    usage_kills_tell(&fill->kills, out);
     mark_free(fill->told);
     fill->told = now; /* the report borrows from it, until the next one */
     return true;
@@ -201,8 +207,9 @@ bool usage_fill_is_urgent(void *user)
 {
     struct usage_fill *fill = user;
     struct mark *now = mark_new(fill->meter);
-    bool urgent = false;
 
+    usage_kills_note(&fill->kills, &now->copy);
+    bool urgent = usage_kills_are_news(&fill->kills);
     for (uint32_t i = 0; i < now->copy.count && !urgent; i++) {
         const struct meter_container *is = &now->copy.container[i];
         const struct meter_container *told = same_container(&fill->told->copy, is->id);
@@ -211,4 +218,11 @@ bool usage_fill_is_urgent(void *user)
     }
     mark_free(now);
     return urgent;
+}
+
+void usage_fill_taken(void *user)
+{
+    struct usage_fill *fill = user;
+
+    usage_kills_taken(&fill->kills);
 }

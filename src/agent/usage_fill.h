@@ -23,6 +23,8 @@ void usage_fill_free(struct usage_fill *fill); /* NULL is fine */
 bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena);
 /* Is a container over its memory, or killed for it, that no report told of yet? */
 bool usage_fill_is_urgent(void *user);
+/* milligpud has taken the last report: the kills that it told of are told. */
+void usage_fill_taken(void *user);
 
 /*
  * The pure part: pods and containers of ours in now, and what they used since then. *out borrows

@@ -106,6 +106,8 @@ static void taken(struct usage_sender *sender)
     sender->wait_ms = 0;
     sender->raise = DAY_MS;
     sender->last[0] = '\0';
+    if (sender->rules.taken != NULL)
+        sender->rules.taken(sender->rules.user);
 }
 
 static void send_report(struct usage_sender *sender)
@@ -133,9 +135,9 @@ static void send_report(struct usage_sender *sender)
 static bool is_due(struct usage_sender *sender)
 {
     const struct usage_sender_rules *rules = &sender->rules;
+    const bool is_news = rules->urgent != NULL && rules->urgent(rules->user);
 
-    return sender_now_ms() >= sender->due_ms ||
-           (sender->wait_ms == 0 && rules->urgent != NULL && rules->urgent(rules->user));
+    return sender_now_ms() >= sender->due_ms || (is_news && sender->wait_ms == 0);
 }
 
 static void *sender_main(void *user)

@@ -32,8 +32,12 @@ struct usage_sender_rules {
      * False: nothing is known yet, and nothing is sent.
      */
     bool (*fill)(void *user, struct usage_report *out, struct arena *arena);
-    /* Is there something that milligpud should know at once? Asked each second. NULL: never. */
+    /*
+     * Is there something that milligpud should know at once? Asked each second, also while a report
+     * waits to be tried again. NULL: never.
+     */
     bool (*urgent)(void *user);
+    void (*taken)(void *user); /* what fill() told last. NULL: nobody wants to know */
 };
 
 int usage_sender_start(const struct usage_sender_rules *rules, struct usage_sender **out,

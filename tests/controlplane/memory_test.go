@@ -27,17 +27,26 @@ func withMeter(t *testing.T, arguments ...string) *meteredNode {
 	f.check(err)
 	certFile, keyFile, err := authority.Issue("reports")
 	f.check(err)
-	f.d = f.daemon(f.w.URL, f.w.CAFile, "--report-listen", "127.0.0.1:0", "--report-cert", certFile,
-		"--report-key", keyFile)
+	ports, err := harness.FreePorts(1)
+	f.check(err)
+	listen := fmt.Sprintf("127.0.0.1:%d", ports[0]) /* the same after a restart */
+	f.d = f.daemon(f.w.URL, f.w.CAFile, "--report-listen", listen, "--report-cert", certFile, "--report-key", keyFile)
 	f.startDaemon()
 	m := &meteredNode{}
 	m.gpuNode, m.driver = driven(f, append([]string{"--meter-s", "1", "--report-s", "1",
-		"--report-url", "https://" + f.d.Address("report"), "--report-ca", authority.File}, arguments...)...)
-	cancel, end := context.WithCancel(context.Background())
-	t.Cleanup(end)
-	m.follows, err = f.d.Follow(cancel)
-	f.check(err)
+		"--report-url", "https://" + listen, "--report-ca", authority.File}, arguments...)...)
+	m.follow()
 	return m
+}
+
+// follow begins to read the stream of events.
+func (m *meteredNode) follow() {
+	m.Helper()
+	cancel, end := context.WithCancel(context.Background())
+	m.Cleanup(end)
+	follows, err := m.d.Follow(cancel)
+	m.check(err)
+	m.follows, m.events = follows, nil
 }
 
 // runs places a pod with one container and returns its uid and the first process of it.
@@ -171,10 +180,11 @@ func TestAContainerOverItsMemoryIsKilledAndStartsAgainOnItsGPUWhileOthersLive(t 
 			uses(gpu, free, 9000), uses(gpu, stranger.Pid(), 9000))
 		m.ran(greedy, "main", times+1) /* compare judges with which GPU */
 		m.isTold("greedy", greedy, "was ended because it held more memory of GPU "+gpu, "killed", times)
-		ended := harness.At(harness.Items(m.pod("greedy"), "status", "containerStatuses")[0], "lastState", "terminated")
-		if code := harness.Number(ended, "exitCode"); code != 137 {
-			t.Errorf("it has ended with %v", ended)
-		}
+		m.until(soon, func() (bool, string) {
+			status := harness.Items(m.pod("greedy"), "status", "containerStatuses")[0]
+			return harness.Number(status, "restartCount") == times &&
+				harness.Number(status, "lastState", "terminated", "exitCode") == 137, fmt.Sprint("it was not killed: ", status)
+		})
 	}
 	m.goesOn("neighbour", neighbour, beside)
 	m.goesOn("without", without, free)
@@ -184,6 +194,28 @@ func TestAContainerOverItsMemoryIsKilledAndStartsAgainOnItsGPUWhileOthersLive(t 
 	if told := m.over(neighbour); told != nil {
 		t.Errorf("the neighbour, which has what it was granted, is told of: %q", told)
 	}
+}
+
+func TestAKillIsToldOfWhenMilligpudIsBackThoughTheContainerRunsAgain(t *testing.T) {
+	m := withMeter(t, "--over-memory", "kill", "--over-grace-s", "1")
+	uid, pid := m.runs("greedy", 300)
+	gpu, mib := m.granted(uid)
+	m.driver.says(m.gpuNode, uses(gpu, pid, mib))
+	m.measured(uid, "peakMib", mib)
+	m.w.front.Lead("")
+	m.d.Proc.Stop()
+	m.driver.says(m.gpuNode, uses(gpu, pid, mib+1))
+	m.ran(uid, "main", 2)
+	m.driver.says(m.gpuNode, uses(gpu, m.process(uid), 1))
+	m.sample(1, "milligpu_node_container_used_mib", `pod="greedy"`) /* the meter has forgotten who was killed */
+	m.sample(0, "milligpu_node_container_over", `pod="greedy"`)
+	m.startDaemon()
+	m.follow()
+	m.isTold("greedy", uid, "was ended because it held more memory of GPU "+gpu, "killed", 1)
+	m.measured(uid, "over", nil)
+	m.measured(uid, "peakMib", 1)
+	m.isTold("greedy", uid, "was ended because it held more memory of GPU "+gpu, "killed", 1)
+	m.consistent()
 }
 
 func TestAContainerOverItsMemoryIsOnlyShownWithReport(t *testing.T) {

@@ -29,6 +29,7 @@ struct site {
     int status[SCRIPT_MAX];
     atomic_uint calls; /* that were answered */
     atomic_uint news;  /* that nobody asked for yet */
+    atomic_uint taken;
     uint64_t number[SCRIPT_MAX];
     bool good[SCRIPT_MAX];
     char type[64];
@@ -81,6 +82,12 @@ static bool urgent(void *user)
 {
     struct site *site = user;
     return atomic_exchange(&site->news, 0) > 0;
+}
+
+static void taken(void *user)
+{
+    struct site *site = user;
+    (void)atomic_fetch_add(&site->taken, 1);
 }
 
 static int set_up(void **state)
@@ -137,7 +144,8 @@ static void start(struct site *site, int64_t every_ms, const int status[SCRIPT_M
                                              .every_ms = every_ms,
                                              .user = site,
                                              .fill = fill,
-                                             .urgent = urgent};
+                                             .urgent = urgent,
+                                             .taken = taken};
     memcpy(site->status, status, sizeof site->status);
     assert_int_equal(usage_sender_start(&rules, &site->sender, &site->err), 0);
 }
@@ -187,6 +195,8 @@ static void what_is_not_taken_is_sent_again(void **state)
     assert_int_equal(site->number[1], site->number[0] + 1);
     assert_int_equal(site->number[2], site->number[1] + 1 + 86400000); /* above what was taken */
     assert_int_equal(site->number[3], site->number[2] + 1);
+    const unsigned took = atomic_load(&site->taken); /* before it counts the calls */
+    assert_in_range(took, 1, atomic_load(&site->calls) - 2);
     assert_true(site->good[2]);
 }
 
