@@ -249,19 +249,16 @@ struct store_history_query {
 int store_history(struct store *store, const struct store_history_query *query, void *user,
                   void (*row)(void *user, const struct history_row *row), struct err *err) MUST_USE;
 
-/* Whose memory over a share, and when. */
+/* Whose memory over a share. */
 struct store_overs_query {
     const char *namespace;
-    const char *pod;  /* name */
-    int64_t from_ms;  /* wall clock, as the journal has it */
-    int64_t until_ms; /* including it */
+    const char *pod; /* name */
 };
 
 /*
  * What COMMAND_OVER wrote of the pods of this name, newest first, as far as the journal reaches
- * back. Only entries of that time are looked at, and an hour more at either end, for a clock that
- * was set: so the cost is that of reading what the journal has of it. The texts are valid during
- * the call only. Any thread.
+ * back. The cost is that of reading all such entries, which are few; an index has them. The texts
+ * are valid during the call only. Any thread.
  */
 int store_overs(struct store *store, const struct store_overs_query *query, void *user,
                 void (*each)(void *user, const struct history_over *over),

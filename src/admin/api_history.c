@@ -203,21 +203,13 @@ static void keep_over(void *user, const struct history_over *over)
     kept->how = arena_copy(arena, text_of(over->how));
 }
 
-/* In the time in which the rows lived. */
 static bool look_for_overs(struct past *past, const struct store_history_query *of)
 {
-    struct store_overs_query query = {
-        .namespace = of->namespace, .pod = of->pod, .from_ms = INT64_MAX, .until_ms = INT64_MIN};
+    const struct store_overs_query query = {.namespace = of->namespace, .pod = of->pod};
     struct err err;
 
-    for (size_t i = 0; i < past->count; i++) {
-        struct history_row *row = &past->row[i];
-        const int64_t from_ms = row->reserved_ms != 0 ? row->reserved_ms : row->bound_ms;
-        const int64_t until_ms = row->released_ms != 0 ? row->released_ms : INT64_MAX;
-        row->overs_known = true;
-        query.from_ms = from_ms < query.from_ms ? from_ms : query.from_ms;
-        query.until_ms = until_ms > query.until_ms ? until_ms : query.until_ms;
-    }
+    for (size_t i = 0; i < past->count; i++)
+        past->row[i].overs_known = true;
     if (past->count == 0 || store_overs(past->call->app->store, &query, past, keep_over, &err) == 0)
         return true;
     api_fail_err(past->call, &err);

@@ -1,4 +1,5 @@
--- Version 4 to 5: what was measured of usage, and since when shares are idle.  Before, neither was kept.
+-- Version 4 to 5: what was measured of usage, and since when shares are idle.  Before, neither was kept. And an index
+-- of the entries about memory.
 
 CREATE TABLE measured (
     hour_ms    INTEGER NOT NULL CHECK (hour_ms >= 0 AND hour_ms % 3600000 = 0),
@@ -30,3 +31,5 @@ WHEN NEW.state = 'released'
 BEGIN
     DELETE FROM idle WHERE allocation = NEW.id;
 END;
+
+CREATE INDEX journal_over ON journal (seq) WHERE substr(command, 1, 14) = '{"kind":"over"';

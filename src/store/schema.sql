@@ -129,6 +129,9 @@ CREATE TABLE journal (
     result  TEXT NOT NULL  -- JSON: allocation and node as they were afterwards, where they changed
 ) STRICT;
 
+-- few of many: overs.c finds them by it. kind is always the first member (state_command())
+CREATE INDEX journal_over ON journal (seq) WHERE substr(command, 1, 14) = '{"kind":"over"';
+
 CREATE TABLE baseline (
     key   TEXT PRIMARY KEY, -- allocation/<uid>, node/<name>
     seq   INTEGER NOT NULL,

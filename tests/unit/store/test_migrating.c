@@ -127,7 +127,7 @@ static bool cut(uint32_t version, const char *form, uint64_t n, enum disk_loss l
     return was_cut;
 }
 
-/* A sanitizer makes it slow: there some of the changes will do. test.sh tries all of them in "trust". */
+/* A sanitizer makes it slow: there some of the changes will do. test.sh tries all in "trust". */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { OLDEST_STEP = 4, YOUNGER_STEP = 20 };
 #else

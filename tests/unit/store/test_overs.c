@@ -47,14 +47,9 @@ static void add_over(void *user, const struct history_over *over)
                   over->how, over->peak_mib, over->mib, (double)over->at_ms / (double)hour);
 }
 
-/* From one hour to another. */
-static void says(const struct shelf *shelf, const char *pod, double from, double until,
-                 const char *wanted)
+static void says(const struct shelf *shelf, const char *pod, const char *wanted)
 {
-    const struct store_overs_query query = {.namespace = "default",
-                                            .pod = pod,
-                                            .from_ms = (int64_t)(from * (double)hour),
-                                            .until_ms = (int64_t)(until * (double)hour)};
+    const struct store_overs_query query = {.namespace = "default", .pod = pod};
     struct strbuf text;
     struct err err;
 
@@ -77,67 +72,25 @@ static void they_are_told_newest_first_and_of_pods_of_the_name_alone(void **stat
     elsewhere.namespace = "other";
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 1};
 
-    says(shelf, "web", 0, 100, "");
+    says(shelf, "web", "");
     entry(shelf, &seen, 10);
     entry(shelf, &clock, 10);
     entry(shelf, &other, 10.5);
     entry(shelf, &elsewhere, 10.5);
     entry(shelf, &killed, 11);
     entry(shelf, &again, 12);
-    says(shelf, "web", 0, 100,
+    says(shelf, "web",
          "u2 main GPU-a seen 5000/4915 at 12;u1 main GPU-a killed 0/4915 at 11;"
          "u1 main GPU-a seen 6000/4915 at 10;");
-    says(shelf, "web-2", 0, 100, "u3 main GPU-a seen 7000/0 at 10.5;");
-    says(shelf, "we", 0, 100, "");
-}
-
-/* And of an hour more, on either side. */
-static void they_are_told_of_the_time_that_is_asked_about(void **state)
-{
-    struct shelf *shelf = *state;
-
-    for (int i = 1; i <= 12; i++) {
-        const struct command command = over("u1", "web", "seen", (uint32_t)(1000 + i));
-        entry(shelf, &command, 10 * i);
-    }
-    for (int from = 0; from <= 130; from += 3)
-        for (int until = from; until <= 130; until += 8) {
-            struct strbuf wanted;
-            strbuf_init(&wanted);
-            for (int i = 12; i >= 1; i--)
-                if (10 * i >= from - 1 && 10 * i < until + 1)
-                    strbuf_printf(&wanted, "u1 main GPU-a seen %d/4915 at %d;", 1000 + i, 10 * i);
-            says(shelf, "web", from, until, wanted.data);
-            strbuf_done(&wanted);
-        }
-}
-
-static void the_times_may_lie_anywhere(void **state)
-{
-    struct shelf *shelf = *state;
-    const struct command seen = over("u1", "web", "seen", 6000);
-    const struct store_overs_query ever = {
-        .namespace = "default", .pod = "web", .from_ms = INT64_MIN, .until_ms = INT64_MAX};
-    const struct store_overs_query never = {
-        .namespace = "default", .pod = "web", .from_ms = INT64_MAX, .until_ms = INT64_MIN};
-    struct strbuf text;
-    struct err err;
-
-    strbuf_init(&text);
-    entry(shelf, &seen, 10);
-    assert_int_equal(store_overs(shelf->store, &never, &text, add_over, &err), 0);
-    assert_string_equal(text.data, "");
-    assert_int_equal(store_overs(shelf->store, &ever, &text, add_over, &err), 0);
-    assert_string_equal(text.data, "u1 main GPU-a seen 6000/4915 at 10;");
-    strbuf_done(&text);
+    says(shelf, "web-2", "u3 main GPU-a seen 7000/0 at 10.5;");
+    says(shelf, "we", "");
 }
 
 static void what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error(void **state)
 {
     struct shelf *shelf = *state;
     const struct command seen = over("u1", "web", "seen", 6000);
-    const struct store_overs_query query = {
-        .namespace = "default", .pod = "web", .from_ms = 0, .until_ms = 100 * hour};
+    const struct store_overs_query query = {.namespace = "default", .pod = "web"};
     struct strbuf text;
     struct err err;
 
@@ -145,7 +98,7 @@ static void what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error(v
     entry(shelf, &seen, 10);
     entry(shelf, &seen, 11);
     shelf_spoil(shelf, "UPDATE journal SET command = '{\"kind\":\"over\"' WHERE seq = 2");
-    says(shelf, "web", 0, 100, "u1 main GPU-a seen 6000/4915 at 10;");
+    says(shelf, "web", "u1 main GPU-a seen 6000/4915 at 10;");
     shelf_spoil(shelf, "UPDATE journal SET command = json_set(command, '$.mib', -1) WHERE seq = 1");
     assert_int_equal(store_overs(shelf->store, &query, &text, add_over, &err), -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "table journal: column "));
@@ -157,9 +110,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(they_are_told_newest_first_and_of_pods_of_the_name_alone,
                                         shelf_set_up, shelf_tear_down),
-        cmocka_unit_test_setup_teardown(they_are_told_of_the_time_that_is_asked_about, shelf_set_up,
-                                        shelf_tear_down),
-        cmocka_unit_test_setup_teardown(the_times_may_lie_anywhere, shelf_set_up, shelf_tear_down),
         cmocka_unit_test_setup_teardown(
             what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error, shelf_set_up,
             shelf_tear_down),
