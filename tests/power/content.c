@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/seen.h"
+
 enum {
     PAGE = 4096,
     PAGES_MAX = 1024,

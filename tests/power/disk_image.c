@@ -4,26 +4,7 @@
 
 #include "milligpu/alloc.h"
 
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    const __uint128_t product =
-        (__uint128_t)(a ^ UINT64_C(0x9e3779b97f4a7c15)) * (b ^ UINT64_C(0xe7037ed1a0b428db));
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed)
-{
-    const char *at = bytes;
-    uint64_t hash = mix(seed, len);
-    for (; len >= 16; at += 16, len -= 16) {
-        uint64_t word[2];
-        memcpy(word, at, 16);
-        hash = mix(word[0] ^ hash, word[1]);
-    }
-    uint64_t rest[2] = {0, 0};
-    memcpy(rest, at, len);
-    return mix(rest[0] ^ hash, rest[1] ^ UINT64_C(0x8ebc6af09c88c6e3));
-}
+#include "support/seen.h"
 
 void disk_image_init(struct disk_image *image, const struct trace *trace)
 {

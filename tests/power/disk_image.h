@@ -67,6 +67,4 @@ void disk_image_forget(struct disk_image *image); /* discard the built image */
 const struct disk_image_file *disk_image_find(const struct disk_image *image, const char *name);
 uint64_t disk_image_hash(const struct disk_image *image); /* of all names and bytes in it */
 
-uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed);
-
 #endif

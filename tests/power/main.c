@@ -16,7 +16,7 @@
 
 #include "check.h"
 #include "content.h"
-#include "seen.h"
+#include "support/seen.h"
 
 enum { SUBSETS_MAX = 6, REPORTS_MAX = 10, GOES_ON_ONE_IN = 8 };
 

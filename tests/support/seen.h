@@ -1,10 +1,13 @@
 /*
- * seen - a set of hashes, with what was found for each.
+ * seen - a set of hashes, with what was found for each: what is the same byte for byte need not be
+ * looked at again.
  */
-#ifndef MILLIGPU_TESTS_POWER_SEEN_H
-#define MILLIGPU_TESTS_POWER_SEEN_H
+#ifndef MILLIGPU_TESTS_SEEN_H
+#define MILLIGPU_TESTS_SEEN_H
 
 #include "milligpu/base.h"
+
+uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed);
 
 struct seen {
     uint64_t *hash; /* 0: free */
