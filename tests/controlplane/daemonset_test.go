@@ -225,7 +225,9 @@ func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
 	d.nothingDenied()
 
 	/* the commands of docs/NODE.md */
-	d.kubectl(d.documents, "delete", "-f", "-")
+	d.kubectl("", "delete", "namespace", agents)
+	d.kubectl("", "delete", "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding",
+		agents)
 	d.kubectl("", "annotate", "nodes", "--all", "milligpu.io/agent-", "milligpu.io/gpus-")
 	if left := d.reported(); left != "" {
 		t.Errorf("the node is not rid of its annotation: %s", left)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,15 @@ type nvml string
 
 func (file nvml) says(g *gpuNode, lines ...string) {
 	g.Helper()
+	file.shows(g, gpuIDs, nil, lines...)
+}
+
+// shows is says for GPUs in another order of their indexes, and with more about some of them.
+func (file nvml) shows(g *gpuNode, gpus []string, more map[string]string, lines ...string) {
+	g.Helper()
 	text := "driver 570.1\n"
-	for i, gpu := range gpuIDs {
-		text += fmt.Sprintf("gpu %s Tesla_T4 16384 minor=%d\n", gpu, i)
+	for i, gpu := range gpus {
+		text += fmt.Sprintf("gpu %s Tesla_T4 16384 minor=%d %s\n", gpu, i, more[gpu])
 	}
 	fresh := string(file) + ".new"
 	g.check(os.WriteFile(fresh, []byte(text+strings.Join(lines, "\n")+"\n"), 0o644))
@@ -140,4 +147,50 @@ func TestAProcessOutsideKubernetesClosesTheGPUThatItUses(t *testing.T) {
 	driver.says(g, fmt.Sprintf("process %s %d 100", gpuIDs[0], os.Getpid()))
 	g.heldBy(gpuIDs[0], "process", "process")
 	g.onlyTheOther(func() { driver.says(g) })
+}
+
+func TestAGPUThatTheDriverLosesWhileAPodRunsTakesNoNewShareAndItsPodIsToldAndLeftAlone(t *testing.T) {
+	g, driver := withInventory(t)
+	stays := g.place(g.simple("stays", 300))
+	g.ran(stays, "main", 1)
+	lost := g.due[stays]["main"][0]
+	driver.shows(g, gpuIDs, map[string]string{lost: "fail=15"})
+	g.until(soon, func() (bool, string) {
+		gpu := g.gpus()["gpu-real "+lost]
+		return harness.Text(gpu, "state") == "unhealthy", fmt.Sprint("it is not unhealthy: ", gpu)
+	})
+	g.drifts("unhealthy", "gpu-real", "stays")
+	g.event("stays", "GPULedgerDrift: ")
+	uid := g.place(g.simple("new", 600))
+	g.ran(uid, "main", 1)
+	if due := g.due[uid]["main"]; slices.Contains(due, lost) {
+		t.Errorf("a lost GPU was granted: %v", due)
+	}
+	g.startedOnce("stays", stays)
+	driver.says(g)
+	g.until(soon, func() (bool, string) {
+		gpu := g.gpus()["gpu-real "+lost]
+		return harness.Text(gpu, "state") == "ok", fmt.Sprint("it is not healthy again: ", gpu)
+	})
+	g.startedOnce("stays", stays)
+	g.consistent()
+}
+
+func TestWhenTheDriverNumbersItsGPUsAnotherWayPodsKeepTheirs(t *testing.T) {
+	g, driver := withInventory(t)
+	uid := g.place(g.simple("pod", 300))
+	g.ran(uid, "main", 1)
+	swapped := []string{gpuIDs[1], gpuIDs[0]}
+	driver.shows(g, swapped, nil)
+	g.n.Agent().Kill()
+	g.check(g.n.Reboot(swapped...))
+	library, err := g.n.FakeNVML()
+	g.check(err)
+	g.check(g.n.StartAgent("--nvml", library, "--inventory-s", "1"))
+	g.until(soon, func() (bool, string) {
+		gpu := g.gpus()["gpu-real "+gpuIDs[1]]
+		return harness.Number(gpu, "index") == 0, fmt.Sprint("it has its old index: ", gpu)
+	})
+	g.ran(uid, "main", 2)
+	g.ran(g.place(g.simple("new", 900)), "main", 1)
 }

@@ -390,6 +390,44 @@ func TestAPodIsNotCreatedWithoutItsGPUWhileTheAgentHangs(t *testing.T) {
 	g.ran(uid, "main", 1)
 }
 
+func TestAPodIsNotCreatedWithoutItsGPUWhenTheAgentDiesDuringTheQuestion(t *testing.T) {
+	g := withAgent(t)
+	before, err := os.ReadFile(g.n.Containerd().Log)
+	g.check(err)
+	g.pause()
+	uid := g.place(g.simple("pod", 300))
+	g.until(soon, func() (bool, string) {
+		text, err := os.ReadFile(g.n.Containerd().Log)
+		g.check(err)
+		return strings.Contains(string(text[len(before):]), "CreateContainer within sandbox"), "no container is made"
+	})
+	time.Sleep(500 * time.Millisecond) /* it asks a moment later; if not, it finds nobody, which is another test's story */
+	g.n.Agent().Kill()                 /* containerd waits 2 s for its answer */
+	g.notCreated("pod", "validator plugin", noPlugin)
+	if g.starts(uid, "main") > 0 {
+		t.Error("the container has started")
+	}
+	g.check(g.n.StartAgent())
+	g.ran(uid, "main", 1)
+}
+
+func TestWithoutTheValidatorAContainerHasNoGPUWhileTheAgentHangs(t *testing.T) {
+	g := withAgent(t)
+	g.open = true
+	before, err := g.n.AgentMetric("milligpu_node_connections_total")
+	g.check(err)
+	g.check(g.n.Validate(false))
+	g.until(20*time.Second, func() (bool, string) {
+		connections, _ := g.n.AgentMetric("milligpu_node_connections_total")
+		connected, err := g.n.AgentMetric("milligpu_node_connected")
+		return connections > before && connected == 1, fmt.Sprint("the agent is not connected again: ", err)
+	})
+	g.pause()
+	uid := g.place(g.simple("pod", 300))
+	g.ran(uid, "main", 1)
+	g.resume()
+}
+
 func TestNoShareRunsOnANodeWhoseAgentNeverCameUntilItComes(t *testing.T) {
 	g := gpuNodeWithoutAgent(t)
 	uid := g.place(g.simple("pod", 300))

@@ -269,12 +269,17 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
 {
     const struct doc *agent = agent_words(node, arena);
     struct doc *check = doc_new(arena, DOC_OBJECT);
-    struct finding finding = {.status = "ok"};
+    struct finding runtime = {.status = "ok"};
+    struct finding finding;
 
-    if (judge_runtime(node, arena, &finding) && judge_agent(node, pods, &finding) &&
-        judge_inventory(node, arena, &finding) && judge_cdi(agent, arena, &finding) &&
-        judge_mps(agent, arena, &finding) && judge_validator(agent, &finding) &&
-        judge_neighbor(node, arena, &finding))
+    const bool was_tried = judge_runtime(node, arena, &runtime);
+    const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
+    const bool has_all = can && judge_agent(node, pods, &finding) &&
+                         judge_inventory(node, arena, &finding) &&
+                         judge_cdi(agent, arena, &finding) && judge_mps(agent, arena, &finding);
+    if (!can || (has_all && !was_tried))
+        finding = runtime;
+    else if (has_all && judge_validator(agent, &finding) && judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
             arena_printf(arena, "%s, agent %s%s%s%s",

@@ -83,8 +83,11 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
     const struct doc *none = answer(&shown, "{\"items\":[]}");
     const struct doc *ready = pod("n1", "True");
 
-    finds(node("cri-o://1.34", "", ""), none, "warning", "containerd only");
-    finds(node("", "", ""), none, "warning", "not known");
+    finds(node("cri-o://1.34", "", ""), none, "failed", "no agent");
+    finds(node("cri-o://1.34", AGENT, ""), ready, "failed", "no GPU with a UUID");
+    finds(node("cri-o://1.34", AGENT "," GPUS, ""), ready, "warning", "containerd only");
+    finds(node("", AGENT "," GPUS, ""), ready, "warning", "not known");
+    finds(node("containerd://2.1.6", "", ""), none, "failed", "no agent");
     finds(node("containerd://1.7.30", "", ""), none, "failed", "update containerd to 2.2");
     finds(node("containerd://2.0.5", "", ""), none, "failed", "drops the GPUs");
     finds(node("containerd://2.1.6", AGENT "," GPUS, ""), ready, "warning", "while it is away");
