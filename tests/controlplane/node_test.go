@@ -471,8 +471,13 @@ func TestAnotherPluginCannotAddAGPUToOurPod(t *testing.T) {
 	g.notCreated("greedy", others)
 	all := g.place(annotate(g.simple("all", 300), "plugin.milligpu.test/cdi", "nvidia.com/gpu=all"))
 	g.notCreated("all", "nvidia.com/gpu=all")
-	if g.starts(uid, "main")+g.starts(all, "main") > 0 {
-		t.Error("a container has started with a GPU that is not its own")
+	own := g.place(annotate(g.simple("own", 100), "plugin.milligpu.test/cdi",
+		"nvidia.com/gpu="+gpuIDs[1-slices.Index(gpuIDs, g.sharesOf(g.pod("owner"))[0].GPU)]))
+	g.notCreated("own", "both tried to")
+	plain := g.place(annotate(g.simple("plain", 0), "plugin.milligpu.test/cdi", others))
+	g.notCreated("plain", others)
+	if g.starts(uid, "main")+g.starts(all, "main")+g.starts(own, "main")+g.starts(plain, "main") > 0 {
+		t.Error("a container has started with a GPU that another plugin added")
 	}
 	g.ran(g.place(annotate(g.simple("harmless", 100), "plugin.milligpu.test/env", "A=B")), "main", 1)
 }
