@@ -105,7 +105,7 @@ class Mps(unittest.TestCase):
                                "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4915M"})
         self.assertEqual(mounts, {"/run/milligpu/mps": f"{node.home}/mps/GPU-a/pipe", "/dev/shm": "/dev/shm"})
         self.assertEqual(create(runtime, share("GPU-b"), node, number=2)[0], env)  # also if it has set nothing
-        self.assertRegex((node.home / "mps/GPU-b/log/control.log").read_text(), "^\\d+ session \\d+ sees GPU-b\n$")
+        self.assertRegex((node.home / "mps/GPU-b/log/control.log").read_text(), "^(\\d+ session \\d+ sees GPU-b\n)+$")
         pid, session = (node.home / "mps/GPU-a/log/control.log").read_text().split()[0:3:2]
         self.assertEqual(pid, session)  # what ends the agent's session does not end it
 
@@ -229,12 +229,12 @@ class Mps(unittest.TestCase):
         began = time.monotonic()
         with self.assertRaisesRegex(Refused, "GPU-a does not answer"):
             create(runtime, share("GPU-a"), node, number=2)
-        self.assertLess(time.monotonic() - began, 0.5)  # whatever its daemon does
+        self.assertLess(time.monotonic() - began, 2)  # longer than that the runtime would not wait
         time.sleep(5)
         self.assertTrue(self.lives(pid))
         began = time.monotonic()
         node.stop()
-        self.assertLess(time.monotonic() - began, 2)  # though it is being asked
+        self.assertLess(time.monotonic() - began, 10)  # its pod's grace period, though it is being asked
 
     def test_a_daemon_that_hangs_and_serves_nobody_is_replaced(self):
         self.is_replaced_when_told("hang")
