@@ -259,6 +259,12 @@ static int open_cdi(struct agent *agent, struct err *err)
     return 0;
 }
 
+/* MIG and lost GPUs are in no specification that is up to date. */
+static bool can_be_given(const struct gpu_state *gpu)
+{
+    return !gpu->is_mig && gpu->health != GPU_LOST;
+}
+
 /* Where nobody else names the GPUs; in the reporter's thread, which has a struct cdi of its own. */
 static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading)
 {
@@ -272,7 +278,7 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
         return;
     own.root = strcmp(root, "/") == 0 ? "" : root;
     for (uint32_t i = 0; i < reading->gpus; i++)
-        if (!reading->gpu[i].is_mig && reading->gpu[i].health != GPU_LOST)
+        if (can_be_given(&reading->gpu[i]))
             gpu[own.gpus++] = (struct cdi_gpu){reading->gpu[i].uuid, reading->gpu[i].minor};
     if (cdi_write_own(agent->own_cdi, &own, &written, &err) < 0)
         log_write(LOG_WARN, "no CDI specification of our own", log_str("why", err.text));
@@ -320,7 +326,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     return good;
 }
 
-/* In the reporter's thread. MIG and lost GPUs are in no specification that is up to date. */
+/* In the reporter's thread. */
 static void tell_driver(void *user, struct reporter_driver *out)
 {
     const struct agent *agent = user;
@@ -330,7 +336,7 @@ static void tell_driver(void *user, struct reporter_driver *out)
 
     (void)snprintf(out->version, sizeof out->version, "%s", reading->driver);
     for (uint32_t i = 0; i < reading->gpus; i++)
-        if (!reading->gpu[i].is_mig && reading->gpu[i].health != GPU_LOST)
+        if (can_be_given(&reading->gpu[i]))
             uuid[out->gpus++] = reading->gpu[i].uuid;
     out->named = cdi_named(agent->own_cdi, uuid, out->gpus, &kind);
     out->kind = kind < CDI_KINDS ? cdi_kind_name(kind) : NULL;
