@@ -542,18 +542,11 @@ static const struct table_column history_columns[] = {
     {"OVER", 0}, /* only of a pod's history */
 };
 
-static const struct doc *first_of(const struct doc *array)
-{
-    doc_each (item, array)
-        return item;
-    return NULL;
-}
-
 /* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest time, and how many more there are. */
 static void add_over(struct table *table, const struct doc *item)
 {
     const struct doc *overs = doc_get(item, "over");
-    const struct doc *over = first_of(overs);
+    const struct doc *over = overs != NULL ? overs->first : NULL;
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
@@ -594,8 +587,8 @@ static void history_row(struct table *table, const struct doc *item)
 
 int show_history(struct ctl *ctl, const struct doc *list)
 {
-    const struct doc *first = first_of(doc_get(list, "items"));
-    const bool overs = first != NULL && doc_get(first, "over") != NULL;
+    const struct doc *items = doc_get(list, "items");
+    const bool overs = items != NULL && doc_get(items->first, "over") != NULL;
     const struct list_view view = {
         .column = history_columns,
         .columns = ARRAY_LEN(history_columns) - (overs ? 0 : 1),
