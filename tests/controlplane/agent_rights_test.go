@@ -3,8 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -275,8 +273,7 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	f.d = f.daemon(f.w.URL, f.w.CAFile, "--keys-namespace", agents)
 	f.startDaemon()
 	g := bareGPUNode(f)
-	t.Setenv("PATH", filepath.Dir(harness.Component("kubectl"))+":"+os.Getenv("PATH"))
-	t.Setenv("KUBECACHEDIR", filepath.Join(f.w.Dir, "kubectl-cache"))
+	f.kubectlInPath()
 	g.says(g.doctorOfNodes(), "FAILED", "no agent: containers with a share get no GPU")
 
 	pod := g.agentPod("gpu-real")

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,9 +13,7 @@ import (
 
 /* What this machine has elsewhere than a node: folders, the API server (there is no pod network that leads to it), and the
  * library that NVIDIA's runtime would bring into the container. All else of the component is as it is shipped. */
-const onThisMachine = `resources: [%[1]s]
-components: [%[2]s]
-images: [{name: milligpu-node, newName: %[3]s, newTag: "1"}]
+const onThisMachine = `images: [{name: milligpu-node, newName: %[1]s, newTag: "1"}]
 patches:
 - patch: |
     apiVersion: apps/v1
@@ -28,22 +25,22 @@ patches:
           hostNetwork: true
           containers:
           - name: milligpu-node
-            args: ["--probe-listen=127.0.0.1:%[4]d", --nvml=/driver/libnvidia-ml.so.1, --inventory-s=1]
+            args: ["--probe-listen=127.0.0.1:%[2]d", --nvml=/driver/libnvidia-ml.so.1, --inventory-s=1]
             env:
             - {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
-            - {name: KUBERNETES_SERVICE_PORT, value: "%[5]s"}
+            - {name: KUBERNETES_SERVICE_PORT, value: "%[3]s"}
             - {name: FAKE_NVML, value: /driver/driver}
             volumeMounts:
             - {name: driver, mountPath: /driver, readOnly: true}
           volumes:
-          - {name: nri, hostPath: {path: "%[6]s"}}
-          - {name: etc-cdi, hostPath: {path: "%[7]s"}}
-          - {name: run-cdi, hostPath: {path: "%[7]s"}}
-          - {name: state, hostPath: {path: "%[8]s"}}
-          - {name: driver, hostPath: {path: "%[9]s"}}
+          - {name: nri, hostPath: {path: "%[4]s"}}
+          - {name: etc-cdi, hostPath: {path: "%[5]s"}}
+          - {name: run-cdi, hostPath: {path: "%[5]s"}}
+          - {name: state, hostPath: {path: "%[6]s"}}
+          - {name: driver, hostPath: {path: "%[7]s"}}
 - target: {kind: DaemonSet}
   patch: |
-    - {op: replace, path: /spec/template/spec/containers/0/ports/0/containerPort, value: %[4]d}
+    - {op: replace, path: /spec/template/spec/containers/0/ports/0/containerPort, value: %[2]d}
 `
 
 /* as the GPU operator has it */
@@ -136,17 +133,9 @@ func (g *gpuNode) componentNode() string {
 	g.Helper()
 	ports, err := harness.FreePorts(1)
 	g.check(err)
-	dir := g.TempDir()
-	relative := func(folder string) string {
-		path, err := filepath.Rel(dir, filepath.Join(harness.Root(), "manifests", folder))
-		g.check(err)
-		return path
-	}
 	server := g.w.URL[strings.LastIndex(g.w.URL, ":")+1:]
-	text := fmt.Sprintf(onThisMachine, relative("base"), relative("components/node"), agentImage, ports[0], server,
-		filepath.Dir(g.n.NRISocket), g.n.CDIDir, g.n.StateDir, g.n.DriverDir)
-	g.check(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
-	out := g.kubectl("", "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	out := g.renderChanged("components/node", fmt.Sprintf(onThisMachine, agentImage, ports[0], server,
+		filepath.Dir(g.n.NRISocket), g.n.CDIDir, g.n.StateDir, g.n.DriverDir))
 	var own []string
 	for _, document := range strings.Split(out, "\n---\n") {
 		if strings.Contains(document, agents) && len(harness.OfKinds([]string{document}, "StatefulSet")) == 0 {
@@ -199,9 +188,7 @@ func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
 	d.until(soon, func() (bool, string) {
 		return d.gpus()["gpu-real "+gpuIDs[1]] != nil && d.reported() != "", "milligpud does not know the agent or its GPUs"
 	})
-	/* milligpuctl runs kubectl */
-	t.Setenv("PATH", filepath.Dir(harness.Component("kubectl"))+":"+os.Getenv("PATH"))
-	t.Setenv("KUBECACHEDIR", filepath.Join(d.w.Dir, "kubectl-cache"))
+	d.kubectlInPath()
 	t.Setenv("KUBECONFIG", d.w.Kubeconfig)
 	d.says(d.doctorOfNodes(), "ok ", "containerd://2.3.7, agent ", ", driver 570.1, CDI nvidia.com/gpu, ")
 	first := d.place(d.simple("first", 300))

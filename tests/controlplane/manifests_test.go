@@ -42,10 +42,15 @@ var needs = map[string]string{"components/usage": "components/node", "components
 // renderWith renders the base together with a component, and with the one that it needs.
 func (f *fixture) renderWith(component string) string {
 	f.Helper()
-	root := filepath.Join(harness.Root(), "manifests")
+	return f.renderChanged(component, "")
+}
+
+// renderChanged is renderWith, with more in the kustomization.
+func (f *fixture) renderChanged(component, more string) string {
+	f.Helper()
 	dir := f.TempDir()
 	relative := func(folder string) string {
-		path, err := filepath.Rel(dir, filepath.Join(root, folder))
+		path, err := filepath.Rel(dir, filepath.Join(harness.Root(), "manifests", folder))
 		f.check(err)
 		return path
 	}
@@ -53,7 +58,7 @@ func (f *fixture) renderWith(component string) string {
 	if first := needs[component]; first != "" {
 		components = relative(first) + ", " + components
 	}
-	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", relative("base"), components)
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n%s", relative("base"), components, more)
 	f.check(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
 	out, err := f.w.Kubectl("", "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
 	f.check(err)

@@ -411,9 +411,10 @@ func TestAPodIsNotCreatedWithoutItsGPUWhenTheAgentDiesDuringTheQuestion(t *testi
 	g.ran(uid, "main", 1)
 }
 
-func TestWithoutTheValidatorAContainerHasNoGPUWhileTheAgentHangs(t *testing.T) {
-	g := withAgent(t)
-	g.open = true
+// withoutValidator switches containerd's validator off, and waits until the agent is connected again: nothing else would
+// wait for it then.
+func (g *gpuNode) withoutValidator() {
+	g.Helper()
 	before, err := g.n.AgentMetric("milligpu_node_connections_total")
 	g.check(err)
 	g.check(g.n.Validate(false))
@@ -422,6 +423,12 @@ func TestWithoutTheValidatorAContainerHasNoGPUWhileTheAgentHangs(t *testing.T) {
 		connected, err := g.n.AgentMetric("milligpu_node_connected")
 		return connections > before && connected == 1, fmt.Sprint("the agent is not connected again: ", err)
 	})
+}
+
+func TestWithoutTheValidatorAContainerHasNoGPUWhileTheAgentHangs(t *testing.T) {
+	g := withAgent(t)
+	g.open = true
+	g.withoutValidator()
 	g.pause()
 	uid := g.place(g.simple("pod", 300))
 	g.ran(uid, "main", 1)
@@ -449,14 +456,7 @@ func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
 	g.startedOnce("first", first)
 	/* containers show whether the validator is on, which a restart may change */
 	g.validatorIs("true")
-	before, err := g.n.AgentMetric("milligpu_node_connections_total")
-	g.check(err)
-	g.check(g.n.Validate(false))
-	g.until(20*time.Second, func() (bool, string) { /* without the validator, nothing waits for the agent */
-		connections, _ := g.n.AgentMetric("milligpu_node_connections_total")
-		connected, err := g.n.AgentMetric("milligpu_node_connected")
-		return connections > before && connected == 1, fmt.Sprint("the agent is not connected again: ", err)
-	})
+	g.withoutValidator()
 	g.ran(g.place(g.simple("fourth", 100)), "main", 1)
 	g.validatorIs("false")
 }

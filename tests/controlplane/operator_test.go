@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,12 @@ func (f *fixture) ctl(args ...string) string {
 	out, err := harness.Run(program, append(args, "--server", "http://"+f.d.Address("admin"))...)
 	f.check(err)
 	return out
+}
+
+// kubectlInPath is for milligpuctl, which runs kubectl.
+func (f *fixture) kubectlInPath() {
+	f.Setenv("PATH", filepath.Dir(harness.Component("kubectl"))+":"+os.Getenv("PATH"))
+	f.Setenv("KUBECACHEDIR", filepath.Join(f.w.Dir, "kubectl-cache"))
 }
 
 func (f *fixture) says(text string, words ...string) {

@@ -77,9 +77,6 @@ func filesBelow(root string) (files []tarFile, err error) {
 			file.link, err = os.Readlink(path)
 		default:
 			file.data, err = os.ReadFile(path)
-			if file.data == nil {
-				file.data = []byte{}
-			}
 		}
 		files = append(files, file)
 		return err
