@@ -26,7 +26,11 @@
 #include "milligpu/nvml.h"
 #include "milligpu/strbuf.h"
 
-enum { METER_READINGS_OVER = 2, METER_OUTSIDE_MS = 10000 };
+enum {
+    METER_READINGS_OVER = 2,
+    METER_READINGS_BLIND = 2, /* of which no process can be read: those of the host are hidden */
+    METER_OUTSIDE_MS = 10000,
+};
 
 enum meter_policy {
     METER_REPORT, /* log and metrics */

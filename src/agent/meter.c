@@ -124,7 +124,7 @@ static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containe
     return read_proc(meter, pid, "comm", &text) && !proc_is_mps(text) ? OWNER_NONE : OWNER_DISPUTED;
 }
 
-/* NULL: the processes of the host cannot be seen. */
+/* NULL: not one of them can be read. */
 static const int32_t *find_owners(struct meter *meter, const struct gpu_reading *reading,
                                   const struct containers_copy *containers)
 {
@@ -257,6 +257,7 @@ static void look(struct meter *meter)
             .reading = reading,
             .containers = &containers,
             .owner = find_owners(meter, reading, &containers),
+            .sees_host = meter->io.sees_host,
             .policy = meter->rules.policy,
             .grace_ms = meter->rules.grace_ms,
             .wall_ms = meter->io.clock.wall_ms(meter->io.clock.ctx),

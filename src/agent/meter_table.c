@@ -250,13 +250,23 @@ bool meter_stray_counts(const struct meter_stray *stray)
 
 /* --- all of it --- */
 
+/* A program that ends right after a reading cannot be read either, and is not in the next one. */
+static uint32_t count_unread(const struct meter_table *before, const struct meter_facts *facts)
+{
+    if (!is_new_reading(before, facts))
+        return before->unread;
+    return facts->owner == NULL ? before->unread + 1 : 0;
+}
+
 void meter_table_judge(const struct meter_table *before, const struct meter_facts *facts,
                        struct meter_table *next)
 {
     must(next->count == 0 && next->row == NULL);
 
     next->is_complete = facts->containers->is_complete;
-    next->is_metering = facts->owner != NULL && facts->reading->status == NVML_READY;
+    next->unread = count_unread(before, facts);
+    next->is_metering = facts->sees_host && next->unread < METER_READINGS_BLIND &&
+                        facts->reading->status == NVML_READY;
     next->reading = facts->reading->number;
     next->taken_ms = facts->reading->taken_ms;
     next->count = facts->containers->count;

@@ -37,6 +37,7 @@ struct meter_table {
     bool is_complete;
     bool is_metering;
     uint64_t reading; /* its number; 0: none */
+    uint32_t unread;  /* readings, one after another, of which no process could be read */
     int64_t taken_ms; /* monotonic */
     uint32_t count;
     struct meter_row *row;
@@ -52,9 +53,11 @@ struct meter_facts {
     const struct containers_copy *containers;
     /*
      * Of each process of the reading: a place in containers, OWNER_NONE, or OWNER_DISPUTED, also if
-     * it cannot be told. NULL: the processes of the host cannot be seen.
+     * it cannot be told. NULL: none of them could be read, which is the end of them, or a sign
+     * that those of the host cannot be seen.
      */
     const int32_t *owner;
+    bool sees_host; /* false: it is known that those of the host cannot be seen */
     enum meter_policy policy;
     int64_t grace_ms;
     int64_t wall_ms;

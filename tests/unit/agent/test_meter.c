@@ -98,6 +98,7 @@ static int begin(void **state)
     world->facts = (struct meter_facts){.reading = reading,
                                         .containers = &both,
                                         .owner = world->owner,
+                                        .sees_host = true,
                                         .policy = METER_KILL,
                                         .grace_ms = 30000,
                                         .wall_ms = 1700000000000};
@@ -193,10 +194,28 @@ static void what_is_not_known_is_not_zero(void **state)
     world->reading.gpu[0].known = GPU_KNOWS_PROCESSES;
     world->facts.owner = NULL; /* no processes of the host */
     assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
-    assert_false(world->table[world->at].is_metering);
     world->facts.owner = world->owner;
     world->reading.status = NVML_SILENT;
     assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
+}
+
+static void processes_that_end_after_a_reading_are_not_taken_for_hidden_ones(void **state)
+{
+    struct world *world = *state;
+    runs(world, 0, 0, 300);
+    assert_true(read_after(world, 1)->is_metering);
+    world->facts.owner = NULL; /* none of this reading is there any more */
+    assert_true(read_after(world, 1)->is_metering);
+    assert_true(read_after(world, 0)->is_metering); /* the same reading once more */
+    world->facts.owner = world->owner;
+    assert_true(read_after(world, 1)->is_metering);
+    world->facts.owner = NULL;
+    assert_true(read_after(world, 1)->is_metering);
+    assert_false(read_after(world, 1)->is_metering); /* the next one has some, and none is there */
+    world->facts.owner = world->owner;
+    assert_true(read_after(world, 1)->is_metering);
+    world->facts.sees_host = false;
+    assert_false(read_after(world, 1)->is_metering);
 }
 
 static void a_client_of_mps_that_is_listed_twice_counts_once(void **state)
@@ -515,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
         TEST(use_is_the_sum_of_its_processes),
         TEST(what_is_not_known_is_not_zero),
+        TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones),
         TEST(a_client_of_mps_that_is_listed_twice_counts_once),
         TEST(over_in_every_reading_of_the_grace_is_due),
         TEST(a_reading_that_does_not_tell_ends_the_grace),
