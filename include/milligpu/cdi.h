@@ -85,11 +85,12 @@ struct cdi_own {
  * It has device nodes (/dev/nvidia<minor>; for all: nvidiactl, nvidia-uvm, nvidia-uvm-tools, and
  * nvidia-modeset, those that exist), and mounts, read-only and under their own path, nvidia-smi and
  * the driver's libraries for CUDA and NVML (list in cdi_own.c) from the first usual library folder
- * that has libcuda.so.1. Left out, compared with nvidia-ctk: hooks, so ld.so.cache is not updated
- * (an image whose loader does not search that folder needs LD_LIBRARY_PATH), libcuda.so has no link
- * and CUDA's forward compatibility is not enabled; graphics and video; MIG, IMEX and GDS; drivers
- * installed in a container; sockets of the persistence daemon and the fabric manager. So it is the
- * last resort, for nodes with a plain driver and nothing else.
+ * that has libcuda.so.NUMBER as a file, else as a link. Left out, compared with nvidia-ctk: hooks,
+ * so ld.so.cache is not updated (an image whose loader does not search that folder needs
+ * LD_LIBRARY_PATH), libcuda.so has no link and CUDA's forward compatibility is not enabled;
+ * graphics and video; MIG, IMEX and GDS; drivers installed in a container; sockets of the
+ * persistence daemon and the fabric manager. So it is the last resort, for nodes with a plain
+ * driver and nothing else.
  */
 int cdi_write_own(struct cdi *cdi, const struct cdi_own *own, uint32_t *out,
                   struct err *err) MUST_USE;

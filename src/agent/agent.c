@@ -52,8 +52,9 @@ struct agent {
     enum nri_validator told_validator; /* what the Node says of it */
     char last[ERR_TEXT_MAX];           /* the failure that was logged last */
     struct arena arena;                /* of the process */
-    struct cdi *own_cdi;               /* the reporter's, like the next two */
+    struct cdi *own_cdi;               /* the reporter's, like the next three */
     const char *own_folder;            /* the last of --cdi-dirs */
+    uint64_t own_reading;              /* for which our specification was written */
     char driver[ERR_TEXT_MAX];         /* what was logged of it last */
     struct kube_config *config;
     struct kube_ops ops;
@@ -274,8 +275,9 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
     uint32_t written = 0;
     struct err err;
 
-    if (root[0] == '\0' || reading->status != NVML_READY)
+    if (root[0] == '\0' || reading->status != NVML_READY || reading->number == agent->own_reading)
         return;
+    agent->own_reading = reading->number; /* the driver's folders are long */
     own.root = strcmp(root, "/") == 0 ? "" : root;
     for (uint32_t i = 0; i < reading->gpus; i++)
         if (can_be_given(&reading->gpu[i]))

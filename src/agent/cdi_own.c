@@ -19,8 +19,10 @@ enum { LIBRARIES_MAX = 64 };
 
 static const char *const shared_devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                              "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
-static const char *const library_folders[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"};
+/* The last is where images with CUDA look, too. */
+static const char *const library_folders[] = {"/usr/lib/x86_64-linux-gnu",
+                                              "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                                              "/usr/lib", "/usr/local/nvidia/lib64"};
 /* What CUDA, OpenCL and NVML need of a driver. */
 static const char *const libraries[] = {"libcuda.so.*",
                                         "libcudadebugger.so.*",
@@ -32,7 +34,7 @@ static const char *const libraries[] = {"libcuda.so.*",
                                         "libnvidia-gpucomp.so.*",
                                         "libnvidia-opencl.so.*",
                                         "libnvidia-allocator.so.*"};
-static const char *const programs[] = {"/usr/bin/nvidia-smi"};
+static const char *const programs[] = {"/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"};
 
 /* The host has this file, and is seen under root. */
 static bool host_has(const char *root, const char *path)
@@ -101,25 +103,54 @@ static size_t list_libraries(const char *root, const char *folder, char *out[LIB
     return count;
 }
 
+/* as_file: the library itself, and not only a link to it. */
+static bool has_cuda(const char *root, const char *folder, bool as_file)
+{
+    CLEANUP(strbuf_done) struct strbuf name;
+    const struct dirent *file;
+    struct stat stat_;
+    bool has = false;
+
+    strbuf_init(&name);
+    strbuf_printf(&name, "%s%s", root, folder);
+    DIR *dir = opendir(name.data);
+    if (dir == NULL)
+        return false;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of ours */
+    while (!has && (file = readdir(dir)) != NULL)
+        if (text_starts(text_of(file->d_name), "libcuda.so."))
+            has =
+                !as_file || (fstatat(dirfd(dir), file->d_name, &stat_, AT_SYMLINK_NOFOLLOW) == 0 &&
+                             S_ISREG(stat_.st_mode));
+    (void)closedir(dir); /* only read */
+    return has;
+}
+
+/* A folder of links may lack some of the libraries, so that of the files goes first. NULL: none. */
+static const char *driver_folder(const char *root)
+{
+    for (int links = 0; links < 2; links++)
+        for (size_t i = 0; i < ARRAY_LEN(library_folders); i++)
+            if (has_cuda(root, library_folders[i], links == 0))
+                return library_folders[i];
+    return NULL;
+}
+
 static void add_libraries(struct strbuf *out, const char **separator, const char *root)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     char *name[LIBRARIES_MAX];
+    const char *folder = driver_folder(root);
 
     strbuf_init(&path);
-    for (size_t i = 0; i < ARRAY_LEN(library_folders); i++) {
-        strbuf_reset(&path);
-        strbuf_printf(&path, "%s/libcuda.so.1", library_folders[i]);
-        if (!host_has(root, path.data))
-            continue;
-        const size_t count = list_libraries(root, library_folders[i], name);
-        for (size_t k = 0; k < count; k++) {
-            strbuf_reset(&path);
-            strbuf_printf(&path, "%s/%s", library_folders[i], name[k]);
-            add_mount(out, separator, path.data);
-            xfree(name[k]);
-        }
+    if (folder == NULL)
         return;
+    const size_t count = list_libraries(root, folder, name);
+    for (size_t i = 0; i < count; i++) {
+        strbuf_reset(&path);
+        strbuf_printf(&path, "%s/%s", folder, name[i]);
+        add_mount(out, separator, path.data);
+        xfree(name[i]);
     }
 }
 

@@ -251,9 +251,15 @@ static void a_file_that_did_not_change_is_not_read_again(void **state)
     assert_string_equal(finds(fixture, "GPU-bc", "GPU-bc"), NVIDIA);
 }
 
-static void make_host(struct fixture *fixture)
+static void make_folder(const struct fixture *fixture, const char *name)
 {
     char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->root, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void make_host(struct fixture *fixture)
+{
     static const char *const folders[] = {"dev",     "usr",       "usr/bin",
                                           "usr/lib", "usr/lib64", "usr/lib/x86_64-linux-gnu"};
     static const char *const files[] = {"dev/nvidia0",
@@ -266,10 +272,8 @@ static void make_host(struct fixture *fixture)
                                         "usr/lib/x86_64-linux-gnu/libcuda.so.615.10",
                                         "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
                                         "usr/lib/x86_64-linux-gnu/libGL.so.1"};
-    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", fixture->root, folders[i]);
-        assert_int_equal(mkdir(path, 0755), 0);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++)
+        make_folder(fixture, folders[i]);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         put(fixture->root, files[i], "");
 }
@@ -338,6 +342,59 @@ static void our_own_specification_is_for_what_nobody_names(void **state)
     assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
 }
 
+static void link_in(const struct fixture *fixture, const char *name, const char *to)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->root, name);
+    assert_int_equal(symlink(to, path), 0);
+}
+
+/* Writes it for a GPU on /dev/nvidia3; which folder the driver's libraries are mounted from. */
+static const char *mounted_from(struct fixture *fixture)
+{
+    static const struct cdi_gpu gpu[] = {{"GPU-a", 3}};
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
+                                          "/usr/local/nvidia/lib64"};
+    const struct cdi_own own = {
+        .folder = fixture->run, .root = fixture->root, .gpus = 1, .gpu = gpu};
+    const char *found = "none";
+    char mount[128];
+    uint32_t count;
+    struct err err;
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+    char *text = own_text(fixture);
+    assert_non_null(text);
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        (void)snprintf(mount, sizeof mount, "{\"hostPath\":\"%s/libcuda.so.1\"", folders[i]);
+        if (strstr(text, mount) != NULL) {
+            assert_string_equal(found, "none");
+            found = folders[i];
+        }
+    }
+    xfree(text);
+    return found;
+}
+
+/* As on a machine whose driver is in /usr/local/nvidia, with links to some of it in /usr/lib. */
+static void the_folder_with_the_drivers_files_goes_before_one_with_links(void **state)
+{
+    struct fixture *fixture = *state;
+    make_host(fixture);
+    assert_string_equal(mounted_from(fixture), "/usr/lib/x86_64-linux-gnu");
+    take(fixture->root, "usr/lib/x86_64-linux-gnu/libcuda.so.1");
+    take(fixture->root, "usr/lib/x86_64-linux-gnu/libcuda.so.615.10");
+    assert_string_equal(mounted_from(fixture), "none");
+    link_in(fixture, "usr/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1");
+    assert_string_equal(mounted_from(fixture), "/usr/lib");
+    make_folder(fixture, "usr/local");
+    make_folder(fixture, "usr/local/nvidia");
+    make_folder(fixture, "usr/local/nvidia/lib64");
+    link_in(fixture, "usr/local/nvidia/lib64/libcuda.so.1", "libcuda.so.615.10");
+    assert_string_equal(mounted_from(fixture), "/usr/lib");
+    put(fixture->root, "usr/local/nvidia/lib64/libcuda.so.615.10", "");
+    assert_string_equal(mounted_from(fixture), "/usr/local/nvidia/lib64");
+}
+
 static void where_nothing_can_be_written_it_is_said(void **state)
 {
     struct fixture *fixture = *state;
@@ -364,6 +421,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sizes_and_counts_are_bounded, begin, end),
         cmocka_unit_test_setup_teardown(a_file_that_did_not_change_is_not_read_again, begin, end),
         cmocka_unit_test_setup_teardown(our_own_specification_is_for_what_nobody_names, begin, end),
+        cmocka_unit_test_setup_teardown(
+            the_folder_with_the_drivers_files_goes_before_one_with_links, begin, end),
         cmocka_unit_test_setup_teardown(where_nothing_can_be_written_it_is_said, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
