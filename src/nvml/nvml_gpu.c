@@ -134,8 +134,18 @@ static void read_some_processes(struct nvml_roster *roster, struct nvml_record *
     }
 }
 
-/* The mean of the samples of one process; a process without one used nothing. */
-static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count, uint32_t pid)
+/* It may also be in the list of the other processes. */
+static bool is_client_of_mps(const struct nvml_roster *roster, uint32_t from, uint32_t pid)
+{
+    for (uint32_t i = from; i < roster->processes; i++)
+        if (roster->process[i].pid == pid && roster->process[i].is_mps)
+            return true;
+    return false;
+}
+
+/* The mean of the samples of one process; without: if it has none. */
+static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count, uint32_t pid,
+                           int32_t without)
 {
     uint32_t percent = 0;
     uint32_t samples = 0;
@@ -148,12 +158,13 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
         percent += sample[i].sm_percent;
         samples++;
     }
-    return samples > 0 ? (int32_t)(percent * 10 / samples) : 0;
+    return samples > 0 ? (int32_t)(percent * 10 / samples) : without;
 }
 
 /*
  * NVML lists the processes that used something since a time. If it lists none at all, it says that
- * it has no samples, which may mean either; then nothing is known.
+ * it has no samples, which may mean either; then nothing is known. A process that it does not list
+ * used nothing, unless it is a client of MPS: those that work are not listed, either (driver 580).
  */
 static void read_utilization(struct nvml_roster *roster, const struct nvml_library *nvml,
                              struct nvml_record *record)
@@ -169,8 +180,11 @@ static void read_utilization(struct nvml_roster *roster, const struct nvml_libra
     for (unsigned i = 0; i < count; i++)
         if (roster->samples[i].time_us > record->sampled_us)
             record->sampled_us = roster->samples[i].time_us;
-    for (uint32_t i = gpu->process; i < roster->processes; i++)
-        roster->process[i].sm_milli = sm_milli_of(roster->samples, count, roster->process[i].pid);
+    for (uint32_t i = gpu->process; i < roster->processes; i++) {
+        struct gpu_process *process = &roster->process[i];
+        const bool is_client = is_client_of_mps(roster, gpu->process, process->pid);
+        process->sm_milli = sm_milli_of(roster->samples, count, process->pid, is_client ? -1 : 0);
+    }
 }
 
 void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,

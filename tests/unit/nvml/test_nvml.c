@@ -56,7 +56,7 @@ static void says_what_the_driver_says(void **state)
     assert_true(reading->process[a->process + 1].is_mps);
     assert_false(reading->process[a->process + 1].is_known);
     assert_int_equal(reading->process[a->process].sm_milli, 410);
-    assert_int_equal(reading->process[a->process + 1].sm_milli, 0);
+    assert_int_equal(reading->process[a->process + 1].sm_milli, -1);
     /* Neither nonsense nor no sample at all is an amount. */
     assert_int_equal(reading->process[reading->gpu[1].process].sm_milli, -1);
     assert_int_equal(reading->process[reading->gpu[3].process].sm_milli, -1);
@@ -68,6 +68,29 @@ static void says_what_the_driver_says(void **state)
     assert_int_equal(reading->gpu[1].peers, 1 << 0);
     assert_int_equal(reading->gpu[2].peers, 1 << 3);
     assert_int_equal(reading->gpu[3].peers, 1 << 2);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+/* As driver 580 does: a client is in both lists, and the time is that of the server. */
+static void a_client_of_mps_without_a_sample_is_not_idle(void **state)
+{
+    (void)state;
+    fake_say(TWO "process GPU-a 100 500\nprocess GPU-a 200 66 sm=99\nprocess GPU-a 300 5\n"
+                 "process GPU-a 100 500 mps\n"
+                 "process GPU-b 300 5 sm=40\nprocess GPU-b 300 5 mps\nprocess GPU-b 100 5\n");
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_ready);
+    const struct gpu_process *on_a = &reading->process[gpu_of(reading, "GPU-a")->process];
+    const struct gpu_process *on_b = &reading->process[gpu_of(reading, "GPU-b")->process];
+    assert_int_equal(gpu_of(reading, "GPU-a")->processes, 4);
+    assert_int_equal(on_a[0].sm_milli, -1);
+    assert_int_equal(on_a[1].sm_milli, 990);
+    assert_int_equal(on_a[2].sm_milli, 0); /* no client, and nothing used */
+    assert_int_equal(on_a[3].sm_milli, -1);
+    assert_int_equal(on_b[0].sm_milli, 400); /* where it is told, it counts */
+    assert_int_equal(on_b[1].sm_milli, 0);   /* a client on another GPU */
+    assert_int_equal(on_b[2].sm_milli, 400);
     gpu_reading_unref(reading);
     nvml_close(nvml);
 }
@@ -428,6 +451,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_what_the_driver_says),
+        cmocka_unit_test(a_client_of_mps_without_a_sample_is_not_idle),
         cmocka_unit_test(knows_a_gpu_by_its_uuid_when_indexes_move),
         cmocka_unit_test(a_critical_xid_makes_sick_and_one_of_an_application_does_not),
         cmocka_unit_test(an_event_of_a_gpu_without_a_name_counts_for_all),
