@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/nri/pkg/api"
 )
@@ -42,6 +44,12 @@ func (a *agent) serve(socket string) {
 		log.Fatal(err)
 	}
 	go http.Serve(listener, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	go func() {
+		<-ended
+		os.Exit(0) /* an agent that is ended in order ends well */
+	}()
 	serve(a, socket, "milligpu", "20")
 }
 
