@@ -165,7 +165,7 @@ func (g *gpuNode) sights() []sight {
 func (g *gpuNode) compare() {
 	g.Helper()
 	if g.Failed() {
-		g.Log("---- milligpu-node\n" + g.n.Agent().Tail(30) + "\n---- nri-plugin\n" + g.n.Plugin().Tail(10) +
+		g.Log("---- milligpu-node\n" + g.n.Agent().Tail(30) + "\n" + g.n.PluginTails(10) +
 			"\n---- device-plugin\n" + g.n.DevicePlugin().Tail(10) + "\n---- containerd\n" + g.n.Containerd().Tail(15))
 	}
 	for _, s := range g.sights() {
@@ -463,30 +463,30 @@ func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
 
 func TestAnotherPluginCannotAddAGPUToOurPod(t *testing.T) {
 	g := withAgent(t)
-	g.check(g.n.StartPlugin())
+	g.check(g.n.StartPlugin("other"))
 	owner := g.place(g.simple("owner", 1000))
 	g.ran(owner, "main", 1)
 	others := "nvidia.com/gpu=" + g.sharesOf(g.pod("owner"))[0].GPU
-	uid := g.place(annotate(g.simple("greedy", 500), "plugin.milligpu.test/cdi", others))
+	uid := g.place(annotate(g.simple("greedy", 500), "other.milligpu.test/cdi", others))
 	g.notCreated("greedy", others)
-	all := g.place(annotate(g.simple("all", 300), "plugin.milligpu.test/cdi", "nvidia.com/gpu=all"))
+	all := g.place(annotate(g.simple("all", 300), "other.milligpu.test/cdi", "nvidia.com/gpu=all"))
 	g.notCreated("all", "nvidia.com/gpu=all")
-	own := g.place(annotate(g.simple("own", 100), "plugin.milligpu.test/cdi",
+	own := g.place(annotate(g.simple("own", 100), "other.milligpu.test/cdi",
 		"nvidia.com/gpu="+gpuIDs[1-slices.Index(gpuIDs, g.sharesOf(g.pod("owner"))[0].GPU)]))
 	g.notCreated("own", "both tried to")
-	plain := g.place(annotate(g.simple("plain", 0), "plugin.milligpu.test/cdi", others))
+	plain := g.place(annotate(g.simple("plain", 0), "other.milligpu.test/cdi", others))
 	g.notCreated("plain", others)
 	if g.starts(uid, "main")+g.starts(all, "main")+g.starts(own, "main")+g.starts(plain, "main") > 0 {
 		t.Error("a container has started with a GPU that another plugin added")
 	}
-	g.ran(g.place(annotate(g.simple("harmless", 100), "plugin.milligpu.test/env", "A=B")), "main", 1)
+	g.ran(g.place(annotate(g.simple("harmless", 100), "other.milligpu.test/env", "A=B")), "main", 1)
 }
 
 func TestAnotherPluginThatHangsOrDiesTakesNoGPUFromAPod(t *testing.T) {
 	g := withAgent(t)
 	for _, does := range []string{"hang", "die"} {
-		g.check(g.n.StartPlugin())
-		g.ran(g.place(annotate(g.simple(does, 300), "plugin.milligpu.test/does", does)), "main", 1)
+		g.check(g.n.StartPlugin("other", "--does", does))
+		g.ran(g.place(g.simple(does, 300)), "main", 1)
 	}
 }
 

@@ -60,8 +60,8 @@ func (n *RealNode) Clean() error {
 			problems = append(problems, err.Error())
 		}
 	}
-	n.plugin.Kill()
-	n.agent, n.second, n.plugin = nil, nil, nil
+	n.killPlugins()
+	n.agent, n.second = nil, nil
 	for _, p := range []*Proc{n.containerd, n.kubelet} {
 		if !p.Running() {
 			problems = append(problems, fmt.Sprintf("%s has ended: %v", p.Name, p.err))

@@ -192,23 +192,40 @@ func (n *RealNode) Agent() *Proc { return n.agent }
 // SecondAgent returns the process of the other milligpu-node.
 func (n *RealNode) SecondAgent() *Proc { return n.second }
 
-// StartPlugin starts the other NRI plugin, or starts it again, and waits until the runtime knows it.
-func (n *RealNode) StartPlugin() (err error) {
-	n.plugin.Kill()
-	log, _ := os.ReadFile(filepath.Join(n.cluster.Dir, "nri-plugin.log")) /* of all starts before; the first has none */
-	n.plugin, err = StartProc("nri-plugin", n.cluster.Dir, nodeProgram("nri-plugin"), "--nri-socket", n.NRISocket)
+// StartPlugin starts another NRI plugin of this name, or starts it again, and waits until the runtime knows it.
+func (n *RealNode) StartPlugin(name string, args ...string) error {
+	n.plugins[name].Kill()
+	process := "nri-plugin-" + name
+	/* of all starts before; the first has none */
+	log, _ := os.ReadFile(filepath.Join(n.cluster.Dir, process+".log"))
+	plugin, err := StartProc(process, n.cluster.Dir, nodeProgram("nri-plugin"),
+		append([]string{"--nri-socket", n.NRISocket, "--name", name}, args...)...)
 	if err != nil {
 		return err
 	}
+	n.plugins[name] = plugin
 	return Until(10*time.Second, func() (bool, string) {
-		text, err := os.ReadFile(n.plugin.Log)
+		text, err := os.ReadFile(plugin.Log)
 		said := string(text[min(len(log), len(text)):])
-		return strings.Contains(said, "connected"), fmt.Sprint("the other NRI plugin is not connected: ", said, err)
+		return strings.Contains(said, "connected"), fmt.Sprint("another NRI plugin is not connected: ", said, err)
 	})
 }
 
-// Plugin returns the process of the other NRI plugin.
-func (n *RealNode) Plugin() *Proc { return n.plugin }
+// PluginTails returns the ends of the logs of the other NRI plugins.
+func (n *RealNode) PluginTails(lines int) string {
+	var all []string
+	for name, plugin := range n.plugins {
+		all = append(all, "---- nri-plugin "+name+"\n"+plugin.Tail(lines))
+	}
+	return strings.Join(all, "\n")
+}
+
+func (n *RealNode) killPlugins() {
+	for _, plugin := range n.plugins {
+		plugin.Kill()
+	}
+	n.plugins = map[string]*Proc{}
+}
 
 // running returns the one container with these labels that runs, and its first process. kubelet keeps dead ones for a while.
 func (n *RealNode) running(labels string) (id string, pid int, err error) {
@@ -262,7 +279,8 @@ func (n *RealNode) Process(uid, container string) (pid int, err error) {
 // the GPUs in this order. As with /run, containerd's state is gone, and its root stays. The agent does not start.
 func (n *RealNode) Reboot(uuids ...string) error {
 	n.spent = true
-	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.plugin, n.devices, n.containerd} {
+	n.killPlugins()
+	for _, p := range []*Proc{n.kubelet, n.agent, n.second, n.devices, n.containerd} {
 		p.Kill()
 	}
 	n.killShims()

@@ -34,10 +34,10 @@ type RealNode struct {
 	containerd *Proc
 	kubelet    *Proc
 	agent      *Proc
-	second     *Proc          /* another milligpu-node on the same node */
-	minors     map[string]int /* of the GPUs, by uuid */
-	plugin     *Proc
-	registered Object /* the Node, as kubelet registered it */
+	second     *Proc            /* another milligpu-node on the same node */
+	minors     map[string]int   /* of the GPUs, by uuid */
+	plugins    map[string]*Proc /* the other NRI plugins, by name */
+	registered Object           /* the Node, as kubelet registered it */
 	spent      bool
 	devices    *Proc    /* the device plugin */
 	made       []string /* folders that were not there before kubelet made them, deepest first */
@@ -78,7 +78,7 @@ func (c *Cluster) StartRealNode(name string) (*RealNode, error) {
 	n := &RealNode{Name: name, cluster: c, dir: filepath.Join(c.Dir, "node"),
 		/* `run` and `down` find the cgroup by this name if we are killed */
 		cgroup: "milligpu-" + strings.TrimPrefix(filepath.Base(c.Dir), "milligpu-"),
-		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true, minors: map[string]int{},
+		bridge: fmt.Sprintf("mg%d", os.Getpid()), validator: true, minors: map[string]int{}, plugins: map[string]*Proc{},
 		KeysNamespace: Namespace, AgentKubeconfig: c.Kubeconfig}
 	n.LogsDir = filepath.Join(n.dir, "pod-logs")
 	n.socket = filepath.Join(n.dir, "containerd.sock")
@@ -382,7 +382,7 @@ func (n *RealNode) Pids() map[string]int {
 	if n == nil {
 		return pids
 	}
-	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.second, n.plugin, n.devices} {
+	for _, p := range []*Proc{n.kubelet, n.containerd, n.agent, n.second, n.devices} {
 		if p != nil && p.Running() {
 			pids[p.Name] = p.Pid()
 		}
@@ -394,7 +394,7 @@ func (n *RealNode) Pids() map[string]int {
 func (n *RealNode) Stop() error {
 	n.devices.Stop()
 	n.kubelet.Stop()
-	n.plugin.Kill()
+	n.killPlugins()
 	var problems []string
 	if err := n.leaveDevicePlugins(); err != nil {
 		problems = append(problems, err.Error())

@@ -29,7 +29,7 @@ func agentFlags() *agent {
 	flag.StringVar(&a.stateDir, "state-dir", "", "folder for the first allocation of each pod")
 	flag.StringVar(&a.probe, "probe-listen", "127.0.0.1:0", "address of /readyz")
 	flag.StringVar(&a.portFile, "port-file", "", "file for the address of /readyz")
-	for _, name := range []string{"keys-dir", "cdi-dirs", "kubeconfig", "nvml", "log-level"} {
+	for _, name := range []string{"keys-dir", "cdi-dirs", "foreign-gpus", "kubeconfig", "nvml", "log-level"} {
 		flag.String(name, "", "not used here")
 	}
 	return a
