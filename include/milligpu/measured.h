@@ -106,8 +106,8 @@ bool measured_is_fresh(const struct measured_share *share, int64_t now_ms);
 
 /* What is known, and not too old, of all bound shares of one GPU. */
 struct measured_sum {
-    uint32_t shares; /* that are known */
-    int64_t milli;   /* USAGE_UNKNOWN: of none of them, like the next one */
+    uint32_t shares; /* of which there is a fresh report */
+    int64_t milli;   /* of these; USAGE_UNKNOWN: not of each of them, like the next one */
     int64_t mib;
     int64_t at_ms;         /* of the oldest of them */
     int64_t idle_since_ms; /* all of them are idle since; 0: not so */

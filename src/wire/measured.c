@@ -281,12 +281,18 @@ bool measured_is_fresh(const struct measured_share *share, int64_t now_ms)
     return now_ms - share->at_ms <= MEASURED_FRESH_MS; /* also where the clock was set back */
 }
 
+/* What is not known of a share, its GPU's sum does not hide: clients of MPS would count as idle. */
+static int64_t add_amount(const struct measured_sum *sum, int64_t of_sum, int64_t amount)
+{
+    if (sum->shares == 0)
+        return amount;
+    return of_sum == USAGE_UNKNOWN || amount == USAGE_UNKNOWN ? USAGE_UNKNOWN : of_sum + amount;
+}
+
 static void add_known(struct measured_sum *sum, const struct measured_share *share)
 {
-    if (share->milli != USAGE_UNKNOWN)
-        sum->milli = (sum->milli == USAGE_UNKNOWN ? 0 : sum->milli) + share->milli;
-    if (share->mib != USAGE_UNKNOWN)
-        sum->mib = (sum->mib == USAGE_UNKNOWN ? 0 : sum->mib) + share->mib;
+    sum->milli = add_amount(sum, sum->milli, share->milli);
+    sum->mib = add_amount(sum, sum->mib, share->mib);
     if (sum->shares == 0 || share->at_ms < sum->at_ms)
         sum->at_ms = share->at_ms;
     const bool idle = share->idle_since_ms > 0 && (sum->shares == 0 || sum->idle_since_ms > 0);

@@ -240,6 +240,35 @@ static void a_gpu_is_the_sum_of_what_is_known(void **state)
     measured_unref(is);
 }
 
+static void what_is_not_known_of_one_share_is_not_known_of_its_gpu(void **state)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct core_fixture *core = *state;
+    const struct measured *is = NULL;
+    struct measured_sum sum;
+    struct seen seen = {0};
+    struct one one;
+
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        bind(core, names[i], "300");
+    const struct node *node = node_of(core);
+    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->is.share[0].gpu));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) { /* a client of MPS among others */
+        is = merge(is, node,
+                   about(&one, pod_of(node, names[i]), i == 1 ? USAGE_UNKNOWN : 7, USAGE_OVER_NOT),
+                   T0, &seen);
+        measured_sum(is, node, gpu, T0, &sum);
+        assert_int_equal(sum.shares, i + 1);
+        assert_int_equal(sum.milli, i == 0 ? 7 : USAGE_UNKNOWN);
+        assert_int_equal(sum.mib, (i + 1) * 100);
+    }
+    is = merge(is, node, about(&one, pod_of(node, "b"), 7, USAGE_OVER_NOT), T0 + 1, &seen);
+    measured_sum(is, node, gpu, T0 + 1, &sum);
+    assert_int_equal(sum.milli, 21);
+    measured_unref(is);
+}
+
 /* --- what stays over a restart --- */
 
 enum { KEPT = MEASURED_KEPT_MS };
@@ -470,6 +499,7 @@ int main(void)
                                         core_tear_down),
         cmocka_unit_test_setup_teardown(a_gpu_is_the_sum_of_what_is_known, core_set_up,
                                         core_tear_down),
+        WITH_CORE(what_is_not_known_of_one_share_is_not_known_of_its_gpu),
         WITH_CORE(a_long_idle_time_is_told_once_and_when_it_ends),
         WITH_CORE(a_listener_without_room_is_told_again),
         WITH_CORE(no_clock_makes_an_idle_time_that_cannot_be),
