@@ -22,7 +22,17 @@ type meteredNode struct {
 func withMeter(t *testing.T, arguments ...string) *meteredNode {
 	t.Helper()
 	needsDriver(t)
-	f := bare(t)
+	m := &meteredNode{}
+	f, reports := reporting(t)
+	m.gpuNode, m.driver = driven(f, append(reports, arguments...)...)
+	m.follow()
+	return m
+}
+
+// reporting starts a milligpud that takes reports; with these arguments an agent sends them, each second.
+func reporting(t *testing.T) (f *fixture, arguments []string) {
+	t.Helper()
+	f = bare(t)
 	authority, err := harness.NewAuthority(t.TempDir(), "reports-ca")
 	f.check(err)
 	certFile, keyFile, err := authority.Issue("reports")
@@ -32,11 +42,8 @@ func withMeter(t *testing.T, arguments ...string) *meteredNode {
 	listen := fmt.Sprintf("127.0.0.1:%d", ports[0]) /* the same after a restart */
 	f.d = f.daemon(f.w.URL, f.w.CAFile, "--report-listen", listen, "--report-cert", certFile, "--report-key", keyFile)
 	f.startDaemon()
-	m := &meteredNode{}
-	m.gpuNode, m.driver = driven(f, append([]string{"--meter-s", "1", "--report-s", "1",
-		"--report-url", "https://" + listen, "--report-ca", authority.File}, arguments...)...)
-	m.follow()
-	return m
+	return f, []string{"--meter-s", "1", "--report-s", "1", "--report-url", "https://" + listen,
+		"--report-ca", authority.File}
 }
 
 // follow begins to read the stream of events.

@@ -1,0 +1,224 @@
+/*
+ * uses_gpu MIB SECONDS [works | faults] - what a container does with its GPU, where there is one.
+ *
+ * Prints what it finds, one fact a line (gpus=1), takes so much memory of the first GPU, and stays
+ * so long: idle, or works, or faults. It speaks to NVIDIA's driver alone (libcuda.so.1), by the
+ * documented ABI, so that neither CUDA nor a header of it is needed to build it, and the driver's
+ * libraries are all that a container needs.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MULTIPROCESSORS = 16, /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
+    BLOCKS = 64,
+    THREADS = 128,
+    ROUNDS = 20000000, /* of one call, a good tenth of a second */
+};
+
+/* Each thread counts down, then adds one to *sum, or writes to where nothing is. */
+static const char ptx[] = ".version 6.3\n"
+                          ".target sm_75\n"
+                          ".address_size 64\n"
+                          ".visible .entry work(.param .u64 sum, .param .u32 rounds)\n"
+                          "{\n"
+                          "  .reg .u64 %at; .reg .u32 %left; .reg .pred %more;\n"
+                          "  ld.param.u64 %at, [sum];\n"
+                          "  ld.param.u32 %left, [rounds];\n"
+                          "again:\n"
+                          "  bar.warp.sync 0xffffffff;\n"
+                          "  sub.u32 %left, %left, 1;\n"
+                          "  setp.ne.u32 %more, %left, 0;\n"
+                          "  @%more bra again;\n"
+                          "  red.global.add.u32 [%at], 1;\n"
+                          "  ret;\n"
+                          "}\n";
+
+typedef unsigned long long address;
+
+static int (*cuInit)(unsigned);
+static int (*cuDeviceGetCount)(int *);
+static int (*cuDeviceGet)(int *, int);
+static int (*cuDeviceGetName)(char *, int, int);
+static int (*cuDeviceGetUuid)(unsigned char *, int);
+static int (*cuDeviceGetAttribute)(int *, int, int);
+static int (*cuCtxCreate)(void **, unsigned, int);
+static int (*cuMemGetInfo)(size_t *, size_t *);
+static int (*cuMemAlloc)(address *, size_t);
+static int (*cuMemsetD32)(address, unsigned, size_t);
+static int (*cuMemcpyDtoH)(void *, address, size_t);
+static int (*cuModuleLoadData)(void **, const void *);
+static int (*cuModuleGetFunction)(void **, void *, const char *);
+static int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                             unsigned, void *, void **, void **);
+static int (*cuCtxSynchronize)(void);
+static int (*cuGetErrorName)(int, const char **);
+
+static const struct {
+    const char *name;
+    void *function;
+} functions[] = {
+    {"cuInit", &cuInit},
+    {"cuDeviceGetCount", &cuDeviceGetCount},
+    {"cuDeviceGet", &cuDeviceGet},
+    {"cuDeviceGetName", &cuDeviceGetName},
+    {"cuDeviceGetUuid_v2", &cuDeviceGetUuid},
+    {"cuDeviceGetAttribute", &cuDeviceGetAttribute},
+    {"cuCtxCreate_v2", &cuCtxCreate},
+    {"cuMemGetInfo_v2", &cuMemGetInfo},
+    {"cuMemAlloc_v2", &cuMemAlloc},
+    {"cuMemsetD32_v2", &cuMemsetD32},
+    {"cuMemcpyDtoH_v2", &cuMemcpyDtoH},
+    {"cuModuleLoadData", &cuModuleLoadData},
+    {"cuModuleGetFunction", &cuModuleGetFunction},
+    {"cuLaunchKernel", &cuLaunchKernel},
+    {"cuCtxSynchronize", &cuCtxSynchronize},
+    {"cuGetErrorName", &cuGetErrorName},
+};
+
+static time_t now(void)
+{
+    struct timespec is;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &is);
+    return is.tv_sec;
+}
+
+static bool stay(long seconds)
+{
+    (void)fflush(stdout);
+    (void)sleep((unsigned)seconds);
+    return true;
+}
+
+static bool works(const char *what, int status)
+{
+    const char *name = "?";
+
+    if (status == 0)
+        return true;
+    if (cuGetErrorName != NULL)
+        (void)cuGetErrorName(status, &name);
+    printf("failed=%s %s\n", what, name);
+    return false;
+}
+
+static bool load(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (library == NULL) {
+        printf("gpus=none %s\n", dlerror());
+        return false;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(library, functions[i].name);
+        if (found == NULL) {
+            printf("gpus=none %s\n", dlerror());
+            return false;
+        }
+        memcpy(functions[i].function, &found, sizeof found);
+    }
+    return true;
+}
+
+static bool describe(int device)
+{
+    unsigned char uuid[16];
+    char name[100];
+    int multiprocessors = 0;
+    size_t left = 0;
+    size_t all = 0;
+
+    if (!works("cuDeviceGetName", cuDeviceGetName(name, sizeof name, device)) ||
+        !works("cuDeviceGetUuid", cuDeviceGetUuid(uuid, device)) ||
+        !works("cuDeviceGetAttribute",
+               cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device)) ||
+        !works("cuMemGetInfo", cuMemGetInfo(&left, &all)))
+        return false;
+    printf("name=%s\nuuid=GPU-", name);
+    for (int i = 0; i < 16; i++)
+        printf(i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+    printf("\nmultiprocessors=%d\nmib=%zu\nfree=%zu\n", multiprocessors, all >> 20, left >> 20);
+    return true;
+}
+
+static bool compute(void *function, address sum, unsigned rounds)
+{
+    void *arguments[] = {&sum, &rounds};
+
+    return works("cuLaunchKernel",
+                 cuLaunchKernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL)) &&
+           works("cuCtxSynchronize", cuCtxSynchronize());
+}
+
+static bool use(size_t mib, long seconds, const char *how)
+{
+    address memory = 0;
+    unsigned sum = 0;
+    void *module = NULL;
+    void *function = NULL;
+
+    if (!works("cuMemAlloc", cuMemAlloc(&memory, mib << 20)) ||
+        !works("cuMemsetD32", cuMemsetD32(memory, 0, mib << 18)) ||
+        !works("cuModuleLoadData", cuModuleLoadData(&module, ptx)) ||
+        !works("cuModuleGetFunction", cuModuleGetFunction(&function, module, "work")) ||
+        !compute(function, memory, 1) ||
+        !works("cuMemcpyDtoH", cuMemcpyDtoH(&sum, memory, sizeof sum)))
+        return false;
+    printf("took=%zu\ncomputed=%s\n", mib, sum == BLOCKS * THREADS ? "ok" : "something else");
+    (void)fflush(stdout);
+    if (strcmp(how, "faults") == 0)
+        return compute(function, 16, 1);
+    if (strcmp(how, "works") != 0)
+        return stay(seconds);
+    for (const time_t end = now() + seconds; now() < end;)
+        if (!compute(function, memory, ROUNDS))
+            return false;
+    return true;
+}
+
+/* Says what it finds, and uses it. False: it has no GPU, or something failed. */
+static bool run(size_t mib, long seconds, const char *how)
+{
+    void *context = NULL;
+    int device = 0;
+    int count = 0;
+
+    if (!load())
+        return false;
+    const int status = cuInit(0);
+    if (status != 0) {
+        printf("gpus=none cuInit %d\n", status);
+        return false;
+    }
+    if (!works("cuDeviceGetCount", cuDeviceGetCount(&count)))
+        return false;
+    printf("gpus=%d\n", count);
+    return works("cuDeviceGet", cuDeviceGet(&device, 0)) &&
+           works("cuCtxCreate", cuCtxCreate(&context, 0, device)) && describe(device) &&
+           use(mib, seconds, how);
+}
+
+int main(int argc, char **argv)
+{
+    const char *variable = getenv("NVIDIA_VISIBLE_DEVICES");
+
+    if (argc < 3) {
+        (void)fprintf(stderr, "usage: uses_gpu MIB SECONDS [works | faults]\n");
+        return 2;
+    }
+    const long seconds = strtol(argv[2], NULL, 10);
+    printf("variable=%s\n", variable != NULL ? variable : "");
+    if (run((size_t)strtoul(argv[1], NULL, 10), seconds, argc > 3 ? argv[3] : ""))
+        return 0;
+    (void)fflush(stdout);
+    if (cuInit == NULL)
+        (void)stay(seconds); /* without a GPU: its pod shall not end */
+    return 1;
+}
