@@ -3,8 +3,9 @@
  *
  *     DIR/KEYID      the public key in base64, as milligpud publishes it
  *
- * A key that is not known is looked up in the folder each time, because mounts lag; one that was
- * read stays known while the process lives. A file whose content is no key of that id is no key.
+ * The folder is asked each time: mounts lag, and a key that was taken away proves nothing any more
+ * (a pod whose allocation was recorded needs no key). A file whose content is no key of that id is
+ * no key.
  *
  * One thread.
  */
@@ -12,8 +13,6 @@
 #define MILLIGPU_PUBLIC_KEYS_H
 
 #include "milligpu/base.h"
-
-enum { PUBLIC_KEYS_MAX = 64 }; /* known at once; beyond, a file is read for each question */
 
 struct public_keys;
 

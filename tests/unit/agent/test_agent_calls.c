@@ -103,7 +103,7 @@ static int tear_down(void **state)
 
 static void pod_with(struct site *site, const char *annotation, const char *signed_one)
 {
-    const struct signed_facts facts = {TEXT(UID), TEXT("n1"), text_of(signed_one),
+    const struct signed_facts facts = {site->pod.uid, TEXT("n1"), text_of(signed_one),
                                        SIGNED_ALLOCATION};
     site->pod.annotations = 1;
     site->pair[0] = (struct nri_pair){TEXT(ANNOTATION_ALLOCATION), text_of(annotation)};
@@ -200,6 +200,21 @@ static void a_key_that_is_mounted_later_heals_by_itself(void **state)
     refused(site, "tried again by itself");
     put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
     assert_true(created(site));
+}
+
+static void a_key_that_was_taken_away_proves_nothing_new(void **state)
+{
+    struct site *site = *state;
+    char path[128];
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
+    assert_int_equal(unlink(path), 0);
+    assert_true(created(site)); /* it was recorded when it proved itself */
+    site->pod.uid = TEXT("another");
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    refused(site, "tried again by itself");
 }
 
 static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void **state)
@@ -409,6 +424,7 @@ int main(void)
         TEST(what_ran_while_the_agent_was_away_is_not),
         TEST(an_allocation_that_was_changed_is_refused_for_ever),
         TEST(a_key_that_is_mounted_later_heals_by_itself),
+        TEST(a_key_that_was_taken_away_proves_nothing_new),
         TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
         TEST(the_table_follows_the_life_of_a_container),
         TEST(who_comes_second_to_a_gpu_is_refused),
