@@ -12,7 +12,7 @@
  * the next one that is free), health is one of HEALTH_WORDS, and a link is named once, by the GPU
  * that comes first. It fits into ANNOTATION_BYTES_MAX, whatever the GPUs are.
  *
- * GPUs in MIG mode are left out, and *left_out says so, a sentence per GPU.
+ * A GPU in MIG mode is held by "mig", whoever has a part of it: shares are of whole GPUs.
  *
  * Pure.
  */
@@ -31,7 +31,7 @@
  * mean that the node has no GPUs any more.
  */
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
-                           struct strbuf *out, struct strbuf *left_out) MUST_USE;
+                           struct strbuf *out) MUST_USE;
 
 /* The word of HEALTH_WORDS that stands for it. */
 const char *gpus_annotation_health(enum gpu_health health);

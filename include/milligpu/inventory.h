@@ -98,9 +98,10 @@ struct gpu_facts {
  *     "env:UID"      only a variable of this pod says so, which its author may have written: it
  *                    counts for a pod that asks for whole GPUs
  *     "process"      a process outside of Kubernetes
+ *     "mig"          MIG cuts it up, and whoever hands out its parts has it
  *     "unknown"      somebody; also what inventory_parse() makes of any other word, a slip
  */
-enum hold_kind { HOLD_POD, HOLD_VARIABLE, HOLD_PROCESS, HOLD_UNKNOWN };
+enum hold_kind { HOLD_POD, HOLD_VARIABLE, HOLD_PROCESS, HOLD_MIG, HOLD_UNKNOWN };
 
 enum { HOLD_BYTES_MAX = UID_BYTES_MAX + 4 };
 

@@ -303,13 +303,11 @@ static void forgive(void *user, const char *uuid)
 static bool write_gpus(void *user, struct strbuf *out)
 {
     struct agent *agent = user;
-    CLEANUP(strbuf_done) struct strbuf left_out;
     CLEANUP(arena_done) struct arena arena;
     struct containers_copy containers;
     struct holders holders;
     char told[ERR_TEXT_MAX];
 
-    strbuf_init(&left_out);
     arena_init(&arena);
     forgiveness_take(agent->settings->state_dir, agent, forgive);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
@@ -317,9 +315,9 @@ static bool write_gpus(void *user, struct strbuf *out)
     const char *const *outside = NULL;
     const uint32_t outsides = meter_outside(agent->meter, &arena, &outside);
     holders_find(reading, &containers, outside, outsides, &arena, &holders);
-    const bool good = gpus_annotation_write(reading, holders.by, out, &left_out);
-    (void)snprintf(told, sizeof told, "%s: %.300s%.100s", nvml_status_name(reading->status),
-                   reading->problem, left_out.data);
+    const bool good = gpus_annotation_write(reading, holders.by, out);
+    (void)snprintf(told, sizeof told, "%s: %.300s", nvml_status_name(reading->status),
+                   reading->problem);
     write_own_cdi(agent, reading);
     gpu_reading_unref(reading);
     if (strcmp(told, agent->driver) != 0)

@@ -64,7 +64,7 @@ static void find_places(const struct gpu_reading *reading, bool there, struct pl
 {
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
-        if (gpu->is_mig || is_there(gpu) != there)
+        if (is_there(gpu) != there)
             continue;
         uint32_t index = gpu->index;
         while (is_taken(places, index))
@@ -126,15 +126,16 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
                   gpus_annotation_health(gpu->health));
     write_peers(out, reading, places, place);
     write_illness(out, gpu);
-    if (places->held[places->gpu[place]] != NULL) {
+    const char *held = gpu->is_mig ? "mig" : places->held[places->gpu[place]];
+    if (held != NULL) {
         strbuf_str(out, ",\"held\":");
-        strbuf_json(out, text_of(places->held[places->gpu[place]]));
+        strbuf_json(out, text_of(held));
     }
     strbuf_char(out, '}');
 }
 
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
-                           struct strbuf *out, struct strbuf *left_out)
+                           struct strbuf *out)
 {
     struct places places = {.held = held};
 
@@ -150,9 +151,5 @@ bool gpus_annotation_write(const struct gpu_reading *reading, const char *const 
         write_gpu(out, reading, &places, i);
     }
     strbuf_char(out, ']');
-    for (uint32_t i = 0; i < reading->gpus; i++)
-        if (reading->gpu[i].is_mig)
-            strbuf_printf(left_out, "%sGPU %s is in MIG mode, and milligpu shares whole GPUs only",
-                          left_out->len > 0 ? "; " : "", reading->gpu[i].uuid);
     return true;
 }

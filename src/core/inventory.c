@@ -285,6 +285,7 @@ bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid)
     } row[] = {{"pod:", HOLD_POD, true},
                {"env:", HOLD_VARIABLE, true},
                {"process", HOLD_PROCESS, false},
+               {"mig", HOLD_MIG, false},
                {"unknown", HOLD_UNKNOWN, false}};
     const struct text said = text_of(word);
 
@@ -542,8 +543,8 @@ static void judge_words(const struct judge *judge, struct slips *slips)
         if (gpu->held != NULL && !hold_kind(gpu->held, &kind, &uid))
             text = add_entry_slip(slips, i, "held", gpu->held);
         if (text != NULL)
-            strbuf_str(text, " is no known word and closes the GPU: \"pod:UID\", \"env:UID\" or "
-                             "\"process\" would be right");
+            strbuf_str(text, " is no known word and closes the GPU: \"pod:UID\", \"env:UID\", "
+                             "\"process\" or \"mig\" would be right");
     }
 }
 

@@ -58,11 +58,9 @@ static void the_daemon_reads_what_we_write(void **state)
 {
     (void)state;
     struct strbuf text;
-    struct strbuf left_out;
     struct arena arena;
     struct inventory inventory;
     strbuf_init(&text);
-    strbuf_init(&left_out);
     arena_init(&arena);
     add("GPU-b", 1)->peers = 1 << 1 | 1 << 2;
     add("GPU-a", 0)->numa = 1;
@@ -70,7 +68,7 @@ static void the_daemon_reads_what_we_write(void **state)
     reading.gpu[1].health = GPU_XID;
     (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "the driver reported XID 79");
     reading.gpu[1].since_ms = 1764014462000;
-    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text));
     assert_string_equal(
         text.data,
         "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
@@ -78,11 +76,13 @@ static void the_daemon_reads_what_we_write(void **state)
         "[\"GPU-b\"],\"reason\":\"the driver reported XID 79\",\"since\":"
         "\"2025-11-24T20:01:02.000Z\"},{\"uuid\":\"GPU-b\",\"index\":1,\"milli\":1000,"
         "\"mib\":81559,\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
-        "\"nvlink\":[]}]");
-    assert_string_equal(left_out.data,
-                        "GPU GPU-m is in MIG mode, and milligpu shares whole GPUs only");
+        "\"nvlink\":[\"GPU-m\"]},{\"uuid\":\"GPU-m\",\"index\":2,\"milli\":1000,"
+        "\"mib\":81559,\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
+        "\"nvlink\":[],\"held\":\"mig\"}]");
     read_back(&text, &arena, &inventory);
-    assert_int_equal(inventory.gpus, 2);
+    assert_int_equal(inventory.gpus, 3);
+    assert_string_equal(inventory.gpu[2].held, "mig"); /* closed, and not forgotten */
+    assert_null(inventory.gpu[0].held);
     assert_string_equal(inventory.gpu[0].id, "GPU-a");
     assert_int_equal(inventory.gpu[0].milli, GPU_MILLI);
     assert_int_equal(inventory.gpu[0].mib, 81559);
@@ -92,7 +92,7 @@ static void the_daemon_reads_what_we_write(void **state)
                         "the driver reported XID 79, since 2025-11-24T20:01:02.000Z");
     assert_true(inventory.gpu[1].healthy);
     assert_int_equal(inventory.gpu[0].peers, 1 << 1);
-    assert_int_equal(inventory.gpu[1].peers, 1 << 0);
+    assert_int_equal(inventory.gpu[1].peers, 1 << 0 | 1 << 2);
     /* What changes all the time is not in it. */
     CLEANUP(strbuf_done) struct strbuf again;
     strbuf_init(&again);
@@ -100,10 +100,9 @@ static void the_daemon_reads_what_we_write(void **state)
     reading.gpu[0].mib_used = 80000;
     reading.number++;
     reading.gpu[1].xids++;
-    assert_true(gpus_annotation_write(&reading, held, &again, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &again));
     assert_string_equal(again.data, text.data);
     strbuf_done(&text);
-    strbuf_done(&left_out);
     arena_done(&arena);
 }
 
@@ -111,25 +110,22 @@ static void who_holds_a_gpu_whole_is_said_of_that_gpu(void **state)
 {
     (void)state;
     struct strbuf text;
-    struct strbuf left_out;
     struct arena arena;
     struct inventory inventory;
     strbuf_init(&text);
-    strbuf_init(&left_out);
     arena_init(&arena);
     add("GPU-b", 1);
     add("GPU-a", 0);
     add("GPU-c", 2);
     held[0] = "pod:4f1d";
     held[2] = "process";
-    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text));
     read_back(&text, &arena, &inventory);
     assert_null(inventory.gpu[0].held);
     assert_string_equal(inventory.gpu[1].id, "GPU-b");
     assert_string_equal(inventory.gpu[1].held, "pod:4f1d");
     assert_string_equal(inventory.gpu[2].held, "process");
     strbuf_done(&text);
-    strbuf_done(&left_out);
     arena_done(&arena);
 }
 
@@ -137,23 +133,20 @@ static void a_lost_gpu_gives_its_index_away(void **state)
 {
     (void)state;
     struct strbuf text;
-    struct strbuf left_out;
     struct arena arena;
     struct inventory inventory;
     strbuf_init(&text);
-    strbuf_init(&left_out);
     arena_init(&arena);
     add("GPU-lost", 0)->health = GPU_LOST;
     add("GPU-x", 0)->peers = 1 << 0;
     add("GPU-y", 1)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text));
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, 3);
     assert_string_equal(inventory.gpu[0].id, "GPU-x");
     assert_string_equal(inventory.gpu[2].id, "GPU-lost");
     assert_string_equal(inventory.gpu[2].health, "lost");
     strbuf_done(&text);
-    strbuf_done(&left_out);
     arena_done(&arena);
 }
 
@@ -177,29 +170,24 @@ static void a_reading_that_says_nothing_is_not_written(void **state)
 {
     (void)state;
     struct strbuf text;
-    struct strbuf left_out;
     strbuf_init(&text);
-    strbuf_init(&left_out);
-    assert_true(
-        gpus_annotation_write(&reading, held, &text, &left_out)); /* a driver without GPUs */
+    assert_true(gpus_annotation_write(&reading, held, &text)); /* a driver without GPUs */
     assert_string_equal(text.data, "[]");
     strbuf_reset(&text);
     reading.status = NVML_STARTING;
-    assert_false(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_false(gpus_annotation_write(&reading, held, &text));
     reading.status = NVML_NO_DRIVER;
-    assert_false(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_false(gpus_annotation_write(&reading, held, &text));
     assert_int_equal(text.len, 0);
     add("GPU-a", 0)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text));
     strbuf_done(&text);
-    strbuf_done(&left_out);
 }
 
 static void as_many_gpus_as_a_node_may_have(void **state)
 {
     (void)state;
     struct strbuf text;
-    struct strbuf left_out;
     struct arena arena;
     struct inventory inventory;
     char uuid[NVML_TEXT_MAX];
@@ -207,7 +195,6 @@ static void as_many_gpus_as_a_node_may_have(void **state)
     memset(by + 4, 'u', UID_BYTES_MAX);
     by[HOLD_BYTES_MAX] = '\0';
     strbuf_init(&text);
-    strbuf_init(&left_out);
     arena_init(&arena);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         (void)snprintf(uuid, sizeof uuid, "GPU-%u%.*s", i, 80,
@@ -220,12 +207,11 @@ static void as_many_gpus_as_a_node_may_have(void **state)
         memset(gpu->reason, '"', sizeof gpu->reason - 1);
         held[i] = by;
     }
-    assert_true(gpus_annotation_write(&reading, held, &text, &left_out));
+    assert_true(gpus_annotation_write(&reading, held, &text));
     assert_true(text.len > 32 * 63 * 85);
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
     strbuf_done(&text);
-    strbuf_done(&left_out);
     arena_done(&arena);
 }
 

@@ -689,7 +689,7 @@ static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
     }
 }
 
-static void who_holds_a_gpu_whole_is_one_of_four_words(void **state)
+static void who_holds_a_gpu_whole_is_one_of_five_words(void **state)
 {
     (void)state;
     static char longest[HOLD_BYTES_MAX + 1];
@@ -701,6 +701,7 @@ static void who_holds_a_gpu_whole_is_one_of_four_words(void **state)
         {NULL, NULL},           {"pod:4f1d-22", "pod:4f1d-22"},
         {"env:a", "env:a"},     {"process", "process"},
         {"unknown", "unknown"}, {longest, longest},
+        {"mig", "mig"},         {"mig:1", "unknown"},
         {longer, "unknown"},    {"", "unknown"},
         {"pod:", "unknown"},    {"env:", "unknown"},
         {"Pod:a", "unknown"},   {"process:1", "unknown"},
@@ -778,9 +779,10 @@ static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
     start();
     add(0)->held = "somebody";
     parse();
-    assert_string_equal(fixture.out.problem_text,
-                        "annotation milligpu.io/gpus: [0].held: \"somebody\" is no known word and "
-                        "closes the GPU: \"pod:UID\", \"env:UID\" or \"process\" would be right");
+    assert_string_equal(
+        fixture.out.problem_text,
+        "annotation milligpu.io/gpus: [0].held: \"somebody\" is no known word and "
+        "closes the GPU: \"pod:UID\", \"env:UID\", \"process\" or \"mig\" would be right");
 }
 
 static void links_are_read_from_the_source_alone(void **state)
@@ -975,7 +977,7 @@ int main(void)
         cmocka_unit_test(a_link_that_either_side_names_is_one),
         cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
         cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
-        cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_four_words),
+        cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_five_words),
         cmocka_unit_test(a_sick_gpu_says_why_and_since_when),
         cmocka_unit_test(a_hold_that_means_nothing_says_what_would_be_right),
         cmocka_unit_test(links_are_read_from_the_source_alone),
