@@ -613,4 +613,20 @@ BUGS: List[Bug] = [
         "signer->sign(signer->ctx, text_of(is->name),",
         "sim 1-60",
     ),
+    Bug(
+        "key_too_early",
+        "a next key that was published signs at once after a restart, and some mounts do not show it",
+        "src/sign/keyring.c",
+        "entry->published = same && i == 0;",
+        "entry->published = same;",
+        "sim 1-60",
+    ),
+    Bug(
+        "key_gone",
+        "a key that signs no more is taken away after a while, and not when no pod needs it",
+        "src/sync/key_publisher.c",
+        " &&\n           pod_cache_signed(app->pod_cache, key_number(text_of(key->id))) == 0",
+        "",
+        "sim 1-60",
+    ),
 ]

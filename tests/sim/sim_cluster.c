@@ -1010,6 +1010,7 @@ void core_calm(struct sim *sim)
     sim->daemon.disk_heals_ms = 0;
     sim_api_faults(sim->api, 0);
     sim_api_outage(sim->api, sim->now_ms);
+    keys_calm(sim);
 }
 
 void core_end_all(struct sim *sim)

@@ -142,12 +142,16 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .inventory_from_labels = true,
                                   .events = true,
                                   .wake = "object",
+                                  .keys_namespace = "",
+                                  .key_wait_s = (uint32_t)(sim->keys.wait_ms / 1000),
                                   .namespace = "ns"};
 }
 
 static void open_parts(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
+
+    keys_boot(sim);
     struct rulebook *book = rules_document(sim);
     const struct app_edges edges = {.clock = {.ctx = sim, .now_ms = now_of, .wall_ms = wall_of},
                                     .between = {.ctx = sim, .at = between},
@@ -165,11 +169,12 @@ static void open_parts(struct sim *sim)
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,
                                     .wake_namespace = daemon->settings.namespace,
-                                    .keyring = sim->keyring,
+                                    .keyring = sim->keys.keyring,
                                     .instance = "sim"};
 
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
     rulebook_unref(book);
+    keys_start(sim);
 }
 
 /* Checkpoints and retention as often as fits into minutes. */
@@ -197,6 +202,7 @@ static void close_parts(struct sim *sim)
     struct app *app = &daemon->app;
 
     app_close(app, &daemon->parts);
+    keys_stop(sim);
     daemon->watch_ops.free(daemon->watch_ops.ctx);
     daemon->call_ops.free(daemon->call_ops.ctx);
     sim_api_gone(sim->api);
@@ -286,6 +292,7 @@ void daemon_lose_ledger(struct sim *sim)
     /* The new one knows no versions: only there is a late Binding bounded (docs/TRUST.md). */
     sim_api_late_within(sim->api, 60000);
     disk_clear();
+    keys_lose(sim);
     sim->daemon.rebuilds = true;
     sim_met("ledger/lost");
     sim_say(sim, "the ledger is lost");
@@ -345,6 +352,7 @@ static void turn_of_watcher(struct sim *sim)
     }
     sooner(sim, informer_step(daemon->parts.informer, sim->now_ms));
     daemon->watch_ops.poll(daemon->watch_ops.ctx, 0, sim, to_informer);
+    keys_turn(sim);
 }
 
 /* A batch that was lost is kept, to be tried again. */

@@ -15,7 +15,6 @@
 #include <jansson.h>
 
 #include "milligpu/annotations.h"
-#include "milligpu/keyring.h"
 #include "milligpu/reconcile.h"
 #include "milligpu/wire_admin.h"
 
@@ -450,29 +449,17 @@ static void oracle_required(const struct sim *sim, const struct model_pod *pod, 
     }
 }
 
-static bool is_signed(struct keyring *keyring, struct text signature,
-                      const struct signed_facts *what)
-{
-    struct key_entry key[KEYRING_MAX];
-
-    must(keyring_list(keyring, key) == 1);
-    return signature_is_good(text_of(key[0].key), signature, what);
-}
-
 void oracle_signed(struct sim *sim, struct model_pod *pod, const json_t *notes)
 {
     const char *signature = text_at(notes, ANNOTATION_SIGNATURE);
 
     if (pod->shares == 0)
         return; /* it has no annotations */
-    const struct signed_facts what = {.uid = text_of(pod->uid),
-                                      .node = text_of(pod->node),
-                                      .bytes = text_of(text_at(notes, ANNOTATION_ALLOCATION))};
-    if (sim->keyring == NULL && signature[0] != '\0')
+    if (!sim->rules.agents && signature[0] != '\0')
         sim_violation(sim, "p%u: somebody signed its allocation", pod->name);
-    if (sim->keyring != NULL && !is_signed(sim->keyring, text_of(signature), &what))
-        sim_violation(sim, "p%u: nobody signed its allocation: \"%s\"", pod->name, signature);
+    if (sim->rules.agents)
+        oracle_key(sim, pod, signature, text_at(notes, ANNOTATION_ALLOCATION));
     oracle_required(sim, pod, notes, &pod->needs_agent);
-    if (sim->keyring != NULL)
+    if (sim->rules.agents)
         sim_met(pod->needs_agent ? "signed/names_agent" : "signed/without_agent");
 }

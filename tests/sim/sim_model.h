@@ -143,6 +143,7 @@ struct model_pod {
     bool hesitates;           /* somebody is about to write another demand into it */
     bool edited;              /* it did not always request what it requests now */
     bool needs_agent;         /* our Binding says that no container starts without it */
+    char signed_by[17];       /* the id of the key of that signature; "": nobody signed */
     bool told_nvlink;         /* a rule demanded linked GPUs when it was granted its shares */
     uint64_t asked_version;   /* the writer's of nodes then; of a foreign pod: when it came */
     uint64_t asked_pods;      /* and its version of pods */

@@ -1,6 +1,5 @@
 #include "sim_run.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,6 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/fake_apiserver.h"
-#include "milligpu/keyring.h"
 #include "milligpu/log.h"
 #include "milligpu/random.h"
 
@@ -172,6 +170,7 @@ void sim_pass(struct sim *sim, int64_t ms)
         sim->wall_ms += next - sim->now_ms;
         sim->now_ms = next;
         sim_api_now(sim->api, next);
+        keys_now(sim);
         heal_disk(sim);
         heal_clock(sim);
         if (!sim_is_still(sim)) {
@@ -192,6 +191,7 @@ static void wait_within(struct sim *sim, int64_t ms)
     sim->now_ms += ms;
     sim->wall_ms += ms;
     sim_api_now(sim->api, sim->now_ms);
+    keys_now(sim);
     if (sim_is_still(sim))
         return;
     core_kubelets(sim);
@@ -269,6 +269,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     struct draw agents = {.state = plan->seed ^ 0xA9E275};
     rules->agents = draw_chance(&agents, 400) && !rules->copies && !rules->loses;
     rules->agent_per_mille = draw_chance(&agents, 850) ? 50 + draw_below(&agents, 250) : 0;
+    rules->key_per_mille = draw_chance(&agents, 750) ? 10 + draw_below(&agents, 50) : 0;
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -287,36 +288,6 @@ static int64_t wall_of(void *ctx)
     return ((const struct sim *)ctx)->wall_ms;
 }
 
-/*
- * With the same key in each run: the seed of RFC 8032, 7.1, TEST 2, as PKCS#8. It signs from the
- * beginning, as if it had been published.
- */
-static struct keyring *open_keys(const char *folder)
-{
-    static const char pem[] = "-----BEGIN PRIVATE KEY-----\n"
-                              "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
-                              "-----END PRIVATE KEY-----\n";
-    struct keyring *keyring = NULL;
-    struct key_entry key[KEYRING_MAX];
-    const struct key_times start = {0};
-    struct err err;
-    char path[256];
-    char list[300];
-
-    (void)snprintf(path, sizeof path, "%s/signing.key", folder);
-    (void)snprintf(list, sizeof list, "%s.keys", path);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    must(fd >= 0 && write(fd, pem, sizeof pem - 1) == (ssize_t)sizeof pem - 1);
-    (void)close(fd);
-    const struct keyring_rules rules = {.file = path, .wait_ms = 120000};
-    must(keyring_open(&rules, start, &keyring, &err) == 0);
-    const size_t keys = keyring_list(keyring, key);
-    must(keyring_published(keyring, key, keys, start, &err) == 0 && keyring_may_sign(keyring));
-    (void)unlink(path);
-    (void)unlink(list);
-    return keyring;
-}
-
 static struct sim *sim_new(const struct sim_plan *plan)
 {
     struct sim *sim = xcalloc(1, sizeof *sim);
@@ -333,7 +304,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
     (void)snprintf(sim->ledger, sizeof sim->ledger, "%s/ledger.db", plan->folder);
     disk_clear();
     if (sim->rules.agents)
-        sim->keyring = open_keys(plan->folder);
+        keys_begin(sim, plan->folder);
     sim->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(sim->fake, wall_of, sim);
     core_crowd(sim);
@@ -376,7 +347,7 @@ static void sim_free(struct sim *sim)
     sim_api_free(sim->api);
     fake_apiserver_free(sim->fake);
     model_done(&sim->model);
-    keyring_free(sim->keyring);
+    keys_end(sim);
     disk_clear();
     xfree(sim);
 }
@@ -400,6 +371,7 @@ static void step(struct sim *sim, uint32_t i)
     sim->operations++;
     core_step(sim, &draw);
     agents_trouble(sim, i);
+    keys_trouble(sim, i);
     /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
@@ -432,6 +404,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     core_end_all(sim);
     sim_pass(sim, QUIET_MS);
     oracle_empty(sim);
+    oracle_keys_gone(sim);
     for (uint32_t i = 0; i < SIM_FAULTS; i++) {
         static const char *const word[] = {
 #define X(code, name) [code] = (name),

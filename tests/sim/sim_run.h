@@ -35,6 +35,7 @@
 
 #include "sim_agent.h"
 #include "sim_api.h"
+#include "sim_keys.h"
 #include "sim_model.h"
 #include "support/fake_http.h"
 
@@ -75,6 +76,7 @@ struct sim_rules {
     bool linked;              /* nodes tell which GPUs lie together, and pods demand it */
     bool agents;              /* nodes have agents */
     uint32_t agent_per_mille; /* of steps: something happens where one is */
+    uint32_t key_per_mille;   /* of steps: an operator has the signing key replaced */
     uint32_t crowd;           /* pods that no step touches: lists of several pages */
 };
 
@@ -191,7 +193,7 @@ struct sim {
     struct model model;
     struct sim_agent agent[MODEL_NODES];
     struct sim_stay stay[MODEL_PODS];
-    struct keyring *keyring; /* NULL: nothing is signed */
+    struct sim_keys keys;
     struct sim_daemon daemon;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];

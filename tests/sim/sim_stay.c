@@ -99,14 +99,12 @@ static bool give(struct sim *sim, const struct model_node *node, const struct mo
 
 /* --- who comes second --- */
 
-static bool is_refused(const struct sim *sim, const struct model_node *node,
-                       const struct model_pod *pod, const struct sim_stay *stay)
+static bool is_second(const struct sim *sim, const struct model_node *node,
+                      const struct model_pod *pod, const struct sim_stay *stay)
 {
     const bool by_variable = sim->agent[node - sim->model.node].by_variable;
     const uint32_t mine = shared(node, pod);
 
-    if (!pod->ours && oracle_asks(pod))
-        return true; /* nobody signed that */
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !is_at(sim, i, node) || !sim->stay[i].runs)
@@ -117,6 +115,16 @@ static bool is_refused(const struct sim *sim, const struct model_node *node,
             return true;
     }
     return false;
+}
+
+static bool is_refused(struct sim *sim, const struct model_node *node, const struct model_pod *pod,
+                       const struct sim_stay *stay)
+{
+    if (!pod->ours && oracle_asks(pod))
+        return true; /* nobody signed that */
+    if (pod->ours && pod->shares > 0 && !keys_believes(sim, node, pod))
+        return true;
+    return is_second(sim, node, pod, stay);
 }
 
 static void begin(struct sim *sim, struct model_node *node, struct model_pod *pod,

@@ -1,0 +1,391 @@
+/*
+ * keys - signing keys that an operator has replaced, or that are lost with the ledger.
+ *
+ *   a Binding    is signed by a key that the ConfigMap has had for key_wait_s at least; a key that
+ *                was made because the files were lost may sign at once
+ *   a key        stays in the ConfigMap while a pod lives that it signed, and not for ever
+ *   an agent     believes each allocation that milligpud bound, whatever was replaced meanwhile,
+ *                since its mount is less than key_wait_s behind; of a lost key's successor it may
+ *                know as late as that
+ */
+#include "sim_keys.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "milligpu/annotations.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/key_publisher.h"
+#include "milligpu/keyring.h"
+
+#include "sim_run.h"
+#include "support/disk.h"
+
+#define MAPS "/api/v1/namespaces/ns/configmaps"
+#define MAP  MAPS "/" KEYS_CONFIGMAP
+
+enum { TAKEN_WAITS = KEY_RETIRE_WAITS + 4, SETTLED_MS = 600000 };
+
+/* --- what the ConfigMap says --- */
+
+static struct sim_key *key_of(const struct sim *sim, const char *id)
+{
+    struct sim_keys *keys = (struct sim_keys *)(uintptr_t)&sim->keys;
+
+    for (uint32_t i = 0; i < keys->keys; i++)
+        if (strcmp(keys->key[i].id, id) == 0)
+            return &keys->key[i];
+    return NULL;
+}
+
+static void key_comes(struct sim *sim, const char *id, const char *text)
+{
+    struct sim_keys *keys = &sim->keys;
+    struct sim_key *key = key_of(sim, id);
+
+    if (key != NULL && key->until_ms == INT64_MAX)
+        return;
+    if (key != NULL)
+        sim_violation(sim, "a key that was taken away is published again");
+    if (keys->keys == SIM_KEYS)
+        sim_violation(sim, "the simulator's own table of keys is full");
+    key = &keys->key[keys->keys++];
+    *key = (struct sim_key){
+        .from_ms = sim->now_ms, .until_ms = INT64_MAX, .alone = strcmp(id, keys->alone) == 0};
+    (void)snprintf(key->id, sizeof key->id, "%s", id);
+    (void)snprintf(key->text, sizeof key->text, "%s", text);
+    sim_met(key->alone ? "key/new" : "key/next");
+    sim_say(sim, "key %u is published", keys->keys);
+}
+
+static void key_goes(struct sim *sim, struct sim_key *key)
+{
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && strcmp(pod->signed_by, key->id) == 0)
+            sim_violation(sim, "the key that signed for p%u is taken away, and it lives",
+                          pod->name);
+    }
+    key->until_ms = sim->now_ms;
+    sim_met("key/taken_away");
+    sim_say(sim, "key %u is taken away", (uint32_t)(key - sim->keys.key) + 1);
+}
+
+static void effect(void *user, const struct sim_effect *what)
+{
+    struct sim *sim = user;
+    struct strbuf out;
+    const char *id;
+    json_t *value;
+
+    if (strcmp(what->method, "GET") == 0 || what->status >= 300)
+        return;
+    strbuf_init(&out);
+    must(fake_apiserver_request(sim->keys.fake, "GET", MAP, TEXT(""), &out) == 200);
+    json_t *map = json_loadb(out.data, out.len, 0, NULL);
+    json_t *data = json_object_get(map, "data");
+    json_object_foreach (data, id, value)
+        key_comes(sim, id, json_string_value(value));
+    for (uint32_t i = 0; i < sim->keys.keys; i++)
+        if (sim->keys.key[i].until_ms == INT64_MAX &&
+            json_object_get(data, sim->keys.key[i].id) == NULL)
+            key_goes(sim, &sim->keys.key[i]);
+    json_decref(map);
+    strbuf_done(&out);
+}
+
+static void request(struct sim *sim, const char *method, const char *path, json_t *take_body,
+                    int expected)
+{
+    struct strbuf out;
+    char *body = json_dumps(take_body, JSON_COMPACT);
+
+    strbuf_init(&out);
+    const int status = sim_api_request(sim->keys.api, method, path, body, &out);
+    if (status != expected)
+        sim_violation(sim, "the fake API server does not take a ConfigMap: %d", status);
+    strbuf_done(&out);
+    free(body);
+    json_decref(take_body);
+}
+
+/* --- the files --- */
+
+static void forget_files(const struct sim *sim)
+{
+    static const char *const end[] = {"", ".next", ".keys"};
+    char path[320];
+
+    for (size_t i = 0; i < ARRAY_LEN(end); i++) {
+        (void)snprintf(path, sizeof path, "%s%s", sim->keys.file, end[i]);
+        (void)unlink(path);
+    }
+}
+
+static struct key_times now_of(const struct sim *sim)
+{
+    return (struct key_times){.now_ms = sim->now_ms, .wall_ms = sim->wall_ms};
+}
+
+static struct keyring *open_keyring(const struct sim *sim)
+{
+    const struct keyring_rules rules = {.file = sim->keys.file, .wait_ms = sim->keys.wait_ms};
+    struct keyring *keyring = NULL;
+    struct err err;
+
+    if (keyring_open(&rules, now_of(sim), &keyring, &err) < 0)
+        sim_violation(sim, "the signing keys do not open: %s", err.text);
+    return keyring;
+}
+
+/* The seed of RFC 8032, 7.1, TEST 2, as PKCS#8: each run begins with the same key. */
+static void write_first(const struct sim *sim)
+{
+    static const char pem[] = "-----BEGIN PRIVATE KEY-----\n"
+                              "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                              "-----END PRIVATE KEY-----\n";
+    const int fd = open(sim->keys.file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    must(fd >= 0 && write(fd, pem, sizeof pem - 1) == (ssize_t)sizeof pem - 1);
+    (void)close(fd);
+}
+
+/* It was published long ago: the files know it, and each mount shows it. */
+static void publish_first(struct sim *sim)
+{
+    struct keyring *keyring = open_keyring(sim);
+    struct key_entry key[KEYRING_MAX];
+    struct err err;
+
+    must(keyring_list(keyring, key) == 1);
+    must(keyring_published(keyring, key, 1, now_of(sim), &err) == 0 && keyring_may_sign(keyring));
+    keyring_free(keyring);
+    request(sim, "POST", MAPS,
+            json_pack("{s:s,s:s,s:{s:s},s:{s:s}}", "apiVersion", "v1", "kind", "ConfigMap",
+                      "metadata", "name", KEYS_CONFIGMAP, "data", key[0].id, key[0].key),
+            201);
+    must(sim->keys.keys == 1);
+    sim->keys.key[0].from_ms = INT64_MIN / 2;
+}
+
+void keys_begin(struct sim *sim, const char *folder)
+{
+    static const int64_t waits[] = {20000, 60000, 120000};
+    struct sim_keys *keys = &sim->keys;
+    struct draw draw = {.state = sim->seed ^ 0x5167ED};
+
+    keys->wait_ms = waits[draw_below(&draw, ARRAY_LEN(waits))];
+    for (uint32_t n = 0; n < MODEL_NODES; n++)
+        keys->lag_ms[n] =
+            draw_chance(&draw, 500) ? keys->wait_ms - 1 : draw_between(&draw, 0, keys->wait_ms - 1);
+    (void)snprintf(keys->file, sizeof keys->file, "%s/signing.key", folder);
+    keys->fake = fake_apiserver_new("keys");
+    keys->api = sim_api_new(&(struct sim_api_rules){
+        .seed = draw_next(&draw), .fake = keys->fake, .user = sim, .effect = effect});
+    forget_files(sim);
+    write_first(sim);
+    publish_first(sim);
+}
+
+void keys_end(struct sim *sim)
+{
+    if (sim->keys.api == NULL)
+        return;
+    forget_files(sim);
+    sim_api_free(sim->keys.api);
+    fake_apiserver_free(sim->keys.fake);
+}
+
+void keys_lose(struct sim *sim)
+{
+    struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 20)};
+
+    if (sim->keys.api == NULL || !draw_chance(&draw, 700))
+        return;
+    forget_files(sim);
+    sim->keys.lost = true;
+    sim_met("key/lost");
+    sim_say(sim, "the signing keys are lost");
+}
+
+/* --- milligpud's part --- */
+
+void keys_boot(struct sim *sim)
+{
+    struct key_entry key[KEYRING_MAX];
+
+    if (sim->keys.api == NULL)
+        return;
+    sim->keys.keyring = open_keyring(sim);
+    (void)keyring_list(sim->keys.keyring, key);
+    if (key[0].state == KEY_SIGNING)
+        return;
+    if (!sim->keys.lost)
+        sim_violation(sim, "the first key does not sign after a restart");
+    memcpy(sim->keys.alone, key[0].id, sizeof sim->keys.alone);
+}
+
+void keys_start(struct sim *sim)
+{
+    struct sim_keys *keys = &sim->keys;
+
+    if (keys->api == NULL)
+        return;
+    sim_api_ops(keys->api, &keys->ops, &keys->other_ops);
+    keys->publisher = key_publisher_new(&sim->daemon.app, &keys->ops);
+}
+
+void keys_stop(struct sim *sim)
+{
+    struct sim_keys *keys = &sim->keys;
+
+    if (keys->keyring == NULL)
+        return;
+    key_publisher_free(STEAL(keys->publisher));
+    keys->ops.free(keys->ops.ctx);
+    keys->other_ops.free(keys->other_ops.ctx);
+    sim_api_gone(keys->api);
+    keyring_free(STEAL(keys->keyring));
+}
+
+static void to_publisher(void *user, const struct kube_answer *answer)
+{
+    struct sim *sim = user;
+    must(key_publisher_answer(sim->keys.publisher, sim->now_ms, answer));
+}
+
+void keys_turn(struct sim *sim)
+{
+    struct sim_keys *keys = &sim->keys;
+
+    if (keys->publisher == NULL || disk_is_cut())
+        return; /* a process that is already dead */
+    (void)key_publisher_step(keys->publisher, sim->now_ms);
+    keys->ops.poll(keys->ops.ctx, 0, sim, to_publisher);
+}
+
+void keys_now(struct sim *sim)
+{
+    if (sim->keys.api != NULL)
+        sim_api_now(sim->keys.api, sim->now_ms);
+}
+
+/* --- what happens to it --- */
+
+void keys_calm(struct sim *sim)
+{
+    if (sim->keys.api != NULL)
+        sim_api_faults(sim->keys.api, 0);
+}
+
+/* An operator names the key that signs, as kubectl shows it, or one that signs no more. */
+static void replace(struct sim *sim, struct draw *draw)
+{
+    struct key_entry key[KEYRING_MAX];
+    const char *id = sim->keys.key[draw_below(draw, sim->keys.keys)].id;
+
+    if (sim->keys.keyring == NULL)
+        return;
+    (void)keyring_list(sim->keys.keyring, key);
+    if (draw_chance(draw, 900))
+        id = key[0].id;
+    request(sim, "PATCH", MAP,
+            json_pack("{s:{s:{s:s}}}", "metadata", "annotations", ANNOTATION_REPLACE_KEY, id), 200);
+    sim_met("key/replaced");
+    sim_say(sim, "an operator replaces a key");
+}
+
+void keys_trouble(struct sim *sim, uint32_t step)
+{
+    struct draw draw = {.state = sim->seed * 0xD1342543DE82EF95U + step};
+
+    if (sim->keys.api == NULL || sim->rules.key_per_mille == 0)
+        return;
+    if (draw_chance(&draw, 100))
+        sim_api_faults(sim->keys.api, draw_below(&draw, 1 + 2 * sim->rules.faults_per_mille));
+    if (draw_chance(&draw, sim->rules.key_per_mille))
+        replace(sim, &draw);
+}
+
+/* --- agents --- */
+
+void keys_agent_starts(struct sim *sim, const struct model_node *node)
+{
+    sim->keys.memory[node - sim->model.node] = 0;
+}
+
+bool keys_believes(struct sim *sim, const struct model_node *node, const struct model_pod *pod)
+{
+    struct sim_keys *keys = &sim->keys;
+    const size_t n = (size_t)(node - sim->model.node);
+    const int64_t shown_ms = sim->now_ms - keys->lag_ms[n];
+    const struct sim_key *key = key_of(sim, pod->signed_by);
+
+    if (key == NULL) {
+        sim_met("stay/not_signed");
+        return false;
+    }
+    const uint64_t bit = UINT64_C(1) << (key - keys->key);
+    if (key + 1 < keys->key + keys->keys)
+        sim_met("stay/earlier_key");
+    if ((keys->memory[n] & bit) != 0)
+        return true;
+    if (key->from_ms > shown_ms && key->alone) {
+        sim_met("stay/new_key");
+        return false;
+    }
+    if (key->from_ms > shown_ms || key->until_ms <= shown_ms)
+        sim_violation(sim, "the agent of %s refuses p%u: its mount %s the key", node->name,
+                      pod->name, key->from_ms > shown_ms ? "does not show" : "shows no more");
+    keys->memory[n] |= bit;
+    sim_met("stay/key_found");
+    return true;
+}
+
+/* --- what must hold --- */
+
+void oracle_key(const struct sim *sim, struct model_pod *pod, const char *signature,
+                const char *allocation)
+{
+    const struct signed_facts what = {
+        .uid = text_of(pod->uid), .node = text_of(pod->node), .bytes = text_of(allocation)};
+
+    if (!signature_key_id(text_of(signature), pod->signed_by))
+        sim_violation(sim, "p%u: nobody signed its allocation: \"%s\"", pod->name, signature);
+    const struct sim_key *key = key_of(sim, pod->signed_by);
+    if (key == NULL || key->until_ms != INT64_MAX)
+        sim_violation(sim, "p%u: the key that signed its allocation is %s", pod->name,
+                      key == NULL ? "not published" : "taken away");
+    if (!signature_is_good(text_of(key->text), text_of(signature), &what))
+        sim_violation(sim, "p%u: its allocation is not what was signed", pod->name);
+    if (!key->alone && sim->now_ms - key->from_ms < sim->keys.wait_ms)
+        sim_violation(sim, "p%u: its key signs %lld ms after it was published", pod->name,
+                      (long long)(sim->now_ms - key->from_ms));
+    sim_met(key == &sim->keys.key[0] ? "signed/by_first" : "signed/by_later");
+}
+
+void oracle_keys_gone(struct sim *sim)
+{
+    struct sim_keys *keys = &sim->keys;
+    struct key_entry key[KEYRING_MAX];
+
+    if (keys->api == NULL || keys->keys == 1)
+        return;
+    const int64_t needs_ms = TAKEN_WAITS * keys->wait_ms;
+    if (needs_ms > SETTLED_MS)
+        sim_pass(sim, needs_ms - SETTLED_MS);
+    must(keys->keyring != NULL);
+    const size_t count = keyring_list(keys->keyring, key);
+    if (count != 1)
+        sim_violation(sim, "no pod is left, and milligpud still has %zu keys", count);
+    for (uint32_t i = 0; i < keys->keys; i++)
+        if (keys->key[i].until_ms == INT64_MAX && strcmp(keys->key[i].id, key[0].id) != 0 &&
+            !keys->lost)
+            sim_violation(sim, "no pod is left, and key %u is still published", i + 1);
+    sim_met("key/all_gone");
+}
