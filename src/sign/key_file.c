@@ -164,10 +164,11 @@ int key_file_make(const char *file, struct err *err)
     return rc;
 }
 
-int key_file_move(const char *from, const char *to, struct err *err)
+int key_file_move(const char *from, const char *to, bool *moved, struct err *err)
 {
     must(from[0] != '\0' && to[0] != '\0');
-    if (rename(from, to) < 0)
+    if (!*moved && rename(from, to) < 0)
         return say_errno(from, "cannot be moved", err);
+    *moved = true;
     return sync_folder(to) ? 0 : say_errno(to, "cannot be made: its folder cannot be written", err);
 }

@@ -16,7 +16,10 @@ int key_file_read(const char *file, struct strbuf *out, struct err *err) MUST_US
 /* Makes a key and writes it; a file that another process made meanwhile stays, and is good. */
 int key_file_make(const char *file, struct err *err) MUST_USE;
 
-/* Replaces the one by the other, on disk before this returns. */
-int key_file_move(const char *from, const char *to, struct err *err) MUST_USE;
+/*
+ * Replaces the one by the other, on disk before this returns. *moved: that has happened, but for the
+ * disk, which is asked again the next time.
+ */
+int key_file_move(const char *from, const char *to, bool *moved, struct err *err) MUST_USE;
 
 #endif

@@ -31,6 +31,7 @@ struct keyring {
     pthread_mutex_t lock; /* guards all below; only one thread changes them */
     struct signing_key *signer;
     struct signing_key *next; /* NULL: there is none */
+    bool moved;               /* next's file is FILE already, and the disk may not keep that */
     /* signer's, then next's, then retiring ones; signer's is KEY_NEXT until it was published */
     struct key_entry entry[KEYRING_MAX];
     size_t count;
@@ -172,7 +173,8 @@ static int finish_move(struct keyring *keyring, const struct key_entry *listed, 
     const struct key_entry *entry = entry_of(listed, count, signing_key_id(keyring->next));
     if (entry == NULL || entry->state != KEY_SIGNING)
         return 0;
-    if (key_file_move(keyring->next_file, keyring->file, err) < 0)
+    bool moved = false;
+    if (key_file_move(keyring->next_file, keyring->file, &moved, err) < 0)
         return err_same(err);
     signing_key_free(STEAL(keyring->next));
     return 0;
@@ -420,8 +422,9 @@ int keyring_step(struct keyring *keyring, struct key_times now, struct err *err)
         return 0;
     turn(entry, now, keyring->wait_ms);
     if (list_write(keyring, entry, count, err) < 0 ||
-        key_file_move(keyring->next_file, keyring->file, err) < 0)
+        key_file_move(keyring->next_file, keyring->file, &keyring->moved, err) < 0)
         return err_same(err);
+    keyring->moved = false;
     keyring_lock(keyring);
     struct signing_key *before = keyring->signer;
     keyring->signer = STEAL(keyring->next);

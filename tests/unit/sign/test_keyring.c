@@ -10,11 +10,14 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 #include "milligpu/keyring.h"
 #include "milligpu/strbuf.h"
+
+#include "support/disk.h"
 
 enum { KEY_WAIT_MS = 120000 };
 
@@ -331,6 +334,36 @@ static void what_cannot_be_written_has_not_happened(void **state)
     assert_int_equal(rmdir(scene->list), 0);
 }
 
+/* Then its file is in its place already, and FILE.next is gone. */
+static void a_key_that_was_moved_signs_once_the_disk_keeps_that(void **state)
+{
+    struct scene *scene = *state;
+
+    disk_install();
+    publish(scene);
+    replace(scene);
+    publish(scene);
+    const struct key_entry before = scene->key[0];
+    const struct key_entry next = scene->key[1];
+    scene->now.now_ms += KEY_WAIT_MS;
+    disk_fail(DISK_SYNC, 1, SQLITE_IOERR, true); /* of the folder */
+    for (int i = 0; i < 2; i++) {
+        assert_true(keyring_step(scene->keyring, scene->now, &scene->err) < 0);
+        assert_non_null(strstr(scene->err.text, "its folder cannot be written"));
+        signs(scene, before.id);
+    }
+    disk_fail(0, 0, 0, false);
+    pass(scene, 0);
+    signs(scene, next.id);
+    open_again(scene);
+    signs(scene, next.id);
+    has(scene, "signing retiring");
+    replace(scene);
+    publish(scene);
+    pass(scene, KEY_WAIT_MS);
+    has(scene, "signing retiring retiring");
+}
+
 static void a_list_that_cannot_be_read_is_an_error_that_says_where(void **state)
 {
     static const char *const line[] = {
@@ -384,6 +417,7 @@ int main(void)
         TEST(one_key_is_replaced_at_a_time),
         TEST(there_are_so_many_keys),
         TEST(what_cannot_be_written_has_not_happened),
+        TEST(a_key_that_was_moved_signs_once_the_disk_keeps_that),
         TEST(a_list_that_cannot_be_read_is_an_error_that_says_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
