@@ -462,6 +462,19 @@ static void say_doubt(const struct binding_outcome *outcome, char *out, size_t b
                        (unsigned long long)outcome->version, outcome->text);
 }
 
+/* The watch has shown the pod bound, by this Binding or by somebody who was faster. */
+static void shown_meanwhile(struct writer *writer, const struct allocation *held,
+                            const struct inflight_bind *bind_inflight)
+{
+    const char *node = held->is.node->text;
+    char text[ERR_TEXT_MAX];
+
+    must(held->is.state == STATE_BOUND);
+    (void)snprintf(text, sizeof text, "changed: the pod is bound to node %s already", node);
+    const bool there = bind_inflight == NULL || strcmp(bind_inflight->node->text, node) == 0;
+    replies_add(writer, held->is.uid, there ? NULL : text);
+}
+
 bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome)
 {
     must(outcome->uid != NULL);
@@ -493,8 +506,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         break;
     case OUTCOME_UNKNOWN:
         if (held != NULL && held->is.state == STATE_BOUND) {
-            /* the watch has shown it meanwhile */
-            replies_add(writer, outcome->uid, NULL);
+            shown_meanwhile(writer, held, bind_inflight);
             return true;
         }
         command.kind = COMMAND_DOUBT;

@@ -427,6 +427,29 @@ static void bind_by_get(struct app_fixture *fixture)
     assert_string_equal(fixture_error(call), "");
 }
 
+/* The watch shows it before the Binding's time is over. */
+static void a_bind_is_no_success_where_another_was_faster(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf out;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    fixture->lose_requests = true;
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    fixture_run(fixture);
+    strbuf_init(&out);
+    api(fixture, "POST", "/api/v1/namespaces/default/pods/a/binding",
+        "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"a\"},"
+        "\"target\":{\"kind\":\"Node\",\"name\":\"n2\"}}",
+        &out);
+    strbuf_done(&out);
+    fixture_pass(fixture, 5000);
+    assert_string_equal(fixture_error(call), "changed: the pod is bound to node n2 already");
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+}
+
 /* What a lost batch kept is tried again once the disk is well. */
 static void heal_deaf(struct app_fixture *fixture)
 {
@@ -1178,6 +1201,7 @@ int main(void)
         TEST(a_contradiction_of_the_database_stops_granting),
         TEST(a_lost_answer_is_never_granted_twice),
         TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
+        TEST(a_bind_is_no_success_where_another_was_faster),
         TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away),
         TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits),
         TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody),
