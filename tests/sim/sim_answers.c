@@ -81,6 +81,16 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     out->open = out->open && milli <= gpu->milli && (gpu->mib == 0 || mib <= gpu->mib);
 }
 
+/* By none of the victims: of a pod that has just come milligpud may only know that it holds it. */
+static bool is_held(const struct shown *shown, const struct gpu *gpu)
+{
+    for (uint32_t i = 0; shown->proposal != NULL && i < shown->sim->model.pods; i++)
+        if (proposes(shown->proposal, shown->sim, i, shown->model) &&
+            held_shown_by(shown->node, gpu, shown->sim->model.pod[i].uid))
+            return false;
+    return held_shown(shown->node, gpu, shown->leaves);
+}
+
 /* Absent GPUs take nothing and are nothing. */
 static void room_of_shown(const struct shown *shown, struct lay_room *out)
 {
@@ -93,7 +103,7 @@ static void room_of_shown(const struct shown *shown, struct lay_room *out)
         if ((gpu->flags & GPU_ABSENT) != 0)
             continue;
         must(out->gpus < LAY_GPUS);
-        const bool held = held_shown(shown->node, gpu, shown->leaves);
+        const bool held = is_held(shown, gpu);
         struct lay_gpu *to = &out->gpu[out->gpus++];
         *to = (struct lay_gpu){.id = gpu->id->text,
                                .model = gpu->model->text,

@@ -107,6 +107,8 @@ static void copy(struct sim *sim, struct model_node *node, const struct model_no
     mine->index = node->is.gpus++;
     mine->copy = true;
     mine->missing = mine->ill = false;
+    mine->held[0] = '\0'; /* by nobody, and nobody says why it is ill */
+    mine->health = mine->reason = NULL;
     mine->names = 0; /* those of the other node */
 }
 
@@ -124,8 +126,8 @@ static bool copy_from(struct sim *sim, struct model_node *node, const struct mod
 {
     bool any = false;
 
-    if (from == node || !from->is.there || from->source != MODEL_ANNOTATED)
-        return false;
+    if (from == node || node->by_agent || !from->is.there || from->source != MODEL_ANNOTATED)
+        return false; /* an agent shows what it finds */
     for (uint32_t i = 0; i < from->is.gpus && node->is.gpus < MODEL_GPUS && (all || !any); i++)
         if (!from->is.gpu[i].copy && !has(node, from->is.gpu[i].id)) {
             copy(sim, node, from, i);
@@ -155,7 +157,7 @@ static void blink(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->model.copies; i++) {
         struct model_node *owner = &sim->model.node[sim->model.copied[i].owner];
-        if (!owner->is.there || owner->odd)
+        if (!owner->is.there || owner->odd || owner->by_agent)
             continue;
         const bool shows = !owner->is.gpu[0].missing;
         for (uint32_t g = 0; g < owner->is.gpus; g++)

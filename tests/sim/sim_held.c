@@ -133,6 +133,11 @@ bool held_shown(const struct node *node, const struct gpu *gpu, const bool *leav
     return claimant(held) == NULL;
 }
 
+bool held_shown_by(const struct node *node, const struct gpu *gpu, const char *uid)
+{
+    return names_pod(word_of(node, gpu), uid);
+}
+
 uint32_t held_unnamed(const struct node *node, const bool *leaves)
 {
     uint64_t unnamed = 0;
@@ -261,7 +266,8 @@ static const char *text_at(const json_t *object, const char *key)
 static const char *state_told(const struct sim *sim, const struct model_node *node,
                               const struct model_gpu *told, const char *shown)
 {
-    if (strcmp(shown, "over") == 0)
+    if (strcmp(shown, "over") == 0 ||
+        (strcmp(shown, "duplicate") == 0 && copies_whose(sim, node, told->id) != COPIES_ITS_OWN))
         return shown;
     if (held_is(sim, node, told, NULL))
         return "held";
@@ -460,6 +466,9 @@ void oracle_signed(struct sim *sim, struct model_pod *pod, const json_t *notes)
     if (sim->rules.agents)
         oracle_key(sim, pod, signature, text_at(notes, ANNOTATION_ALLOCATION));
     oracle_required(sim, pod, notes, &pod->needs_agent);
+    if (pod->needs_agent && pod->signed_by[0] == '\0')
+        sim_violation(sim, "p%u: nobody signed its allocation, and its agent will believe none",
+                      pod->name);
     if (sim->rules.agents)
         sim_met(pod->needs_agent ? "signed/names_agent" : "signed/without_agent");
 }

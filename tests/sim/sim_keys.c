@@ -3,7 +3,9 @@
  *
  *   a Binding    is signed by a key that the ConfigMap has had for key_wait_s at least; a key that
  *                was made because the files were lost may sign at once
- *   a key        stays in the ConfigMap while a pod lives that it signed, and not for ever
+ *   a key        stays in the ConfigMap while a pod lives that it signed, and not for ever, unless
+ *                a request that was late brings it back, of use to nobody
+ *   no Binding   is without a signature, but to a node without an agent after the files were lost
  *   an agent     believes each allocation that milligpud bound, whatever was replaced meanwhile,
  *                since its mount is less than key_wait_s behind; of a lost key's successor it may
  *                know as late as that
@@ -50,8 +52,12 @@ static void key_comes(struct sim *sim, const char *id, const char *text)
 
     if (key != NULL && key->until_ms == INT64_MAX)
         return;
-    if (key != NULL)
-        sim_violation(sim, "a key that was taken away is published again");
+    if (key != NULL) {
+        key->until_ms = INT64_MAX;
+        key->back = true;
+        sim_met("key/comes_back");
+        return;
+    }
     if (keys->keys == SIM_KEYS)
         sim_violation(sim, "the simulator's own table of keys is full");
     key = &keys->key[keys->keys++];
@@ -201,16 +207,23 @@ void keys_end(struct sim *sim)
     fake_apiserver_free(sim->keys.fake);
 }
 
+static void lose(struct sim *sim, bool all)
+{
+    if (all)
+        forget_files(sim);
+    else
+        (void)unlink(sim->keys.file); /* the public keys are still listed */
+    sim->keys.lost = true;
+    sim_met(all ? "key/all_lost" : "key/lost");
+    sim_say(sim, "the signing key is lost%s", all ? ", and all that was known of keys" : "");
+}
+
 void keys_lose(struct sim *sim)
 {
     struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 20)};
 
-    if (sim->keys.api == NULL || !draw_chance(&draw, 700))
-        return;
-    forget_files(sim);
-    sim->keys.lost = true;
-    sim_met("key/lost");
-    sim_say(sim, "the signing keys are lost");
+    if (sim->keys.api != NULL && draw_chance(&draw, 700))
+        lose(sim, true);
 }
 
 /* --- milligpud's part --- */
@@ -221,6 +234,9 @@ void keys_boot(struct sim *sim)
 
     if (sim->keys.api == NULL)
         return;
+    struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 21)};
+    if (sim->rules.loses && !sim->settling && draw_chance(&draw, 200))
+        lose(sim, draw_chance(&draw, 300)); /* and not the ledger */
     sim->keys.keyring = open_keyring(sim);
     (void)keyring_list(sim->keys.keyring, key);
     if (key[0].state == KEY_SIGNING)
@@ -355,10 +371,14 @@ void oracle_key(const struct sim *sim, struct model_pod *pod, const char *signat
     const struct signed_facts what = {
         .uid = text_of(pod->uid), .node = text_of(pod->node), .bytes = text_of(allocation)};
 
+    if (signature[0] == '\0' && sim->keys.lost) {
+        sim_met("signed/by_nobody");
+        return;
+    }
     if (!signature_key_id(text_of(signature), pod->signed_by))
         sim_violation(sim, "p%u: nobody signed its allocation: \"%s\"", pod->name, signature);
     const struct sim_key *key = key_of(sim, pod->signed_by);
-    if (key == NULL || key->until_ms != INT64_MAX)
+    if (key == NULL || key->until_ms != INT64_MAX || key->back)
         sim_violation(sim, "p%u: the key that signed its allocation is %s", pod->name,
                       key == NULL ? "not published" : "taken away");
     if (!signature_is_good(text_of(key->text), text_of(signature), &what))
@@ -385,7 +405,7 @@ void oracle_keys_gone(struct sim *sim)
         sim_violation(sim, "no pod is left, and milligpud still has %zu keys", count);
     for (uint32_t i = 0; i < keys->keys; i++)
         if (keys->key[i].until_ms == INT64_MAX && strcmp(keys->key[i].id, key[0].id) != 0 &&
-            !keys->lost)
+            !keys->lost && !keys->key[i].back)
             sim_violation(sim, "no pod is left, and key %u is still published", i + 1);
     sim_met("key/all_gone");
 }

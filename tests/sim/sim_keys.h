@@ -27,6 +27,7 @@ struct sim_key {
     int64_t from_ms;
     int64_t until_ms; /* INT64_MAX: it is there */
     bool alone;       /* the files were lost before: no key of before could sign meanwhile */
+    bool back;        /* a late request brought it back after it was taken away */
 };
 
 struct fake_apiserver;

@@ -267,9 +267,12 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     if (rules->linked && !rules->loses && rules->node_per_mille < 60)
         rules->node_per_mille = 60 + draw_below(&linked, 100);
     struct draw agents = {.state = plan->seed ^ 0xA9E275};
-    rules->agents = draw_chance(&agents, 400) && !rules->copies && !rules->loses;
+    rules->agents = draw_chance(&agents, 400);
     rules->agent_per_mille = draw_chance(&agents, 850) ? 50 + draw_below(&agents, 250) : 0;
     rules->key_per_mille = draw_chance(&agents, 750) ? 10 + draw_below(&agents, 50) : 0;
+    /* Most of those are the runs that they were before any of them had agents. */
+    if (rules->copies || rules->loses)
+        rules->agents = rules->agents && draw_chance(&agents, 500);
 }
 
 uint32_t sim_steps(uint64_t seed)

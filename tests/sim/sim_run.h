@@ -415,6 +415,7 @@ bool held_closes(const struct sim *sim, const struct model_pod *pod,
                  const struct model_version *version);
 /* The same of a node as it is shown; leaves: flags of its allocations, NULL: all stay. */
 bool held_shown(const struct node *node, const struct gpu *gpu, const bool *leaves);
+bool held_shown_by(const struct node *node, const struct gpu *gpu, const char *uid);
 uint32_t held_unnamed(const struct node *node, const bool *leaves);
 void oracle_holds(const struct sim *sim, const struct node *node);    /* of a snapshot */
 void oracle_agents(struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
