@@ -13,6 +13,7 @@
  * A retiring key is taken away when it has not signed for KEY_RETIRE_WAITS times key_wait_s, and no
  * pod carries its signature, by a list of pods that is complete and fresh, and no reservation is in
  * doubt, whose Binding may still give a pod that signature. Who does not know takes none away.
+ * A request that takes effect late may bring it back: it stays, and nobody can sign with it.
  *
  * One lock for the facts; everything else belongs to the informer's thread.
  */

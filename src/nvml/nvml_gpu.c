@@ -165,13 +165,17 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
  * NVML lists the processes that used something since a time. If it lists none at all, it says that
  * it has no samples, which may mean either; then nothing is known. A process that it does not list
  * used nothing, unless it is a client of MPS: those that work are not listed, either (driver 580).
+ * The time is the wall clock's: if that went back, nothing would be newer than the newest sample
+ * until it is there again.
  */
 static void read_utilization(struct nvml_roster *roster, const struct nvml_library *nvml,
-                             struct nvml_record *record)
+                             struct nvml_record *record, struct nvml_now now)
 {
     const struct gpu_state *gpu = &record->state;
     unsigned count = NVML_PROCESSES_MAX;
 
+    if (now.wall_ms >= 0 && record->sampled_us / 1000 > (uint64_t)now.wall_ms)
+        record->sampled_us = 0; /* all samples that there are */
     if (nvml->DeviceGetProcessUtilization == NULL || roster->processes == gpu->process ||
         !answers(record, nvml->DeviceGetProcessUtilization(record->device, roster->samples, &count,
                                                            record->sampled_us)) ||
@@ -199,7 +203,7 @@ void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,
     read_meters(nvml, record, now);
     read_some_processes(roster, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
     read_some_processes(roster, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
-    read_utilization(roster, nvml, record);
+    read_utilization(roster, nvml, record, now);
     gpu->processes = roster->processes - gpu->process;
 }
 

@@ -17,8 +17,8 @@ int key_file_read(const char *file, struct strbuf *out, struct err *err) MUST_US
 int key_file_make(const char *file, struct err *err) MUST_USE;
 
 /*
- * Replaces the one by the other, on disk before this returns. *moved: that has happened, but for the
- * disk, which is asked again the next time.
+ * Replaces the one by the other, on disk before this returns. *moved: that has happened, but for
+ * the disk, which is asked again the next time.
  */
 int key_file_move(const char *from, const char *to, bool *moved, struct err *err) MUST_USE;
 

@@ -205,6 +205,13 @@ class Node(harness.Logged):
              "--kubeconfig", self.home / "kubeconfig", "--nvml", "", "--probe-listen", "127.0.0.1:0",
              "--port-file", self.home / "ports", *flags], stderr=self.log, env={**os.environ, **(env or {})})
 
+    def clock(self, ahead_s):
+        """From now on the agent's wall clock is ahead by so much. Returns the variables that make it so."""
+        (self.home / "ahead.next").write_text(str(ahead_s))
+        (self.home / "ahead.next").rename(self.home / "ahead")
+        return {"LD_PRELOAD": str(harness.TESTS / "libfake-clock.so"), "FAKE_CLOCK": str(self.home / "ahead"),
+                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
     def driver(self, lines):
         """What NVIDIA's driver says from now on: two GPUs and these lines."""
         following = self.home / "driver.next"
@@ -499,7 +506,7 @@ class Agent(unittest.TestCase):
         self.addCleanup(node.close)
         node.driver(driver)
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", *flags,
-                   env={"FAKE_NVML": str(node.home / "driver")})
+                   env={"FAKE_NVML": str(node.home / "driver"), **node.clock(0)})
         runtime = node.accept()
         node.wait(lambda: "milligpu_node_gpu_memory_total_mib" in node.page("/metrics")[1] and
                   'gpu="GPU-a"' in node.page("/metrics")[1], "a reading")
@@ -559,6 +566,31 @@ class Agent(unittest.TestCase):
         node.accept().create(node.sign())
         node.wait(lambda: "GPU-a" in node.page("/metrics")[1], "a reading")
         self.assertNotIn("web", node.page("/metrics")[1])
+
+    def test_a_wall_clock_that_jumps_changes_times_that_people_read_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as proc:
+            (pathlib.Path(proc) / "700").mkdir()
+            (pathlib.Path(proc) / "700/cgroup").write_text("0::/kubepods/pod1/id-main\n")
+            (pathlib.Path(proc) / "700/comm").write_text("python3\n")
+            node, runtime = self.metered("process GPU-a 700 3000 sm=20\nevent 1 GPU-b 8 79\n", "--proc-dir", proc)
+            used = 'milligpu_node_container_used_milli{namespace="default",pod="web",container="main",gpu="GPU-a"}'
+            sick = 'milligpu_node_gpu_health{gpu="GPU-b",health="xid"}'
+            node.wait(lambda: self.samples(node).get(used) == 200 and self.samples(node)[sick] == 1, "20 % of GPU-a")
+            for ahead_s, percent in ((3600, 30), (-3600, 40), (10 * 365 * 86400, 50), (0, 60)):
+                node.clock(ahead_s)
+                node.driver(f"process GPU-a 700 3000 sm={percent}\n")
+                node.wait(lambda: self.samples(node).get(used) == 10 * percent, f"{percent} %, {ahead_s} s ahead")
+                self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+                self.assertEqual(node.page("/readyz")[0], 200)
+                self.assertEqual(self.samples(node)[sick], 1)  # it is quiet for less than 10 minutes
+
+    def test_a_gpu_is_healthy_after_its_quiet_time_although_the_wall_clock_went_back(self):
+        node, _ = self.metered("event 1 GPU-b 8 79\n", "--quiet-s", "2")
+        healthy = 'milligpu_node_gpu_health{gpu="GPU-b",health="healthy"}'
+        node.wait(lambda: "XID 79" in node.logged() or self.samples(node)[healthy] == 0, "the fault")
+        node.clock(-7200)
+        node.driver("")
+        node.wait(lambda: self.samples(node)[healthy] == 1, "GPU-b to be healthy")
 
     def test_only_the_container_that_takes_too_much_is_killed(self):
         bystander = subprocess.Popen(["sleep", "600"])

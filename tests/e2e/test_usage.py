@@ -433,7 +433,7 @@ class Journey(unittest.TestCase):
         node.driver("process GPU-a 700 3000 sm=20\n")
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", "--proc-dir",
                    node.home / "proc", "--report-url", f"https://127.0.0.1:{daemon.port['report']}", "--report-ca",
-                   home / "ca.crt", "--report-s", "1", env={"FAKE_NVML": str(node.home / "driver")})
+                   home / "ca.crt", "--report-s", "1", env={"FAKE_NVML": str(node.home / "driver"), **node.clock(7200)})
         runtime = node.accept()
         daemon.wait(lambda: daemon.get("/api/v1/nodes")["items"][0]["gpus"], "the GPUs of the node")
         at, said, made = daemon.schedule(harness.pod("web", containers={"main": 300}), ["n1"])
@@ -449,6 +449,10 @@ class Journey(unittest.TestCase):
         daemon.wait(lambda: share().get("measuredMib"), "what is measured")
         self.assertEqual((share()["measuredMilli"], share()["measuredMib"], share()["peakMib"]), (200, 3000, 3000))
         self.assertNotIn("idleSince", share())
+        for ahead_s, percent in ((10800, 30), (3600, 20)):  # never before the certificates were made
+            node.clock(ahead_s)
+            node.driver(f"process GPU-a 700 3000 sm={percent}\n")
+            daemon.wait(lambda: share().get("measuredMilli") == 10 * percent, f"a report, {ahead_s} s ahead")
         top = daemon.get("/api/v1/nodes")["items"][0]["gpus"][0]
         self.assertEqual((top["usedMilli"], top["measuredMilli"]), (300, 200))
         node.driver("process GPU-a 700 5000 sm=0\n")  # 4915 MiB were granted

@@ -640,17 +640,22 @@ EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 {
     const struct gpu *gpu;
     unsigned found = 0;
+    struct timespec now;
     enter("DeviceGetProcessUtilization");
     const int code = reach(device, &gpu);
     if (code != 0)
         return leave(code);
-    for (unsigned i = 0; i < world.processes; i++) {
+    /* The driver dates its samples by the wall clock: after it went back, none is newer. */
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const unsigned long long now_us =
+        (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    for (unsigned i = 0; i < world.processes && now_us > since; i++) {
         const struct process *process = &world.process[i];
         if (strcmp(process->uuid, gpu->uuid) != 0 || process->sm < 0)
             continue;
         if (found++ < *count)
             utilization[found - 1] = (nvmlProcessUtilizationSample_t){
-                process->pid, since + 1000, (unsigned)process->sm, 1, 0, 0};
+                process->pid, now_us, (unsigned)process->sm, 1, 0, 0};
     }
     const bool fits = found <= *count;
     *count = found;

@@ -18,6 +18,7 @@ PLACES = re.compile(
     r"|tests/power/\w+\.[ch]"
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
     r"|tests/fake_nvml/\w+\.c"
+    r"|tests/fake_clock/\w+\.c"
     r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"
 )
