@@ -392,6 +392,10 @@ static int open_mps(struct agent *agent, struct err *err)
 
     if (strcmp(settings->mps, "off") == 0)
         return 0;
+    if (strcmp(settings->over_memory, "kill") == 0)
+        log_plain(LOG_WARN,
+                  "--over-memory=kill with MPS: to kill a client while it computes breaks "
+                  "the other clients of its GPU that compute");
     const struct mps_rules rules = {.by_label = strcmp(settings->mps, "label") == 0,
                                     .program = settings->mps_control,
                                     .dir = settings->mps_dir,

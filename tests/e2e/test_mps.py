@@ -290,6 +290,11 @@ class Mps(unittest.TestCase):
         node.wait(lambda: not self.lives(pids[1]), "the daemon to quit after its clients")
         self.assertEqual((node.home / "state/mps").read_text(), "off\n")
 
+    def test_whoever_lets_it_kill_clients_is_warned(self):
+        self.assertNotIn("--over-memory", self.up()[0].logged())
+        node, _ = self.up("--over-memory", "kill")
+        self.assertIn("warn  --over-memory=kill with MPS", node.logged())
+
     def test_off_is_off(self):
         node = test_node.Node()
         self.addCleanup(node.close)
