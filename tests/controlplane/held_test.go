@@ -130,6 +130,14 @@ func TestOnlyTheGPUThatAPodHasWholeIsClosed(t *testing.T) {
 	g.onlyTheOther(func() { g.delete("whole", 1) })
 }
 
+func TestAGPUThatMIGCutsUpIsClosedUntilItIsWhole(t *testing.T) {
+	g, driver := withInventory(t)
+	driver.shows(g, gpuIDs, map[string]string{gpuIDs[0]: "mig=1"})
+	g.heldBy(gpuIDs[0], "mig", "mig")
+	g.says(g.ctl("node", "gpu-real"), "held by mig")
+	g.onlyTheOther(func() { driver.says(g) })
+}
+
 /* there is no NVIDIA runtime here, so the container has the variable and no device */
 func TestAPodThatHasAGPUByItsVariableOnlyClosesThatOne(t *testing.T) {
 	g, _ := withInventory(t)
