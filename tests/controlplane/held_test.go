@@ -174,12 +174,19 @@ func TestAGPUThatTheDriverLosesWhileAPodRunsTakesNoNewShareAndItsPodIsToldAndLef
 	if due := g.due[uid]["main"]; slices.Contains(due, lost) {
 		t.Errorf("a lost GPU was granted: %v", due)
 	}
+	g.must(g.api.Create(harness.PodPath(g.space, ""), g.simple("waits", 600)))
+	g.refusedWith("waits", "no GPU with 600 milli free")
+	closed := g.must(g.d.Get("/api/v1/summary"))
+	if milli := harness.Number(closed, "closed", "unhealthy"); milli != 700 {
+		t.Errorf("the summary shows %d milli closed as unhealthy, 700 are: %v", milli, closed)
+	}
 	g.startedOnce("stays", stays)
 	driver.says(g)
 	g.until(soon, func() (bool, string) {
 		gpu := g.gpus()["gpu-real "+lost]
 		return harness.Text(gpu, "state") == "ok", fmt.Sprint("it is not healthy again: ", gpu)
 	})
+	g.ran(g.remember("waits"), "main", 1)
 	g.startedOnce("stays", stays)
 	g.consistent()
 }

@@ -68,36 +68,6 @@ func gpusShown(gpus ...string) string {
 	return "[" + strings.Join(gpus, ",") + "]"
 }
 
-func TestALostGPUTakesNoNewShareAndItsPodIsLeftAlone(t *testing.T) {
-	g := withAgent(t)
-	stays := g.place(g.simple("stays", 300))
-	g.ran(stays, "main", 1)
-	lost := g.due[stays]["main"][0]
-	shown := []string{`"uuid":"GPU-0a","index":0`, `"uuid":"GPU-1b","index":1`}
-	shown[slices.Index(gpuIDs, lost)] += `,"health":"lost"`
-	g.patchNode("gpu-real", object{"annotations": object{"milligpu.io/gpus": gpusShown(shown...)}})
-	g.until(soon, func() (bool, string) {
-		gpu := g.gpus()["gpu-real "+lost]
-		return harness.Text(gpu, "state") == "unhealthy", fmt.Sprint("it is not unhealthy: ", gpu)
-	})
-	uid := g.place(g.simple("new", 600))
-	g.ran(uid, "main", 1)
-	if due := g.due[uid]["main"]; slices.Contains(due, lost) {
-		t.Errorf("a lost GPU was granted: %v", due)
-	}
-	g.must(g.api.Create(harness.PodPath(g.space, ""), g.simple("waits", 600)))
-	g.refusedWith("waits", "no GPU with 600 milli free")
-	closed := g.must(g.d.Get("/api/v1/summary"))
-	if milli := harness.Number(closed, "closed", "unhealthy"); milli != 700 {
-		t.Errorf("the summary shows %d milli closed as unhealthy, 700 are: %v", milli, closed)
-	}
-	g.startedOnce("stays", stays)
-	g.consistent()
-	g.uuids("gpu-real")
-	g.remember("waits")
-	g.startedOnce("stays", stays)
-}
-
 func seedOf(t *testing.T) int64 {
 	/* the same in every run of CI, which looks at a commit and not for new seeds */
 	seed := int64(1795539312828845819)
