@@ -25,7 +25,10 @@ struct pod_records;
 /* Letters, digits and '-', 1 to UID_BYTES_MAX of them: a uid that can be the name of a file. */
 bool pod_records_takes(struct text uid);
 
-/* Makes the folder, mode 0700, and reads what is there; a record that is damaged is dropped. */
+/*
+ * Makes the folder, mode 0700, and reads what is there. A record that is damaged is dropped; one
+ * that cannot be read stays, and its pod has none until then. Both are logged.
+ */
 int pod_records_open(const char *dir, struct pod_records **out, struct err *err) MUST_USE;
 void pod_records_close(struct pod_records *records); /* NULL is fine */
 DEFINE_FREEP(struct pod_records, pod_records_close);
@@ -50,5 +53,6 @@ size_t pod_records_flush(struct pod_records *records);
 
 size_t pod_records_count(const struct pod_records *records);
 size_t pod_records_damaged(const struct pod_records *records); /* dropped when it was opened */
+size_t pod_records_unread(const struct pod_records *records);  /* left there then */
 
 #endif

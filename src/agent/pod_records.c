@@ -18,6 +18,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 #include "milligpu/limits.h"
+#include "milligpu/log.h"
 #include "milligpu/map.h"
 #include "milligpu/strbuf.h"
 
@@ -42,6 +43,7 @@ struct pod_records {
     bool is_new;
     uint64_t next;
     size_t damaged;
+    size_t unread;
     struct map by_uid;
 };
 
@@ -108,6 +110,25 @@ static bool record_read(struct pod_records *records, const char *name, const cha
     return true;
 }
 
+/* One that cannot be read may be read again at the next start. */
+static void record_take(struct pod_records *records, const char *path, const char *uid)
+{
+    CLEANUP(xfreep) char *data = NULL;
+    size_t len;
+    struct err why;
+
+    if (file_read(path, RECORD_BYTES_MAX, &data, &len, &why) < 0) {
+        records->unread++;
+        log_write(LOG_WARN, "the record of a pod cannot be read", log_str("why", why.text));
+        return;
+    }
+    if (record_read(records, uid, data, len))
+        return;
+    records->damaged++;
+    log_write(LOG_WARN, "the record of a pod is damaged: it is dropped", log_str("uid", uid));
+    (void)unlinkat(records->pods, uid, 0);
+}
+
 static int records_read(struct pod_records *records, const char *dir, struct err *err)
 {
     const int copy = openat(records->pods, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,18 +140,11 @@ static int records_read(struct pod_records *records, const char *dir, struct err
         return err_set(err, ERR_IO, "%s/pods cannot be read: %s", dir, strerrordesc_np(errno));
     strbuf_init(&path);
     while ((entry = readdir(list)) != NULL) { /* NOLINT(concurrency-mt-unsafe): our own stream */
-        CLEANUP(xfreep) char *data = NULL;
-        size_t len;
-        struct err why;
         if (!pod_records_takes(text_of(entry->d_name)))
             continue;
         strbuf_reset(&path);
         strbuf_printf(&path, "%s/pods/%s", dir, entry->d_name);
-        if (file_read(path.data, RECORD_BYTES_MAX, &data, &len, &why) < 0 ||
-            !record_read(records, entry->d_name, data, len)) {
-            records->damaged++;
-            (void)unlinkat(records->pods, entry->d_name, 0);
-        }
+        record_take(records, path.data, entry->d_name);
     }
     strbuf_done(&path);
     (void)closedir(list);
@@ -301,6 +315,11 @@ void pod_records_runs(struct pod_records *records, struct text uid)
 size_t pod_records_count(const struct pod_records *records)
 {
     return records->by_uid.count;
+}
+
+size_t pod_records_unread(const struct pod_records *records)
+{
+    return records->unread;
 }
 
 size_t pod_records_damaged(const struct pod_records *records)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/log.h"
 #include "milligpu/pod_records.h"
 
 #include "support.h"
@@ -32,6 +33,7 @@ static void opened(struct place *place)
 static int set_up(void **state)
 {
     struct place *place = test_calloc(1, sizeof *place);
+    log_set(LOG_ERROR, false);
     folder_make(place->home, sizeof place->home);
     (void)snprintf(place->dir, sizeof place->dir, "%s/state", place->home);
     opened(place);
@@ -118,6 +120,28 @@ static void torn_and_strange_files_are_dropped_and_counted(void **state)
     holds(place, "uid-good", "{}");
     opened(place);
     assert_int_equal(pod_records_damaged(place->records), 0);
+}
+
+static void a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one(void **state)
+{
+    struct place *place = *state;
+    char path[128];
+    char aside[128];
+
+    write_file(place, "uid-good", "milligpu-node 1 7 2\n{}");
+    (void)snprintf(path, sizeof path, "%s/pods/uid-good", place->dir);
+    (void)snprintf(aside, sizeof aside, "%s/aside", place->dir);
+    assert_int_equal(rename(path, aside), 0);
+    assert_int_equal(symlink("uid-good", path), 0); /* ELOOP, also for root */
+    for (int i = 0; i < 2; i++) {
+        opened(place);
+        assert_int_equal(pod_records_count(place->records), 0);
+        assert_int_equal(pod_records_damaged(place->records), 0);
+        assert_int_equal(pod_records_unread(place->records), 1);
+    }
+    assert_int_equal(rename(aside, path), 0);
+    opened(place);
+    holds(place, "uid-good", "{}");
 }
 
 static void the_oldest_pod_that_does_not_run_gives_way(void **state)
@@ -207,6 +231,7 @@ int main(void)
         TEST(a_record_outlives_the_agent),
         TEST(only_the_first_complete_look_is_new),
         TEST(torn_and_strange_files_are_dropped_and_counted),
+        TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one),
         TEST(the_oldest_pod_that_does_not_run_gives_way),
         TEST(pods_that_run_are_never_forgotten),
         TEST(what_cannot_be_written_is_kept_and_tried_again),
