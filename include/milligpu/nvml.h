@@ -97,6 +97,7 @@ struct gpu_state {
     char reason[NVML_REASON_MAX]; /* a sentence; "" if healthy */
     int64_t since_ms;             /* UTC: since when its health is this one */
     uint64_t xids;                /* critical XIDs since we run */
+    uint64_t application_xids;    /* the others */
     uint64_t xid;                 /* the last of them; 0: none */
 };
 

@@ -316,12 +316,13 @@ static bool write_gpus(void *user, struct strbuf *out)
     const uint32_t outsides = meter_outside(agent->meter, &arena, &outside);
     holders_find(reading, &containers, outside, outsides, &arena, &holders);
     const bool good = gpus_annotation_write(reading, holders.by, out);
-    (void)snprintf(told, sizeof told, "%s: %.300s", nvml_status_name(reading->status),
-                   reading->problem);
+    const bool blind = reading->status == NVML_READY && !reading->has_events;
+    (void)snprintf(told, sizeof told, "%s: %.300s%s", nvml_status_name(reading->status),
+                   reading->problem, blind ? "it does not tell of XIDs, so they are not seen" : "");
     write_own_cdi(agent, reading);
     gpu_reading_unref(reading);
     if (strcmp(told, agent->driver) != 0)
-        log_write(good ? LOG_INFO : LOG_WARN, "NVIDIA's driver", log_str("is", told));
+        log_write(good && !blind ? LOG_INFO : LOG_WARN, "NVIDIA's driver", log_str("is", told));
     (void)snprintf(agent->driver, sizeof agent->driver, "%s", told);
     return good;
 }

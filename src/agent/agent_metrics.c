@@ -194,6 +194,8 @@ static void put_gpu(struct strbuf *out, enum gpu_family family, const struct gpu
         put_ecc(out, gpu);
     else if (family == GPU_FAMILY_XIDS)
         put_number(out, family, gpu, gpu->xids);
+    else if (family == GPU_FAMILY_APPLICATION_XIDS)
+        put_number(out, family, gpu, gpu->application_xids);
     else if (family == GPU_FAMILY_HEALTH)
         put_health(out, gpu);
     else if (family == GPU_FAMILY_OUTSIDE && outside->is_known)

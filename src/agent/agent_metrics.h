@@ -40,6 +40,8 @@
       "Memory errors since the driver was loaded: corrected, uncorrected.")                        \
     X(XIDS, "milligpu_node_gpu_xids_total", "counter", "gpu",                                      \
       "Critical XIDs since the agent runs.")                                                       \
+    X(APPLICATION_XIDS, "milligpu_node_gpu_application_xids_total", "counter", "gpu",              \
+      "XIDs that applications cause, since the agent runs: they do not close the GPU.")            \
     X(HEALTH, "milligpu_node_gpu_health", "gauge", "gpu, health",                                  \
       "1 for the state that it is in, 0 for the others: healthy, xid, ecc, reset_required, lost, " \
       "unknown.")                                                                                  \

@@ -59,8 +59,12 @@ void nvml_health_event(struct nvml_record *record, const struct abi_event *event
 {
     if ((event->type & ABI_EVENT_DOUBLE_BIT_ECC) != 0)
         fall_sick(record, GPU_ECC, now);
-    if ((event->type & ABI_EVENT_XID) == 0 || !nvml_xid_is_critical(event->data))
+    if ((event->type & ABI_EVENT_XID) == 0)
         return;
+    if (!nvml_xid_is_critical(event->data)) {
+        record->state.application_xids++;
+        return;
+    }
     record->state.xid = event->data;
     record->state.xids++;
     fall_sick(record, GPU_XID, now);

@@ -180,6 +180,10 @@ func TestOnARealGPUAFaultOfAProgramDoesNotCloseTheGPU(t *testing.T) {
 			t.Errorf("%s is %v, %v", metric, count, err)
 		}
 	}
+	g.until(soon, func() (bool, string) {
+		count, err := g.n.AgentMetric("milligpu_node_gpu_application_xids_total")
+		return err == nil && count > 0, fmt.Sprint("the agent has not heard of XID 31: ", err)
+	})
 	g.sample(1, "milligpu_node_metering")
 	g.phase("beside", "Running")
 	g.between(beside, 100, 100+2048)

@@ -439,6 +439,12 @@ class Agent(unittest.TestCase):
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
 
+    def test_who_cannot_see_xids_says_so(self):
+        _, node, gpus = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
+        node.accept()
+        node.wait(lambda: len(gpus()) == 2, "the inventory")
+        self.assertIn('warn  NVIDIA\'s driver is="ready: it does not tell of XIDs, so they are not seen"', node.logged())
+
     def test_the_node_says_which_driver_there_is_and_which_specification_names_its_gpus(self):
         _, node, _ = self.with_driver()
         agent = lambda: node.says("agent", "{}")
@@ -535,7 +541,7 @@ class Agent(unittest.TestCase):
             (pathlib.Path(proc.name) / str(pid)).mkdir()
             (pathlib.Path(proc.name) / str(pid) / "cgroup").write_text(cgroup)
             (pathlib.Path(proc.name) / str(pid) / "comm").write_text("python3\n")
-        lines = "process GPU-a 700 5000 sm=20\nprocess GPU-b 701 9 sm=1\n"
+        lines = "process GPU-a 700 5000 sm=20\nprocess GPU-b 701 9 sm=1\nevent 1 GPU-a 8 31\n"
         node, runtime = self.metered(lines, "--proc-dir", proc.name, "--over-memory", "report")
         of = '{namespace="default",pod="web",container="main",gpu="GPU-a"}'
         node.wait(lambda: self.samples(node).get("milligpu_node_container_over" + of) == 1, "over its memory")
@@ -550,9 +556,9 @@ class Agent(unittest.TestCase):
                                         "container=main gpu=GPU-a used_mib=5000 granted_mib=4915")
         self.assertEqual({name: page[f'milligpu_node_gpu_{name}{{gpu="GPU-a"}}']
                           for name in ("memory_total_mib", "memory_used_mib", "temperature_celsius", "power_watts",
-                                       "throttled", "xids_total")},
+                                       "throttled", "xids_total", "application_xids_total")},
                          {"memory_total_mib": 16384, "memory_used_mib": 5100, "temperature_celsius": 61,
-                          "power_watts": 70.5, "throttled": 1, "xids_total": 0})
+                          "power_watts": 70.5, "throttled": 1, "xids_total": 0, "application_xids_total": 1})
         self.assertEqual(page['milligpu_node_gpu_ecc_errors_total{gpu="GPU-a",kind="uncorrected"}'], 2)
         self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="healthy"}'], 1)
         self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="lost"}'], 0)

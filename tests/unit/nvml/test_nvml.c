@@ -142,6 +142,9 @@ static void a_critical_xid_makes_sick_and_one_of_an_application_does_not(void **
     assert_string_equal(a->reason, "the driver reported XID 79");
     assert_int_equal(a->xid, 79);
     assert_int_equal(a->xids, 1);
+    assert_int_equal(a->application_xids, 0);
+    assert_int_equal(gpu_of(reading, "GPU-b")->xids, 0);
+    assert_true(gpu_of(reading, "GPU-b")->application_xids > 0); /* the third may still come */
     assert_true(a->since_ms > 0);
     assert_int_equal(gpu_of(reading, "GPU-b")->health, GPU_HEALTHY);
     gpu_reading_unref(reading);
