@@ -288,7 +288,6 @@ static void start(struct sim *sim, const struct model_node *node, struct sim_age
     agent->wait_ms = agent->busy_ms = 0;
     agent->look_ms = later(sim, 5, LOOK_MS);
     agent->read_ms = later(sim, 100, 4000);
-    keys_agent_starts(sim, node);
     sim_met("agent/starts");
     sim_say(sim, "the agent of %s starts", node->name);
 }

@@ -35,10 +35,8 @@ enum { TAKEN_WAITS = KEY_RETIRE_WAITS + 4, SETTLED_MS = 600000 };
 
 /* --- what the ConfigMap says --- */
 
-static struct sim_key *key_of(const struct sim *sim, const char *id)
+static struct sim_key *key_of(struct sim_keys *keys, const char *id)
 {
-    struct sim_keys *keys = (struct sim_keys *)(uintptr_t)&sim->keys;
-
     for (uint32_t i = 0; i < keys->keys; i++)
         if (strcmp(keys->key[i].id, id) == 0)
             return &keys->key[i];
@@ -48,7 +46,7 @@ static struct sim_key *key_of(const struct sim *sim, const char *id)
 static void key_comes(struct sim *sim, const char *id, const char *text)
 {
     struct sim_keys *keys = &sim->keys;
-    struct sim_key *key = key_of(sim, id);
+    struct sim_key *key = key_of(keys, id);
 
     if (key != NULL && key->until_ms == INT64_MAX)
         return;
@@ -330,27 +328,19 @@ void keys_trouble(struct sim *sim, uint32_t step)
 
 /* --- agents --- */
 
-void keys_agent_starts(struct sim *sim, const struct model_node *node)
-{
-    sim->keys.memory[node - sim->model.node] = 0;
-}
-
 bool keys_believes(struct sim *sim, const struct model_node *node, const struct model_pod *pod)
 {
     struct sim_keys *keys = &sim->keys;
     const size_t n = (size_t)(node - sim->model.node);
     const int64_t shown_ms = sim->now_ms - keys->lag_ms[n];
-    const struct sim_key *key = key_of(sim, pod->signed_by);
+    const struct sim_key *key = key_of(keys, pod->signed_by);
 
     if (key == NULL) {
         sim_met("stay/not_signed");
         return false;
     }
-    const uint64_t bit = UINT64_C(1) << (key - keys->key);
     if (key + 1 < keys->key + keys->keys)
         sim_met("stay/earlier_key");
-    if ((keys->memory[n] & bit) != 0)
-        return true;
     if (key->from_ms > shown_ms && key->alone) {
         sim_met("stay/new_key");
         return false;
@@ -358,14 +348,13 @@ bool keys_believes(struct sim *sim, const struct model_node *node, const struct 
     if (key->from_ms > shown_ms || key->until_ms <= shown_ms)
         sim_violation(sim, "the agent of %s refuses p%u: its mount %s the key", node->name,
                       pod->name, key->from_ms > shown_ms ? "does not show" : "shows no more");
-    keys->memory[n] |= bit;
     sim_met("stay/key_found");
     return true;
 }
 
 /* --- what must hold --- */
 
-void oracle_key(const struct sim *sim, struct model_pod *pod, const char *signature,
+void oracle_key(struct sim *sim, struct model_pod *pod, const char *signature,
                 const char *allocation)
 {
     const struct signed_facts what = {
@@ -377,7 +366,7 @@ void oracle_key(const struct sim *sim, struct model_pod *pod, const char *signat
     }
     if (!signature_key_id(text_of(signature), pod->signed_by))
         sim_violation(sim, "p%u: nobody signed its allocation: \"%s\"", pod->name, signature);
-    const struct sim_key *key = key_of(sim, pod->signed_by);
+    const struct sim_key *key = key_of(&sim->keys, pod->signed_by);
     if (key == NULL || key->until_ms != INT64_MAX || key->back)
         sim_violation(sim, "p%u: the key that signed its allocation is %s", pod->name,
                       key == NULL ? "not published" : "taken away");

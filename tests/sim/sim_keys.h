@@ -5,7 +5,7 @@
  *     operator --replace-key--> ConfigMap <--faulty network--> milligpud (keyring, key_publisher)
  *                                   | after a while that is less than key_wait_s
  *                                   v
- *                             an agent's mount --at the first pod that needs it--> its memory
+ *                             an agent's mount, in which it looks for each new pod
  *
  * The ConfigMap lives in an API server of its own, behind a network of its own, and everything here
  * is drawn from a generator of its own: a run in which no key is replaced is the same run.
@@ -43,11 +43,10 @@ struct sim_keys {
     struct kube_ops ops;
     struct kube_ops other_ops; /* of no use here */
     char file[300];
-    int64_t wait_ms;              /* the setting key_wait_s */
-    bool lost;                    /* the files, once at least */
-    char alone[KEY_ID_BYTES];     /* the key that was made then */
-    int64_t lag_ms[MODEL_NODES];  /* how far the mount there is behind */
-    uint64_t memory[MODEL_NODES]; /* bits: keys that the agent there remembers */
+    int64_t wait_ms;             /* the setting key_wait_s */
+    bool lost;                   /* the files, once at least */
+    char alone[KEY_ID_BYTES];    /* the key that was made then */
+    int64_t lag_ms[MODEL_NODES]; /* how far the mount there is behind */
     uint32_t keys;
     struct sim_key key[SIM_KEYS];
 };
@@ -65,11 +64,10 @@ void keys_now(struct sim *sim);   /* time has passed */
 void keys_calm(struct sim *sim);
 void keys_lose(struct sim *sim); /* with the ledger, perhaps */
 void keys_trouble(struct sim *sim, uint32_t step);
-void keys_agent_starts(struct sim *sim, const struct model_node *node);
 /* A container of the pod is made: does the agent of its node believe its allocation? */
 bool keys_believes(struct sim *sim, const struct model_node *node, const struct model_pod *pod);
 /* Its Binding takes effect. */
-void oracle_key(const struct sim *sim, struct model_pod *pod, const char *signature,
+void oracle_key(struct sim *sim, struct model_pod *pod, const char *signature,
                 const char *allocation);
 /* No pod is left: nor is any key but the one that signs. */
 void oracle_keys_gone(struct sim *sim);
