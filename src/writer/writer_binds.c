@@ -22,6 +22,8 @@
  * GET had to fetch, the outcome.
  */
 
+#define BOUND_ALREADY "changed: the pod is bound to node %s already"
+
 void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
@@ -233,7 +235,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     } else if (bind_inflight != NULL) {
         inflight_join(bind_inflight, bind);
     } else if (record->node[0] != '\0' && strcmp(record->node, asks->node) != 0) {
-        writer_refuse_bind(bind, "changed: the pod is bound to node %s already", record->node);
+        writer_refuse_bind(bind, BOUND_ALREADY, record->node);
     } else if ((held != NULL && held->is.state == STATE_BOUND &&
                 text_is(atom_text(held->is.node), asks->node)) ||
                (held == NULL && record->node[0] != '\0')) {
@@ -470,7 +472,7 @@ static void shown_meanwhile(struct writer *writer, const struct allocation *held
     char text[ERR_TEXT_MAX];
 
     must(held->is.state == STATE_BOUND);
-    (void)snprintf(text, sizeof text, "changed: the pod is bound to node %s already", node);
+    (void)snprintf(text, sizeof text, BOUND_ALREADY, node);
     const bool there = bind_inflight == NULL || strcmp(bind_inflight->node->text, node) == 0;
     replies_add(writer, held->is.uid, there ? NULL : text);
 }
