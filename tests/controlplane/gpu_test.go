@@ -43,14 +43,19 @@ func withRealGPU(t *testing.T, arguments ...string) realGPU {
 			t.Log("---- milligpu-node\n" + g.n.Agent().Tail(40) + "\n---- containerd\n" + g.n.Containerd().Tail(15))
 		}
 	})
-	g.check(g.n.StartAgent(append(append([]string{"--nvml", "libnvidia-ml.so.1", "--inventory-s", "1", "--driver-root", "/"},
-		reports...), arguments...)...))
+	g.startAgent(append(reports, arguments...)...)
 	g.until(soon, func() (bool, string) {
 		return g.shown() != nil && strings.Contains(g.reported(), `"kind":"milligpu.io/gpu"`),
 			"milligpud does not know the GPU, or no specification names it: " + g.reported()
 	})
 	g.follow()
 	return g
+}
+
+func (g realGPU) startAgent(arguments ...string) {
+	g.Helper()
+	g.check(g.n.StartAgent(append([]string{"--nvml", "libnvidia-ml.so.1", "--inventory-s", "1", "--driver-root", "/"},
+		arguments...)...))
 }
 
 // shown is the GPU as milligpud shows it.
@@ -224,7 +229,7 @@ func TestOnARealGPUWithoutLimitsOfTheDriverNothingStartsWhereTheyAreRequired(t *
 	g.Log(g.waiting())
 }
 
-// clientsOf counts the processors that 30 percent of all are; MPS rounds to what the GPU can divide.
+// part checks that a pod has so many percent of all multiprocessors; MPS rounds to what the GPU can divide.
 func (g realGPU) part(pod string, percent, all int) {
 	g.Helper()
 	count, err := strconv.Atoi(g.fact(pod, "multiprocessors"))
@@ -235,20 +240,15 @@ func (g realGPU) part(pod string, percent, all int) {
 }
 
 func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "milligpu-mps-") /* short enough for the daemon's sockets */
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := mpsNode{dir: dir}
-	t.Cleanup(func() { m.sweep() })
-	g := withRealGPU(t, "--mps", "label", "--mps-dir", dir, "--mps-shm", "/dev/shm", "--mps-look-s", "1")
+	m, arguments := mpsFolder(t)
+	g := withRealGPU(t, arguments...)
 	m.gpuNode = g.gpuNode
 	t.Cleanup(func() {
 		/* a daemon that is killed may leave its server */
-		_, _ = harness.RunIn("quit\n", "env", "CUDA_MPS_PIPE_DIRECTORY="+filepath.Join(dir, g.uuid, "pipe"),
+		_, _ = harness.RunIn("quit\n", "env", "CUDA_MPS_PIPE_DIRECTORY="+filepath.Join(m.dir, g.uuid, "pipe"),
 			"nvidia-cuda-mps-control")
 		for _, log := range []string{"control.log", "server.log"} {
-			text, _ := os.ReadFile(filepath.Join(dir, g.uuid, "log", log))
+			text, _ := os.ReadFile(filepath.Join(m.dir, g.uuid, "log", log))
 			t.Logf("---- %s\n%s", log, text)
 		}
 	})
@@ -276,8 +276,7 @@ func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *tes
 	/* an agent that ends takes nobody along, and the next one finds the daemon */
 	daemon := m.daemons()[0]
 	g.n.Agent().Kill()
-	g.check(g.n.StartAgent("--nvml", "libnvidia-ml.so.1", "--inventory-s", "1", "--driver-root", "/", "--mps", "label",
-		"--mps-dir", dir, "--mps-shm", "/dev/shm", "--mps-look-s", "1"))
+	g.startAgent(arguments...)
 	g.computes(cudaPod("after", 100, 100))
 	g.part("after", 10, all)
 	if now := m.daemons(); len(now) != 1 || now[0] != daemon {

@@ -13,34 +13,41 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// mpsNode is a node whose agent shares GPUs by MPS where the label says so. The daemon is tests/fake_mps.
+// mpsNode is a node whose agent shares GPUs by MPS where the label says so.
 type mpsNode struct {
 	*gpuNode
 	dir string
 }
 
-func withMPS(t *testing.T) mpsNode {
+// mpsFolder begins an mpsNode, whose agent is to be started with these arguments. Its daemons end with the test.
+func mpsFolder(t *testing.T) (m *mpsNode, arguments []string) {
 	t.Helper()
 	/* short enough for the daemon's sockets */
 	dir, err := os.MkdirTemp("/tmp", "milligpu-mps-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := mpsNode{dir: dir}
-	t.Cleanup(func() { m.sweep() })
+	m = &mpsNode{dir: dir}
+	t.Cleanup(m.sweep)
+	return m, []string{"--mps", "label", "--mps-dir", dir, "--mps-shm", "/dev/shm", "--mps-look-s", "1"}
+}
+
+// withMPS is a node whose daemon is tests/fake_mps.
+func withMPS(t *testing.T) *mpsNode {
+	t.Helper()
+	m, arguments := mpsFolder(t)
 	control := filepath.Join(harness.Root(), "tests", "fake_mps", "nvidia-cuda-mps-control")
-	m.gpuNode, _ = withDriver(t, "--mps", "label", "--mps-control", control, "--mps-dir", dir,
-		"--mps-shm", "/dev/shm", "--mps-look-s", "1")
+	m.gpuNode, _ = withDriver(t, append(arguments, "--mps-control", control)...)
 	return m
 }
 
-func (m mpsNode) label(value any) {
+func (m *mpsNode) label(value any) {
 	m.Helper()
 	m.patchNode("gpu-real", object{"labels": object{"milligpu.io/mps": value}})
 }
 
 // daemons are the processes of the daemons that live.
-func (m mpsNode) daemons() (pids []int) {
+func (m *mpsNode) daemons() (pids []int) {
 	records, _ := filepath.Glob(filepath.Join(m.dir, "*", "daemon"))
 	for _, record := range records {
 		text, _ := os.ReadFile(record)
@@ -52,7 +59,7 @@ func (m mpsNode) daemons() (pids []int) {
 	return pids
 }
 
-func (m mpsNode) sweep() {
+func (m *mpsNode) sweep() {
 	for _, pid := range m.daemons() {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -60,7 +67,7 @@ func (m mpsNode) sweep() {
 }
 
 // client is a pod with a share that writes down what it finds of MPS, and leaves a file in /dev/shm.
-func (m mpsNode) client(name, mark string, user int) object {
+func (m *mpsNode) client(name, mark string, user int) object {
 	/* the line comes last: whoever has seen it finds the file */
 	script := `touch /dev/shm/` + mark + `; ` +
 		`echo "$POD|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|` +
@@ -71,7 +78,7 @@ func (m mpsNode) client(name, mark string, user int) object {
 	return m.watched(name, main)
 }
 
-func (m mpsNode) seen(uid string) string {
+func (m *mpsNode) seen(uid string) string {
 	text, _ := os.ReadFile(filepath.Join(m.n.SeenDir, "mps"))
 	for _, line := range strings.Split(string(text), "\n") {
 		if strings.HasPrefix(line, uid+"|") {
