@@ -19,13 +19,17 @@
 #include "milligpu/problem.h"
 #include "milligpu/usage_book.h"
 
-/* entries in the journal; the Events have their own, smaller budget */
-enum { JOURNAL_PER_MINUTE = 600 };
+/* in a minute: what one node may cause, so that an agent that lies silences no other, and all */
+enum {
+    JOURNAL_PER_NODE = 60,
+    JOURNAL_PER_MINUTE = 6000,
+    EVENTS_PER_NODE = 6,
+};
 
 struct reports {
     struct app *app;
-    struct event_budget budget;
-    struct event_budget journal;
+    struct node_budget events;
+    struct node_budget journal;
     struct arena arena; /* of one call */
 };
 
@@ -36,6 +40,8 @@ struct reports *reports_new(struct app *app)
     must(app->usage_book != NULL);
     reports->app = app;
     arena_init(&reports->arena);
+    node_budget_init(&reports->events, EVENTS_PER_NODE, EVENTS_PER_MINUTE);
+    node_budget_init(&reports->journal, JOURNAL_PER_NODE, JOURNAL_PER_MINUTE);
     return reports;
 }
 
@@ -44,6 +50,8 @@ void reports_free(struct reports *reports)
     if (reports == NULL)
         return;
     arena_done(&reports->arena);
+    node_budget_done(&reports->events);
+    node_budget_done(&reports->journal);
     xfree(reports);
 }
 
@@ -142,7 +150,7 @@ static void note_over(struct reports *reports, const struct measured_fact *fact,
     const struct allocation_facts *pod = &fact->allocation->is;
     struct queue *queue = reports->app->queue;
 
-    if (!event_budget_take_of(&reports->journal, now_ms, JOURNAL_PER_MINUTE) ||
+    if (!node_budget_take(&reports->journal, atom_text(pod->node), now_ms) ||
         queue_depth(queue) >= QUEUE_MAX / 4) {
         metric_add(M_OVER_DROPPED, NULL, 1);
         return;
@@ -171,10 +179,12 @@ static void heard_of_share(void *user, const struct measured_fact *fact)
     struct reports *reports = user;
     const struct app *app = reports->app;
 
-    if (fact->new_over != USAGE_OVER_NOT)
-        note_over(reports, fact, app->clock.now_ms(app->clock.ctx));
-    if (fact->new_over != USAGE_OVER_NOT && atomic_load(&app->settings)->events &&
-        event_budget_take(&reports->budget, app->clock.now_ms(app->clock.ctx)))
+    if (fact->new_over == USAGE_OVER_NOT)
+        return;
+    const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
+    note_over(reports, fact, now_ms);
+    if (atomic_load(&app->settings)->events &&
+        node_budget_take(&reports->events, atom_text(fact->allocation->is.node), now_ms))
         tell_over(reports, fact);
 }
 

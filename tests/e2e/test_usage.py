@@ -215,24 +215,37 @@ class Taking(Base):
         self.assertNotIn("OVER", said("--gpu", share["gpu"]))
         self.assertNotIn("over", json.loads(said("--gpu", share["gpu"], "-o", "json"))["items"][0])
 
-    def test_a_node_that_lies_does_not_fill_the_journal(self):
-        """600 entries in a minute, and what comes beyond is counted."""
+    def test_a_node_that_lies_neither_fills_the_journal_nor_silences_another(self):
+        """60 entries in a minute for each node, and what comes beyond is counted."""
+        liar, honest = self.agent, Agent("n2")
+        both = cluster(liar)
+        both["items"][1]["metadata"]["annotations"] = {"milligpu.io/agent": honest.annotation(), "milligpu.io/gpus":
+                                                       both["items"][0]["metadata"]["annotations"]["milligpu.io/gpus"]
+                                                       .replace("GPU-", "GPU-of-n2-")}
+        self.daemon = harness.Daemon(both, *self.flags)
+        self.addCleanup(self.daemon.close)
         names = [f"c{i}" for i in range(50)]
-        node, said, made = self.daemon.schedule(harness.pod("a", containers=dict.fromkeys(names, 10)), ["n1"])
-        self.assertEqual(node, "n1", said)
-        self.daemon.wait(lambda: self.allocation("a")["state"] == "bound", "a")
-        gpu = self.allocation("a")["shares"][0]["gpu"]
 
-        def told(over):
-            self.taken({"uid": made["metadata"]["uid"], "containers": [
-                {"name": name, "gpus": [{"gpu": gpu, "milli": 1}], **({"over": over} if over else {})} for name in names]})
+        def placed(name, on):
+            node, said, made = self.daemon.schedule(harness.pod(name, containers=dict.fromkeys(names, 10)), [on])
+            self.assertEqual(node, on, said)
+            self.daemon.wait(lambda: self.allocation(name)["state"] == "bound", name)
+            return made["metadata"]["uid"], self.allocation(name)["shares"][0]["gpu"]
 
-        for i in range(13):
-            self.assertIn(f"milligpu_over_memory_dropped_total {50 * max(0, i - 12)}",
-                          self.metric("milligpu_over_memory_dropped_total"))
-            told("seen")
-            told(None)
-        self.assertIn("milligpu_over_memory_dropped_total 50", self.metric("milligpu_over_memory_dropped_total"))
+        def told(agent, pod, over):
+            uid, gpu = pod
+            body = agent.report([{"uid": uid, "containers": [
+                {"name": name, "gpus": [{"gpu": gpu, "milli": 1}], **({"over": over} if over else {})} for name in names]}])
+            self.assertEqual(self.post(body, agent.headers(body))[0], 204)
+
+        dropped = "milligpu_over_memory_dropped_total"
+        a, b = placed("a", "n1"), placed("b", "n2")
+        for more in (0, 40, 90):
+            told(liar, a, "seen")
+            told(liar, a, None)
+            self.assertIn(f"{dropped} {more}", self.metric(dropped))
+        told(honest, b, "seen")
+        self.assertIn(f"{dropped} 90", self.metric(dropped))
 
     def test_reports_are_taken_by_that_listener_only(self):
         body = self.agent.report([])

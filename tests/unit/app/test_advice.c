@@ -244,6 +244,27 @@ static void a_budget_is_for_a_minute(void **state)
     }
 }
 
+static void each_node_has_a_part_of_a_budget(void **state)
+{
+    struct node_budget budget;
+
+    (void)state;
+    node_budget_init(&budget, 2, 5);
+    for (int64_t minute = 0; minute < 3; minute++) {
+        const int64_t now_ms = minute * 60000;
+        assert_true(node_budget_take(&budget, TEXT("liar"), now_ms));
+        assert_true(node_budget_take(&budget, TEXT("liar"), now_ms));
+        for (int i = 0; i < 100; i++)
+            assert_false(node_budget_take(&budget, TEXT("liar"), now_ms + 59999));
+        assert_true(node_budget_take(&budget, TEXT("n1"), now_ms + 59999));
+        assert_true(node_budget_take(&budget, TEXT("n2"), now_ms + 59999));
+        assert_true(node_budget_take(&budget, TEXT("n3"), now_ms + 59999));
+        assert_false(node_budget_take(&budget, TEXT("n4"), now_ms + 59999)); /* of all */
+        assert_int_equal(budget.taken.count, 4);
+    }
+    node_budget_done(&budget);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 int main(void)
@@ -261,6 +282,7 @@ int main(void)
         TEST(many_mistakes_at_once_are_told_a_few_each_minute),
         TEST(without_the_setting_nothing_is_sent_until_it_is_set),
         cmocka_unit_test(a_budget_is_for_a_minute),
+        cmocka_unit_test(each_node_has_a_part_of_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
