@@ -105,8 +105,10 @@ struct app {
 
     /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
     atomic_bool identified; /* the cluster is known, and the ledger belongs to it */
-    /* the ledger belongs to no cluster yet: the writer takes it after the first list */
+    /* it belongs to no cluster yet, or is a backup: the writer claims it after the first list */
     atomic_bool new_ledger;
+    /* with new_ledger: it is a backup, so it knows nodes and pods of before */
+    atomic_bool restored_ledger;
     /* when that ledger was new, the wake-up object existed: another milligpud may have granted */
     atomic_bool wake_object_existed;
     atomic_bool nodes_synced; /* the writer has applied a complete list */
@@ -140,6 +142,7 @@ static inline void app_between(const struct app *app, enum between where)
  */
 bool app_ready(const struct app *app, const char **out_why);
 /* The reason to give while the list of pods is not complete. */
+const char *app_grace_why(const struct app *app); /* while the grace period runs */
 const char *app_pods_why(const struct app *app);
 
 /* Counts one refusal in the metrics. */

@@ -26,7 +26,8 @@
  * of the batch, and the writer must not call them within its own.
  *
  * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it is never
- * removed), and copies that milligpud never deletes: <file>.corrupt-<UTC>, <file>.v<version>-<UTC>.
+ * removed), <file>.id (to which ledger the log belongs), and copies that milligpud never deletes:
+ * <file>.corrupt-<UTC>, <file>.replaced-<UTC> (by store_restore()), <file>.v<version>-<UTC>.
  * An unfinished copy is named <file>.v<version>-<UTC>.part-*, or is in a folder <file>.part-*;
  * opening the ledger removes it. Links are followed first. Refused filesystems: NFS, SMB/CIFS, 9p,
  * Ceph, AFS, Coda, OCFS2, GFS2, Lustre, GPFS, BeeGFS, VirtualBox folders. FUSE is allowed, because
@@ -125,7 +126,8 @@ struct store;
 /*
  * Opens or creates the file, locks and migrates it, runs quick_check and the verification of the
  * live tables. Each refusal has a sentence: locked by another daemon (BUSY), network filesystem
- * (INVALID), not a milligpu ledger (FOREIGN), newer (NEWER), corrupt (CORRUPT). Only a corrupt file
+ * (INVALID), not a milligpu ledger (FOREIGN), newer (NEWER), corrupt (CORRUPT), beside the log of
+ * another ledger (CONFLICT): SQLite would replay it into this one. Only a corrupt file
  * is ever moved aside, and its bytes stay as they are: no commit is ever removed from its log
  * (docs/why/017).
  */
@@ -147,12 +149,18 @@ int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_
 /* The wall clock is not trusted: nothing is folded or dropped until it is. Any thread. */
 void store_doubt_clock(struct store *store, bool doubted);
 
-/*
- * To which cluster does the ledger belong, by the uid of the namespace kube-system? FOREIGN: to
- * another one. *out_nobodys: to none yet, so store_set_cluster() may claim it. Not within a batch.
- */
-int store_whose(struct store *store, const char *cluster, bool *out_nobodys,
+/* To which cluster a ledger belongs, by the uid of the namespace kube-system. */
+enum store_owner {
+    OWNER_NOBODY, /* to none yet: store_set_cluster() may claim it */
+    OWNER_THIS,
+    /* this cluster, by a backup: what was granted after it was made is not known */
+    OWNER_THIS_BY_COPY,
+};
+
+/* FOREIGN: it belongs to another cluster. Not within a batch. */
+int store_whose(struct store *store, const char *cluster, enum store_owner *out,
                 struct err *err) MUST_USE;
+/* Claims the ledger for this cluster; from then on it is no copy any more. */
 int store_set_cluster(struct store *store, const char *cluster, struct err *err) MUST_USE;
 
 /* Loads live nodes, then live allocations, into an empty ledger. */
@@ -200,7 +208,10 @@ void store_read_close(struct store_read *read);
 /* Folds baseline and journal and compares the result with the live tables (I6). */
 int store_replay_check(struct store *store, struct err *err) MUST_USE;
 
-/* SQLite's online backup to a new file; fsynced, then renamed into place. */
+/*
+ * SQLite's online backup to a new file; fsynced, then renamed into place. The copy has an id of its
+ * own and is marked as a copy (OWNER_THIS_BY_COPY).
+ */
 int store_backup(struct store *store, const char *file, struct err *err) MUST_USE;
 
 /*

@@ -40,4 +40,16 @@ int store_verify_file(const char *path, void *user,
                       void (*each)(void *user, enum store_check check, const char *wrong),
                       struct err *err) MUST_USE;
 
+/*
+ * Puts a backup in the place of a ledger that no daemon has open (BUSY), whole: the former ledger
+ * goes aside with its log. The file is checked by SQLite, not verified. The ledger then waits like
+ * a new one before it grants (OWNER_THIS_BY_COPY). A failure leaves the former ledger, or says
+ * where it is.
+ */
+struct restored {
+    char *aside; /* the former ledger's new name, yours to xfree */
+};
+int store_restore(const char *backup, const char *path, struct restored *out,
+                  struct err *err) MUST_USE;
+
 #endif

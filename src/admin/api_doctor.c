@@ -270,10 +270,8 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
     if (!synced && grace_ends_ms != 0)
         api_doctor_say(
-            doctor, resource, HEALTH_WARNING,
-            "wait (grace_period_s): a Binding of the previous milligpud may still be on its way",
-            "the ledger is new, and another milligpud granted here before: nothing is granted for "
-            "%lld s",
+            doctor, resource, HEALTH_WARNING, "wait: it ends by itself", "%s; %lld s are left",
+            app_grace_why(doctor->app),
             (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
                 1000);
     else if (!synced)

@@ -4,12 +4,19 @@
 
 #include "milligpu/metric.h"
 
+const char *app_grace_why(const struct app *app)
+{
+    return atomic_load(&app->restored_ledger)
+               ? "the ledger is a restored backup: nothing is granted while a Binding that it does "
+                 "not know may be on its way (grace_period_s)"
+               : "the ledger is new, and a milligpud granted here before: nothing is granted while "
+                 "a Binding of it may be on its way (grace_period_s)";
+}
+
 const char *app_pods_why(const struct app *app)
 {
-    return atomic_load(&app->grace_ends_ms) != 0
-               ? "the ledger is new, and a milligpud granted here before: a Binding of it may be "
-                 "on its way (grace_period_s)"
-               : "the list of pods is not complete yet";
+    return atomic_load(&app->grace_ends_ms) != 0 ? app_grace_why(app)
+                                                 : "the list of pods is not complete yet";
 }
 
 bool app_ready(const struct app *app, const char **out_why)

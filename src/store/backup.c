@@ -102,6 +102,8 @@ static int backup_into(sqlite3 *db, const char *part, struct err *err)
     int failed = db_open(part, DB_CREATE, &copy, err);
     if (failed == 0)
         failed = copy_pages(db, copy, err);
+    if (failed == 0)
+        failed = ledger_id_stamp_copy(copy, err);
     /* Better to learn now that a copy is unusable than when it is needed. */
     if (failed == 0)
         failed = check_file(copy, false, err);

@@ -277,8 +277,8 @@ static int rename_one(const char *from, const char *to, const char *suffix, stru
     strbuf_printf(&old, "%s%s", from, suffix);
     strbuf_printf(&new, "%s%s", to, suffix);
     int failed = 0;
-    /* Side files may be missing; the ledger itself may not. */
-    if (rename(old.data, new.data) < 0 && !(errno == ENOENT && suffix[0] != '\0'))
+    /* Side files may be missing, and so may the ledger, if its log was left alone. */
+    if (rename(old.data, new.data) < 0 && errno != ENOENT)
         failed = err_set(err, ERR_IO, "%s: move to %s: %m", old.data, new.data);
     strbuf_done(&old);
     strbuf_done(&new);
@@ -287,7 +287,7 @@ static int rename_one(const char *from, const char *to, const char *suffix, stru
 
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err)
 {
-    static const char *const suffixes[] = {"-wal", "-shm", "-journal", ""};
+    static const char *const suffixes[] = {".id", "-wal", "-shm", "-journal", ""};
     CLEANUP(xfreep) char *name = file_free_name(path, word);
 
     must(path[0] == '/');

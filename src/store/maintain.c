@@ -25,9 +25,16 @@ static int maintain_run_checkpoint(struct store *store, int mode, struct err *er
         return db_fail(store->db, rc, err, "checkpoint");
     must(copied <= pages);
     /* A part is no success: the log cannot start over while a reader needs its end. */
-    if (copied == pages)
-        store->wal_pages = 0; /* the next batch starts the log from the beginning */
-    return 0;
+    if (copied < pages)
+        return 0;
+    store->wal_pages = 0; /* the next batch starts the log from the beginning */
+    return ledger_id_note(store, err);
+}
+
+int maintain_take_in_log(struct store *store, struct err *err)
+{
+    must(!store->in_batch);
+    return store->memory ? 0 : maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
 }
 
 /*

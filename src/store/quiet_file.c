@@ -124,6 +124,8 @@ int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version, s
     out->before = mark_of(path);
     out->way = way_of(&out->before);
     must((size_t)out->way < ARRAY_LEN(modes));
+    if (failed == 0 && out->way == WAY_LOG)
+        failed = ledger_id_compare(path, err);
     if (failed == 0)
         failed = db_open(path, modes[out->way], &out->db, err);
     if (failed == 0)

@@ -1,6 +1,6 @@
--- The ledger of milligpu on disk, version 5.  application_id 0x6d475055 ("mGPU"), user_version 5.
+-- The ledger of milligpu on disk, version 6.  application_id 0x6d475055 ("mGPU"), user_version 6.
 --
---   meta                     one row: whose cluster this is
+--   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
 --   allocation               one row per reservation or observed pod; released ones stay as history
 --   share, charge            what its containers see; what it takes of each GPU
@@ -20,7 +20,9 @@ CREATE TABLE meta (
     cluster    TEXT,                       -- uid of the namespace kube-system; NULL: not claimed yet
     created_ms INTEGER NOT NULL,
     folded     INTEGER NOT NULL CHECK (folded >= 0), -- journal entries up to here are in the baseline
-    stepped_ms INTEGER NOT NULL DEFAULT 0  -- when the wall clock last stepped by more than a day
+    stepped_ms INTEGER NOT NULL DEFAULT 0, -- when the wall clock last stepped by more than a day
+    id         TEXT NOT NULL DEFAULT '' CHECK (length(id) IN (0, 32)),     -- random; a copy gets another one
+    is_copy    INTEGER NOT NULL DEFAULT 0 CHECK (is_copy IN (0, 1))        -- made by backup, and not yet in use
 ) STRICT;
 
 CREATE TABLE node (

@@ -6,9 +6,10 @@
 /* The COMMIT is the moment at which the file becomes a ledger. */
 static int schema_prepare_fill(const struct store *store, struct err *err)
 {
-    char meta[96];
+    char meta[128];
     const int length = snprintf(meta, sizeof meta,
-                                "INSERT INTO meta (one, created_ms, folded) VALUES (1, %lld, 0)",
+                                "INSERT INTO meta (one, created_ms, folded, id)"
+                                " VALUES (1, %lld, 0, lower(hex(randomblob(16))))",
                                 (long long)file_wall_ms());
     must(length > 0 && (size_t)length < sizeof meta);
 

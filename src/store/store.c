@@ -88,11 +88,23 @@ static void close_db(struct store *store)
     store->db = NULL;
 }
 
+/* On a full disk the ledger can still be read: the next checkpoint notes the id. */
+static void note_id(struct store *store)
+{
+    struct err err;
+
+    must(store->db != NULL);
+    if (maintain_take_in_log(store, &err) < 0)
+        store_notice(store, "the id of the ledger could not be noted yet: %s", err.text);
+}
+
 /* After a failure nothing is open, so start_anew() may call it again. */
 static int open_db(struct store *store, struct err *err)
 {
     must(store->db == NULL);
     int failed = store->memory ? 0 : file_prepare(store->path, err);
+    if (failed == 0 && !store->memory)
+        failed = ledger_id_accept(store->path, err);
     if (failed == 0)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {
@@ -106,6 +118,8 @@ static int open_db(struct store *store, struct err *err)
         failed = count_journal(store, err);
     if (failed != 0)
         close_db(store);
+    else
+        note_id(store);
     return failed;
 }
 
@@ -391,37 +405,42 @@ void store_close(struct store *store)
  * Over the writer's connection: store_whose() runs on the informer thread before the writer begins
  * its work, store_set_cluster() in the writer.
  */
-static int store_read_cluster(struct store *store, const char *cluster, bool *out_nobodys,
+static int store_read_cluster(struct store *store, const char *cluster, enum store_owner *out,
                               struct err *err)
 {
     char owner[UID_BYTES_MAX + 8];
+    int64_t is_copy = 0;
 
     must(!store->in_batch);
     if (cluster == NULL || cluster[0] == '\0' || strlen(cluster) > UID_BYTES_MAX)
         return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes",
                        UID_BYTES_MAX);
-    const int failed =
+    int failed =
         db_sentence(store->db, "SELECT coalesce(cluster, '') FROM meta", owner, sizeof owner, err);
-    *out_nobodys = failed == 0 && owner[0] == '\0';
-    if (failed != 0 || owner[0] == '\0' || strcmp(owner, cluster) == 0)
+    if (failed == 0)
+        failed = db_number(store->db, "SELECT is_copy FROM meta", &is_copy, err);
+    if (failed != 0)
         return failed;
-    return err_set(err, ERR_FOREIGN,
-                   "%s: the ledger of another cluster (its kube-system has the uid %s, this one's "
-                   "is %s); name another file, or another cluster",
-                   store->path, owner, cluster);
+    if (owner[0] != '\0' && strcmp(owner, cluster) != 0)
+        return err_set(err, ERR_FOREIGN,
+                       "%s: the ledger of another cluster (its kube-system has the uid %s, this "
+                       "one's is %s); name another file, or another cluster",
+                       store->path, owner, cluster);
+    *out = owner[0] == '\0' ? OWNER_NOBODY : is_copy != 0 ? OWNER_THIS_BY_COPY : OWNER_THIS;
+    return 0;
 }
 
-/* Assigns an owner to a ledger that has none; for the owner itself it changes nothing. */
+/* For a ledger that has this owner already and is no copy, it changes nothing. */
 static int store_owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
-    bool nobodys = false;
+    enum store_owner owner = OWNER_NOBODY;
 
     must(store->db != NULL);
-    int failed = store_read_cluster(store, cluster, &nobodys, err);
-    if (failed != 0 || !nobodys)
+    int failed = store_read_cluster(store, cluster, &owner, err);
+    if (failed != 0 || owner == OWNER_THIS)
         return failed;
-    failed = db_prepare(store->db, "UPDATE meta SET cluster = ?", &stmt, err);
+    failed = db_prepare(store->db, "UPDATE meta SET cluster = ?, is_copy = 0", &stmt, err);
     if (failed != 0)
         return failed;
     struct bind bind = bind_start(stmt);
@@ -429,12 +448,11 @@ static int store_owned_id(struct store *store, const char *cluster, struct err *
     return bind_run(&bind, NULL, err);
 }
 
-int store_whose(struct store *store, const char *cluster, bool *out_nobodys, struct err *err)
+int store_whose(struct store *store, const char *cluster, enum store_owner *out, struct err *err)
 {
-    must(out_nobodys != NULL);
-    *out_nobodys = false;
+    must(out != NULL);
     store_lock(store);
-    const int failed = store_read_cluster(store, cluster, out_nobodys, err);
+    const int failed = store_read_cluster(store, cluster, out, err);
     store_unlock(store);
     return failed;
 }

@@ -252,6 +252,18 @@ int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_bl
 /* migrate.c: from an older version to the current schema, after a copy. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
+/*
+ * ledger_id.c: does the log beside the file belong to it? CONFLICT: the file was replaced, and a
+ * log of the former one is there. accept() is for the daemon: it also forgets what was noted of a
+ * file that was replaced in order.
+ */
+int ledger_id_compare(const char *path, struct err *err) MUST_USE;
+int ledger_id_accept(const char *path, struct err *err) MUST_USE;
+/* Notes what the file itself contains. Only right after a complete checkpoint. */
+int ledger_id_note(const struct store *store, struct err *err) MUST_USE;
+/* Makes a copy another ledger: its own id, and marked as a copy. */
+int ledger_id_stamp_copy(sqlite3 *copy, struct err *err) MUST_USE;
+
 /* backup.c: db into a new file, which is complete and on disk or does not exist. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
 /* The bytes of a file; close *out_fd after SQLite has closed the file. */
@@ -283,6 +295,8 @@ int measured_write(struct store *store, const struct store_measured *row, uint32
 int idle_write(struct store *store, const struct store_chunk *chunk, struct err *err) MUST_USE;
 
 /* maintain.c */
+/* Copies the log into the file, as far as readers let it; then notes the id (ledger_id.c). */
+int maintain_take_in_log(struct store *store, struct err *err) MUST_USE;
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 int maintain_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 

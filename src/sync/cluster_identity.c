@@ -154,6 +154,18 @@ static void cluster_identity_known(struct cluster_identity *identity)
     atomic_store(&identity->app->identified, true);
 }
 
+/*
+ * What was granted after the backup was made is not known, and a Binding of then may be on its way:
+ * so it waits like a new ledger in a cluster where a milligpud granted before.
+ */
+static void cluster_identity_is_restored(struct cluster_identity *identity)
+{
+    must(!identity->done);
+    atomic_store(&identity->app->wake_object_existed, true);
+    atomic_store(&identity->app->restored_ledger, true);
+    atomic_store(&identity->app->new_ledger, true);
+}
+
 static void refused_with_status(struct cluster_identity *identity, int64_t now_ms)
 {
     char text[300];
@@ -171,7 +183,7 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
     struct arena arena;
     struct object_meta meta;
     struct err err;
-    bool nobodys = false;
+    enum store_owner owner = OWNER_NOBODY;
 
     arena_init(&arena);
     if (meta_decode((struct text){identity->answer.data, identity->answer.len}, &arena, &meta,
@@ -179,11 +191,13 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
         try_later(identity, now_ms, err.text);
     } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
         try_later(identity, now_ms, "namespace kube-system has no usable uid");
-    } else if (store_whose(app->store, meta.uid, &nobodys, &identity->err) < 0) {
+    } else if (store_whose(app->store, meta.uid, &owner, &identity->err) < 0) {
         cluster_identity_failed(identity, now_ms);
     } else {
         (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
-        if (nobodys)
+        if (owner == OWNER_THIS_BY_COPY)
+            cluster_identity_is_restored(identity);
+        if (owner == OWNER_NOBODY)
             identity->creates_wake_object = true;
         else
             cluster_identity_known(identity);

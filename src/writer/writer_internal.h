@@ -291,6 +291,8 @@ void writer_set_hosts(struct writer *writer);
 void writer_stop_hosts(struct writer *writer);
 
 /* writer_new_ledger.c */
+/* Did this ledger know nothing when milligpud started? A restored backup knew what it had seen. */
+bool writer_begins_empty(const struct writer *writer);
 
 /*
  * An earlier milligpud whose ledger is lost may have granted shares that no list shows yet: a

@@ -8,6 +8,12 @@ enum {
     RETRY_MS = 250, /* between two tries to claim the ledger */
 };
 
+bool writer_begins_empty(const struct writer *writer)
+{
+    must(writer->app != NULL);
+    return atomic_load(&writer->app->new_ledger) && !atomic_load(&writer->app->restored_ledger);
+}
+
 void writer_pods_are_in(struct writer *writer)
 {
     struct app *app = writer->app;
@@ -24,11 +30,7 @@ void writer_pods_are_in(struct writer *writer)
                (!writer->granted_before && !atomic_load(&app->wake_object_existed))) {
         writer->may_own = true;
     } else if (atomic_exchange(&app->grace_ends_ms, writer->start_ms + app->grace_ms) == 0) {
-        log_write(
-            LOG_WARN,
-            "the ledger is new, and a milligpud granted here before: nothing is granted while "
-            "a Binding of it may be on its way",
-            log_i64("ms", app->grace_ms));
+        log_write(LOG_WARN, app_grace_why(app), log_i64("ms", app->grace_ms));
     }
 }
 
@@ -53,6 +55,7 @@ void writer_own_ledger(struct writer *writer)
     map_done(&writer->ages);
     map_init(&writer->ages);
     atomic_store(&app->new_ledger, false);
+    atomic_store(&app->restored_ledger, false);
     atomic_store(&app->grace_ends_ms, 0);
     atomic_store(&app->pods_synced, true);
 }

@@ -68,7 +68,7 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
     bool whole = true;
 
     must(facts->name[0] != '\0');
-    if (!atomic_load(&writer->app->new_ledger))
+    if (!writer_begins_empty(writer))
         return true;
     for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
         const struct node *node = ledger_owner(writer->ledger, text_of(inventory->gpu[i].id));
@@ -112,7 +112,7 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     if (node != NULL)
         (void)map_put(&writer->nodes_seen, atom_text(node->name),
                       (void *)(uintptr_t)writer->node_epoch);
-    if (node != NULL && atomic_load(&writer->app->new_ledger) && facts->created_ms != 0)
+    if (node != NULL && writer_begins_empty(writer) && facts->created_ms != 0)
         (void)map_put(&writer->ages, atom_text(node->name), (void *)(intptr_t)facts->created_ms);
     return whole;
 }

@@ -247,7 +247,7 @@ static bool holders_go_on(struct writer *writer)
     bool whole = true;
 
     must(!writer->batch.lost);
-    if (!atomic_load(&writer->app->new_ledger))
+    if (!writer_begins_empty(writer))
         return true;
     for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
         whole = keep_what_is_held(writer, node);

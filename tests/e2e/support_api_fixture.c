@@ -168,7 +168,7 @@ struct api_fixture *api_fixture_new(void)
 
 static void drop_folder(const struct api_fixture *fixture)
 {
-    static const char *const endings[] = {"", "-wal", "-shm", ".lock"};
+    static const char *const endings[] = {"", "-wal", "-shm", ".lock", ".id"};
 
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         char file[160];

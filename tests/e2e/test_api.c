@@ -1138,6 +1138,8 @@ static void a_backup_is_a_ledger_that_opens(void **state)
     assert_int_equal(unlink(file), 0);
     (void)snprintf(file, sizeof file, "%s/copy.db.lock", fixture->folder);
     assert_int_equal(unlink(file), 0);
+    (void)snprintf(file, sizeof file, "%s/copy.db.id", fixture->folder);
+    assert_int_equal(unlink(file), 0);
     /* api_fixture_free() checks that nothing else is left in the folder. */
 }
 

@@ -17,8 +17,8 @@ static char folder[64];
 
 static void at_exit(void)
 {
-    static const char *const names[] = {"l.db", "l.db-wal", "l.db-shm", "l.db-journal",
-                                        "l.db.lock"};
+    static const char *const names[] = {"l.db",         "l.db-wal",  "l.db-shm",
+                                        "l.db-journal", "l.db.lock", "l.db.id"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char path[96];
         (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);

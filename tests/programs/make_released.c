@@ -239,6 +239,39 @@ static void learn(struct maker *maker)
     tally_free(tally);
 }
 
+/* What version 5 added: a measured hour, a share that is idle, and memory over a share. */
+static void measure(struct maker *maker)
+{
+    static const struct store_measured hour = {.hour_ms = 1793491200000,
+                                               .namespace = "team-a",
+                                               .model = "A100",
+                                               .milli_s = 360000,
+                                               .of_milli_s = 1080000,
+                                               .mib_s = 3600000,
+                                               .of_mib_s = 7200000};
+    const struct store_idle idle = {.node = "honest",
+                                    .uid = "long",
+                                    .container = "c3",
+                                    .gpu = "GPU-aaaaaaaa-0001",
+                                    .since_ms = maker->core.now_ms - day_ms};
+    const struct store_chunk chunk = {
+        .row = &hour, .rows = 1, .idles = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
+    struct err err;
+
+    if (maker->ops.measure(maker->ops.ctx, &chunk, &err) < 0)
+        fail(err.text);
+    make(maker, (struct command){.kind = COMMAND_OVER,
+                                 .uid = idle.uid,
+                                 .namespace = "team-a",
+                                 .name = "pod-long",
+                                 .node = idle.node,
+                                 .container = idle.container,
+                                 .gpu = idle.gpu,
+                                 .why = "seen",
+                                 .mib = 1000,
+                                 .peak_mib = 1200});
+}
+
 static void copy_killed(const char *path)
 {
     static const char *const suffix[] = {"", "-wal"};
@@ -277,6 +310,7 @@ int main(int argc, char **argv)
         fail(err.text);
     make_present(&maker);
     learn(&maker);
+    measure(&maker);
     copy_killed(argv[1]);
     store_close(maker.store);
     core_done(&maker.core);

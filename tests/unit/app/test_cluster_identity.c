@@ -57,15 +57,17 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct identity_fixture *fixture = *state;
-    char lock[112];
+    char beside[112];
 
     cluster_identity_free(fixture->identity);
     fixture->ops.free(fixture->ops.ctx);
     fake_apiserver_free(fixture->app.fake);
     store_close(fixture->app.store);
     disk_clear();
-    (void)snprintf(lock, sizeof lock, "%s.lock", fixture->path);
-    (void)unlink(lock);
+    (void)snprintf(beside, sizeof beside, "%s.lock", fixture->path);
+    (void)unlink(beside);
+    (void)snprintf(beside, sizeof beside, "%s.id", fixture->path);
+    (void)unlink(beside);
     (void)unlink(fixture->path);
     return rmdir(fixture->folder);
 }
@@ -189,6 +191,22 @@ static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
     assert_false(atomic_load(&fixture->app.wake_object_existed));
 }
 
+static void a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object(void **state)
+{
+    struct identity_fixture *fixture = *state;
+    struct err err;
+
+    try_twice(fixture);
+    assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.cluster, &err), 0);
+    assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
+    start_again(fixture);
+    try_once(fixture);
+    assert_true(cluster_identity_done(fixture->identity));
+    assert_true(atomic_load(&fixture->app.new_ledger));
+    assert_true(atomic_load(&fixture->app.restored_ledger));
+    assert_true(atomic_load(&fixture->app.wake_object_existed));
+}
+
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
 {
     struct identity_fixture *fixture = *state;
@@ -226,6 +244,7 @@ int main(void)
         TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object),
         TEST(who_may_not_create_the_wake_up_object_assumes_one_before),
         TEST(the_wake_up_object_is_tried_until_there_is_an_answer),
+        TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object),
         TEST(the_ledger_of_another_cluster_is_refused_for_good),
         TEST(a_disk_that_cannot_be_read_is_no_other_cluster),
     };

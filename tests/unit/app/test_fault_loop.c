@@ -416,7 +416,7 @@ static void every_request_is_answered_with_an_error(void **state)
 
 static void remove_ledger(const char *path)
 {
-    static const char *const ends[] = {"", "-wal", "-shm", ".lock"};
+    static const char *const ends[] = {"", "-wal", "-shm", ".lock", ".id"};
     char file[80];
 
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {

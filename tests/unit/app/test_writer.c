@@ -1020,21 +1020,56 @@ static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
 static void who_ends_within_the_wait_waits_again(void **state)
 {
     struct app_fixture *fixture = *state;
-    bool nobodys = false;
+    enum store_owner owner = OWNER_THIS;
     struct err err;
 
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 60000);
     fixture_restart(fixture);
     fixture_run(fixture);
-    assert_int_equal(store_whose(fixture->app.store, "cluster", &nobodys, &err), 0);
-    assert_true(nobodys);
+    assert_int_equal(store_whose(fixture->app.store, "cluster", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_NOBODY);
     fixture_pass(fixture, 60000);
     assert_false(app_ready(&fixture->app, NULL));
     fixture_pass(fixture, 32000);
     assert_true(app_ready(&fixture->app, NULL));
-    assert_int_equal(store_whose(fixture->app.store, "cluster", &nobodys, &err), 0);
-    assert_false(nobodys);
+    assert_int_equal(store_whose(fixture->app.store, "cluster", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS);
+}
+
+/* It knows its pods, but not the Bindings that were sent after it was made. */
+static void a_restored_backup_waits_like_a_new_ledger(void **state)
+{
+    struct app_fixture *fixture = *state;
+    enum store_owner owner = OWNER_THIS;
+    const char *why = NULL;
+    struct err err;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
+    fixture->app.grace_ms = 90000;
+    fixture_restart(fixture);
+    /* as cluster_identity.c sets them */
+    (void)snprintf(fixture->app.cluster, sizeof fixture->app.cluster, "cluster");
+    atomic_store(&fixture->app.new_ledger, true);
+    atomic_store(&fixture->app.restored_ledger, true);
+    atomic_store(&fixture->app.wake_object_existed, true);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_false(app_ready(&fixture->app, &why));
+    assert_non_null(strstr(why, "restored backup"));
+    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "restored backup"));
+    fixture_pass(fixture, 92000);
+    assert_true(app_ready(&fixture->app, NULL));
+    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    assert_int_equal(store_whose(fixture->app.store, "cluster", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
 }
 
 /* The pods it granted to are gone, but one whose Binding is still on its way would not be seen. */
@@ -1234,6 +1269,7 @@ int main(void)
         TEST(the_wait_of_a_new_ledger_ends_with_a_list),
         TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it),
         TEST(who_ends_within_the_wait_waits_again),
+        TEST(a_restored_backup_waits_like_a_new_ledger),
         TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object),
         TEST(a_ledger_that_cannot_be_claimed_grants_nothing),
         TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),

@@ -81,12 +81,14 @@ static void diary_close(struct diary *diary)
 static int tear_down(void **state)
 {
     struct diary *diary = *state;
-    char lock[128];
+    char beside[128];
 
     diary_close(diary);
     core_done(&diary->core);
-    (void)snprintf(lock, sizeof lock, "%s.lock", diary->ledger);
-    (void)unlink(lock);
+    (void)snprintf(beside, sizeof beside, "%s.lock", diary->ledger);
+    (void)unlink(beside);
+    (void)snprintf(beside, sizeof beside, "%s.id", diary->ledger);
+    (void)unlink(beside);
     (void)unlink(diary->ledger);
     (void)unlink(diary->csv);
     (void)unlink(diary->other);

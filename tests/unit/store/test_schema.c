@@ -27,7 +27,7 @@
     "', 0, 0, 0, 0, 0, 1, 1, 1, 0);"
 
 static const char *const before[] = {
-    "INSERT INTO meta VALUES (1, NULL, 0, 3, 0)",
+    "INSERT INTO meta VALUES (1, NULL, 0, 3, 0, '', 0)",
     "INSERT INTO node VALUES ('n1', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n2', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n3', '', '', '', '', 0, 0)",
@@ -162,7 +162,12 @@ static const struct column meta[] = {{"one", "1", {"1"}, {"0", "2"}},
                                      {"cluster", "NULL", {"''", "'x'"}, {"x'00'"}},
                                      {"created_ms", "0", TIME},
                                      {"folded", "0", {"0", "1"}, {"-1", "NULL", "'x'"}},
-                                     {"stepped_ms", "0", TIME}};
+                                     {"stepped_ms", "0", TIME},
+                                     {"id",
+                                      "''",
+                                      {"printf('%032d', 1)"},
+                                      {"'x'", "printf('%031d', 1)", "printf('%033d', 1)", "NULL"}},
+                                     {"is_copy", "0", BIT}};
 static const struct column node[] = {
     {"name", "'n9'", {"'x'", TEXTS(253)}, {"''", TEXTS(254), "'é' || " TEXTS(252), "x'00'"}},
     {"uid", "''", WORD},
