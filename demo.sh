@@ -72,7 +72,7 @@ ctl() {
 
 # Pids are reused: the process is ours only if it runs with our port file.
 is_our_server() {
-    [ -r "/proc/$1/cmdline" ] && tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | grep -qxF -- "$PORTS"
+    grep -zqxF -- "$PORTS" "/proc/$1/cmdline" 2>/dev/null
 }
 
 stop_server() {
@@ -111,7 +111,7 @@ start_server() {
 }
 
 is_ready() {
-    [ -e "$PORTS" ] && ctl summary -o json 2>/dev/null | grep -q '"ready": true'
+    [ -e "$PORTS" ] && [[ $(ctl summary -o json 2>/dev/null) == *'"ready": true'* ]]
 }
 
 wait_until_ready() {
@@ -156,13 +156,20 @@ names_of() {
     done <"$RUN/played"
 }
 
+# Prints the first of them, if any.
+first_of() {
+    local -a names
+    mapfile -t names < <(names_of "$1")
+    echo "${names[0]:-}"
+}
+
 show() {
     local refused
     say "every GPU, in thousandths: milligpuctl top"
     ctl top --bars=always
     say "who holds what: milligpuctl allocations"
     ctl allocations
-    refused=$(names_of refused | head -n 1)
+    refused=$(first_of refused)
     if [ -n "$refused" ]; then
         say "why a pod waits: milligpuctl pod $refused"
         ctl pod "$refused"
@@ -242,10 +249,10 @@ check() {
         refused=$(cat "$RUN/waiting")
         [ "$placed" = 11 ] || wrong "$placed pods are placed, not 11"
         [ "$refused" = pod/batch/wants-h100 ] || wrong "batch/wants-h100 alone should wait, not: $refused"
-        ctl pod batch/wants-h100 | grep -qF 'no GPU of model H100*' || wrong "the refusal does not say why"
+        grep -qF 'no GPU of model H100*' <<<"$(ctl pod batch/wants-h100)" || wrong "the refusal does not say why"
         [ -z "$(ctl drift -o name)" ] || wrong "there is drift"
         grep -q '^rollout *14 ' "$RUN/what-if" || wrong "14 pods should fit with rollout"
-        ctl summary | grep -q '^Fragment: *[1-9]' || wrong "the summary shows no fragment"
+        grep -q '^Fragment: *[1-9]' <<<"$(ctl summary)" || wrong "the summary shows no fragment"
     fi
     ctl doctor >"$RUN/doctor" || wrong "doctor: $(cat "$RUN/doctor")"
     [ "$faults" = 0 ] || die "$faults faults"
@@ -264,7 +271,7 @@ address() {
 leave_running() {
     local ctl=build/release/bin/milligpuctl at first
     at=$(address)
-    first=$(names_of placed | head -n 1)
+    first=$(first_of placed)
     say "milligpud keeps running (pid $server); try"
     cat <<END
   $ctl top --watch$at

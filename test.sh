@@ -113,6 +113,23 @@ step_manifests() {
 
 step_demo() {
     ./demo.sh --once
+    demo_stays
+}
+
+# The server that it leaves running answers, until it is stopped as the last line says.
+demo_stays() {
+    local ctl=build/release/bin/milligpuctl ports=build/demo/ports pid
+    ./demo.sh >build/demo.txt || { cat build/demo.txt; return 1; }
+    pid=$(sed -n 's/^stop it: kill //p' build/demo.txt)
+    $ctl summary --port-file $ports
+    $ctl doctor --port-file $ports
+    kill "$pid"
+    for _ in {1..600}; do
+        grep -zqxF -- "$PWD/$ports" "/proc/$pid/cmdline" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    echo "the server of demo.sh does not end"
+    return 1
 }
 
 step_controlplane() {

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ SOURCE = pathlib.Path(os.environ.get("MILLIGPU_SOURCE_DIR", pathlib.Path(__file_
 BIN = pathlib.Path(os.environ.get("MILLIGPU_BIN_DIR", SOURCE / "build/dev/bin"))
 TESTS = pathlib.Path(os.environ.get("MILLIGPU_BUILD_DIR", BIN.parent)) / "tests"
 DEMO = SOURCE / "demo/cluster.json"
+PATIENCE = 120  # seconds; only a failing test waits as long: it must be plenty on a machine that is busy
 
 
 def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, containers=None, init=None):
@@ -39,12 +41,35 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
     }
 
 
+def pause():
+    """Between two looks at what another process does. A test waits for a reason, never for a time."""
+    time.sleep(0.02)
+
+
+def terminal(test):
+    """Both sides of a pseudo-terminal. A machine may have none (a bare chroot without /dev/pts): then the test is skipped."""
+    try:
+        return pty.openpty()
+    except OSError as trouble:
+        if os.environ.get("CI") == "true":
+            raise
+        return test.skipTest(f"no pseudo-terminal here (openpty: {trouble}); mount /dev/pts")
+
+
+def wall_clock(folder, ahead_s):
+    """The wall clock of a program that starts with the variables returned is ahead by so much, until the next call."""
+    (folder / "ahead.next").write_text(str(ahead_s))
+    (folder / "ahead.next").rename(folder / "ahead")
+    return {"LD_PRELOAD": str(TESTS / "libfake-clock.so"), "FAKE_CLOCK": str(folder / "ahead"),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
 class Logged:
     """A process of ours, whose log is in its folder: self.process, self.home."""
 
     program = "milligpud"
 
-    def wait(self, condition, what, seconds=30):
+    def wait(self, condition, what, seconds=PATIENCE):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self.process.poll() is not None:
@@ -54,7 +79,7 @@ class Logged:
                     return
             except OSError:
                 pass
-            time.sleep(0.02)
+            pause()
         raise AssertionError(f"waited {seconds} s for {what}:\n{self.logged()}")
 
     def logged(self):
@@ -111,7 +136,7 @@ class Daemon(Logged):
 
 
     def request(self, port, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port[port], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port[port], timeout=PATIENCE)
         try:
             if isinstance(body, (dict, list)):
                 body = json.dumps(body)
@@ -170,10 +195,10 @@ class Daemon(Logged):
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         self.log.close()
 
-    def ended(self, seconds=10):
+    def ended(self, seconds=PATIENCE):
         """Wait until it ends by itself; returns its exit status."""
         status = self.process.wait(seconds)
         self.log.close()
@@ -184,7 +209,7 @@ class Daemon(Logged):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError("milligpud did not stop:\n" + self.logged()) from None
@@ -284,7 +309,7 @@ class Api:
     def close(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(20)
+        status = self.process.wait(PATIENCE)
         self.process.stdin.close()
         self.process.stdout.close()
         self.errors.close()
@@ -355,7 +380,7 @@ class ClusterDaemon(Daemon):
                 return items
             token = "&continue=" + page["continue"]
 
-    def drive(self, made, seconds=30):
+    def drive(self, made, seconds=PATIENCE):
         """Filter and bind, as kube-scheduler does, until the pod is bound; returns its node."""
         until = time.monotonic() + seconds
         said = None
@@ -377,7 +402,7 @@ class ClusterDaemon(Daemon):
     def check(self):
         """The REST API, the database and the pods' annotations agree, and no GPU is overused."""
         try:
-            self.wait(lambda: not self.differences(), "agreement", 10)
+            self.wait(lambda: not self.differences(), "agreement")
         except AssertionError as trouble:
             raise AssertionError(f"{trouble}\nthey differ: {self.differences()}") from None
 

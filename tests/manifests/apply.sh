@@ -25,7 +25,7 @@ failed=0
 components=(advertise guard)
 
 has() { # GROUP KIND-IN-PLURAL
-    "$kubectl" api-resources --api-group="$1" -o name 2>/dev/null | grep -q "^$2"
+    grep -q "^$2" <<<"$("$kubectl" api-resources --api-group="$1" -o name 2>/dev/null)"
 }
 
 apply() { # NAME FOLDER

@@ -377,7 +377,8 @@ test_restores() {
 }
 
 installed='guard zero-touch scheduler-name'
-if ! k api-resources --api-group=admissionregistration.k8s.io -o name 2>/dev/null | grep -q ^mutatingadmissionpolicies; then
+if ! grep -q ^mutatingadmissionpolicies \
+    <<<"$(k api-resources --api-group=admissionregistration.k8s.io -o name 2>/dev/null)"; then
     installed=guard
 fi
 trap clean EXIT
