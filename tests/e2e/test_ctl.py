@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import pty
 import re
 import signal
 import socket
@@ -24,7 +23,7 @@ ESCAPE = "\x1b"
 
 def run(*words, env=None, program=CTL, stdin=None, cwd=None):
     kept = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
-    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60, cwd=cwd,
+    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE, cwd=cwd,
                           input=stdin, env={**kept, **(env or {})})
     if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
         raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
@@ -139,16 +138,16 @@ class Ctl(harness.Story):
             frames = [process.stdout.readline() for _ in range(14)]
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=20)
+            process.communicate(timeout=harness.PATIENCE)
         self.assertEqual(frames[0], frames[13])
 
-    def lines_until(self, process, wanted, seconds):
+    def lines_until(self, process, wanted):
         """Lines of a process until one matches; the time that it took."""
         began = time.monotonic()
         for line in process.stdout:
             if re.search(wanted, line):
                 return time.monotonic() - began
-            self.assertLess(time.monotonic() - began, seconds, f"no {wanted}")
+            self.assertLess(time.monotonic() - began, harness.PATIENCE, f"no {wanted}")
         self.fail("it has ended: " + process.stderr.read())
 
     def test_top_draws_again_when_something_has_changed(self):
@@ -157,16 +156,19 @@ class Ctl(harness.Story):
         process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{daemon.port['admin']}"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            self.lines_until(process, "13 GPUs: ", 10)
-            self.lines_until(process, "13 GPUs: ", 10)  # the stream has begun
+            self.lines_until(process, "13 GPUs: ")
+            self.lines_until(process, "13 GPUs: ")  # the stream has begun
             daemon.wait(lambda: b"\nmilligpu_streams 1\n" in daemon.admin("GET", "/metrics")[1], "its stream")
-            self.lines_until(process, "13 GPUs: ", 10)
-            before = daemon.get("/api/v1/summary")["usedMilli"]
-            self.assertIsNotNone(daemon.schedule(harness.pod("seen-at-once", 300))[0])
-            self.assertLess(self.lines_until(process, f"13 GPUs: {before + 300} used", 10), 3)
+            took = []
+            for number in range(5):
+                self.lines_until(process, "13 GPUs: ")
+                used = daemon.get("/api/v1/summary")["usedMilli"] + 300
+                self.assertIsNotNone(daemon.schedule(harness.pod(f"seen-at-once-{number}", 300))[0])
+                took.append(self.lines_until(process, f"13 GPUs: {used} used"))
+            self.assertLess(min(took), 3, "without news, a picture is drawn every 5 s")
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=20)
+            process.communicate(timeout=harness.PATIENCE)
 
     def test_top_asks_again_and_again_where_there_is_no_stream(self):
         class Old(BaseHTTPRequestHandler):
@@ -191,10 +193,10 @@ class Ctl(harness.Story):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             for _ in range(3):
-                self.lines_until(process, "7 nodes", 10)
+                self.lines_until(process, "7 nodes")
         finally:
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=harness.PATIENCE)
         self.assertEqual(said.count("no stream of events here (HTTP status 404): asking every 2 seconds"), 1, said)
 
     def test_nodes_in_every_format(self):
@@ -384,12 +386,7 @@ class Ctl(harness.Story):
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def on_a_terminal(self, *words, env=None):
-        try:
-            master, slave = pty.openpty()
-        except OSError as error:
-            if os.environ.get("CI") == "true":
-                raise
-            self.skipTest(f"no pseudo-terminal here (openpty: {error}); mount /dev/pts")
+        master, slave = harness.terminal(self)
         text = b""
         process = subprocess.Popen([CTL, *words, "--port-file", self.ports], stdout=slave,
                                    env={**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", **(env or {})})
@@ -400,7 +397,7 @@ class Ctl(harness.Story):
         except OSError:
             pass  # a terminal reports an error once its other side is closed
         os.close(master)
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(harness.PATIENCE), 0)
         return text.decode()
 
     def test_colours_and_bars_only_on_a_terminal(self):
@@ -416,7 +413,7 @@ class Ctl(harness.Story):
     def test_output_that_cannot_be_written_is_no_success(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([CTL, "nodes", "--port-file", self.ports], stdout=full, stderr=subprocess.PIPE,
-                                  text=True, timeout=30)
+                                  text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write", done.stderr)
 

@@ -89,7 +89,7 @@ class Connection:
 
     def __init__(self, peer):
         self.peer = peer
-        self.peer.settimeout(20)
+        self.peer.settimeout(harness.PATIENCE)
         self.stream = -1
 
     def bytes(self, count):
@@ -194,7 +194,7 @@ class Node(harness.Logged):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(self.home / "nri.sock"))
         self.socket.listen(4)
-        self.socket.settimeout(20)
+        self.socket.settimeout(harness.PATIENCE)
 
     def start(self, *flags, env=None):
         (self.home / "ports").unlink(missing_ok=True)
@@ -207,10 +207,7 @@ class Node(harness.Logged):
 
     def clock(self, ahead_s):
         """From now on the agent's wall clock is ahead by so much. Returns the variables that make it so."""
-        (self.home / "ahead.next").write_text(str(ahead_s))
-        (self.home / "ahead.next").rename(self.home / "ahead")
-        return {"LD_PRELOAD": str(harness.TESTS / "libfake-clock.so"), "FAKE_CLOCK": str(self.home / "ahead"),
-                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        return harness.wall_clock(self.home, ahead_s)
 
     def driver(self, lines):
         """What NVIDIA's driver says from now on: two GPUs and these lines."""
@@ -234,7 +231,7 @@ class Node(harness.Logged):
 
     def page(self, path):
         port = int((self.home / "ports").read_text().rsplit(":", 1)[1])
-        peer = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        peer = http.client.HTTPConnection("127.0.0.1", port, timeout=harness.PATIENCE)
         try:
             peer.request("GET", path)
             answer = peer.getresponse()
@@ -244,7 +241,7 @@ class Node(harness.Logged):
 
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
-        status = self.process.wait(20)
+        status = self.process.wait(harness.PATIENCE)
         self.log.close()
         text = self.logged()
         assert status == (0 if how == signal.SIGTERM else -how), text
@@ -611,7 +608,7 @@ class Agent(unittest.TestCase):
             time.sleep(2.5)
             self.assertIsNone(process.poll())
             node.driver(lines % 4916)
-            self.assertEqual(process.wait(20), -signal.SIGKILL)
+            self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGKILL)
             self.assertIsNone(bystander.poll())
             node.wait(lambda: self.samples(node)['milligpu_node_over_memory_total{outcome="killed"}'] == 1, "the count")
             self.assertRegex(node.logged(), "killed: a container used more.*pod=web container=main gpu=GPU-a "
@@ -659,7 +656,7 @@ class Agent(unittest.TestCase):
                              (["--node", "n1", "--kubeconfig", "/nowhere", "--uninstall"], "/nowhere")):
             with tempfile.TemporaryDirectory() as home:
                 done = subprocess.run([harness.BIN / "milligpu-node", "--state-dir", home + "/state", *flags],
-                                      capture_output=True, text=True, timeout=20, check=False)
+                                      capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
             self.assertIn(words, done.stderr)
             self.assertIn(done.returncode, (1, 2))
 
