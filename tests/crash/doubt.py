@@ -25,7 +25,7 @@ class Doubt(Episode):
         lost = [self.cut_off(daemon, "refuse", 0) for _ in range(6)]
         late = [self.cut_off(daemon, "slow", 2500) for _ in range(2)]
         landed = [self.cut_off(daemon, "silent", 0) for _ in range(2)]
-        if not daemon.until(lambda: self.sent(lost + late) and all(map(self.model.learn, landed)), 30, 0.01):
+        if not daemon.until(lambda: self.sent(lost + late) and all(map(self.model.learn, landed)), PATIENCE_S, 0.01):
             raise Violation("the Bindings were not sent")
         self.strike(daemon)
         for thread in self.threads:

@@ -196,7 +196,7 @@ class Episode:
                 pod.until = time.monotonic()
                 self.model.api.gone(pod.name)
         http = Http(daemon.port["admin"])
-        if not daemon.until(lambda: self.agreed(http), 30, 0.02):
+        if not daemon.until(lambda: self.agreed(http), 120, 0.02):
             raise Violation(f"no agreement after 30 s: {self.allocations(http)}")
         http.close()
         begun = time.monotonic()

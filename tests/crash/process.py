@@ -64,7 +64,7 @@ class Http:
     """One keep-alive connection; raises OSError when the other side dies."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def call(self, method: str, path: str, body: Optional[Any] = None) -> tuple[int, bytes]:

@@ -26,9 +26,8 @@
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
 
+#include "support/patience.h"
 #include "support/rules.h"
-
-enum { PATIENCE_MS = 20000 };
 
 static const char *const nodes[] = {
     "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n1\",\"labels\":{"
@@ -292,7 +291,7 @@ static int send_request(const struct http_server *http, const char *method, cons
     const struct sockaddr_in to = {.sin_family = AF_INET,
                                    .sin_port = htons(http_port(http)),
                                    .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    const struct timeval limit = {.tv_sec = 10};
+    const struct timeval limit = {.tv_sec = PATIENCE_S};
     struct strbuf text;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 

@@ -147,7 +147,7 @@ class Holders(unittest.TestCase):
         home = harness.certificates()
         context = ssl.create_default_context(cafile=home / "ca.crt")
         context.load_cert_chain(home / f"{holder}.crt", home / f"{holder}.key")
-        peer = http.client.HTTPSConnection("127.0.0.1", daemon.port["webhook"], timeout=20, context=context)
+        peer = http.client.HTTPSConnection("127.0.0.1", daemon.port["webhook"], timeout=harness.PATIENCE, context=context)
         try:
             peer.request("POST", "/scheduler/bind", "{}", {"Content-Type": "application/json"})
             answer = peer.getresponse()
@@ -191,7 +191,7 @@ class Bodies(harness.Story):
         before = self.memory()
         peers = []
         for i in range(PEERS):
-            peer = socket.create_connection(("127.0.0.1", self.daemon.port["probe"]), 10)
+            peer = socket.create_connection(("127.0.0.1", self.daemon.port["probe"]), harness.PATIENCE)
             self.addCleanup(peer.close)
             path = (b"GET /livez", b"POST /livez", b"POST /nowhere")[i % 3]
             peer.sendall(path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

@@ -296,7 +296,7 @@ class WhoWeAre(Cluster):
         daemon.connect(there.url)
         refused = subprocess.run(
             [harness.BIN / "milligpud", *daemon.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen",
-             "127.0.0.1:0", *daemon.flags], capture_output=True, text=True, timeout=30)
+             "127.0.0.1:0", *daemon.flags], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertEqual(refused.returncode, 1)
         last = refused.stderr.strip().splitlines()[-1]
         self.assertIn("cluster", last)
@@ -406,7 +406,7 @@ class Lives(Cluster):
             asked = pool.submit(self.ask_and_be_cut_off, daemon, made, node)
             daemon.wait(lambda: api.seen("/binding") > seen, "the Binding to be on its way")
             daemon.kill()
-            asked.result(10)
+            asked.result(harness.PATIENCE)
         self.lose_ledger(daemon, "8")
         daemon.wait(lambda: b"the ledger is new" in daemon.admin("GET", "/readyz")[1], "the reason")
         self.assertIn("the ledger is new", daemon.filter(made)["Error"])
@@ -471,7 +471,7 @@ class Lives(Cluster):
         api, daemon = self.pair()
         answer = self.slow_bind(api, daemon, 600)
         daemon.process.send_signal(signal.SIGTERM)
-        self.assertEqual(answer.result(10), "")
+        self.assertEqual(answer.result(harness.PATIENCE), "")
         self.assertEqual(daemon.ended(), 0)
         self.assertIn("nodeName", api.pod("slow")["spec"])
         daemon.start()
@@ -484,21 +484,19 @@ class Lives(Cluster):
         daemon.process.send_signal(signal.SIGTERM)
         daemon.wait(lambda: not daemon.ready(), "not ready any more")
         self.assertIn("stopping", daemon.bind(late, "a100-0"))
-        self.assertEqual(answer.result(10), "")
+        self.assertEqual(answer.result(harness.PATIENCE), "")
         self.assertEqual(daemon.ended(), 0)
         self.assertNotIn("nodeName", api.pod("late")["spec"])
 
     def test_a_second_sigterm_stops_at_once_and_the_bind_is_settled_later(self):
         api, daemon = self.pair()
-        answer = self.slow_bind(api, daemon, 1500)
-        begun = time.monotonic()
+        answer = self.slow_bind(api, daemon, 5000)
         daemon.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
+        daemon.logs("stopping: waiting for in-flight binds")
         daemon.process.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.ended(), 0)
-        self.assertLess(time.monotonic() - begun, 1.3)
-        with contextlib.suppress(OSError, http.client.HTTPException, ValueError, AssertionError):
-            answer.result(10)  # 503, or the connection is closed
+        with self.assertRaises((OSError, http.client.HTTPException, ValueError, AssertionError)):
+            answer.result(harness.PATIENCE)  # 503, or the connection is closed: it did not wait for the Binding
         daemon.start()
         daemon.drive(api.pod("slow"))
         daemon.check()
@@ -546,7 +544,7 @@ class WrongFiles(Cluster):
     def refuse(self, *flags):
         result = subprocess.run(
             [harness.BIN / "milligpud", "--ledger", self.home / "ledger.db", "--webhook-listen", "127.0.0.1:0",
-             "--admin-listen", "127.0.0.1:0", *flags], capture_output=True, timeout=30,
+             "--admin-listen", "127.0.0.1:0", *flags], capture_output=True, timeout=harness.PATIENCE,
             env={key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")})
         said = result.stderr.decode()
         self.assertIn(result.returncode, (1, 2), said)

@@ -37,7 +37,7 @@ class Completion(harness.Story):
                            "MILLIGPU_SERVER": f"127.0.0.1:{cls.daemon.port['admin']}", "HOME": str(cls.daemon.home)}
 
     def shell(self, *argv):
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=self.environment)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=harness.PATIENCE, env=self.environment)
         self.assertEqual(done.stderr, "")
         return [line for line in done.stdout.splitlines() if line]
 

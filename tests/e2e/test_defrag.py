@@ -13,7 +13,7 @@ CTL = harness.BIN / "milligpuctl"
 def run(daemon, *words):
     env = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
     return subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True, text=True,
-                          timeout=60, env=env)
+                          timeout=harness.PATIENCE, env=env)
 
 
 class Defrag(unittest.TestCase):

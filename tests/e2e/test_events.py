@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import sqlite3
-import time
 import unittest
 
 import harness
@@ -23,7 +22,7 @@ class Stream:
     """One connection that follows; HTTP/1.1, so the body comes in chunks."""
 
     def __init__(self, daemon, query="", **headers):
-        self.socket = socket.create_connection(("127.0.0.1", daemon.port["admin"]), 20)
+        self.socket = socket.create_connection(("127.0.0.1", daemon.port["admin"]), harness.PATIENCE)
         lines = [f"GET /api/v1/events{query} HTTP/1.1", "Host: localhost",
                  *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
         self.socket.sendall("\r\n".join(lines).encode())
@@ -46,7 +45,7 @@ class Stream:
         self.file.readline()
         return piece
 
-    def event(self, seconds=10):
+    def event(self, seconds=harness.PATIENCE):
         """The next event as (id, kind, data); None at the end of the stream. Comments are skipped."""
         self.socket.settimeout(seconds)
         while True:
@@ -60,7 +59,7 @@ class Stream:
             if fields:
                 return fields.get("id"), fields["event"], json.loads(fields["data"])
 
-    def until(self, kind, name=None, seconds=10):
+    def until(self, kind, name=None, seconds=harness.PATIENCE):
         """Reads on to the event of this kind about this pod; returns what was read."""
         read = []
         while True:
@@ -164,18 +163,15 @@ class Events(unittest.TestCase):
         lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         quick = self.follow()
         for number in range(20):
-            began = time.monotonic()
             self.assertIsNotNone(self.daemon.schedule(harness.pod("web-%d" % number, 100))[0])
             quick.until("confirm", "web-%d" % number)
-            self.assertLess(time.monotonic() - began, 5)
+        self.assertTrue(self.metric("\nmilligpu_streams 2\n"), "its own is open all that time")
 
     def test_shutdown_ends_the_streams(self):
         streams = [self.follow() for _ in range(4)]
         for stream in streams:
             stream.event()
-        began = time.monotonic()
         self.assertEqual(self.daemon.stop(), 0)
-        self.assertLess(time.monotonic() - began, 8)
         for stream in streams:
             self.assertIsNone(stream.event())
 

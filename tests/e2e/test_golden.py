@@ -55,8 +55,8 @@ class Golden(unittest.TestCase):
         return daemon, folder
 
     def send(self, daemon, raw):
-        with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), 10) as peer:
-            peer.settimeout(10)
+        with socket.create_connection(("127.0.0.1", daemon.port["webhook"]), harness.PATIENCE) as peer:
+            peer.settimeout(harness.PATIENCE)
             peer.sendall(raw)
             answer = b""
             while b"\r\n\r\n" not in answer:

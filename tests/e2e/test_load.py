@@ -46,8 +46,8 @@ class Client:
     def ask(self, method, path, body=None):
         for last in (False, True):  # a connection may have been closed while it was idle
             if self.connection is None:
-                self.connection = (http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
-                                   if self.tls else http.client.HTTPConnection("127.0.0.1", self.port, timeout=60))
+                self.connection = (http.client.HTTPSConnection("127.0.0.1", self.port, timeout=harness.PATIENCE, context=self.tls)
+                                   if self.tls else http.client.HTTPConnection("127.0.0.1", self.port, timeout=harness.PATIENCE))
             try:
                 self.connection.request(method, path, None if body is None else json.dumps(body),
                                         {"Content-Type": "application/json"})

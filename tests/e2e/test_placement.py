@@ -27,7 +27,7 @@ def trace(folder):
 
 
 def run(*arguments, **environment):
-    return subprocess.run([str(SCRIPT), *arguments], capture_output=True, text=True, timeout=200, check=False,
+    return subprocess.run([str(SCRIPT), *arguments], capture_output=True, text=True, timeout=harness.PATIENCE, check=False,
                           env={"PATH": harness.os.environ["PATH"], **environment})
 
 

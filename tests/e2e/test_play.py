@@ -60,7 +60,7 @@ class Play(harness.Story):
     def run_play(self, *objects, words=()):
         kept = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
         done = subprocess.run([CTL, "play", "-", "--port-file", self.daemon.home / "ports", *words], text=True,
-                              capture_output=True, timeout=120, env=kept, input="\n---\n".join(map(json.dumps, objects)))
+                              capture_output=True, timeout=harness.PATIENCE, env=kept, input="\n---\n".join(map(json.dumps, objects)))
         if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
             raise AssertionError(f"{done.returncode}\n{done.stderr}")
         return done
@@ -254,7 +254,7 @@ class InACluster(unittest.TestCase):
         daemon = harness.ClusterDaemon(api)
         self.addCleanup(daemon.close)
         done = subprocess.run([CTL, "play", "-", "--port-file", daemon.home / "ports"], text=True, capture_output=True,
-                              timeout=60, input=json.dumps(pod("real")))
+                              timeout=harness.PATIENCE, input=json.dumps(pod("real")))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("runs in a cluster: use kubectl", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
@@ -265,7 +265,7 @@ class InACluster(unittest.TestCase):
         daemon = harness.ClusterDaemon(api)
         self.addCleanup(daemon.close)
         done = subprocess.run([CTL, "nodes", "-l", "a=b", "--port-file", daemon.home / "ports"], text=True,
-                              capture_output=True, timeout=60)
+                              capture_output=True, timeout=harness.PATIENCE)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("labels, which milligpud does not keep", done.stderr)
 

@@ -121,7 +121,7 @@ class Policies(unittest.TestCase):
         self.home = pathlib.Path(folder.name)
 
     def check(self, *words):
-        done = subprocess.run([CTL, "check-policy", *map(str, words)], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([CTL, "check-policy", *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE,
                               cwd=self.home, env={"LC_ALL": "C"})
         if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
             raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")

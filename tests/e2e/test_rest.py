@@ -51,7 +51,7 @@ class Tags(unittest.TestCase):
 
     def test_a_connection_goes_on_after_304(self):
         tag = self.tag("/api/v1/nodes")
-        connection = harness.http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=20)
+        connection = harness.http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=harness.PATIENCE)
         self.addCleanup(connection.close)
         for _ in range(3):
             connection.request("GET", "/api/v1/nodes", headers={"If-None-Match": tag})

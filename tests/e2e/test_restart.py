@@ -98,14 +98,14 @@ class Restart(unittest.TestCase):
         second = subprocess.run(
             [harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--ledger", str(daemon.home / "ledger.db"),
              "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"],
-            capture_output=True, text=True, timeout=30)
+            capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertNotEqual(second.returncode, 0)
         self.assertIn("ledger.db", second.stderr)
 
 
 class WrongFiles(unittest.TestCase):
     def refuse(self, *flags, env=None):
-        result = subprocess.run([harness.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=30,
+        result = subprocess.run([harness.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=harness.PATIENCE,
                                 env={**os.environ, **(env or {})})
         self.assertNotEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("Sanitizer", result.stderr)

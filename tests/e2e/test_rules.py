@@ -183,7 +183,7 @@ class Documents(unittest.TestCase):
                            (str(file) + ".yaml", f"{file}.yaml")):
             for flags in (["--check-config"], []):
                 done = subprocess.run([harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--policy", word, *flags],
-                                      capture_output=True, text=True, timeout=30, check=False)
+                                      capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
                 self.assertEqual(done.returncode, 2, done)
                 self.assertIn("policy: ", done.stderr)
                 self.assertIn(says, done.stderr)

@@ -15,7 +15,7 @@ NODE = "a100-0"
 
 
 def ctl(*words):
-    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE)
     if "Sanitizer" in done.stderr or done.returncode < 0:
         raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
     return done
@@ -23,7 +23,7 @@ def ctl(*words):
 
 def spoil(ledger, *statements):
     """Change rows behind the daemon's back; drop our triggers meanwhile, because they would forbid it."""
-    with contextlib.closing(sqlite3.connect(ledger, timeout=20, isolation_level=None)) as db:
+    with contextlib.closing(sqlite3.connect(ledger, timeout=harness.PATIENCE, isolation_level=None)) as db:
         triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         db.execute("BEGIN IMMEDIATE")
         for name, _ in triggers:
@@ -138,7 +138,7 @@ class SafeMode(unittest.TestCase):
         flags = daemon.flags
         self.assertEqual(daemon.stop(), 0)
         refused = subprocess.run([harness.BIN / "milligpud", *daemon.source(), *flags, "--webhook-listen", "127.0.0.1:0",
-                                  "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=30)
+                                  "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("the charge of allocation", refused.stderr)
         daemon.flags = [*flags, "--on-corrupt", "rebuild"]

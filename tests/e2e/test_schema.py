@@ -148,7 +148,7 @@ class Schema(harness.Story):
 
     def request(self, method, target, body):
         """Like the daemon's own, but of a stream, which has no end, it reads the head only."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=harness.PATIENCE)
         try:
             connection.request(method, target, body, {"Content-Type": "application/json"} if body is not None else {})
             answer = connection.getresponse()

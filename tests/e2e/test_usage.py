@@ -256,7 +256,7 @@ class Taking(Base):
 class Showing(Base):
     def run_ctl(self, *words):
         done = subprocess.run([harness.BIN / "milligpuctl", *words, "--port-file", self.daemon.home / "ports"],
-                              capture_output=True, text=True, timeout=20)
+                              capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ""), words)
         return [line.split() for line in done.stdout.splitlines()]
 
@@ -419,7 +419,7 @@ class Secret(Base):
 
     def test_reports_come_over_tls(self):
         body = self.agent.report([])
-        connection = http.client.HTTPSConnection("127.0.0.1", self.daemon.port["report"], timeout=20, context=self.context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.daemon.port["report"], timeout=harness.PATIENCE, context=self.context)
         self.addCleanup(connection.close)
         connection.request("POST", "/v1/usage", body, self.agent.headers(body))
         self.assertEqual(connection.getresponse().status, 204)

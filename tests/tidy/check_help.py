@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from tidy import Files, Finding, ROOT, run, tree
 
-PATIENCE_S = 20  # on a busy machine
+PATIENCE_S = 120  # on a busy machine
 SILENT = {".ci/run"}  # for machines; takes no arguments
 PASSES_ON = {"tests/controlplane/run"}  # options with one dash are passed on to go test
 

@@ -13,6 +13,7 @@
 #include "agent/meter_table.h"
 #include "agent/proc_owner.h"
 #include "support.h"
+#include "support/patience.h"
 
 #define ID_A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define ID_B "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
@@ -430,9 +431,7 @@ static void await(struct machine *machine, seen *is_so)
     struct arena arena;
     bool is = false;
     arena_init(&arena);
-    for (int i = 0; i < 4000 && !is; i++) {
-        const struct timespec wait = {0, 5000000};
-        (void)nanosleep(&wait, NULL);
+    for (int64_t until_ms = 0; !is && patience_left(&until_ms);) {
         arena_reset(&arena);
         meter_copy(machine->meter, &arena, &copy);
         is = is_so(&copy);

@@ -15,6 +15,7 @@
 
 #include "agent/usage_sender.h"
 #include "support.h"
+#include "support/patience.h"
 
 enum { SCRIPT_MAX = 8 };
 
@@ -152,10 +153,10 @@ static void start(struct site *site, int64_t every_ms, const int status[SCRIPT_M
 
 static void await(struct site *site, unsigned calls)
 {
-    const struct timespec pause = {.tv_nsec = 10000000};
+    int64_t until_ms = 0;
 
-    for (int i = 0; i < 2000 && atomic_load(&site->calls) < calls; i++)
-        (void)nanosleep(&pause, NULL);
+    while (atomic_load(&site->calls) < calls && patience_left(&until_ms))
+        continue;
     assert_true(atomic_load(&site->calls) >= calls);
 }
 

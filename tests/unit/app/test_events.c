@@ -18,11 +18,12 @@
 #include "milligpu/store.h"
 
 #include "store/store_internal.h"
+#include "support/patience.h"
 #include "support_fixture.h"
 
 static const int64_t three_days_ms = INT64_C(3) * 86400 * 1000;
 
-enum { LOOK_MS = 1300 /* longer than the feeder waits without being told */, LONG_MS = 10000 };
+enum { LOOK_MS = 1300 /* longer than the feeder waits without being told */ };
 
 struct watchers {
     struct app_fixture *fixture;
@@ -95,22 +96,20 @@ static void follow(size_t which, const char *query)
 
 static bool comes_to(size_t which, unsigned puts)
 {
-    for (int64_t waited = 0; waited < LONG_MS; waited += 10) {
-        if (atomic_load(&watchers.call[which].stream.puts) >= puts)
-            return true;
-        sleep_ms(10);
-    }
-    return false;
+    int64_t until_ms = 0;
+
+    while (atomic_load(&watchers.call[which].stream.puts) < puts && patience_left(&until_ms))
+        continue;
+    return atomic_load(&watchers.call[which].stream.puts) >= puts;
 }
 
 static bool comes_to_its_end(size_t which)
 {
-    for (int64_t waited = 0; waited < LONG_MS; waited += 10) {
-        if (atomic_load(&watchers.call[which].stream.ended))
-            return true;
-        sleep_ms(10);
-    }
-    return false;
+    int64_t until_ms = 0;
+
+    while (!atomic_load(&watchers.call[which].stream.ended) && patience_left(&until_ms))
+        continue;
+    return atomic_load(&watchers.call[which].stream.ended);
 }
 
 static const char *text_for(size_t which)
@@ -137,6 +136,7 @@ static int commit_and_linger(void *ctx, struct err *err)
     before_commit = before;
     must(store_newest(fixture->app.store) > before);
     follow(1, "");
+    (void)comes_to(1, 1);
     sleep_ms(LOOK_MS);
     for (size_t i = 0; i < ARRAY_LEN(puts_then); i++)
         puts_then[i] = atomic_load(&watchers.call[i].stream.puts);
@@ -188,6 +188,7 @@ static void retention_that_passes_a_slow_client_ends_its_stream_with_reset(void 
     for (int i = 0; i < 70000; i++)
         strbuf_char(&watchers.call[0].stream.text, ' ');
     start_feeding();
+    assert_true(comes_to(0, 1));
     sleep_ms(LOOK_MS);
     assert_int_equal(atomic_load(&watchers.call[0].stream.puts), 1);
     assert_int_equal(ops->maintain(ops->ctx, fixture->wall_ms + three_days_ms, &err), 0);

@@ -17,6 +17,8 @@
 
 #include "milligpu/alloc.h"
 
+#include "support/patience.h"
+
 void sleep_ms(int64_t ms)
 {
     const struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
@@ -168,6 +170,7 @@ void site_init(struct site *site)
 {
     memset(site, 0, sizeof *site);
     must(pthread_mutex_init(&site->lock, NULL) == 0);
+    /* A test that is about a limit sets it; no other may meet one. */
     site->rules = (struct http_rules){
         .name = "test",
         .listen = "127.0.0.1:0",
@@ -177,9 +180,9 @@ void site_init(struct site *site)
         .takes_body = takes_body,
         .body_bytes_max = 100000,
         .bodies_bytes_max = 128 << 20,
-        .first_ms = 10000,
-        .idle_ms = 10000,
-        .request_ms = 10000,
+        .first_ms = 10 * PATIENCE_MS,
+        .idle_ms = 10 * PATIENCE_MS,
+        .request_ms = 10 * PATIENCE_MS,
         .user = site,
         .handler = handle,
         .refused = refused,
@@ -220,8 +223,10 @@ size_t site_held(struct site *site)
 
 bool site_await_held(struct site *site, size_t count)
 {
-    for (int i = 0; i < 400 && site_held(site) != count; i++)
-        sleep_ms(5);
+    int64_t until_ms = 0;
+
+    while (site_held(site) != count && patience_left(&until_ms))
+        continue;
     return site_held(site) == count;
 }
 
@@ -242,7 +247,7 @@ int client_open(const struct site *site)
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
                               .sin6_port = htons(http_port(site->http)),
                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    const struct timeval limit = {.tv_sec = 5};
+    const struct timeval limit = {.tv_sec = PATIENCE_S};
 
     v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -289,7 +294,7 @@ static void read_some(int fd, struct strbuf *out, bool to_end)
     while (to_end || !is_whole(out)) {
         const ssize_t now = recv(fd, bytes, sizeof bytes, 0);
         if (now < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            fail_msg("no answer in five seconds, but \"%s\"", out->data);
+            fail_msg("no answer in %d s, but \"%s\"", PATIENCE_S, out->data);
         if (now <= 0)
             return;
         strbuf_add(out, bytes, (size_t)now);

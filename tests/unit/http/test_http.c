@@ -15,6 +15,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 
+#include "support/patience.h"
 #include "support_visit.h"
 
 #define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
@@ -33,10 +34,14 @@ static void assert_status(int status)
         fail_msg("not %d: \"%s\"", status, answer.data);
 }
 
+static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
+
 static bool await(atomic_int *count, int least)
 {
-    for (int i = 0; i < 400 && atomic_load(count) < least; i++)
-        sleep_ms(5);
+    int64_t until_ms = 0;
+
+    while (atomic_load(count) < least && patience_left(&until_ms))
+        continue;
     return atomic_load(count) >= least;
 }
 
@@ -273,11 +278,9 @@ static void a_client_that_drips_its_body_is_cut_off(void **state)
     site.rules.request_ms = 200;
     site_start(&site);
     const int fd = client_open(&site);
-    const int64_t start = clock_ns();
     client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 100\r\n" HEAD);
     assert_true(
         drip(fd, "0123456789012345678901234567890123456789012345678901234567890123456789", 20));
-    assert_true(clock_ns() - start < 1000000000);
     client_read_end(fd, &answer);
     assert_status(408);
     (void)close(fd);
@@ -325,11 +328,11 @@ static void a_client_that_stops_in_the_middle_is_cut_off(void **state)
 static void an_idle_connection_outlives_the_limit_of_a_request(void **state)
 {
     (void)state;
-    site.rules.request_ms = 50;
+    site.rules.request_ms = 300;
     site_start(&site);
     const int fd = client_open(&site);
     for (int i = 0; i < 3; i++) {
-        sleep_ms(200);
+        sleep_ms(400);
         client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
         assert_status(200);
     }
@@ -349,11 +352,11 @@ static void an_idle_connection_ends_after_its_time(void **state)
     site.rules.idle_ms = 1000;
     site_start(&site);
     const int fd = client_open(&site);
+    const int64_t start = clock_ns(); /* it is idle later than this */
     client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
-    const int64_t start = clock_ns();
     client_read_end(fd, &answer);
     assert_int_equal(answer.len, 0);
-    assert_true(clock_ns() - start > 800000000);
+    assert_true(clock_ns() - start >= 1000000000);
     (void)close(fd);
 }
 
@@ -507,7 +510,7 @@ static void stopping_answers_what_is_left(void **state)
     client_send(idle, "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123");
     const int64_t start = clock_ns();
     site_stop(&site);
-    assert_true(clock_ns() - start < 1000000000);
+    assert_true(clock_ns() - start < patience_ns); /* far less than the limit of the idle */
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
         client_read_end(fd[i], &answer);
         assert_status(503);
@@ -535,7 +538,7 @@ static void stopping_waits_for_nobody_that_is_slow(void **state)
     assert_true(await(&site.handled, 1));
     const int64_t start = clock_ns();
     site_stop(&site);
-    assert_true(clock_ns() - start < 5000000000);
+    assert_true(clock_ns() - start < patience_ns);
     (void)close(fd);
     http_stop(NULL);
 }
@@ -673,10 +676,9 @@ static void everything_at_once_holds(void **state)
     }
     sleep_ms(200); /* for the last /later */
     site_release(&site);
-    for (int i = 0; i < 200 && http_pending(site.http) > 0; i++) {
+    int64_t until_ms = 0;
+    while (http_pending(site.http) > 0 && patience_left(&until_ms))
         site_release(&site);
-        sleep_ms(10);
-    }
     assert_int_equal(http_pending(site.http), 0);
 }
 

@@ -17,6 +17,7 @@
 #include "milligpu/alloc.h"
 
 #include "support.h"
+#include "support/patience.h"
 
 #define GET "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -147,7 +148,7 @@ static int tls_open(struct tls_client *client, const struct identity *self, cons
     must(gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->credentials) == 0);
     gnutls_session_set_verify_cert(client->session, NULL, 0);
     gnutls_transport_set_int(client->session, client->fd);
-    gnutls_handshake_set_timeout(client->session, 5000);
+    gnutls_handshake_set_timeout(client->session, PATIENCE_MS);
     int rc;
     do
         rc = gnutls_handshake(client->session);
@@ -228,8 +229,10 @@ static int serial_of(const struct identity *identity)
 
 static bool await_refused(int least)
 {
-    for (int i = 0; i < 400 && atomic_load(&site.refused) < least; i++)
-        sleep_ms(5);
+    int64_t until_ms = 0;
+
+    while (atomic_load(&site.refused) < least && patience_left(&until_ms))
+        continue;
     return atomic_load(&site.refused) >= least;
 }
 
@@ -241,9 +244,9 @@ static bool opens_at_last(struct tls_client *client, const struct identity *self
 {
     bool open = tls_open(client, self, "NORMAL") == 0;
 
-    for (int i = 0; i < 400 && !open; i++) {
+    int64_t until_ms = 0;
+    while (!open && patience_left(&until_ms)) {
         tls_close(client);
-        sleep_ms(5);
         open = tls_open(client, self, "NORMAL") == 0;
     }
     return open;

@@ -12,11 +12,12 @@
 #include "milligpu/clock.h"
 
 #include "kube/config.h"
+#include "support/patience.h"
 #include "support_tls.h"
 
 enum { TURN_MS = 100 };
 
-static const int64_t patience_ns = 30 * (int64_t)1000000000;
+static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
 
 const char *client_at(const struct client *client, const char *name)
 {

@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 
 #include "kube/config.h"
+#include "support/patience.h"
 
 /* A folder of its own for each test. */
 struct fixture {
@@ -73,10 +74,9 @@ static enum auth_verdict take(struct fixture *fixture, int64_t now_ms)
 static enum auth_verdict take_patiently(struct fixture *fixture, int64_t now_ms)
 {
     enum auth_verdict verdict = take(fixture, now_ms);
-    for (int i = 0; i < 500 && verdict == AUTH_WAIT; i++) {
-        (void)poll(NULL, 0, 20);
+    int64_t until_ms = 0;
+    while (verdict == AUTH_WAIT && patience_left(&until_ms))
         verdict = take(fixture, now_ms);
-    }
     return verdict;
 }
 
@@ -504,7 +504,7 @@ static void a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end(
     /* Long enough for the plugin to have closed its output. */
     (void)poll(NULL, 0, 200);
     assert_int_equal(take(fixture, 1001), AUTH_WAIT);
-    (void)alarm(20);
+    (void)alarm(PATIENCE_S);
     kube_config_free(fixture->config);
     fixture->config = NULL;
     (void)alarm(0);

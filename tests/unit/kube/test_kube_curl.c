@@ -16,8 +16,7 @@
 
 #include "kube/config.h"
 #include "support/fake_api.h"
-
-enum { PATIENCE_MS = 20 * 1000 };
+#include "support/patience.h"
 
 /* A fake API server, served over loopback, and a client of it. */
 struct fixture {
@@ -153,7 +152,7 @@ static void ask(struct fixture *fixture, const char *method, const char *path, c
                                          .content_type =
                                              body[0] != '\0' ? "application/json" : NULL,
                                          .body = text_of(body),
-                                         .timeout_ms = 10000};
+                                         .timeout_ms = PATIENCE_MS};
     forget(fixture);
     begin(fixture, &request);
     poll_until(fixture, 1);
@@ -221,7 +220,8 @@ static void a_watch_brings_events_as_they_happen(void **state)
 
     begin(fixture, &(struct kube_request){
                        .id = 1, .method = "GET", .path = "/api/v1/pods?watch=1&resourceVersion=1"});
-    for (int i = 0; i < 200 && fixture->status == 0; i++)
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+    while (fixture->status == 0 && clock_now_ms() < until_ms)
         fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
     assert_int_equal(fixture->status, 200);
     assert_string_equal(fixture->pieces.data, "H");
@@ -229,7 +229,7 @@ static void a_watch_brings_events_as_they_happen(void **state)
     assert_int_equal(fake_apiserver_request(fixture->fake, "POST", PODS, text_of(a_pod), &out),
                      201);
     strbuf_done(&out);
-    for (int i = 0; i < 200 && strchr(fixture->text.data, '\n') == NULL; i++)
+    while (strchr(fixture->text.data, '\n') == NULL && clock_now_ms() < until_ms)
         fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
     assert_non_null(strstr(fixture->text.data, "{\"type\":\"ADDED\""));
     /* Other requests do not wait for it. */

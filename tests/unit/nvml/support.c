@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "support/patience.h"
+
 static char folder[] = "/tmp/milligpu-nvml-XXXXXX";
 static char file[64];
 
@@ -84,19 +86,15 @@ struct nvml *watch(void)
 
 const struct gpu_reading *await_reading(struct nvml *nvml, condition *is_so)
 {
-    for (int i = 0; i < 4000; i++) {
+    for (int64_t until_ms = 0;;) {
         const struct gpu_reading *reading = nvml_latest(nvml);
         if (is_so(reading))
             return reading;
-        if (i == 3999)
-            print_message("status %s, %u GPUs, %s\n", nvml_status_name(reading->status),
-                          reading->gpus, reading->problem);
+        if (!patience_left(&until_ms))
+            fail_msg("no such reading came, but status %s, %u GPUs, %s",
+                     nvml_status_name(reading->status), reading->gpus, reading->problem);
         gpu_reading_unref(reading);
-        const struct timespec wait = {0, 5000000};
-        (void)nanosleep(&wait, NULL);
     }
-    fail_msg("no such reading came");
-    return NULL;
 }
 
 const struct gpu_state *gpu_of(const struct gpu_reading *reading, const char *uuid)
