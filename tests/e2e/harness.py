@@ -20,7 +20,7 @@ SOURCE = pathlib.Path(os.environ.get("MILLIGPU_SOURCE_DIR", pathlib.Path(__file_
 BIN = pathlib.Path(os.environ.get("MILLIGPU_BIN_DIR", SOURCE / "build/dev/bin"))
 TESTS = pathlib.Path(os.environ.get("MILLIGPU_BUILD_DIR", BIN.parent)) / "tests"
 DEMO = SOURCE / "demo/cluster.json"
-PATIENCE = 120  # seconds; only a failing test waits as long: it must be plenty on a machine that is busy
+PATIENCE = 120  # seconds; a deadline that only a failing test reaches, on a busy machine, too
 
 
 def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, containers=None, init=None):
@@ -42,12 +42,12 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
 
 
 def pause():
-    """Between two looks at what another process does. A test waits for a reason, never for a time."""
+    """Between two looks at what another process does."""
     time.sleep(0.02)
 
 
 def terminal(test):
-    """Both sides of a pseudo-terminal. A machine may have none (a bare chroot without /dev/pts): then the test is skipped."""
+    """Both sides of a pseudo-terminal; skips the test where there is none, as in a bare chroot without /dev/pts."""
     try:
         return pty.openpty()
     except OSError as trouble:

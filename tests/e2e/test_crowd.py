@@ -185,7 +185,7 @@ class Strangers(Crowded):
                 daemon = start("--http-timeout-ms", "60000", of=cluster(BINDS))
                 peers = self.schedulers(daemon) if start == self.guarded else self.open(daemon, "webhook", BINDS)
                 for i, peer in enumerate(peers):
-                    peer.settimeout(60)
+                    peer.settimeout(harness.PATIENCE)
                     peer.sendall(post("/scheduler/bind", {
                         "PodName": f"pod-{i}", "PodNamespace": "default", "PodUID": f"6b0c2f4e-0000-4a53-9f0e-{i:012d}",
                         "Node": f"node-{i % NODES}"}))

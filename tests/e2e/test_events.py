@@ -185,7 +185,7 @@ class Events(unittest.TestCase):
         stream = self.follow()
         stream.event()
         while not stream.left.startswith(b":"):
-            stream.socket.settimeout(25)
+            stream.socket.settimeout(harness.PATIENCE)
             self.assertTrue(piece := stream.text())
             stream.left += piece
 

@@ -1,5 +1,5 @@
 /*
- * patience - how tests wait for another thread or process: for a reason, never for a time.
+ * patience - polls a condition that another thread or process makes true, up to a deadline.
  *
  *     int64_t until_ms = 0;
  *     while (!atomic_load(&site->answered) && patience_left(&until_ms))
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Only a failing test waits as long: plenty on a machine that is busy with other work. */
+/* The deadline. Only a failing test reaches it, on a busy machine, too. */
 enum { PATIENCE_S = 60, PATIENCE_MS = 1000 * PATIENCE_S };
 
 /* Sleeps 5 ms; false once PATIENCE_MS have passed since the first call (*until_ms is 0 then). */

@@ -9,6 +9,8 @@
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/reflector.h"
 
+#include "support/patience.h"
+
 struct fixture {
     struct fake_apiserver *fake;
     struct strbuf out;
@@ -820,7 +822,8 @@ static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
     fake_apiserver_ops(fixture->fake, &heard.ops);
     begin(&heard, 1,
           "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true");
-    for (int i = 0; i < 50 && !heard.done; i++)
+    int64_t until_ms = 0;
+    while (!heard.done && patience_left(&until_ms))
         heard.ops.poll(heard.ops.ctx, 1000, &heard, hear);
     assert_true(heard.done);
     assert_non_null(strstr(heard.text.data, "BOOKMARK"));

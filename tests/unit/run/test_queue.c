@@ -10,6 +10,10 @@
 #include "milligpu/clock.h"
 #include "milligpu/queue.h"
 
+#include "support/patience.h"
+
+static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
+
 static int item[16];
 
 static void sleep_ms(int64_t ms)
@@ -65,8 +69,8 @@ static void a_wake_ends_one_wait_also_one_that_comes_later(void **state)
     queue_wake(queue);
     queue_wake(queue);
     const int64_t start = clock_ns();
-    assert_int_equal(queue_take(queue, taken, 1, 10000), 0);
-    assert_true(clock_ns() - start < 5000000000);
+    assert_int_equal(queue_take(queue, taken, 1, 10 * PATIENCE_MS), 0);
+    assert_true(clock_ns() - start < patience_ns);
     const int64_t again = clock_ns();
     assert_int_equal(queue_take(queue, taken, 1, 30), 0);
     assert_true(clock_ns() - again >= 29000000);
@@ -105,8 +109,8 @@ static void a_taker_that_waits_is_told(void **state)
         void *taken[1];
         assert_int_equal(pthread_create(&thread, NULL, tell[i], queue), 0);
         const int64_t start = clock_ns();
-        assert_int_equal(queue_take(queue, taken, 1, 10000), gets[i]);
-        assert_true(clock_ns() - start < 5000000000);
+        assert_int_equal(queue_take(queue, taken, 1, 10 * PATIENCE_MS), gets[i]);
+        assert_true(clock_ns() - start < patience_ns);
         assert_int_equal(pthread_join(thread, NULL), 0);
         queue_free(queue);
     }
