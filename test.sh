@@ -1,9 +1,16 @@
 #!/bin/bash
 # test.sh [all | STEP...] - install what is needed, build, and test.
+# test.sh story [NAME...] - run stories: longer tests of one kind, which CI runs in turn.
 #
 # Without arguments, it runs the quick steps (packages asan manifests demo): some minutes on two
 # cores. "all" runs every step, as CI does; names run only those steps (./test.sh asan tsan). The
-# steps: packages asan clang release trust fuzz mutation model tsan manifests demo controlplane.
+# steps: packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story.
+#
+# The stories: 1.34.4 1.36.3 (other control planes) images database. Named, a story runs whole; the step
+# runs the one whose turn it is, and that one so that it takes less than twelve minutes. The turn is
+# a number that grows with each day and each commit (MILLIGPU_TURN sets it). clang and mutation look
+# at what has changed and, by the same turn, at a fifth of the rest; all of it: tests/clang/run --all
+# and tests/mutation/run --all. tests/README.md says what each step takes, and what only it finds.
 #
 # A skipped step says why; with CI=true, a skip is a failure. MILLIGPU_E2E=0 leaves out the real
 # control plane. The last line counts the steps; the exit status is 0 only if nothing failed.
@@ -14,7 +21,8 @@ esac
 cd "$(dirname "$0")" || exit 1
 
 QUICK=(packages asan manifests demo)
-STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane)
+STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story)
+STORIES=(1.34.4 1.36.3 images database)
 JOBS=${JOBS:-$(nproc)}
 SKIP=77
 
@@ -23,15 +31,18 @@ skip() {
     exit $SKIP
 }
 
-preset() { # name [ctest argument...]: configure, build and, given arguments, test
+build() { # preset [target...]: configure and build; without targets, everything
     local name=$1
     shift
     cmake --preset "$name" >"build/$name.configure.log" 2>&1 ||
         { cat "build/$name.configure.log"; return 1; }
-    cmake --build --preset "$name" -j "$JOBS"
-    if [ $# -gt 0 ]; then
-        ctest --test-dir "build/$name" -j "$JOBS" --output-on-failure --no-tests=error "$@"
-    fi
+    cmake --build --preset "$name" -j "$JOBS" ${1:+--target "$@"}
+}
+
+check() { # preset ctest argument...
+    local name=$1
+    shift
+    ctest --test-dir "build/$name" -j "$JOBS" --output-on-failure --no-tests=error "$@"
 }
 
 step_packages() {
@@ -42,16 +53,17 @@ step_packages() {
 step_asan() {
     python3 -c 'import pty; pty.openpty()' 2>/dev/null ||
         echo "skipped: the tests of a terminal, since there is no pseudo-terminal (mount /dev/pts)"
-    preset asan -LE 'never|crash' -j $((JOBS + JOBS / 2)) # many wait for a server more than they compute
+    build asan
+    check asan -LE 'never|crash' -j $((JOBS + JOBS / 2)) # many wait for a server more than they compute
 }
 
-# clang warns about other mistakes than gcc, and the same build runs clang-tidy.
+# clang warns about other mistakes than gcc, and clang-tidy reads what has changed.
 step_clang() {
-    preset tidy
+    tests/clang/run
 }
 
 step_release() {
-    preset release
+    build release
     local program looks sign
     local signs=('Position-Independent Executable' BIND_NOW GNU_RELRO __memcpy_chk)
     # Landing pads for indirect branches, and a probe of each page of a large stack frame.
@@ -77,14 +89,15 @@ step_release() {
         { tail build/bench.txt; return 1; }
 }
 
-# Is the ledger always right? Fixed seeds, kill -9, power loss. Fresh seeds are left to tests/sim/run:
-# about one in ten thousand finds something, and seldom a fault of the commit that CI looks at.
+# The tests that let the disk fail at every point. Under a sanitizer, they take some of the points.
+STORE_LOOPS=(unit.store.{faults,heal,migrating})
+
+# Is the ledger always right? Fixed seeds, kill -9, power loss, every point at which the disk may fail. Fresh
+# seeds are left to tests/sim/run: about one in ten thousand finds something, and seldom a fault of the
+# commit that CI looks at.
 step_trust() {
-    cmake --preset fast >build/fast.configure.log 2>&1 || { cat build/fast.configure.log; return 1; }
-    cmake --build --preset fast -j "$JOBS" \
-        --target simulate power milligpud fake_api crash_ledger
-    ctest --test-dir build/fast -j "$JOBS" --output-on-failure --no-tests=error \
-        -R '^(sim\.seeds|sim\.twice|crash|power)'
+    build fast simulate power milligpud fake_api crash_ledger "${STORE_LOOPS[@]}"
+    check fast -R '^(sim\.seeds|sim\.twice|crash|power|unit\.store\.(faults|heal|migrating)$)'
     tests/sim/run --seeds 151-1000 --jobs "$JOBS"
 }
 
@@ -93,11 +106,11 @@ step_fuzz() {
     tests/fuzz/run --seconds 90
 }
 
-# Do the tests notice mistakes? Branch coverage of core; every mutant of core and of the SQL.
+# Do the tests notice mistakes? Branch coverage of core; the mutants that are due, of core and of the SQL.
 step_mutation() {
     tests/mutation/run --all --list >/dev/null # takes seconds; the rest takes minutes
     tests/mutation/coverage
-    tests/mutation/run --all
+    tests/mutation/run --due
 }
 
 step_model() {
@@ -106,7 +119,8 @@ step_model() {
 
 # Only code with threads can race; base, core, wire, ctl and the loops over the disk have none.
 step_tsan() {
-    preset tsan -LE 'tidy|table|golden|fuzz|sim|crash|power' -E '^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal|migrating)$'
+    build tsan tests-{run,sign,nri,nvml,doc,store,kube,fake_apiserver,http,agent,app,e2e}
+    check tsan -L 'unit|e2e' -E '^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal|migrating)$'
 }
 
 step_manifests() {
@@ -134,7 +148,7 @@ demo_stays() {
     return 1
 }
 
-step_controlplane() {
+control_plane() { # [go test argument...]: builds it if it is not there yet
     if [ "${MILLIGPU_E2E:-1}" = 0 ]; then
         skip "MILLIGPU_E2E=0"
     fi
@@ -142,8 +156,14 @@ step_controlplane() {
     command -v go >/dev/null ||
         skip "no Go here, and the real control plane is built from Go modules"
     scripts/install-deps.sh --controlplane
+    [ -x build/release/bin/milligpud ] || build release
+    tests/controlplane/run "$@"
+}
+
+# The DaemonSet is left to the story images.
+step_controlplane() {
     [ -e /dev/nvidiactl ] || echo "skipped: the tests of a real GPU, since this machine has none"
-    tests/controlplane/run
+    control_plane -skip DaemonSet
     [ "$(id -u)" = 0 ] || return 0 # containers need root
     up_and_down
 }
@@ -162,16 +182,72 @@ up_and_down() {
     return $rc
 }
 
+# A story is called with "whole", or with "part" if it must take less than twelve minutes.
+
+# What differs between versions: the API that is listed and watched, kube-scheduler's questions, kubelet.
+OTHER_VERSION='TwentyPods|TwoThousand|AWaitingPod|NewerPod|KillNine|LostLedger|OneLine|AllManifests'
+
+story_control_plane() { # whole|part VERSION
+    export KUBERNETES_VERSION=$2
+    if [ "$1" = part ]; then
+        control_plane -run "$OTHER_VERSION"
+    else
+        control_plane -skip DaemonSet
+    fi
+}
+
+# What the Containerfile puts into the images, and the agent's running on a node, from its DaemonSet.
+story_images() { # whole|part
+    build release
+    tests/manifests/image.sh build/release/bin/milligpud
+    tests/manifests/image.sh build/release/bin/milligpu-node
+    control_plane -run 'DaemonSet|Image'
+}
+
+# The ledger's file for longer than in each run: the disk fails at every point, under the sanitizers; more
+# kills; power loss at more points, or at all.
+story_database() { # whole|part
+    local kills=400 points=(--sample 2000 --seed "$(turn)")
+    [ "$1" = part ] || kills=5000 points=(--exhaustive)
+    build fast power milligpud fake_api crash_ledger
+    build asan "${STORE_LOOPS[@]}" unit.store.released
+    POINTS=all check asan -R '^unit\.store\.(faults|heal|migrating|released)$' --timeout 1200
+    build/fast/tests/power "${points[@]}"
+    tests/crash/run --build build/fast --kills $kills
+}
+
+story() { # whole|part NAME
+    case $2 in
+    [0-9]*) story_control_plane "$@" ;;
+    *) "story_$2" "$1" ;;
+    esac
+}
+
+turn() {
+    python3 -B tests/support/due.py
+}
+
+# The story whose turn it is.
+step_story() {
+    local number name
+    number=$(turn)
+    name=${STORIES[number % ${#STORIES[@]}]}
+    echo "turn $number: story $name; all stories: ${STORIES[*]}"
+    story part "$name"
+}
+
 RESULTS=()
 PASSED=0
 FAILED=0
 
-run_step() { # name
+run_step() { # name command...
     local name=$1 start=$SECONDS rc word
+    shift
+    mkdir -p build
     printf '\n==== %s\n' "$name"
     (
         set -euo pipefail
-        "step_$name"
+        "$@"
     )
     rc=$?
     word=passed
@@ -186,22 +262,32 @@ run_step() { # name
     RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" $((SECONDS - start)))")
 }
 
+must_be_one_of() { # word what name...: else there is no such thing
+    [[ " ${*:3} " == *" $1 "* ]] || {
+        echo "test.sh: no $2 is called $1; there are: ${*:3}" >&2
+        exit 2
+    }
+}
+
 main() {
     local name
     local -a steps=("${@:-${QUICK[@]}}")
-    if [ "${steps[*]}" = all ]; then
-        steps=("${STEPS[@]}")
+    if [ "${steps[0]}" = story ] && [ $# -gt 1 ]; then
+        for name in "${@:2}"; do
+            must_be_one_of "$name" story "${STORIES[@]}"
+        done
+        for name in "${@:2}"; do
+            run_step "story $name" story whole "$name"
+        done
+    else
+        for name in "${steps[@]}"; do
+            must_be_one_of "$name" step all "${STEPS[@]}"
+        done
+        [[ " ${steps[*]} " != *" all "* ]] || steps=("${STEPS[@]}")
+        for name in "${steps[@]}"; do
+            run_step "$name" "step_$name"
+        done
     fi
-    for name in "${steps[@]}"; do
-        if ! declare -F "step_$name" >/dev/null; then
-            echo "test.sh: no step is called $name; there are: all ${STEPS[*]}" >&2
-            exit 2
-        fi
-    done
-    mkdir -p build
-    for name in "${steps[@]}"; do
-        run_step "$name"
-    done
     printf '\n'
     printf '%s\n' "${RESULTS[@]}"
     printf '%d passed, %d failed\n' $PASSED $FAILED

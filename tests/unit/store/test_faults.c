@@ -17,6 +17,7 @@
 
 #include "store/store_internal.h"
 #include "support/disk.h"
+#include "support/points.h"
 #include "support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -159,7 +160,7 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
 
 static int loop(int rc, bool lasting)
 {
-    for (int n = 1;; n++) {
+    for (int n = 1;; n = (int)point_after((uint64_t)n)) {
         static struct shelf shelf;
         shelf_init(&shelf);
         const bool more = run(&shelf, n, rc, lasting);

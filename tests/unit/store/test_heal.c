@@ -16,6 +16,7 @@
 
 #include "store/store_internal.h"
 #include "support/disk.h"
+#include "support/points.h"
 #include "support_shelf.h"
 
 enum { BATCHES = 2, N_MAX = 2000 };
@@ -136,7 +137,7 @@ static void new_ledger(struct strbuf *out)
 /* Returns how many operations of these kinds the scenario has. */
 static int loop(struct fault fault, struct text ledger)
 {
-    for (int n = 1;; n++) {
+    for (int n = 1;; n = (int)point_after((uint64_t)n)) {
         static struct shelf shelf;
         shelf_init(&shelf);
         disk_put(shelf.path, ledger);

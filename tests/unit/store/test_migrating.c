@@ -17,6 +17,7 @@
 #include "store/store_internal.h"
 #include "support/disk.h"
 #include "support/ledger_text.h"
+#include "support/points.h"
 #include "support/seen.h"
 #include "support_released.h"
 #include "support_shelf.h"
@@ -187,7 +188,8 @@ static bool cut(uint32_t version, const char *form, uint64_t n, enum disk_loss l
 static uint64_t after(uint32_t version, uint64_t n)
 {
     enum { BEGINNING = 20, SOME = 5 };
-    return n + (version == 1 || n < BEGINNING ? 1 : SOME);
+    const uint64_t next = point_after(n);
+    return version == 1 || n < BEGINNING || next - n > SOME ? next : n + SOME;
 }
 
 static void cut_everywhere(enum disk_loss loss)
