@@ -107,7 +107,8 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
     arena_reset(&cluster->arena);
     if (world->nodes == NODES_MAX)
         return err_set(err, ERR_TOO_LARGE, "%.200s: more than %d nodes", cluster->file, NODES_MAX);
-    if (node_decode(bytes, &cluster_rules, &cluster->arena, &facts, err) < 0)
+    /* The inventory borrows from the facts, so they live as long as the world. */
+    if (node_decode(bytes, &cluster_rules, &world->arena, &facts, err) < 0)
         return err_wrap(err, "%.200s", cluster->file);
     if (cluster_read_room(cluster, bytes, &room, err) < 0)
         return err_same(err);
@@ -194,16 +195,44 @@ static int cluster_by_order(const void *a, const void *b, void *ledger)
     return reconcile_order(ledger, *left, *right);
 }
 
-/* As the writer does with a first list. Then their uids are ours: those that arrive have others. */
-static void cluster_order(struct world *world)
+/* What a Node says of a GPU names the pod by its uid (hold_kind()). */
+static void cluster_rename_holder(struct world *world, const struct pod *pod, struct gpu_facts *gpu,
+                                  const char *uid)
 {
+    enum hold_kind kind;
+    struct text holder;
+
+    must(uid[0] != '\0');
+    if (gpu->held == NULL || !hold_kind(gpu->held, &kind, &holder) || !text_is(holder, pod->uid))
+        return;
+    gpu->held = arena_printf(&world->arena, "%s:%s", kind == HOLD_VARIABLE ? "env" : "pod", uid);
+}
+
+/* Pods that arrive have uids of ours, so those that are there get others. */
+static void cluster_rename(struct cluster *cluster, struct pod *pod, uint32_t serial)
+{
+    struct world *world = cluster->world;
+    const char *uid = arena_printf(&world->arena, "held-%" PRIu32, serial);
+    const uintptr_t at = (uintptr_t)map_find(&cluster->room_by_name, text_of(pod->node));
+
+    must(at > 0 && at <= world->nodes);
+    const struct inventory *inventory = world->node[at - 1].inventory;
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        cluster_rename_holder(world, pod, &inventory->gpu[i], uid);
+    pod->uid = uid;
+}
+
+/* As the writer does with a first list. */
+static void cluster_order(struct cluster *cluster)
+{
+    struct world *world = cluster->world;
     struct ledger *ledger = ledger_new();
 
     if (world->helds > 0)
         qsort_r(world->held, world->helds, sizeof(struct pod *), cluster_by_order, ledger);
     ledger_free(ledger);
     for (uint32_t i = 0; i < world->helds; i++)
-        world->held[i]->uid = arena_printf(&world->arena, "held-%" PRIu32, i);
+        cluster_rename(cluster, world->held[i], i);
 }
 
 /* --- the file --- */
@@ -294,7 +323,7 @@ static int cluster_read(struct cluster *cluster, FILE *warnings, struct err *err
     for (uint32_t i = 0; i < world->nodes; i++)
         cluster_set_host(&world->node[i], &cluster->room[i]);
     must(world->gpus > 0);
-    cluster_order(world);
+    cluster_order(cluster);
     cluster_tell(cluster, warnings);
     return 0;
 }

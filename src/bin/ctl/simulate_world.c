@@ -74,52 +74,23 @@ static int world_read_model(struct world *world, const struct csv *csv, size_t f
     return 0;
 }
 
-/* The facts may be gone afterwards. */
-static const struct inventory *world_keep_inventory(struct arena *arena,
-                                                    const struct inventory *inventory)
-{
-    struct inventory *kept = arena_alloc(arena, sizeof *kept);
-
-    *kept = *inventory;
-    kept->node = arena_copy(arena, text_of(inventory->node));
-    kept->uid = arena_copy(arena, text_of(inventory->uid));
-    kept->gpu = arena_array(arena, inventory->gpus, sizeof *kept->gpu);
-    for (uint32_t i = 0; i < kept->gpus; i++) {
-        struct gpu_facts *gpu = &kept->gpu[i];
-        *gpu = inventory->gpu[i];
-        gpu->id = arena_copy(arena, text_of(gpu->id));
-        gpu->alias = gpu->alias != NULL ? arena_copy(arena, text_of(gpu->alias)) : NULL;
-        gpu->model = arena_copy(arena, text_of(gpu->model));
-        gpu->health = NULL; /* it has been judged */
-    }
-    struct label *label = arena_array(arena, inventory->labels + 1, sizeof *label);
-    for (uint32_t i = 0; i < inventory->labels; i++)
-        label[i] = (struct label){arena_copy(arena, text_of(inventory->label[i].key)),
-                                  arena_copy(arena, text_of(inventory->label[i].value))};
-    kept->label = label;
-    must(kept->gpus <= GPUS_PER_NODE_MAX);
-    return kept;
-}
-
 struct world_node *world_take_node(struct world *world, const struct node_facts *facts)
 {
     static const struct inventory_rules rules = {.from_labels = true};
-    struct inventory inventory;
-    struct arena arena;
+    struct inventory *inventory = arena_alloc(&world->arena, sizeof *inventory);
 
     must(world->nodes < NODES_MAX);
-    arena_init(&arena);
-    inventory_parse(facts, &rules, &arena, &inventory);
+    inventory_parse(facts, &rules, &world->arena, inventory);
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
     world->node = xgrow(world->node, world->nodes, &world->nodes_room, sizeof *world->node);
     struct world_node *node = &world->node[world->nodes++];
-    *node = (struct world_node){.inventory = world_keep_inventory(&world->arena, &inventory)};
-    node->name = node->inventory->node;
-    node->hash = text_hash(text_of(node->name));
-    arena_done(&arena);
+    *node = (struct world_node){.name = inventory->node,
+                                .hash = text_hash(text_of(inventory->node)),
+                                .inventory = inventory};
     must(map_put(&world->node_by_name, text_of(node->name), world) == NULL);
-    world->gpus += node->inventory->gpus;
-    for (uint32_t i = 0; i < node->inventory->gpus; i++)
-        world->gpu_milli += node->inventory->gpu[i].milli;
+    world->gpus += inventory->gpus;
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        world->gpu_milli += inventory->gpu[i].milli;
     return node;
 }
 
@@ -127,16 +98,15 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
 static void world_take_labels(struct world *world, const char *name, uint32_t gpus,
                               const char *model, const struct host *host)
 {
-    char count[16];
+    struct label *product = arena_alloc(&world->arena, sizeof *product);
 
-    (void)snprintf(count, sizeof count, "%u", gpus);
-    const struct label product = {"nvidia.com/gpu.product", model};
+    *product = (struct label){"nvidia.com/gpu.product", model};
     const struct node_facts facts = {
         .name = name,
         .uid = name,
         .labels = model[0] != '\0',
-        .label = &product,
-        .label_count = gpus > 0 ? count : NULL,
+        .label = product,
+        .label_count = gpus > 0 ? arena_printf(&world->arena, "%u", gpus) : NULL,
         .label_product = model[0] != '\0' ? model : NULL,
     };
     struct world_node *node = world_take_node(world, &facts);
