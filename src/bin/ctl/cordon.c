@@ -145,6 +145,7 @@ struct cordon_now {
     const char *version; /* "": not known */
     const char *value;
     bool unread; /* there is no kubectl: the value is milligpud's */
+    bool standalone;
 };
 
 static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
@@ -177,15 +178,38 @@ static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
     return 0;
 }
 
+/* Whoever asks what would happen on a copy of a cluster may have that cluster, or have none. */
+static bool is_standalone(struct ctl *ctl)
+{
+    struct doc *summary;
+    struct err ignored;
+
+    must(ctl->options.arguments > 0);
+    return ctl_get(ctl, "/api/v1/summary", &summary, &ignored) == 0 &&
+           strcmp(doc_shown(summary, "mode"), "standalone") == 0;
+}
+
+static int fail_standalone(const struct ctl *ctl, struct err *err)
+{
+    must(ctl->options.arguments > 0);
+    return err_set(
+        err, ERR_UNAVAILABLE,
+        "milligpud is standalone, and kubectl failed to show Node %.100s: write the annotation " ANNOTATION
+        " to the Node in the cluster file, and start milligpud again",
+        ctl->options.argument[0]);
+}
+
 static int read_now(struct ctl *ctl, const struct doc *node, struct cordon_now *out,
                     struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf said;
     struct kubectl kubectl;
 
-    *out = (struct cordon_now){.version = "", .value = ""};
+    *out = (struct cordon_now){
+        .version = "", .value = "", .standalone = is_standalone(ctl), .unread = false};
     strbuf_init(&said);
     begin_kubectl(ctl, &kubectl);
+    kubectl.quiet = out->standalone;
     kubectl_add(&kubectl, "get");
     kubectl_add(&kubectl, "node");
     kubectl_add(&kubectl, ctl->options.argument[0]);
@@ -195,6 +219,8 @@ static int read_now(struct ctl *ctl, const struct doc *node, struct cordon_now *
     const int status = kubectl_run(&kubectl, &said, err);
     if (status == 0)
         return take_lines(ctl, node, (struct text){said.data, said.len}, out, err);
+    if (out->standalone && err->code == ERR_UNAVAILABLE)
+        return fail_standalone(ctl, err);
     if (err->code != ERR_NOT_FOUND)
         return status;
     cordon_shown(&said, node);
@@ -230,19 +256,6 @@ static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unrea
     return ctl->options.given[OPTION_dry_run] != NULL ? CTL_FINE : CTL_NO;
 }
 
-/* Whoever asks what would happen on a copy of a cluster must not change that cluster unawares. */
-static void warn_standalone(struct ctl *ctl)
-{
-    struct doc *summary;
-    struct err ignored;
-
-    if (ctl_get(ctl, "/api/v1/summary", &summary, &ignored) == 0 &&
-        strcmp(doc_shown(summary, "mode"), "standalone") == 0)
-        (void)fputs("milligpuctl: milligpud is standalone: kubectl changes the cluster itself, and "
-                    "milligpud goes on with what its file says\n",
-                    ctl->err);
-}
-
 static int write_value(struct ctl *ctl, const struct cordon_now *now, const char *value)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -253,7 +266,10 @@ static int write_value(struct ctl *ctl, const struct cordon_now *now, const char
     add_annotate(ctl, &kubectl, value);
     if (ctl->options.given[OPTION_dry_run] != NULL || now->unread)
         return print_line(ctl, &kubectl, now->unread);
-    warn_standalone(ctl);
+    if (now->standalone)
+        (void)fputs("milligpuctl: milligpud is standalone: kubectl changes the cluster itself, and "
+                    "milligpud goes on with what its file says\n",
+                    ctl->err);
     if (now->version[0] != '\0')
         kubectl_add(&kubectl, arena_printf(&ctl->kept, "--resource-version=%s", now->version));
     if (kubectl_run(&kubectl, &said, &err) < 0)

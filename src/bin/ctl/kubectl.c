@@ -103,6 +103,11 @@ static _Noreturn void become(const struct kubectl *kubectl, int out, int failed,
         _exit(126);
     if (dup2(out, STDOUT_FILENO) < 0)
         _exit(126);
+    if (kubectl->quiet) {
+        const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (nowhere < 0 || dup2(nowhere, STDERR_FILENO) < 0)
+            _exit(126);
+    }
     memcpy(&list, &untyped, sizeof list); /* exec does not change these */
     (void)execvp(list[0], list);          /* returns on failure only */
     const int why = errno;

@@ -2,7 +2,7 @@
  * kubectl - one run of kubectl: its words, and what it prints.
  *
  * No shell sees the words. A run is bounded in time and output; its errors go to standard error
- * unchanged.
+ * unchanged, unless it is quiet.
  */
 #ifndef MILLIGPU_CTL_KUBECTL_H
 #define MILLIGPU_CTL_KUBECTL_H
@@ -18,6 +18,7 @@ struct kubectl {
     const char *word[KUBECTL_WORDS_MAX + 1]; /* borrowed; ended by NULL */
     size_t words;
     size_t said_max; /* bytes that it may print */
+    bool quiet;      /* its errors are not shown */
 };
 
 /* kubectl with these options, unless they are NULL; may print KUBECTL_SAID_MAX bytes. */
