@@ -173,6 +173,8 @@ static void put_daemon(struct json_writer *json, const struct app *app,
     json_write_str(json, facts->claimed ? app->cluster : "");
     json_write_key(json, "mode");
     json_write_str(json, app->fake != NULL ? "standalone" : "cluster");
+    json_write_key(json, "webhookAddress");
+    json_write_str(json, app->webhook_address);
     json_write_key(json, "ready");
     json_write_bool(json, facts->ready);
     json_write_key(json, "safeMode");

@@ -151,6 +151,16 @@ static int pod_check_amounts(struct arena *arena, const char *where, struct doc 
     return status;
 }
 
+/* The same amount may be written in two ways: 1Ki and 1024. */
+static bool is_equal(const struct doc *a, const struct doc *b)
+{
+    int64_t value[2];
+
+    must(a != NULL && b != NULL);
+    return quantity_parse(a->text, 0, &value[0]) == QUANTITY_OK &&
+           quantity_parse(b->text, 0, &value[1]) == QUANTITY_OK && value[0] == value[1];
+}
+
 /* Extended resources cannot be overcommitted: the request equals the limit. */
 static int check_overcommit(const char *where, const struct doc *limits, const struct doc *requests,
                             struct err *err)
@@ -158,7 +168,7 @@ static int check_overcommit(const char *where, const struct doc *limits, const s
     must(requests->kind == DOC_OBJECT || requests->count == 0);
     for (const struct doc *at = requests->first; at != NULL; at = at->next) {
         const struct doc *limit = doc_get(limits, at->key.at);
-        if (!is_extended(at->key) || (limit != NULL && text_eq(limit->text, at->text)))
+        if (!is_extended(at->key) || (limit != NULL && is_equal(limit, at)))
             continue;
         return pod_refuse(err, 422,
                           limit == NULL ? "%s.limits[%s]: Required value: Limit must be set for "
@@ -236,6 +246,30 @@ static int check_containers(const struct doc *spec, struct err *err)
     return 0;
 }
 
+/* A pod as a whole has amounts of few resources; extended ones are those of containers. */
+static int check_pod_level(struct arena *arena, const struct doc *spec, struct err *err)
+{
+    static const char *const list[] = {"limits", "requests"};
+
+    must(spec->kind == DOC_OBJECT);
+    for (size_t i = 0; i < ARRAY_LEN(list); i++) {
+        char where[32];
+        struct doc *amounts = doc_get(doc_get(spec, "resources"), list[i]);
+        (void)snprintf(where, sizeof where, "spec.resources.%s", list[i]); /* fits */
+        const int status = pod_check_amounts(arena, where, amounts, err);
+        if (status != 0)
+            return status;
+        doc_each (at, amounts)
+            if (!text_is(at->key, "cpu") && !text_is(at->key, "memory") &&
+                !text_starts(at->key, "hugepages-"))
+                return pod_refuse(err, 422,
+                                  "%s[%s]: Unsupported value: \"%s\": supported values: \"cpu\", "
+                                  "\"hugepages-\", \"memory\"",
+                                  where, at->key.at, at->key.at);
+    }
+    return 0;
+}
+
 /* In the API server's order: required fields, amounts, defaults. */
 int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 {
@@ -247,6 +281,8 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
     int status = check_containers(spec, err);
     if (status == 0)
         status = fake_pod_fill_requests(arena, pod, true, err);
+    if (status == 0)
+        status = check_pod_level(arena, spec, err);
     if (status != 0)
         return status;
     if (doc_str(spec, "schedulerName")[0] == '\0')

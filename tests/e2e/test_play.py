@@ -45,6 +45,9 @@ def on(model):
     return {"nodeSelector": {"nvidia.com/gpu.product": MODELS[model]}}
 
 
+ANYWHERE = {"tolerations": [{"operator": "Exists"}]}  # so that nothing is said of PreferNoSchedule
+
+
 def affinity(*rules):
     terms = [{"matchExpressions": [dict(zip(("key", "operator", "values"), rule)) for rule in rules]}]
     return {"affinity": {"nodeAffinity": {
@@ -52,6 +55,8 @@ def affinity(*rules):
 
 
 class Play(harness.Story):
+    serial = 0
+
     def play(self, *objects, status=0, words=()):
         done = self.run_play(*objects, words=("-o", "json", *words))
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
@@ -65,15 +70,17 @@ class Play(harness.Story):
             raise AssertionError(f"{done.returncode}\n{done.stderr}")
         return done
 
-    def fails(self, *objects, says):
-        """An error in one sentence, and no pod is made."""
-        before = len(self.pods())
-        done = self.run_play(*objects)
+    def fails(self, wrong, says):
+        """An error in one sentence; the other objects are played, and the exit status is 1."""
+        Play.serial += 1
+        fine = f"fine-{Play.serial}"
+        done = self.run_play(wrong, pod(fine, **ANYWHERE))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         for word in says:
             self.assertIn(word, done.stderr)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(len(self.pods()), before)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertRegex(done.stdout, rf"^default/{fine} +placed .*\n1 placed, 0 refused, 1 object not played\n$")
+        self.assertNotIn("wrong", {made["metadata"]["name"] for made in self.pods()})
 
     def pods(self):
         return self.daemon.get("/api/v1/standalone/pods?limit=1000")["items"]
@@ -147,14 +154,64 @@ class Filters(Play):
         self.assertTrue(items[2]["node"].startswith("t4-"), items)
         self.assertFalse({"named", "gated"} & {made["metadata"]["name"] for made in self.pods()})
 
-    def test_what_an_api_server_would_refuse_ends_play_before_the_first_pod(self):
+    def test_what_an_api_server_would_refuse_is_named_with_its_path_and_left_out(self):
+        def container(**resources):
+            return {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+
+        vgpu = "nvidia.com/vgpu"
         for wrong, says in (
                 ({"tolerations": [{"key": 1}]}, "spec.tolerations[0].key: expected a string"),
                 ({"nodeSelector": {"gpu": True}}, 'spec.nodeSelector["gpu"]'),
                 (affinity(("gpu", "In", "h100")), "matchExpressions[0].values: expected an array"),
-                ({"overhead": {"cpu": "much"}}, 'spec.overhead.cpu: "much" is not a quantity')):
+                ({"overhead": {"cpu": "much"}}, 'spec.overhead.cpu: "much" is not a quantity'),
+                (container(limits={vgpu: "0.3"}), f"limits.{vgpu}: 0.3 must be an integer"),
+                (container(limits={vgpu: "300m"}), f"limits.{vgpu}: 300m must be an integer"),
+                (container(limits={vgpu: -1}), f"limits.{vgpu}: -1 must be greater than or equal to 0"),
+                (container(requests={vgpu: 300}), f"spec.containers[0].resources.limits[{vgpu}]: Required value"),
+                (container(requests={vgpu: 100}, limits={vgpu: 300}), f"requests[{vgpu}]: Invalid value: \"100\": must be "
+                                                                      f"equal to {vgpu} limit of 300"),
+                ({"initContainers": container(requests={vgpu: 1})["containers"]}, "spec.initContainers[0].resources.limits"),
+                ({"resources": {"limits": {vgpu: 300}}}, f"spec.resources.limits[{vgpu}]: Unsupported value: \"{vgpu}\""),
+                ({"resources": {"requests": {"nvidia.com/gpu": 1}}}, "spec.resources.requests[nvidia.com/gpu]: Unsupported")):
             with self.subTest(says):
-                self.fails(pod("fine"), pod("wrong", **wrong), says=["default/wrong", says])
+                self.fails(pod("wrong", **wrong), says=["Pod default/wrong: ", says])
+
+    def test_amounts_are_read_as_an_api_server_reads_them(self):
+        """The file is more than the request, so both ends of each are there."""
+        for name, amount, milli in (("one-k", "1k", 1000), ("exponent", "3e2", 300), ("point", "0.3k", 300)):
+            limits = {"nvidia.com/vgpu": amount}
+            done = self.play({**pod(name), "spec": {"containers": [{"name": "c", "image": "i", "resources": {
+                "limits": limits, "requests": limits}}], **on("a100")}})
+            self.assertEqual(done[0]["outcome"], "placed", done)
+            charges = self.daemon.get(f"/api/v1/pods/default/{name}")["allocation"]["charges"]
+            self.assertEqual([charge["milli"] for charge in charges], [milli])
+        # Behind play, too: what other clients create is judged by the API server's stand-in.
+        for resources, says in (({"limits": {"nvidia.com/vgpu": 300}}, "Unsupported value"),
+                                ({"requests": {"cpu": "1", "nvidia.com/vgpu": 300}}, "Unsupported value")):
+            status, body, _ = self.daemon.admin("POST", "/api/v1/standalone/pods", {
+                **pod("level", 300), "spec": {**pod("level", 300)["spec"], "resources": resources}})
+            self.assertEqual((status, says in body.decode()), (422, True), body)
+
+    def test_the_webhooks_are_found_by_themselves(self):
+        admin = f"127.0.0.1:{self.daemon.port['admin']}"
+        kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
+        for server, env in (["--server", admin], kept), ([], {**kept, "MILLIGPU_SERVER": f"http://{admin}"}):
+            Play.serial += 1
+            done = subprocess.run([CTL, "play", "-", *server], text=True, capture_output=True, timeout=60, env=env,
+                                  input=json.dumps(pod(f"found-{Play.serial}", **ANYWHERE)))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("1 placed", done.stdout)
+
+    def test_a_second_run_says_how_pods_are_removed(self):
+        again = [pod("again", **ANYWHERE), pod("again-2", **ANYWHERE)]
+        self.play(*again)
+        done = self.run_play(*again)
+        self.assertEqual(done.returncode, 1)
+        command = (f"curl -X DELETE http://127.0.0.1:{self.daemon.port['admin']}/api/v1/standalone/pods/default/again")
+        self.assertEqual(done.stderr, "milligpuctl: 2 pods are there already, from an earlier run; to remove a pod: "
+                                      f"{command}\n")
+        self.assertEqual(self.daemon.admin("DELETE", "/" + command.split("/", 3)[3])[0], 200)
+        self.assertEqual(self.play(again[0])[0]["outcome"], "placed")
 
 
 def template(milli, *, cpu="1", labels=None, **spec):
@@ -206,7 +263,6 @@ class Workloads(Play):
                              workload("CronJob", "night", schedule="0 3 * * *",
                                       jobTemplate={"spec": {"template": template(100)}}),
                              workload("Job", "asleep", suspend=True, template=template(100)),
-                             workload("DaemonSet", "each", template=template(100)),
                              *({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}} for i in range(30)),
                              words=("-o", "name"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -214,11 +270,31 @@ class Workloads(Play):
                                                "pod/default/night-1-0"])
         self.assertIn("Job default/train: the first 3 of 9 pods", done.stderr)
         self.assertIn("Job default/asleep: no pods", done.stderr)
-        self.assertIn("left out: DaemonSet each (", done.stderr)
         self.assertIn("left out: Node n0 and 29 more (", done.stderr)
-        self.assertEqual(done.stderr.count("left out"), 2)
+        self.assertEqual(done.stderr.count("left out"), 1)
 
-    def test_wrong_templates_and_counts_end_play_before_the_first_pod(self):
+    def test_a_daemon_set_has_a_pod_on_each_node_that_lets_it(self):
+        each = workload("DaemonSet", "each", template=template(100, cpu="3", **affinity(
+            ("nvidia.com/gpu.product", "In", [MODELS["l4"]]), ("rack", "Gt", ["1"]))))
+        done = self.run_play(each, words=("-o", "json"))
+        items = json.loads(done.stdout)["items"]
+        # Cordoned nodes have one, as the controller tolerates them; those with a taint of their own have none.
+        names = [f"l4-{at:02}" for at in range(2, EACH) if at not in TAINTED]
+        self.assertIn(f"DaemonSet default/each: {len(names)} pods, one for each node that lets it\n", done.stderr)
+        self.assertEqual([item["name"] for item in items], [f"each-{at}" for at in range(len(names))])
+        placed = [item["node"] for item in items if item["outcome"] == "placed"]
+        self.assertEqual(placed, [name for at, name in enumerate(names) if int(name[3:]) not in SMALL])
+        for item in items:
+            if item["outcome"] == "refused":  # its own node lacks CPU, and it is for no other
+                self.assertIn("1 Insufficient cpu", item["text"])
+        made = {one["metadata"]["name"]: one for one in self.pods()}["each-9"]
+        self.assertEqual(made["metadata"]["ownerReferences"][0]["kind"], "DaemonSet")
+        none = self.run_play(workload("DaemonSet", "none", template=template(100, nodeSelector={"a": "b"})))
+        self.assertIn("DaemonSet default/none: 0 pods", none.stderr)
+        self.fails(workload("DaemonSet", "wrong", template=template(1, tolerations="all")),
+                   ["DaemonSet default/wrong: spec.template.spec.tolerations: expected an array"])
+
+    def test_wrong_templates_and_counts_are_named_and_left_out(self):
         for wrong, says in (
                 (workload("Deployment", "big", replicas=1000000000, template=template(1)),
                  "Deployment big: spec.replicas: 1000000000 pods are too many: play makes at most 100000"),
@@ -229,7 +305,7 @@ class Workloads(Play):
                 (workload("CronJob", "cpu", jobTemplate={"spec": {"template": template(1, cpu="fast")}}),
                  'spec.jobTemplate.spec.template.spec.containers[0].resources.requests.cpu: "fast"')):
             with self.subTest(says):
-                self.fails(pod("fine"), wrong, says=[says])
+                self.fails(wrong, says=[says])
 
     def test_rules_that_play_does_not_look_at_are_named_once_and_only_if_used(self):
         plain = self.run_play(pod("quiet", tolerations=[{"operator": "Exists"}]))
@@ -245,6 +321,162 @@ class Workloads(Play):
             "not considered: affinity and anti-affinity between pods (Deployment default/far and 1 more)",
             "not considered: host ports (Pod default/port)",
             "not considered: taints of the effect PreferNoSchedule (Pod default/port and 2 more)"])
+
+
+def one(kind, name, version="v1", **spec):
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def asks(milli, name="c", **more):
+    return {"containers": [{"name": name, "image": "i", "resources": {"limits": {"nvidia.com/vgpu": milli, **more}}}],
+            **ANYWHERE}
+
+
+class Guesses(Play):
+    """Objects of kinds that milligpuctl does not know."""
+
+    cluster = cluster()
+
+    def test_templates_of_any_object_are_played_and_said_to_be_a_guess(self):
+        def template(milli, **more):
+            return {"metadata": {"annotations": {"milligpu.io/gpu-model": "L4"}}, "spec": asks(milli), **more}
+
+        job = {"spec": {"parallelism": 3, "completions": 2, "template": template(50)}}
+        done = self.run_play(
+            one("RayCluster", "ray", "ray.io/v1", headGroupSpec={"template": template(100)}, workerGroupSpecs=[
+                {"groupName": "gpu", "replicas": 2, "numOfHosts": 2, "template": template(100)}]),
+            one("PyTorchJob", "train", "kubeflow.org/v1", pytorchReplicaSpecs={
+                "Master": {"template": template(100)}, "Worker": {"replicas": 2, "template": template(100)}}),
+            one("Notebook", "nb", "kubeflow.org/v1", template=template(100)),
+            {**one("InferenceService", "llm", "serving.kserve.io/v1beta1", predictor={
+                "minReplicas": 0, "nodeSelector": {"nvidia.com/gpu.product": MODELS["t4"]}, **ANYWHERE,
+                "model": {"resources": {"limits": {"nvidia.com/vgpu": 100}}}}),
+             "metadata": {"name": "llm", "labels": {"team": "x"}}},
+            one("JobSet", "js", "jobset.x-k8s.io/v1alpha2", replicatedJobs=[{"name": "w", "replicas": 2, "template": job}]),
+            one("LeaderWorkerSet", "lws", "leaderworkerset.x-k8s.io/v1", replicas=2, leaderWorkerTemplate={
+                "size": 3, "leaderTemplate": template(50), "workerTemplate": template(60)}),
+            one("Job", "volcano", "batch.volcano.sh/v1alpha1", tasks=[{"name": "t", "replicas": 2, "template": template(70)}]),
+            one("TrainJob", "tj", "trainer.kubeflow.org/v1alpha1", trainer={
+                "numNodes": 2, "resourcesPerNode": {"limits": {"nvidia.com/vgpu": 80}}}),
+            one("JobSet", "later", "jobset.x-k8s.io/v1alpha2", suspend=True, replicatedJobs=[{"name": "w", "template": job}]),
+            one("ServingRuntime", "sr", "serving.kserve.io/v1alpha1", **asks(900)),
+            one("Widget", "none", "example.com/v1", size=7, resources={"limits": {"cpu": 1}}), words=("-o", "json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        items = json.loads(done.stdout)["items"]
+        self.assertEqual({item["outcome"] for item in items}, {"placed"}, items)
+        self.assertEqual([item["name"] for item in items], [
+            "ray-head-0", *(f"ray-gpu-{at}" for at in range(4)), "train-master-0", "train-worker-0", "train-worker-1", "nb-0",
+            "llm-predictor-0", *(f"js-w-{at}" for at in range(4)), "lws-leader-0", "lws-leader-1",
+            *(f"lws-worker-{at}" for at in range(4)), "volcano-t-0", "volcano-t-1", "tj-trainer-0", "tj-trainer-1"])
+        said = [line for line in done.stderr.splitlines() if not line.startswith("not considered: ")]
+        for line in ("RayCluster default/ray: a guess: 4 pods as in spec.workerGroupSpecs[0].template.spec (replicas 2 x "
+                     "numOfHosts 2)",
+                     "JobSet default/js: a guess: 4 pods as in spec.replicatedJobs[0].template.spec.template.spec (replicas "
+                     "2 x completions 2)",
+                     "LeaderWorkerSet default/lws: a guess: 4 pods as in spec.leaderWorkerTemplate.workerTemplate.spec "
+                     "(replicas 2 x size less its leader, 2)",
+                     "Notebook default/nb: a guess: 1 pod as in spec.template.spec (no count is given)",
+                     "InferenceService default/llm: a guess: 1 pod as in spec.predictor.model (minReplicas 1)",
+                     "JobSet default/later: no pods: it is suspended",
+                     "left out: ServingRuntime sr (it makes no pods that are known here)",
+                     "left out: Widget none (it makes no pods that are known here)"):
+            self.assertIn(line, said)
+        pods = {one["metadata"]["name"]: one for one in self.pods()}
+        self.assertEqual(pods["ray-gpu-3"]["metadata"]["annotations"]["milligpu.io/gpu-model"], "L4")
+        owner, = pods["ray-gpu-3"]["metadata"]["ownerReferences"]
+        self.assertEqual((owner["apiVersion"], owner["kind"], owner["name"]), ("ray.io/v1", "RayCluster", "ray"))
+        self.assertEqual(pods["llm-predictor-0"]["metadata"]["labels"], {"team": "x"})
+        self.assertTrue(pods["llm-predictor-0"]["spec"]["nodeName"].startswith("t4-"))
+
+    def test_a_wrong_template_is_named_with_its_path_and_the_others_are_played(self):
+        wrong = one("RayCluster", "wrong", "ray.io/v1", headGroupSpec={"template": {"spec": {**asks(100), "tolerations": "all"}}})
+        self.fails(wrong, ["RayCluster default/wrong: spec.headGroupSpec.template.spec.tolerations: expected an array"])
+        many = one("RayCluster", "wrong", "ray.io/v1", workerGroupSpecs=[{"replicas": 100001, "template": {"spec": asks(1)}}])
+        self.fails(many, ["RayCluster wrong: spec.workerGroupSpecs[0].template.spec: replicas 100001: play makes at most"])
+
+
+class Admission(Play):
+    """LimitRanges and ResourceQuotas of the files."""
+
+    cluster = cluster()
+
+    def played(self, space, *objects):
+        done = self.run_play(*objects, words=("-o", "json", "-n", space))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [(item["name"], item["outcome"]) for item in json.loads(done.stdout)["items"]], \
+            [item["text"] for item in json.loads(done.stdout)["items"]], done.stderr
+
+    def test_a_quota_lets_as_many_pods_be_made_as_an_api_server_would(self):
+        quota = one("ResourceQuota", "gpus", hard={"requests.nvidia.com/vgpu": "500", "pods": 3})
+        pods = [one("Pod", f"p{at}", **asks(200)) for at in range(4)]
+        names, texts, said = self.played("q1", *pods, quota)
+        self.assertEqual(names, [("p0", "placed"), ("p1", "placed"), ("p2", "refused"), ("p3", "refused")])
+        self.assertEqual(texts[2], 'not created: pods "p2" is forbidden: exceeded quota: gpus, requested: '
+                                   "requests.nvidia.com/vgpu=200, used: requests.nvidia.com/vgpu=400, limited: "
+                                   "requests.nvidia.com/vgpu=500")
+        self.assertEqual(said, "")
+        self.assertNotIn("p2", {made["metadata"]["name"] for made in self.pods()})
+        # Exactly what is left fits; what another run made is counted, and another namespace has a quota of its own.
+        names, texts, _ = self.played("q1", quota, one("Pod", "p5", **asks(101)), one("Pod", "p6", **asks(100)),
+                                      one("Pod", "p7", **asks(0)))
+        self.assertEqual(names, [("p5", "refused"), ("p6", "placed"), ("p7", "refused")])
+        self.assertIn("requested: pods=1, used: pods=3, limited: pods=3", texts[2])
+        self.assertEqual(self.played("q2", quota, pods[0])[0], [("p0", "placed")])
+
+    def test_a_quota_of_cpu_wants_each_container_to_say_how_much(self):
+        quota = one("ResourceQuota", "cpu", hard={"limits.cpu": 2, "memory": "1Gi"})
+        names, texts, _ = self.played("q3", quota, one("Pod", "a", **asks(100)), one("Pod", "b", **asks(100, cpu="1500m", memory="1Gi")),
+                                      one("Pod", "c", **asks(100, cpu="501m", memory="1Mi")))
+        self.assertEqual(names, [("a", "refused"), ("b", "placed"), ("c", "refused")])
+        self.assertIn("failed quota: cpu: must specify limits.cpu for: c", texts[0])
+        self.assertIn("requested: limits.cpu=501m,memory=1Mi, used: limits.cpu=1500m,memory=1Gi, limited: limits.cpu=2,memory=1Gi",
+                      texts[2])
+
+    def test_what_is_not_considered_is_said(self):
+        _, _, said = self.played(
+            "q4", one("ResourceQuota", "a", hard={"pods": 0}, scopes=["BestEffort"]),
+            one("ResourceQuota", "b", hard={"nvidia.com/vgpu": 1, "limits.nvidia.com/vgpu": 1, "count/deployments.apps": 1}),
+            one("LimitRange", "c", limits=[{"type": "Container", "maxLimitRequestRatio": {"cpu": 2}}]), one("Pod", "p", **asks(10)))
+        self.assertEqual(sorted(said.splitlines()), [
+            "not considered: LimitRange q4/c: maxLimitRequestRatio",
+            "not considered: ResourceQuota q4/a (it has scopes)",
+            "not considered: ResourceQuota q4/b: count/deployments.apps",
+            "not considered: ResourceQuota q4/b: limits.nvidia.com/vgpu, of which an API server counts nothing: write "
+            "requests.nvidia.com/vgpu",
+            "not considered: ResourceQuota q4/b: nvidia.com/vgpu, of which an API server counts nothing: write "
+            "requests.nvidia.com/vgpu"])
+
+    def test_a_limit_range_gives_defaults_and_bounds(self):
+        plain = one("Pod", "plain", containers=[{"name": "c", "image": "i"}], **ANYWHERE)
+        only_max = one("LimitRange", "max", limits=[{"type": "Container", "max": {"nvidia.com/vgpu": 400}, "min": {"cpu": "100m"}}])
+        names, texts, _ = self.played("l1", only_max, plain, one("Pod", "big", **asks(401)), one("Pod", "exact", **asks(400)),
+                                      one("Pod", "less", **asks(100, cpu="99m")))
+        self.assertEqual(names, [("plain", "placed"), ("big", "refused"), ("exact", "placed"), ("less", "refused")])
+        self.assertEqual(texts[1], 'not created: pods "big" is forbidden: maximum nvidia.com/vgpu usage per Container is 400, but '
+                                   "limit is 401 (LimitRange max)")
+        self.assertIn("minimum cpu usage per Container is 100m, but request is 99m", texts[3])
+        made = {one["metadata"]["name"]: one for one in self.pods() if one["metadata"]["namespace"] == "l1"}["plain"]
+        self.assertEqual(made["spec"]["containers"][0]["resources"], {
+            "limits": {"nvidia.com/vgpu": "400"}, "requests": {"nvidia.com/vgpu": "400", "cpu": "100m"}})
+        # As README says: with a default of 0, only those that ask are given.
+        zero = one("LimitRange", "max", limits=[{"type": "Container", "max": {"nvidia.com/vgpu": 400}, "default": {"nvidia.com/vgpu": 0}}])
+        made = self.played("l2", zero, plain)
+        self.assertEqual(made[0], [("plain", "placed")])
+        whole = one("LimitRange", "pods", limits=[{"type": "Pod", "max": {"nvidia.com/vgpu": 300}, "min": {"memory": "1Mi"}}])
+        two = asks(200, memory="1Mi")
+        two["containers"].append({**two["containers"][0], "name": "d"})
+        names, texts, _ = self.played("l3", whole, one("Pod", "two", **two), one("Pod", "none", **asks(100)), plain)
+        self.assertEqual(names, [("two", "refused"), ("none", "refused"), ("plain", "skipped")])
+        self.assertIn("maximum nvidia.com/vgpu usage per Pod is 300, but limit is 400 (LimitRange pods)", texts[0])
+        self.assertIn("minimum memory usage per Pod is 1Mi.  No request is specified (LimitRange pods)", texts[1])
+
+    def test_a_rule_that_cannot_be_read_is_named(self):
+        for wrong, says in ((one("LimitRange", "wrong", limits=[{"type": "Pod", "max": {"cpu": "x"}}]),
+                             "LimitRange wrong: spec.limits[0].max[cpu]: expected a quantity"),
+                            (one("ResourceQuota", "wrong", hard={"pods": "x"}),
+                             "ResourceQuota wrong: spec.hard[pods]: expected a quantity"),
+                            (one("ResourceQuota", "wrong", hard=[]), "ResourceQuota wrong: spec.hard: expected an object")):
+            self.fails(wrong, [says])
 
 
 class InACluster(unittest.TestCase):

@@ -827,13 +827,37 @@ class Wrong(Folder):
         self.refuse(1, f"{path} is the file of --cluster: write another one", "--cluster", path, "--arrivals", self.pods,
                     "--plot", path)
 
+    def test_what_cannot_be_read_is_named_and_the_others_are_simulated(self):
+        cluster = self.file("c.json", dump(node("a", labels=labels(2))))
+        rules = [{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"},
+                  "spec": {"limits": [{"type": "Container", "max": {"nvidia.com/vgpu": 400}}]}},
+                 {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": 1}}}]
+        wrong = pod("wrong", None, {"nvidia.com/vgpu": 100})
+        wrong["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/vgpu": 100}}
+        ray = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}, "spec": {"workerGroupSpecs": [
+            {"replicas": 2, "template": deployment("x", 1, {"nvidia.com/vgpu": 300})["spec"]["template"]}]}}
+        each = {**deployment("each", 1, {"nvidia.com/vgpu": 50}), "kind": "DaemonSet"}
+        path = self.file("p.yaml", dump(*rules, wrong, pod("big", None, {"nvidia.com/vgpu": 500}), ray, each))
+        done = self.run_it("--cluster", cluster, "--pods", path, "--policy", "binpack", "-o", "json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.splitlines(), [
+            f"milligpuctl: {path}: Pod default/wrong: spec.containers[0].resources.requests[nvidia.com/vgpu]: Invalid value: "
+            '"100": must be equal to nvidia.com/vgpu limit of 400',  # which the LimitRange gave it
+            "RayCluster default/ray: a guess: 2 pods as in spec.workerGroupSpecs[0].template.spec (replicas 2)",
+            "DaemonSet default/each: 1 pod, one for each node with GPUs; simulate places them anywhere",
+            'left out: Pod big (pods "big" is forbidden: maximum nvidia.com/vgpu usage per Container is 400, but limit is 500 '
+            "(LimitRange l))",
+            "not considered: ResourceQuota default/q (asked is how many pods fit, not how many may be made)"])
+        self.assertEqual(json.loads(done.stdout)["items"][0]["fitted"], 10)  # 6 of 300, 4 of 50
+
     def test_manifests(self):
         path = self.file("p.yaml", "")
         pods = "Pods, or objects that make some, such as Deployments with replicas"
         whole = dump(pod("w", None, {"nvidia.com/gpu": 1}))
+        for content in "", dump(deployment("web", 0, {"nvidia.com/vgpu": 1})):
+            path.write_text(content)
+            self.refuse(1, f"{path}: no pod arrives: write {pods}", "--nodes", self.nodes, "--pods", path)
         for says, content in (
-                (f"{path}: no pod arrives: write {pods}", ""),
-                (f"{path}: no pod arrives: write {pods}", dump(deployment("web", 0, {"nvidia.com/vgpu": 1}))),
                 (f"{path}: Pod default/w: asks for nvidia.com/gpu: simulate hands out nvidia.com/vgpu only", whole),
                 (f"{path}: Pod default/p: spec.containers[0].resources.limits.nvidia.com/vgpu: \"x\" is not a quantity: "
                  "write one such as 500m, 2 or 4Gi", dump(pod("p", None, {"nvidia.com/vgpu": "x"}))),
@@ -842,7 +866,7 @@ class Wrong(Folder):
                 (f"{path}: Deployment default/web: spec.template.spec.containers[0].resources.limits.cpu: \"x\" is not "
                  "a quantity: write one such as 500m, 2 or 4Gi", dump(deployment("web", 1, {"cpu": "x"})))):
             path.write_text(content)
-            self.refuse(1, says, "--nodes", self.nodes, "--pods", path)
+            self.refuse(1, f"{says}\nmilligpuctl: {path}: no pod is left to simulate", "--nodes", self.nodes, "--pods", path)
         path.write_text(dump(deployment("web", 5001, {"nvidia.com/vgpu": 1})))
         self.refuse(1, f"--count is 2000: with the 5001 pods of {path}, write at most 1999", "--nodes", self.nodes,
                     "--pods", path, "--count", 2000)

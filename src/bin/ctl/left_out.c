@@ -45,7 +45,7 @@ void rule_users_say(const struct rule_users *users, const char *rule, FILE *out)
     if (users->count == 0)
         return;
     must(users->first != NULL);
-    (void)fprintf(out, "not considered: %s (%s %s/%s", rule, workload_kind_name(users->first->kind),
+    (void)fprintf(out, "not considered: %s (%s %s/%s", rule, users->first->word,
                   users->first->namespace, users->first->name);
     if (users->count > 1)
         (void)fprintf(out, " and %u more", (unsigned)users->count - 1);

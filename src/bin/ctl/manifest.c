@@ -10,32 +10,95 @@
 
 #include "milligpu/map.h"
 
+#include "guess.h"
+
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
-static int take_workload(struct manifest *manifest, const struct doc *object,
-                         enum workload_kind kind, const char *file, struct err *err)
-{
-    struct pod_maker *workload = arena_alloc(manifest->arena, sizeof *workload);
-    const char *name = doc_shown(object, "metadata.name");
-    const char *word = workload_kind_name(kind);
+/* What is about one object, while it is read. */
+struct taking {
+    struct manifest *manifest;
+    const struct doc *object;
+    const char *word; /* its kind */
+    const char *file;
+};
 
-    must(object->kind == DOC_OBJECT);
-    const struct workload_names names = {manifest->namespace, manifest->workloads};
-    if (workload_read(manifest->arena, object, kind, &names, workload, err) < 0)
-        return err_wrap(err, "%.120s: %s%s%.120s", file, word, name[0] != '\0' ? " " : "", name);
-    if (workload->pods > WORKLOAD_PODS_MAX - manifest->pods)
+static int object_wrong(const struct taking *taking, struct err *err)
+{
+    const char *name = doc_shown(taking->object, "metadata.name");
+
+    must(err->text[0] != '\0');
+    return err_wrap(err, "%.120s: %.63s%s%.120s", taking->file, taking->word,
+                    name[0] != '\0' ? " " : "", name);
+}
+
+/* An object that cannot be read does not keep the others from being read, if somebody hears of it. */
+static int manifest_wrong(struct manifest *manifest, const struct err *err)
+{
+    must(err->text[0] != '\0');
+    if (manifest->wrong == NULL)
+        return err_same(err);
+    manifest->wrong(manifest->user, err->text);
+    return 0;
+}
+
+static int add_maker(const struct taking *taking, struct pod_maker *maker, struct err *err)
+{
+    struct manifest *manifest = taking->manifest;
+
+    must(maker->next == NULL);
+    if (maker->pods > WORKLOAD_PODS_MAX - manifest->pods)
         return err_set(err, ERR_TOO_LARGE,
-                       "%.120s: %s %.120s: its %u pods and the %u before are too many: play makes "
-                       "at most %d",
-                       file, word, name, (unsigned)workload->pods, (unsigned)manifest->pods,
-                       WORKLOAD_PODS_MAX);
+                       "its %u pods and the %u before are too many: play makes at most %d",
+                       (unsigned)maker->pods, (unsigned)manifest->pods, WORKLOAD_PODS_MAX);
     if (manifest->last != NULL)
-        manifest->last->next = workload;
+        manifest->last->next = maker;
     else
-        manifest->first = workload;
-    manifest->last = workload;
+        manifest->first = maker;
+    manifest->last = maker;
     manifest->workloads++;
-    manifest->pods += workload->pods;
+    manifest->pods += maker->pods;
+    return 0;
+}
+
+static int take_workload(const struct taking *taking, enum workload_kind kind, struct err *err)
+{
+    struct manifest *manifest = taking->manifest;
+    struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
+    const struct workload_names names = {manifest->namespace, manifest->workloads};
+
+    must(taking->object->kind == DOC_OBJECT);
+    if (workload_read(manifest->arena, taking->object, kind, &names, maker, err) < 0 ||
+        add_maker(taking, maker, err) < 0)
+        return object_wrong(taking, err);
+    return 0;
+}
+
+static int take_part(void *user, const struct workload_part *part, struct err *err)
+{
+    const struct taking *taking = user;
+    struct manifest *manifest = taking->manifest;
+    struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
+    const struct workload_names names = {manifest->namespace, manifest->workloads};
+
+    must(part->kind[0] != '\0');
+    if (workload_read_part(manifest->arena, taking->object, part, &names, maker, err) < 0)
+        return err_same(err);
+    return add_maker(taking, maker, err);
+}
+
+static int take_unknown(struct taking *taking, struct err *err)
+{
+    struct manifest *manifest = taking->manifest;
+    uint32_t parts = 0;
+
+    if (manifest->other != NULL && manifest->other(manifest->user, taking->object))
+        return 0;
+    if (guess_parts(manifest->arena, taking->object, take_part, taking, &parts, err) < 0)
+        return object_wrong(taking, err);
+    must(manifest->skip != NULL);
+    if (parts == 0)
+        manifest->skip(manifest->user, taking->word, doc_shown(taking->object, "metadata.name"),
+                       "it makes no pods that are known here");
     return 0;
 }
 
@@ -49,8 +112,10 @@ static int take_items(struct manifest *manifest, const struct doc *list, const c
     const struct doc *items = doc_get(list, "items");
 
     must(implied != NULL);
-    if (items != NULL && items->kind != DOC_ARRAY)
-        return err_set(err, ERR_INVALID, "%.200s: the items of a List are an array", file);
+    if (items != NULL && items->kind != DOC_ARRAY) {
+        (void)err_set(err, ERR_INVALID, "%.200s: the items of a List are an array", file);
+        return manifest_wrong(manifest, err);
+    }
     struct doc *item = items != NULL ? items->first : NULL;
     while (item != NULL) {
         struct doc *next = item->next;
@@ -87,24 +152,26 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
     must(object->next == NULL);
     if (object->kind == DOC_NULL)
         return 0; /* an empty document, such as after a last --- */
-    if (object->kind != DOC_OBJECT)
-        return err_set(err, ERR_INVALID, "%.200s: a Pod must be an object", file);
     if (kind[0] == '\0')
         kind = implied;
-    if (kind[0] == '\0')
-        return err_set(err, ERR_INVALID, "%.200s: an object has no kind: it is Pod or List", file);
+    if (object->kind != DOC_OBJECT || kind[0] == '\0') {
+        (void)err_set(err, ERR_INVALID,
+                      object->kind != DOC_OBJECT ? "%.200s: a Pod must be an object"
+                                                 : "%.200s: an object has no kind: it is Pod or "
+                                                   "List",
+                      file);
+        return manifest_wrong(manifest, err);
+    }
+    struct taking taking = {manifest, object, kind, file};
     const enum workload_kind known = workload_kind_of(kind, doc_str(object, "apiVersion"));
     if (known != WORKLOAD_KINDS)
-        return take_workload(manifest, object, known, file, err);
+        return take_workload(&taking, known, err) < 0 ? manifest_wrong(manifest, err) : 0;
     if (strcmp(kind, "List") == 0)
         return take_items(manifest, object, "", file, err);
     const char *item = list_of(manifest, kind);
     if (item[0] != '\0')
         return take_items(manifest, object, item, file, err);
-    manifest->skip(manifest->user, kind, doc_shown(object, "metadata.name"),
-                   strcmp(kind, "DaemonSet") == 0 ? "it would make one pod for each node"
-                                                  : "it makes no pods that are known here");
-    return 0;
+    return take_unknown(&taking, err) < 0 ? manifest_wrong(manifest, err) : 0;
 }
 
 /* --- objects of one manifest that make each other --- */
@@ -134,10 +201,9 @@ void manifest_finish(struct manifest *manifest)
 
     map_init(&all);
     for (struct pod_maker *each = manifest->first; each != NULL; each = each->next)
-        (void)map_put(&all,
-                      text_of(workload_key(manifest->arena, workload_kind_name(each->kind),
-                                           each->namespace, each->name)),
-                      each); /* of two with one name, either makes its pods */
+        (void)map_put(
+            &all, text_of(workload_key(manifest->arena, each->word, each->namespace, each->name)),
+            each); /* of two with one name, either makes its pods */
     manifest->last = NULL;
     while (*at != NULL) {
         struct pod_maker *workload = *at;
@@ -146,7 +212,7 @@ void manifest_finish(struct manifest *manifest)
             at = &workload->next;
             continue;
         }
-        manifest->skip(manifest->user, workload_kind_name(workload->kind), workload->name,
+        manifest->skip(manifest->user, workload->word, workload->name,
                        arena_printf(manifest->arena, "%s %s makes it", workload->owner_kind,
                                     workload->owner_name));
         must(manifest->pods >= workload->pods);

@@ -1,8 +1,8 @@
 /*
  * manifest - the objects of JSON and YAML files that are Pods or make Pods, as kubectl reads them.
  *
- * Several documents and Lists are expanded. Objects of other kinds are reported to skip() and left
- * out.
+ * Several documents and Lists are expanded. The pods of objects whose kind is not known are guessed
+ * (guess.h). Objects without pods are reported to skip() and left out.
  */
 #ifndef MILLIGPU_CTL_MANIFEST_H
 #define MILLIGPU_CTL_MANIFEST_H
@@ -18,6 +18,10 @@ struct manifest {
     uint32_t pods; /* that all of them make */
     void *user;
     void (*skip)(void *user, const char *kind, const char *name, const char *why);
+    /* An object that cannot be read: the others are read all the same. NULL: it ends the reading. */
+    void (*wrong)(void *user, const char *text);
+    /* Is the object, which is no workload, one that the caller wants itself? NULL: none is. */
+    bool (*other)(void *user, const struct doc *object);
 };
 
 /* "-" is standard input. */

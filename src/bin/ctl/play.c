@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "admission.h"
 #include "ctl.h"
 #include "left_out.h"
 #include "manifest.h"
@@ -111,10 +112,14 @@ struct play {
     const char *base_path;
     const char *resource;
     struct play_nodes nodes;
+    struct admission admission;
     struct arena arena;  /* for the present pod */
     struct doc *results; /* an array */
     int width;           /* of the longest name */
     uint32_t count[OUTCOMES];
+    uint32_t wrong;            /* objects that are not played, because they cannot be read */
+    uint32_t existing;         /* pods that could not be made, because they are there */
+    const char *existing_path; /* of the first */
 };
 
 /* What became of one pod. */
@@ -183,8 +188,14 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
     must(pod->kind == DOC_OBJECT);
     strbuf_init(&body);
     doc_write(&body, pod);
-    if (play_post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0)
+    if (play_post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0) {
+        if (err->code == ERR_CONFLICT && play->existing++ == 0)
+            play->existing_path =
+                arena_printf(&play->ctl->arena, "%s/%s", doc_shown(pod, "metadata.namespace"),
+                             doc_shown(pod, "metadata.name"));
         return err_same(err);
+    }
+    admission_count(&play->admission, *out);
     if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
     /* Pods from an informer have neither. */
@@ -399,6 +410,16 @@ static const char *play_unasked(struct play *play, const struct doc *pod)
     return NULL;
 }
 
+/* As it is when the API server has filled in what LimitRanges say. */
+static struct doc *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
+{
+    struct doc *pod = workload_pod(&play->arena, workload, at);
+
+    must(at == 0 || at < workload->pods);
+    admission_fill(&play->admission, &play->arena, pod);
+    return pod;
+}
+
 static enum outcome play_pod(struct play *play, const struct doc *pod)
 {
     struct played played = {.outcome = SKIPPED, .node = ""};
@@ -406,6 +427,10 @@ static enum outcome play_pod(struct play *play, const struct doc *pod)
 
     must(play->resource != NULL);
     played.text = play_unasked(play, pod);
+    if (played.text == NULL && admission_judge(&play->admission, pod, &err) < 0) {
+        played.outcome = REFUSED;
+        played.text = arena_printf(&play->arena, "not created: %s", err.text);
+    }
     if (played.text == NULL && play_schedule(play, pod, &played, &err) < 0) {
         played = (struct played){
             .outcome = FAILED,
@@ -429,7 +454,7 @@ static void play_workload(struct play *play, const struct pod_maker *workload)
     must(workload->pods <= WORKLOAD_PODS_MAX);
     for (uint32_t i = 0; i < workload->pods; i++) {
         arena_reset(&play->arena);
-        const struct doc *pod = workload_pod(&play->arena, workload, i);
+        const struct doc *pod = play_make(play, workload, i);
         if (stuck != NULL) {
             const struct played waits = {
                 .outcome = SKIPPED,
@@ -450,32 +475,84 @@ static void play_workload(struct play *play, const struct pod_maker *workload)
 
 /* --- what scheduling needs --- */
 
-/* All files before the first pod: a mistake in the last one must leave nothing behind. */
+/* One object that cannot be played: the others are, and the exit status tells. */
+static void play_wrong(struct play *play, const char *text)
+{
+    must(text[0] != '\0');
+    (void)fprintf(play->ctl->err, "milligpuctl: %s\n", text);
+    play->wrong++;
+}
+
+/* What manifest.h calls back with. */
+struct play_reading {
+    struct play *play;
+    struct left_out_list left_out;
+};
+
+static void reading_skip(void *user, const char *kind, const char *name, const char *why)
+{
+    struct play_reading *reading = user;
+
+    must(reading->play != NULL);
+    left_out_add(&reading->left_out, kind, name, why);
+}
+
+static void reading_wrong(void *user, const char *text)
+{
+    const struct play_reading *reading = user;
+
+    must(reading->play != NULL);
+    play_wrong(reading->play, text);
+}
+
+static bool reading_other(void *user, const struct doc *object)
+{
+    const struct play_reading *reading = user;
+    struct play *play = reading->play;
+    struct err err;
+
+    if (!admission_is_rule(object))
+        return false;
+    must(play->admission.arena != NULL);
+    if (admission_add(&play->admission, object, &err) < 0)
+        play_wrong(play, arena_printf(&play->ctl->arena, "%s %s: %s", doc_shown(object, "kind"),
+                                      doc_shown(object, "metadata.name"), err.text));
+    return true;
+}
+
+/* All files before the first pod: a file that cannot be parsed must leave nothing behind. */
 static int read_manifests(struct play *play, struct manifest *out, struct err *err)
 {
     struct ctl *ctl = play->ctl;
     const char *namespace = ctl->options.given[OPTION_namespace];
-    struct left_out_list left_out = {.arena = &ctl->arena};
+    struct play_reading reading = {.play = play, .left_out = {.arena = &ctl->arena}};
     int status = 0;
 
     must(ctl->options.arguments > 0);
     *out = (struct manifest){
         .arena = &ctl->arena,
         .namespace = namespace != NULL ? namespace : "default",
-        .user = &left_out,
-        .skip = left_out_add,
+        .user = &reading,
+        .skip = reading_skip,
+        .wrong = reading_wrong,
+        .other = reading_other,
     };
+    play->admission = (struct admission){.arena = &ctl->arena, .namespace = out->namespace};
     for (size_t i = 0; i < ctl->options.arguments && status == 0; i++)
         status = manifest_read(out, ctl->options.argument[i], err);
     if (status == 0)
         manifest_finish(out);
-    left_out_say(&left_out, ctl->err);
+    left_out_say(&reading.left_out, ctl->err);
     out->user = NULL; /* it ends here, and nothing more is skipped */
-    if (status < 0)
-        return err_same(err);
-    return out->workloads > 0 ? 0
-                              : err_set(err, ERR_INVALID,
-                                        "these files contain no Pod, and nothing that makes one");
+    return status;
+}
+
+static int need_workload(const struct manifest *manifest, struct err *err)
+{
+    must(manifest->arena != NULL);
+    if (manifest->workloads > 0)
+        return 0;
+    return err_set(err, ERR_INVALID, "these files contain no Pod, and nothing that makes one");
 }
 
 /* One absurdly long name must not widen every line. */
@@ -488,19 +565,70 @@ static void play_widen(struct play *play, const struct doc *pod)
         play->width = (int)bytes;
 }
 
-/* What an API server would refuse is refused before the first pod is made. */
-static int play_check(struct play *play, const struct manifest *manifest, struct err *err)
+/* Why an API server accepts no pod of this workload. */
+static int check_workload(struct play *play, const struct pod_maker *workload, struct err *err)
 {
-    must(manifest->workloads > 0);
-    for (const struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
-        struct fit_pod ignored;
-        struct err inner;
+    struct doc *pod = play_make(play, workload, 0);
+    struct fit_pod ignored;
+    struct err inner;
+
+    must(workload->word[0] != '\0');
+    if (fit_pod_read(&play->arena, pod, &ignored, &inner) == 0 && admission_check(pod, &inner) == 0)
+        return 0;
+    return err_set(err, ERR_INVALID, "%.63s %.63s/%.253s: %s%s", workload->word,
+                   workload->namespace, workload->name, workload->prefix, inner.text);
+}
+
+/* What an API server would refuse is left out before the first pod is made. */
+static void play_check(struct play *play, struct manifest *manifest)
+{
+    struct pod_maker **at = &manifest->first;
+    struct err err;
+
+    manifest->last = NULL;
+    while (*at != NULL) {
+        struct pod_maker *workload = *at;
         arena_reset(&play->arena);
-        if (fit_pod_read(&play->arena, workload_pod(&play->arena, at, 0), &ignored, &inner) < 0)
-            return err_set(err, ERR_INVALID, "%s %.63s/%.253s: %s%s", workload_kind_name(at->kind),
-                           at->namespace, at->name, workload_prefix(at->kind), inner.text);
-        if (at->pods > 0)
-            play_widen(play, workload_pod(&play->arena, at, at->pods - 1));
+        if (check_workload(play, workload, &err) < 0) {
+            play_wrong(play, err.text);
+            must(manifest->workloads > 0);
+            manifest->workloads--;
+            manifest->pods -= workload->pods;
+            *at = workload->next;
+            continue;
+        }
+        if (workload->pods > 0)
+            play_widen(play, workload_pod(&play->arena, workload, workload->pods - 1));
+        manifest->last = workload;
+        at = &workload->next;
+    }
+}
+
+/* A DaemonSet has a pod on each node that lets it. */
+static int spread_daemons(struct play *play, struct manifest *manifest, struct err *err)
+{
+    for (struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
+        struct fit_pod fit;
+        struct err inner;
+        const char *const *node = NULL;
+        if (at->kind != WORKLOAD_DAEMON_SET)
+            continue;
+        arena_reset(&play->arena);
+        if (fit_pod_read(&play->arena, play_make(play, at, 0), &fit, &inner) < 0)
+            continue; /* play_check() says why */
+        const size_t nodes = play_nodes_matching(&play->nodes, &fit, &play->ctl->arena, &node);
+        if (nodes > WORKLOAD_PODS_MAX - manifest->pods)
+            return err_set(err, ERR_TOO_LARGE,
+                           "DaemonSet %.63s/%.253s: its %zu pods and the %u others are too many: "
+                           "play makes at most %d",
+                           at->namespace, at->name, nodes, (unsigned)manifest->pods,
+                           WORKLOAD_PODS_MAX);
+        must(at->pods == 0);
+        at->node = nodes > 0 ? node : NULL;
+        at->pods = (uint32_t)nodes;
+        at->note = arena_printf(&play->ctl->arena, "%zu pod%s, one for each node that lets it",
+                                nodes, nodes == 1 ? "" : "s");
+        manifest->pods += at->pods;
     }
     return 0;
 }
@@ -524,6 +652,32 @@ static int play_read_resource(struct play *play, struct err *err)
     return 0;
 }
 
+/*
+ * milligpud knows where its webhooks are. Behind an address for all interfaces they are reached as
+ * its admin listener is.
+ */
+static const char *webhook_of_summary(struct play *play)
+{
+    struct doc *summary;
+    struct err ignored;
+
+    must(play->admin != NULL);
+    if (ctl_get(play->ctl, "/api/v1/summary", &summary, &ignored) < 0)
+        return NULL;
+    const char *address = doc_str(summary, "webhookAddress");
+    const char *port = strrchr(address, ':');
+    if (port == NULL)
+        return NULL;
+    if (!text_starts(text_of(address), "0.0.0.0:") && !text_starts(text_of(address), "[::]:"))
+        return arena_copy(&play->ctl->kept, text_of(address));
+    const char *scheme = strstr(play->admin, "://");
+    const char *host = scheme != NULL ? scheme + strlen("://") : play->admin;
+    const char *end = strrchr(host, ':');
+    const int bytes = (int)(end != NULL ? (size_t)(end - host) : strlen(host));
+    return arena_printf(&play->ctl->kept, "%.*s%s", bytes, host, port);
+}
+
+/* From the most explicit source to the default. */
 static int find_webhook(struct play *play, struct err *err)
 {
     const char *const *given = play->ctl->options.given;
@@ -534,6 +688,8 @@ static int find_webhook(struct play *play, struct err *err)
     if (given[OPTION_webhook] == NULL && ctl_port_file(play->ctl, "webhook", &named, err) < 0)
         return err_same(err);
     play->webhook = given[OPTION_webhook] != NULL ? given[OPTION_webhook] : named;
+    if (play->webhook == NULL)
+        play->webhook = webhook_of_summary(play);
     if (play->webhook == NULL)
         play->webhook = "127.0.0.1:8910";
     play->base_path = path != NULL ? path : "/scheduler";
@@ -556,9 +712,19 @@ static int play_finish(struct play *play)
             (void)fprintf(ctl->screen.out, ", %u skipped", play->count[SKIPPED]);
         if (play->count[FAILED] > 0)
             (void)fprintf(ctl->screen.out, ", %u failed", play->count[FAILED]);
+        if (play->wrong > 0)
+            (void)fprintf(ctl->screen.out, ", %u object%s not played", play->wrong,
+                          play->wrong == 1 ? "" : "s");
         (void)fputc('\n', ctl->screen.out); /* judged at the end */
     }
-    return play->count[FAILED] > 0 ? CTL_NO : CTL_FINE;
+    if (play->existing > 0)
+        (void)fprintf(ctl->err,
+                      "milligpuctl: %u pod%s there already, from an earlier run; to remove a pod: "
+                      "curl -X DELETE %s%s/api/v1/standalone/pods/%s\n",
+                      play->existing, play->existing == 1 ? " is" : "s are",
+                      strstr(play->admin, "://") != NULL ? "" : "http://", play->admin,
+                      play->existing_path);
+    return play->count[FAILED] > 0 || play->wrong > 0 ? CTL_NO : CTL_FINE;
 }
 
 /*
@@ -574,10 +740,10 @@ static void play_tell(struct play *play, const struct manifest *manifest)
     for (const struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
         struct fit_pod fit;
         if (at->note != NULL)
-            (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", workload_kind_name(at->kind),
-                          at->namespace, at->name, at->note);
+            (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", at->word, at->namespace, at->name,
+                          at->note);
         arena_reset(&play->arena);
-        const struct doc *pod = workload_pod(&play->arena, at, 0);
+        const struct doc *pod = play_make(play, at, 0);
         if (at->pods == 0 || play_unasked(play, pod) != NULL ||
             fit_pod_read(&play->arena, pod, &fit, &ignored) < 0)
             continue;
@@ -592,6 +758,26 @@ static void play_tell(struct play *play, const struct manifest *manifest)
     }
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
         rule_users_say(&users[i], unconsidered_text((enum unconsidered)i), play->ctl->err);
+    admission_say(&play->admission, true, play->ctl->err);
+}
+
+static int count_pod(void *user, const struct doc *pod, struct err *err)
+{
+    must(pod != NULL);
+    (void)err; /* nothing can fail */
+    admission_count(user, pod);
+    return 0;
+}
+
+/* Pods that are there are part of what quotas count. */
+static int count_pods(struct play *play, struct err *err)
+{
+    const struct client_each all = {"/api/v1/standalone/pods", &play->admission, count_pod};
+
+    must(play->admin != NULL);
+    if (play->admission.quota == NULL)
+        return 0;
+    return client_each(ctl_client(play->ctl), play->admin, &all, err);
 }
 
 static int play_all(struct play *play, struct err *err)
@@ -599,10 +785,14 @@ static int play_all(struct play *play, struct err *err)
     struct manifest manifest;
 
     must(play->nodes.count == 0);
-    if (read_manifests(play, &manifest, err) < 0 || play_check(play, &manifest, err) < 0 ||
-        find_webhook(play, err) < 0 || ctl_base(play->ctl, &play->admin, err) < 0 ||
+    if (read_manifests(play, &manifest, err) < 0 || need_workload(&manifest, err) < 0 ||
+        ctl_base(play->ctl, &play->admin, err) < 0 || find_webhook(play, err) < 0 ||
         play_nodes_fetch(&play->nodes, ctl_client(play->ctl), play->admin, err) < 0 ||
-        play_read_resource(play, err) < 0)
+        play_read_resource(play, err) < 0 || count_pods(play, err) < 0 ||
+        spread_daemons(play, &manifest, err) < 0)
+        return err_same(err);
+    play_check(play, &manifest);
+    if (need_workload(&manifest, err) < 0)
         return err_same(err);
     play_tell(play, &manifest);
     for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)

@@ -102,6 +102,29 @@ struct doc *play_nodes_feasible(const struct play_nodes *nodes, const struct fit
     return names;
 }
 
+/* As the DaemonSet controller looks at nodes: room is for kube-scheduler to find. */
+size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
+                           struct arena *arena, const char *const **out)
+{
+    CLEANUP(strbuf_done) struct strbuf why;
+    const char **name = arena_array(arena, nodes->count + 1, sizeof *name);
+    struct fit_pod small = *pod;
+    size_t count = 0;
+
+    strbuf_init(&why);
+    small.requests = NULL;
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct fit_node bare = {.name = nodes->node[i]->name,
+                                      .labels = nodes->node[i]->labels,
+                                      .taints = nodes->node[i]->taints};
+        if (fit_judge(&small, &bare, "none", &why))
+            name[count++] = bare.name;
+    }
+    must(count <= nodes->count);
+    *out = name;
+    return count;
+}
+
 bool play_nodes_avoided(const struct play_nodes *nodes, const struct fit_pod *pod)
 {
     must(pod != NULL);

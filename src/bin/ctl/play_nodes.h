@@ -34,6 +34,9 @@ int play_nodes_run(struct play_nodes *nodes, const struct doc *pod, struct err *
 /* The names of the nodes that the pod may go to; the others are added to reasons. */
 struct doc *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
                                 const char *managed, struct node_reasons *reasons) MUST_USE;
+/* The nodes whose labels and taints let the pod be there, whatever it asks for; their number. */
+size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
+                           struct arena *arena, const char *const **out);
 /* Does any node have a taint PreferNoSchedule that the pod does not tolerate? */
 bool play_nodes_avoided(const struct play_nodes *nodes, const struct fit_pod *pod);
 /* The pod is on this node now. */

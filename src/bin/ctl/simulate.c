@@ -324,9 +324,10 @@ static int simulate_world(struct simulate_call *call)
 
     must(call->policies.count > 0);
     world_init(&world);
-    const int status = simulate_read_world(call, &world, &err) < 0
-                           ? ctl_fail(call->ctl, &err)
-                           : simulate_write_all(call, &world);
+    int status = simulate_read_world(call, &world, &err) < 0 ? ctl_fail(call->ctl, &err)
+                                                             : simulate_write_all(call, &world);
+    if (status == CTL_FINE && world.wrong > 0)
+        status = CTL_NO;
     world_done(&world);
     return status;
 }

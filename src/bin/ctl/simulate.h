@@ -98,6 +98,7 @@ struct world {
     uint32_t rounds; /* how often the pods of a manifest come; 0: arrivals, which come once */
     struct map seen_models; /* model lists of the arrivals */
     uint32_t impossible;    /* model lists that no node has */
+    uint32_t wrong;         /* objects of a manifest that are left out: they cannot be read */
 };
 
 /* CSV. warnings: where to say that no node has a model that pods ask for. */

@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/wire_kube.h"
 
+#include "admission.h"
 #include "left_out.h"
 #include "manifest.h"
 #include "nodefit.h"
@@ -21,9 +22,46 @@ struct manifest_reader {
     struct arena arena; /* documents, to the end */
     struct manifest manifest;
     struct left_out_list left_out;
+    struct admission admission;
+    FILE *warnings;
     struct rule_users selects;
     struct rule_users users[UNCONSIDEREDS];
 };
+
+/* --- what manifest.h calls back with --- */
+
+static void manifest_skip(void *user, const char *kind, const char *name, const char *why)
+{
+    struct manifest_reader *reader = user;
+
+    must(reader->left_out.arena != NULL);
+    left_out_add(&reader->left_out, kind, name, why);
+}
+
+/* The others are simulated all the same, and the exit status tells. */
+static void manifest_leave(void *user, const char *text)
+{
+    struct manifest_reader *reader = user;
+
+    must(text[0] != '\0');
+    (void)fprintf(reader->warnings, "milligpuctl: %s\n", text);
+    reader->world->wrong++;
+}
+
+static bool manifest_other(void *user, const struct doc *object)
+{
+    struct manifest_reader *reader = user;
+    struct err err;
+
+    if (!admission_is_rule(object))
+        return false;
+    must(reader->admission.arena != NULL);
+    if (admission_add(&reader->admission, object, &err) < 0)
+        manifest_leave(reader, arena_printf(&reader->arena, "%.200s: %s %s: %s", reader->file,
+                                            doc_shown(object, "kind"),
+                                            doc_shown(object, "metadata.name"), err.text));
+    return true;
+}
 
 /* --- one workload --- */
 
@@ -31,8 +69,8 @@ static int manifest_wrong(const struct manifest_reader *reader, const struct pod
                           const char *what, struct err *err)
 {
     must(what[0] != '\0');
-    return err_set(err, ERR_INVALID, "%.200s: %s %.63s/%.253s: %s", reader->file,
-                   workload_kind_name(maker->kind), maker->namespace, maker->name, what);
+    return err_set(err, ERR_INVALID, "%.200s: %s %.63s/%.253s: %s", reader->file, maker->word,
+                   maker->namespace, maker->name, what);
 }
 
 /* Rounded up: what is asked for must be there. */
@@ -119,18 +157,18 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     struct err inner;
 
     must(maker->pods > 0);
-    if (fit_pod_read(&reader->arena, pod, &fit, &inner) < 0)
-        return manifest_wrong(
-            reader, maker,
-            arena_printf(&reader->arena, "%s%s", workload_prefix(maker->kind), inner.text), err);
+    admission_fill(&reader->admission, &reader->arena, pod);
+    if (fit_pod_read(&reader->arena, pod, &fit, &inner) < 0 || admission_check(pod, &inner) < 0)
+        return manifest_wrong(reader, maker,
+                              arena_printf(&reader->arena, "%s%s", maker->prefix, inner.text), err);
     if (manifest_read_request(reader, maker, pod, &shape, err) < 0)
         return err_same(err);
     manifest_read_host(&fit, &shape.request.host);
     manifest_notice(reader, maker, pod, &fit);
     workload_class_of(&shape.request, &class);
     shape.want = (struct want){.container = "", .parts = class.parts, .milli = class.milli};
-    shape.text = arena_printf(&world->arena, "%s %s/%s", workload_kind_name(maker->kind),
-                              maker->namespace, maker->name);
+    shape.text =
+        arena_printf(&world->arena, "%s %s/%s", maker->word, maker->namespace, maker->name);
     shape.namespace = arena_copy(&world->arena, text_of(maker->namespace));
     world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
     world->shape[world->shapes++] = shape;
@@ -142,19 +180,53 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     return 0;
 }
 
-static int manifest_take_all(struct manifest_reader *reader, struct err *err)
+/* One pod for each node that has GPUs; they are placed as all others are, on any node. */
+static void manifest_spread(struct manifest_reader *reader, struct pod_maker *maker)
 {
-    for (const struct pod_maker *at = reader->manifest.first; at != NULL; at = at->next) {
-        if (at->pods == 0)
-            continue;
-        const char *why = manifest_unasked(workload_pod(&reader->arena, at, 0));
-        must(at->pods <= WORKLOAD_PODS_MAX);
-        if (why != NULL)
-            left_out_add(&reader->left_out, workload_kind_name(at->kind), at->name, why);
-        else if (manifest_take_shape(reader, at, err) < 0)
-            return err_same(err);
-    }
-    return 0;
+    must(maker->kind == WORKLOAD_DAEMON_SET && maker->pods == 0);
+    for (uint32_t i = 0; i < reader->world->nodes; i++)
+        maker->pods += reader->world->node[i].inventory->gpus > 0;
+    maker->note = arena_printf(&reader->arena,
+                               "%" PRIu32 " pod%s, one for each node with GPUs; simulate places "
+                               "them anywhere",
+                               maker->pods, maker->pods == 1 ? "" : "s");
+}
+
+/* By LimitRanges only: how many pods may be made is not asked. NULL: it is not. */
+static const char *manifest_forbidden(struct manifest_reader *reader, struct doc *pod)
+{
+    const struct admission ranges = {.arena = &reader->arena,
+                                     .namespace = reader->admission.namespace,
+                                     .range = reader->admission.range};
+    struct err err;
+
+    must(pod->kind == DOC_OBJECT);
+    admission_fill(&reader->admission, &reader->arena, pod);
+    if (admission_judge(&ranges, pod, &err) == 0)
+        return NULL;
+    return arena_printf(&reader->arena, "%s", err.text);
+}
+
+static void manifest_take_one(struct manifest_reader *reader, struct pod_maker *maker)
+{
+    struct err err;
+
+    must(maker->pods <= WORKLOAD_PODS_MAX);
+    if (maker->kind == WORKLOAD_DAEMON_SET)
+        manifest_spread(reader, maker);
+    if (maker->note != NULL)
+        (void)fprintf(reader->warnings, "%s %s/%s: %s\n", maker->word, maker->namespace,
+                      maker->name, maker->note);
+    if (maker->pods == 0)
+        return;
+    struct doc *pod = workload_pod(&reader->arena, maker, 0);
+    const char *why = manifest_unasked(pod);
+    if (why == NULL)
+        why = manifest_forbidden(reader, pod);
+    if (why != NULL)
+        left_out_add(&reader->left_out, maker->word, maker->name, why);
+    else if (manifest_take_shape(reader, maker, &err) < 0)
+        manifest_leave(reader, err.text);
 }
 
 /* --- the file --- */
@@ -163,6 +235,7 @@ static void manifest_tell(const struct manifest_reader *reader, FILE *out)
 {
     must(out != NULL);
     left_out_say(&reader->left_out, out);
+    admission_say(&reader->admission, false, out);
     rule_users_say(&reader->selects, "nodeSelector and required node affinity", out);
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
         rule_users_say(&reader->users[i], unconsidered_text((enum unconsidered)i), out);
@@ -172,6 +245,8 @@ static int manifest_set_rounds(struct manifest_reader *reader, uint32_t rounds, 
 {
     struct world *world = reader->world;
 
+    if (world->pods == 0 && world->wrong > 0)
+        return err_set(err, ERR_INVALID, "%.200s: no pod is left to simulate", reader->file);
     if (world->pods == 0)
         return err_set(err, ERR_INVALID,
                        "%.200s: no pod arrives: write Pods, or objects that make some, such as "
@@ -193,21 +268,25 @@ static int manifest_set_rounds(struct manifest_reader *reader, uint32_t rounds, 
 int world_read_manifest(struct world *world, const char *file, uint32_t rounds, FILE *warnings,
                         struct err *err)
 {
-    struct manifest_reader reader = {.world = world, .file = file};
+    struct manifest_reader reader = {.world = world, .file = file, .warnings = warnings};
 
     must(world->pods == 0);
     arena_init(&reader.arena);
     reader.left_out.arena = &reader.arena;
+    reader.admission = (struct admission){.arena = &reader.arena, .namespace = "default"};
     reader.manifest = (struct manifest){
         .arena = &reader.arena,
         .namespace = "default",
-        .user = &reader.left_out,
-        .skip = left_out_add,
+        .user = &reader,
+        .skip = manifest_skip,
+        .wrong = manifest_leave,
+        .other = manifest_other,
     };
     int status = manifest_read(&reader.manifest, file, err);
     if (status == 0) {
         manifest_finish(&reader.manifest);
-        status = manifest_take_all(&reader, err);
+        for (struct pod_maker *at = reader.manifest.first; at != NULL; at = at->next)
+            manifest_take_one(&reader, at);
     }
     if (status == 0)
         status = manifest_set_rounds(&reader, rounds, err);

@@ -1,6 +1,6 @@
 /*
- * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, Job or CronJob to its pods.
- * Called by manifest.c, which reads, and by play.c, which makes the pods one by one. Only what
+ * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or CronJob, or a
+ * template that guess.c found, to its pods. Called by manifest.c, which reads, and by play.c, which makes the pods one by one. Only what
  * decides about number, names and labels of the pods is checked here; the pod itself is checked by
  * nodefit.c and by the API server. The parts: kinds, fields, counts, reading, making.
  */
@@ -34,6 +34,9 @@ static const struct {
     [WORKLOAD_JOB] = {"Job", "batch", "spec.template", "spec.template.", "Job", "batch/v1"},
     [WORKLOAD_CRON_JOB] = {"CronJob", "batch", "spec.jobTemplate.spec.template",
                            "spec.jobTemplate.spec.template.", "Job", "batch/v1"},
+    [WORKLOAD_DAEMON_SET] = {"DaemonSet", "apps", "spec.template", "spec.template.", "DaemonSet",
+                             "apps/v1"},
+    [WORKLOAD_GUESS] = {"", "", "", "", "", ""}, /* the object says itself what it is */
 };
 
 /* Others have kinds of the same names in groups of their own. */
@@ -43,26 +46,16 @@ enum workload_kind workload_kind_of(const char *kind, const char *api_version)
     const size_t group = slash != NULL ? (size_t)(slash - api_version) : 0;
     int found = 0;
 
-    while (found < WORKLOAD_KINDS && strcmp(kinds[found].name, kind) != 0)
+    while (found < WORKLOAD_GUESS && strcmp(kinds[found].name, kind) != 0)
         found++;
-    must(found <= WORKLOAD_KINDS);
-    if (found == WORKLOAD_KINDS || api_version[0] == '\0')
+    must(found <= WORKLOAD_GUESS);
+    if (found == WORKLOAD_GUESS)
+        return WORKLOAD_KINDS;
+    if (api_version[0] == '\0')
         return (enum workload_kind)found;
     const bool same =
         strlen(kinds[found].group) == group && strncmp(kinds[found].group, api_version, group) == 0;
     return same ? (enum workload_kind)found : WORKLOAD_KINDS;
-}
-
-const char *workload_kind_name(enum workload_kind kind)
-{
-    must(kind < WORKLOAD_KINDS);
-    return kinds[kind].name;
-}
-
-const char *workload_prefix(enum workload_kind kind)
-{
-    must(kind < WORKLOAD_KINDS);
-    return kinds[kind].prefix;
 }
 
 /* --- fields --- */
@@ -253,6 +246,10 @@ static int workload_count(struct arena *arena, const struct doc *object, struct 
         return suspend_read(object, "spec.suspend", out, err);
     case WORKLOAD_CRON_JOB:
         return cron_count(arena, object, out, err);
+    case WORKLOAD_DAEMON_SET:
+        out->pods = 0; /* until the nodes are known */
+        return 0;
+    case WORKLOAD_GUESS:
     case WORKLOAD_KINDS:
         break;
     }
@@ -330,23 +327,12 @@ static int names_read(struct arena *arena, const struct doc *object,
     return name_check(out->name, "metadata.name", err);
 }
 
-static int read_template(struct arena *arena, const struct doc *object, struct pod_maker *out,
-                         struct err *err)
+/* The parts of a pod that become parts of others here. */
+static int check_template(struct arena *arena, const struct pod_maker *out, struct err *err)
 {
-    const char *path = kinds[out->kind].path;
-    const char *prefix = kinds[out->kind].prefix;
-    const struct doc *template = path[0] != '\0' ? doc_at(object, path) : object;
+    const char *prefix = out->prefix;
 
-    if (template == NULL)
-        return err_set(err, ERR_INVALID, "%s: a pod template is required", path);
-    if (path[0] != '\0' && field_expect(template, DOC_OBJECT, path, err) < 0)
-        return err_same(err);
-    out->meta = doc_get(template, "metadata");
-    out->spec = doc_get(template, "spec");
-    if (out->spec == NULL)
-        return err_set(err, ERR_INVALID, "%sspec: a pod needs a spec", prefix);
-    out->hash = path[0] != '\0' ? workload_hash(arena, template) : "";
-    must(template->kind == DOC_OBJECT);
+    must(out->spec != NULL);
     if (field_expect(out->spec, DOC_OBJECT, arena_printf(arena, "%sspec", prefix), err) < 0 ||
         field_expect(out->meta, DOC_OBJECT, arena_printf(arena, "%smetadata", prefix), err) < 0 ||
         workload_strings(doc_get(out->meta, "labels"),
@@ -356,15 +342,66 @@ static int read_template(struct arena *arena, const struct doc *object, struct p
                             arena_printf(arena, "%smetadata.annotations", prefix), err);
 }
 
+static int read_template(struct arena *arena, const struct doc *object, struct pod_maker *out,
+                         struct err *err)
+{
+    const char *path = kinds[out->kind].path;
+    const struct doc *template = path[0] != '\0' ? doc_at(object, path) : object;
+
+    if (template == NULL)
+        return err_set(err, ERR_INVALID, "%s: a pod template is required", path);
+    if (path[0] != '\0' && field_expect(template, DOC_OBJECT, path, err) < 0)
+        return err_same(err);
+    out->meta = doc_get(template, "metadata");
+    out->spec = doc_get(template, "spec");
+    if (out->spec == NULL)
+        return err_set(err, ERR_INVALID, "%sspec: a pod needs a spec", out->prefix);
+    out->hash = path[0] != '\0' ? workload_hash(arena, template) : "";
+    must(template->kind == DOC_OBJECT);
+    return check_template(arena, out, err);
+}
+
 int workload_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
                   const struct workload_names *names, struct pod_maker *out, struct err *err)
 {
     must(kind < WORKLOAD_KINDS);
-    *out = (struct pod_maker){
-        .kind = kind, .namespace = "", .name = "", .owner_kind = "", .owner_name = ""};
+    *out = (struct pod_maker){.kind = kind,
+                              .word = kinds[kind].name,
+                              .api_version = kinds[kind].owner_is,
+                              .prefix = kinds[kind].prefix,
+                              .namespace = "",
+                              .name = "",
+                              .owner_kind = "",
+                              .owner_name = ""};
     if (names_read(arena, object, names, out, err) < 0 ||
         read_template(arena, object, out, err) < 0 || workload_count(arena, object, out, err) < 0)
         return err_same(err);
+    read_owner(object, out);
+    return 0;
+}
+
+int workload_read_part(struct arena *arena, const struct doc *object,
+                       const struct workload_part *part, const struct workload_names *names,
+                       struct pod_maker *out, struct err *err)
+{
+    must(part->kind[0] != '\0' && part->spec != NULL);
+    *out = (struct pod_maker){.kind = WORKLOAD_GUESS,
+                              .word = part->kind,
+                              .api_version = part->api_version,
+                              .prefix = part->prefix,
+                              .namespace = "",
+                              .name = "",
+                              .meta = part->meta,
+                              .spec = part->spec,
+                              .pods = part->pods,
+                              .hash = "",
+                              .note = part->note,
+                              .owner_kind = "",
+                              .owner_name = ""};
+    if (names_read(arena, object, names, out, err) < 0 || check_template(arena, out, err) < 0)
+        return err_same(err);
+    out->stem =
+        part->word[0] != '\0' ? arena_printf(arena, "%.200s-%s", out->name, part->word) : out->name;
     read_owner(object, out);
     return 0;
 }
@@ -375,8 +412,9 @@ int workload_read(struct arena *arena, const struct doc *object, enum workload_k
 static const char *owner_uid(struct arena *arena, const struct pod_maker *workload,
                              const char *owner)
 {
-    const char *text =
-        arena_printf(arena, "%s/%s/%s", kinds[workload->kind].owner, workload->namespace, owner);
+    const bool guess = workload->kind == WORKLOAD_GUESS;
+    const char *kind = guess ? workload->word : kinds[workload->kind].owner;
+    const char *text = arena_printf(arena, "%s/%s/%s", kind, workload->namespace, owner);
     uint64_t hash = 14695981039346656037U;
 
     must(owner[0] != '\0');
@@ -405,9 +443,10 @@ static void make_owner(struct arena *arena, const struct pod_maker *workload, co
     struct doc *list = doc_new(arena, DOC_ARRAY);
     struct doc *one = doc_new(arena, DOC_OBJECT);
 
+    const bool guess = workload->kind == WORKLOAD_GUESS;
     must(meta->kind == DOC_OBJECT);
-    doc_set_str(arena, one, "apiVersion", kinds[workload->kind].owner_is);
-    doc_set_str(arena, one, "kind", kinds[workload->kind].owner);
+    doc_set_str(arena, one, "apiVersion", workload->api_version);
+    doc_set_str(arena, one, "kind", guess ? workload->word : kinds[workload->kind].owner);
     doc_set_str(arena, one, "name", owner);
     doc_set_str(arena, one, "uid", owner_uid(arena, workload, owner));
     for (int i = 0; i < 2; i++) {
@@ -471,6 +510,74 @@ static void make_host(struct arena *arena, const struct pod_maker *workload, con
         doc_set_str(arena, spec, "hostname", name);
 }
 
+/* What the DaemonSet controller lets its pods tolerate. */
+static void make_tolerations(struct arena *arena, struct doc *spec)
+{
+    static const struct {
+        const char *key;
+        const char *effect;
+        bool host_network; /* only for pods on the host's network */
+    } row[] = {{"node.kubernetes.io/not-ready", "NoExecute", false},
+               {"node.kubernetes.io/unreachable", "NoExecute", false},
+               {"node.kubernetes.io/disk-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/memory-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/pid-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/unschedulable", "NoSchedule", false},
+               {"node.kubernetes.io/network-unavailable", "NoSchedule", true}};
+    struct doc *list = doc_get(spec, "tolerations");
+
+    must(spec->kind == DOC_OBJECT);
+    if (list == NULL) {
+        list = doc_new(arena, DOC_ARRAY);
+        doc_set(arena, spec, TEXT("tolerations"), list);
+    }
+    for (size_t i = 0; list->kind == DOC_ARRAY && i < ARRAY_LEN(row); i++) {
+        if (row[i].host_network && !doc_true(spec, "hostNetwork"))
+            continue;
+        struct doc *one = doc_new(arena, DOC_OBJECT);
+        doc_set_str(arena, one, "key", row[i].key);
+        doc_set_str(arena, one, "operator", "Exists");
+        doc_set_str(arena, one, "effect", row[i].effect);
+        doc_append(list, one);
+    }
+}
+
+/*
+ * A pod of a DaemonSet names its node by a field, in place of the terms of the template, which
+ * decided whether the node gets one. A part of the template that is of a wrong type stays, to be
+ * refused with its path.
+ */
+static void make_daemon(struct arena *arena, const char *node, struct doc *spec)
+{
+    static const char *const outer[] = {"affinity", "nodeAffinity",
+                                        "requiredDuringSchedulingIgnoredDuringExecution"};
+    struct doc *at = spec;
+
+    must(spec->kind == DOC_OBJECT);
+    make_tolerations(arena, spec);
+    if (node == NULL)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(outer); i++) {
+        const struct doc *given = doc_get(at, outer[i]);
+        if (given != NULL && given->kind != DOC_OBJECT)
+            return;
+        at = doc_object(arena, at, outer[i]);
+    }
+    struct doc *terms = doc_new(arena, DOC_ARRAY);
+    struct doc *term = doc_new(arena, DOC_OBJECT);
+    struct doc *fields = doc_new(arena, DOC_ARRAY);
+    struct doc *rule = doc_new(arena, DOC_OBJECT);
+    struct doc *values = doc_new(arena, DOC_ARRAY);
+    doc_append(values, doc_new_str(arena, text_of(node)));
+    doc_set_str(arena, rule, "key", "metadata.name");
+    doc_set_str(arena, rule, "operator", "In");
+    doc_set(arena, rule, TEXT("values"), values);
+    doc_append(fields, rule);
+    doc_set(arena, term, TEXT("matchFields"), fields);
+    doc_append(terms, term);
+    doc_set(arena, at, TEXT("nodeSelectorTerms"), terms);
+}
+
 static struct doc *make_bare(struct arena *arena, const struct pod_maker *workload)
 {
     struct doc *pod = doc_new(arena, DOC_OBJECT);
@@ -507,7 +614,8 @@ struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload, 
         const char *owner = owner_name(arena, workload);
         const char *ordinal = arena_printf(arena, "%llu", (unsigned long long)workload->first + at);
         const bool exact = workload->kind == WORKLOAD_STATEFUL_SET;
-        const char *stem = make_stem(arena, workload, owner, ordinal);
+        const char *base = workload->kind == WORKLOAD_GUESS ? workload->stem : owner;
+        const char *stem = make_stem(arena, workload, base, ordinal);
         const char *name =
             exact ? arena_printf(arena, "%s-%s", owner, ordinal)
                   : arena_printf(arena, "%s%s", stem, workload->indexed ? "0" : ordinal);
@@ -520,6 +628,8 @@ struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload, 
         make_owner(arena, workload, owner, meta);
         make_host(arena, workload,
                   workload->indexed ? arena_printf(arena, "%s-%s", owner, ordinal) : name, spec);
+        if (workload->kind == WORKLOAD_DAEMON_SET)
+            make_daemon(arena, workload->node != NULL ? workload->node[at] : NULL, spec);
         pod = doc_new(arena, DOC_OBJECT);
         doc_set(arena, pod, TEXT("metadata"), meta);
     }

@@ -13,6 +13,7 @@
 
 static struct arena arena;
 static struct strbuf left_out;
+static struct strbuf heard;
 static struct err err;
 
 static struct doc *json(const char *text)
@@ -28,6 +29,12 @@ static void note(void *user, const char *kind, const char *name, const char *why
     (void)user;
     assert_true(why[0] != '\0');
     strbuf_printf(&left_out, "%s %s;", kind, name);
+}
+
+static void hear(void *user, const char *text)
+{
+    (void)user;
+    strbuf_printf(&heard, "%s;", text);
 }
 
 /* All pods that the text stands for. */
@@ -74,14 +81,34 @@ static void other_kinds_are_named_and_left_out(void **state)
 {
     struct doc *pods;
     (void)state;
-    assert_int_equal(read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
-                               "[{kind: Node, metadata: {name: n1}}]\n---\nkind: DaemonSet\n"
-                               "metadata: {name: each}\n---\napiVersion: apps.example.com/v1\n"
-                               "kind: StatefulSet\nmetadata: {name: theirs}\n",
-                               &pods),
-                     0);
+    assert_int_equal(
+        read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
+                  "[{kind: Node, metadata: {name: n1}}]\n---\napiVersion: apps.example.com/v1\n"
+                  "kind: StatefulSet\nmetadata: {name: theirs}\n",
+                  &pods),
+        0);
     assert_int_equal(pods->count, 0);
-    assert_string_equal(left_out.data, "Service web;Node n1;DaemonSet each;StatefulSet theirs;");
+    assert_string_equal(left_out.data, "Service web;Node n1;StatefulSet theirs;");
+}
+
+/* Without somebody who hears of it, the first of them ends the reading. */
+static void wrong_objects_are_left_out_if_somebody_hears_of_it(void **state)
+{
+    static const char text[] = "kind: DaemonSet\nmetadata: {name: each}\n---\n[]\n---\n{}\n---\n"
+                               "kind: List\nitems: 7\n---\n"
+                               "kind: Pod\nmetadata: {name: a}\nspec: {}\n";
+    struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note, .wrong = hear};
+    struct doc *pods;
+    (void)state;
+    assert_int_equal(manifest_parse(&manifest, text_of(text), "pods.yaml", &err), 0);
+    assert_string_equal(heard.data,
+                        "pods.yaml: DaemonSet each: spec.template: a pod template is required;"
+                        "pods.yaml: a Pod must be an object;"
+                        "pods.yaml: an object has no kind: it is Pod or List;"
+                        "pods.yaml: the items of a List are an array;");
+    assert_int_equal(manifest.workloads, 1);
+    assert_string_equal(manifest.first->name, "a");
+    assert_int_equal(read_pods(text, &pods), -1);
 }
 
 static void what_another_object_makes_is_played_once(void **state)
@@ -375,6 +402,7 @@ static int begin(void **state)
     (void)state;
     arena_init(&arena);
     strbuf_init(&left_out);
+    strbuf_init(&heard);
     return 0;
 }
 
@@ -383,6 +411,7 @@ static int end(void **state)
     (void)state;
     arena_done(&arena);
     strbuf_done(&left_out);
+    strbuf_done(&heard);
     return 0;
 }
 
@@ -392,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pods_come_from_documents_lists_and_json),
         TEST(other_kinds_are_named_and_left_out),
+        TEST(wrong_objects_are_left_out_if_somebody_hears_of_it),
         TEST(what_another_object_makes_is_played_once),
         TEST(too_many_pods_are_refused_before_they_are_made),
         TEST(broken_manifests_are_named_with_the_reason),

@@ -288,13 +288,47 @@ static void kinds_of_other_groups_are_not_ours(void **state)
         {"CronJob", "batch/v1beta1", WORKLOAD_CRON_JOB},
         {"ReplicationController", "v1", WORKLOAD_REPLICATION_CONTROLLER},
         {"ReplicaSet", "apps/v1", WORKLOAD_REPLICA_SET},
-        {"DaemonSet", "apps/v1", WORKLOAD_KINDS},
+        {"DaemonSet", "apps/v1", WORKLOAD_DAEMON_SET},
+        {"DaemonSet", "apps.kruise.io/v1", WORKLOAD_KINDS},
         {"", "v1", WORKLOAD_KINDS},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++)
         if (workload_kind_of(each[i].kind, each[i].version) != each[i].is)
             fail_msg("%s %s", each[i].kind, each[i].version);
+}
+
+static void a_daemon_sets_pod_is_for_its_node(void **state)
+{
+    static const char *const nodes[] = {"n1", "n2"};
+    struct pod_maker maker;
+    (void)state;
+    assert_int_equal(read_one("kind: DaemonSet\nmetadata: {name: each}\nspec: {template: {spec: "
+                              "{tolerations: [{operator: Exists}], affinity: {nodeAffinity: "
+                              "{requiredDuringSchedulingIgnoredDuringExecution: "
+                              "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: "
+                              "Exists}]}]}}}}}}",
+                              &maker),
+                     0);
+    assert_int_equal(maker.pods, 0); /* until the nodes are known */
+    const struct doc *any = workload_pod(&arena, &maker, 0);
+    assert_int_equal(doc_at(any, "spec.tolerations")->count, 7);
+    const char *terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+                        "nodeSelectorTerms";
+    assert_string_equal(
+        doc_str(doc_at(doc_at(any, terms)->first, "matchExpressions")->first, "key"), "a");
+    maker.node = nodes;
+    maker.pods = 2;
+    const struct doc *pod = workload_pod(&arena, &maker, 1);
+    assert_string_equal(doc_str(pod, "metadata.name"), "each-1");
+    const struct doc *term = doc_at(pod, terms)->first;
+    assert_null(doc_get(term, "matchExpressions"));
+    assert_int_equal(doc_at(pod, terms)->count, 1);
+    const struct doc *rule = doc_get(term, "matchFields")->first;
+    assert_string_equal(doc_str(rule, "key"), "metadata.name");
+    assert_true(text_is(doc_get(rule, "values")->first->text, "n2"));
+    /* The template itself is as it was. */
+    assert_int_equal(doc_get(maker.spec, "tolerations")->count, 1);
 }
 
 static void wrong_fields_are_named(void **state)
@@ -447,6 +481,7 @@ int main(void)
         TEST(a_pod_stands_for_itself),
         TEST(names_are_never_longer_than_a_label),
         TEST(kinds_of_other_groups_are_not_ours),
+        TEST(a_daemon_sets_pod_is_for_its_node),
         TEST(wrong_fields_are_named),
         TEST(only_rules_that_a_pod_uses_are_named),
     };
