@@ -192,11 +192,10 @@ static bool is_standalone(struct ctl *ctl)
 static int fail_standalone(const struct ctl *ctl, struct err *err)
 {
     must(ctl->options.arguments > 0);
-    return err_set(
-        err, ERR_UNAVAILABLE,
-        "milligpud is standalone, and kubectl failed to show Node %.100s: write the annotation " ANNOTATION
-        " to the Node in the cluster file, and start milligpud again",
-        ctl->options.argument[0]);
+    return err_set(err, ERR_UNAVAILABLE,
+                   "milligpud is standalone, and kubectl failed to show Node %.100s: write the "
+                   "annotation %s to the Node in the cluster file, and start milligpud again",
+                   ctl->options.argument[0], ANNOTATION);
 }
 
 static int read_now(struct ctl *ctl, const struct doc *node, struct cordon_now *out,

@@ -31,7 +31,7 @@ static int object_wrong(const struct taking *taking, struct err *err)
                     name[0] != '\0' ? " " : "", name);
 }
 
-/* An object that cannot be read does not keep the others from being read, if somebody hears of it. */
+/* An object that cannot be read: the others are read if somebody hears of it. */
 static int manifest_wrong(struct manifest *manifest, const struct err *err)
 {
     must(err->text[0] != '\0');

@@ -18,7 +18,7 @@ struct manifest {
     uint32_t pods; /* that all of them make */
     void *user;
     void (*skip)(void *user, const char *kind, const char *name, const char *why);
-    /* An object that cannot be read: the others are read all the same. NULL: it ends the reading. */
+    /* An object that cannot be read; the others are. NULL: it ends the reading. */
     void (*wrong)(void *user, const char *text);
     /* Is the object, which is no workload, one that the caller wants itself? NULL: none is. */
     bool (*other)(void *user, const struct doc *object);

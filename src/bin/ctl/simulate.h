@@ -117,7 +117,7 @@ int world_read_cluster(struct world *world, const char *file, FILE *warnings,
  */
 int world_read_manifest(struct world *world, const char *file, uint32_t rounds, FILE *warnings,
                         struct err *err) MUST_USE;
-/* One more node, whose name is new. The facts and all their texts live in world->arena, or longer. */
+/* One more node, whose name is new. The facts and their texts live in world->arena, or longer. */
 struct world_node *world_take_node(struct world *world, const struct node_facts *facts);
 void world_init(struct world *world);
 void world_done(struct world *world);

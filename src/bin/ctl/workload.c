@@ -1,8 +1,9 @@
 /*
- * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or CronJob, or a
- * template that guess.c found, to its pods. Called by manifest.c, which reads, and by play.c, which makes the pods one by one. Only what
- * decides about number, names and labels of the pods is checked here; the pod itself is checked by
- * nodefit.c and by the API server. The parts: kinds, fields, counts, reading, making.
+ * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or CronJob, or
+ * from a template that guess.c found, to its pods. Called by manifest.c, which reads, and by
+ * play.c, which makes the pods one by one. Only what decides about number, names and labels of the
+ * pods is checked here; the pod itself is checked by nodefit.c and by the API server. The parts:
+ * kinds, fields, counts, reading, making.
  */
 #include "workload.h"
 

@@ -41,7 +41,7 @@ struct pod_maker {
     const char *prefix;      /* where the pod's own fields begin: "" or "spec.template." */
     const char *namespace;
     const char *name;
-    const char *stem; /* of a guess: the pods' names before their number */
+    const char *stem;       /* of a guess: the pods' names before their number */
     const struct doc *meta; /* metadata of the pod or of the template; NULL: there is none */
     const struct doc *spec; /* of the pod */
     uint32_t pods;
