@@ -31,15 +31,18 @@ static struct step step_into(const struct guess *guess, const struct step *up,
                              const struct doc *value, const char *key, uint32_t index)
 {
     const char *dot = up->path[0] != '\0' ? "." : "";
+    char shown[64]; /* the path is for people */
 
     must(key[0] != '\0');
+    text_clip(text_of(key), shown, sizeof shown);
     return (struct step){
         .up = up,
         .value = value,
         .key = key,
         .index = index,
-        .path = index > 0 ? arena_printf(guess->arena, "%s%s%s[%u]", up->path, dot, key, index - 1)
-                          : arena_printf(guess->arena, "%s%s%s", up->path, dot, key),
+        .path = index > 0
+                    ? arena_printf(guess->arena, "%.200s%s%s[%u]", up->path, dot, shown, index - 1)
+                    : arena_printf(guess->arena, "%.200s%s%s", up->path, dot, shown),
     };
 }
 
@@ -207,7 +210,8 @@ static const char *word_of(struct arena *arena, const char *key)
 /* What tells the part from the others of the object: a name that it has, else its key. */
 static const char *part_word(struct arena *arena, const struct step *last)
 {
-    static const char *const plain[] = {"spec", "template", "podTemplate", "podSpec", "model"};
+    static const char *const plain[] = {"spec",    "template", "podTemplate",
+                                        "podSpec", "model",    "container"};
 
     must(last != NULL);
     for (; last->up != NULL; last = last->up) {
