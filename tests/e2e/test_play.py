@@ -170,7 +170,11 @@ class Filters(Play):
                 (container(requests={vgpu: 300}), f"spec.containers[0].resources.limits[{vgpu}]: Required value"),
                 (container(requests={vgpu: 100}, limits={vgpu: 300}), f"requests[{vgpu}]: Invalid value: \"100\": must be "
                                                                       f"equal to {vgpu} limit of 300"),
-                ({"initContainers": container(requests={vgpu: 1})["containers"]}, "spec.initContainers[0].resources.limits"),
+                ({"containers": [{"image": "i"}]}, "spec.containers[0].name: Required value"),
+                ({"containers": [{"name": "C", "image": "i"}]}, 'spec.containers[0].name: Invalid value: "C"'),
+                ({"initContainers": [{"name": "c"}]}, 'spec.initContainers[0].name: Duplicate value: "c"'),
+                ({"initContainers": [{**container(requests={vgpu: 1})["containers"][0], "name": "i"}]},
+                 "spec.initContainers[0].resources.limits"),
                 ({"resources": {"limits": {vgpu: 300}}}, f"spec.resources.limits[{vgpu}]: Unsupported value: \"{vgpu}\""),
                 ({"resources": {"requests": {"nvidia.com/gpu": 1}}}, "spec.resources.requests[nvidia.com/gpu]: Unsupported")):
             with self.subTest(says):
@@ -185,6 +189,10 @@ class Filters(Play):
             self.assertEqual(done[0]["outcome"], "placed", done)
             charges = self.daemon.get(f"/api/v1/pods/default/{name}")["allocation"]["charges"]
             self.assertEqual([charge["milli"] for charge in charges], [milli])
+        # Two words for one amount are equal.
+        self.assertEqual(self.daemon.admin("POST", "/api/v1/standalone/pods", {**pod("equal"), "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/vgpu": "2Ki"}, "requests": {
+                "nvidia.com/vgpu": "2048"}}}]}})[0], 201)
         # Behind play, too: what other clients create is judged by the API server's stand-in.
         for resources, says in (({"limits": {"nvidia.com/vgpu": 300}}, "Unsupported value"),
                                 ({"requests": {"cpu": "1", "nvidia.com/vgpu": 300}}, "Unsupported value")):
@@ -359,6 +367,8 @@ class Guesses(Play):
             one("TrainJob", "tj", "trainer.kubeflow.org/v1alpha1", trainer={
                 "numNodes": 2, "resourcesPerNode": {"limits": {"nvidia.com/vgpu": 80}}}),
             one("JobSet", "later", "jobset.x-k8s.io/v1alpha2", suspend=True, replicatedJobs=[{"name": "w", "template": job}]),
+            one("LLMInferenceService", "llmd", "serving.kserve.io/v1alpha1", replicas=2, template={
+                "containers": [{"resources": {"limits": {"nvidia.com/vgpu": 40}}}], **ANYWHERE}),
             one("ServingRuntime", "sr", "serving.kserve.io/v1alpha1", **asks(900)),
             one("Widget", "none", "example.com/v1", size=7, resources={"limits": {"cpu": 1}}), words=("-o", "json"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -367,7 +377,8 @@ class Guesses(Play):
         self.assertEqual([item["name"] for item in items], [
             "ray-head-0", *(f"ray-gpu-{at}" for at in range(4)), "train-master-0", "train-worker-0", "train-worker-1", "nb-0",
             "llm-predictor-0", *(f"js-w-{at}" for at in range(4)), "lws-leader-0", "lws-leader-1",
-            *(f"lws-worker-{at}" for at in range(4)), "volcano-t-0", "volcano-t-1", "tj-trainer-0", "tj-trainer-1"])
+            *(f"lws-worker-{at}" for at in range(4)), "volcano-t-0", "volcano-t-1", "tj-trainer-0", "tj-trainer-1", "llmd-0",
+            "llmd-1"])
         said = [line for line in done.stderr.splitlines() if not line.startswith("not considered: ")]
         for line in ("RayCluster default/ray: a guess: 4 pods as in spec.workerGroupSpecs[0].template.spec (replicas 2 x "
                      "numOfHosts 2)",

@@ -80,7 +80,7 @@ static int check_container(const struct doc *container, const char *path, struct
     doc_each (request, doc_at(container, "resources.requests")) {
         const char *resource = request->key.at;
         char shown[FIELD_KEY_BYTES];
-        if (request->key.len == 0 || request->kind == DOC_NULL || !is_extended(resource))
+        if (!field_is_named(request) || request->kind == DOC_NULL || !is_extended(resource))
             continue;
         const struct doc *limit = doc_get(limits, resource);
         if (limit == NULL)
@@ -95,6 +95,49 @@ static int check_container(const struct doc *container, const char *path, struct
                            path, field_key(request, shown), request->text.at, shown,
                            limit->text.at);
     }
+    return 0;
+}
+
+/* A label of DNS. */
+static bool is_container_name(const char *name)
+{
+    const size_t bytes = strlen(name);
+
+    must(name != NULL);
+    return bytes > 0 && bytes <= 63 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == bytes && name[0] != '-' &&
+           name[bytes - 1] != '-';
+}
+
+/* Has a container before this one the same name? Those of the app come first here. */
+static bool name_is_taken(const struct doc *pod, const struct doc *own, const char *name)
+{
+    must(name[0] != '\0');
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
+        doc_each (container, doc_at(pod, container_lists[i])) {
+            if (container == own)
+                return false;
+            if (strcmp(doc_str(container, "name"), name) == 0)
+                return true;
+        }
+    return false;
+}
+
+static int check_name(const struct doc *pod, const struct doc *container, const char *path,
+                      struct err *err)
+{
+    const char *name = doc_str(container, "name");
+
+    must(path[0] != '\0');
+    if (name[0] == '\0')
+        return err_set(err, ERR_INVALID, "%s.name: Required value", path);
+    if (!is_container_name(name))
+        return err_set(err, ERR_INVALID,
+                       "%s.name: Invalid value: \"%.80s\": lower case letters, digits and '-' make "
+                       "a name",
+                       path, doc_shown(container, "name"));
+    if (name_is_taken(pod, container, name))
+        return err_set(err, ERR_INVALID, "%s.name: Duplicate value: \"%s\"", path, name);
     return 0;
 }
 
@@ -125,7 +168,8 @@ int admission_check(const struct doc *pod, struct err *err)
         doc_each (container, doc_at(pod, container_lists[i])) {
             char path[FIELD_PATH_BYTES];
             FIELD_PATH(path, "%s[%u]", container_lists[i], index++);
-            if (check_container(container, path, err) < 0)
+            if (check_name(pod, container, path, err) < 0 ||
+                check_container(container, path, err) < 0)
                 return err_same(err);
         }
     }
@@ -164,7 +208,7 @@ static void add_missing(struct arena *arena, const struct doc *amounts, struct d
 {
     must(list->kind == DOC_OBJECT);
     doc_each (amount, amounts)
-        if (amount->key.len > 0 && doc_get(list, amount->key.at) == NULL)
+        if (field_is_named(amount) && doc_get(list, amount->key.at) == NULL)
             doc_set(arena, list, amount->key, doc_copy(arena, amount));
 }
 
@@ -258,7 +302,7 @@ static bool limit_broken(const struct limited *what, const struct doc *bound, bo
     static const char *const word[] = {"request", "limit"};
     const size_t needed = least ? 0 : 1; /* which of them must be there */
 
-    must(bound->key.len > 0);
+    must(field_is_named(bound));
     strbuf_printf(out, "%s %s usage per %s is %s", least ? "minimum" : "maximum", resource,
                   what->type, bound->text.at);
     if (of[needed] == NULL) {
@@ -283,10 +327,10 @@ static bool item_broken(const struct doc *item, const struct limited *what, stru
     if (strcmp(doc_str(item, "type"), what->type) != 0)
         return false;
     doc_each (bound, doc_get(item, "min"))
-        if (bound->key.len > 0 && limit_broken(what, bound, true, out))
+        if (field_is_named(bound) && limit_broken(what, bound, true, out))
             return true;
     doc_each (bound, doc_get(item, "max"))
-        if (bound->key.len > 0 && limit_broken(what, bound, false, out))
+        if (field_is_named(bound) && limit_broken(what, bound, false, out))
             return true;
     return false;
 }
@@ -305,7 +349,7 @@ static void pod_amounts(struct arena *arena, const struct doc *pod, const char *
             const bool beside =
                 i == 0 || strcmp(doc_str(container, "restartPolicy"), "Always") == 0;
             doc_each (amount, doc_at(container, path)) {
-                if (amount->key.len == 0)
+                if (!field_is_named(amount))
                     continue;
                 struct amount *slot = amounts_slot(arena, out, amount->key.at);
                 const int64_t value = admission_amount(amount, amount->key.at);
@@ -317,7 +361,7 @@ static void pod_amounts(struct arena *arena, const struct doc *pod, const char *
         }
     FIELD_PATH(path, "spec.resources.%s", list);
     doc_each (amount, doc_at(pod, path))
-        if (amount->key.len > 0)
+        if (field_is_named(amount))
             amounts_slot(arena, out, amount->key.at)->value =
                 admission_amount(amount, amount->key.at);
 }
@@ -328,7 +372,7 @@ static void container_amounts(struct arena *arena, const struct doc *container, 
     *out = NULL;
     must(container != NULL);
     doc_each (amount, doc_get(doc_get(container, "resources"), list))
-        if (amount->key.len > 0)
+        if (field_is_named(amount))
             amounts_slot(arena, out, amount->key.at)->value =
                 admission_amount(amount, amount->key.at);
 }
@@ -434,7 +478,7 @@ static int quota_read(struct admission *admission, const struct doc *object, str
     doc_each (amount, hard) {
         int64_t ignored = 0;
         char shown[FIELD_KEY_BYTES];
-        if (amount->key.len == 0)
+        if (!field_is_named(amount))
             continue;
         if ((amount->kind != DOC_STRING && amount->kind != DOC_NUMBER) ||
             quantity_ceil(amount->text, 3, &ignored) == QUANTITY_SYNTAX)

@@ -25,8 +25,9 @@ struct admission {
 };
 
 /*
- * Amounts that an API server accepts of no pod: a request of an extended resource is equal to its
- * limit, and a pod as a whole (spec.resources) has only CPU, memory and huge pages.
+ * What an API server accepts of no pod: containers without a name of their own, requests of an
+ * extended resource that are not its limit, and a pod as a whole (spec.resources) that has more
+ * than CPU, memory and huge pages.
  */
 int admission_check(const struct doc *pod, struct err *err) MUST_USE;
 

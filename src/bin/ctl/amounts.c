@@ -145,7 +145,7 @@ int amounts_read(struct arena *arena, const struct doc *amounts, const char *pat
         int64_t value;
         if (amount_read(amount, path, &value, err) < 0)
             return err_same(err);
-        if (amount->key.len > 0 && amounts_find(before, amount->key.at) == NULL)
+        if (field_is_named(amount) && amounts_find(before, amount->key.at) == NULL)
             amounts_slot(arena, list, amount->key.at)->value = value;
     }
     return 0;

@@ -18,6 +18,12 @@ enum { FIELD_PATH_BYTES = 256 };
 enum { FIELD_KEY_BYTES = 96 };
 const char *field_key(const struct doc *value, char out[FIELD_KEY_BYTES]);
 
+/* Has it a key that a C string can hold? Items of arrays have none. */
+static inline bool field_is_named(const struct doc *value)
+{
+    return value->key.len > 0 && value->key.at[0] != '\0';
+}
+
 /* Absent and null are fine: callers give them a meaning. */
 int field_expect(const struct doc *value, enum doc_kind kind, const char *path,
                  struct err *err) MUST_USE;

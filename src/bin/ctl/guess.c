@@ -8,6 +8,8 @@
 
 #include "milligpu/limits.h"
 
+#include "fields.h"
+
 /* --- the way from the object to a value in it --- */
 
 struct step {
@@ -192,8 +194,6 @@ static const char *word_of(struct arena *arena, const char *key)
         else if (bytes > 0 && word[bytes - 1] != '-')
             word[bytes++] = '-';
     }
-    while (bytes > 0 && word[bytes - 1] == '-')
-        bytes--;
     while (shorter) {
         shorter = false;
         for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
@@ -204,6 +204,8 @@ static const char *word_of(struct arena *arena, const char *key)
             }
         }
     }
+    while (bytes > 0 && word[bytes - 1] == '-')
+        bytes--;
     return arena_copy(arena, (struct text){word, bytes});
 }
 
@@ -251,7 +253,7 @@ static const char *distinct_word(struct guess *guess, const char *word)
 static bool names_extended(const struct doc *amounts)
 {
     doc_each (amount, amounts)
-        if (amount->key.len > 0 && memchr(amount->key.at, '/', amount->key.len) != NULL)
+        if (field_is_named(amount) && strchr(amount->key.at, '/') != NULL)
             return true;
     return false;
 }
@@ -332,13 +334,20 @@ static void merge_metadata(struct arena *arena, const struct doc *from, struct d
     }
 }
 
+/* Is the pod's spec beside the pod's metadata? */
+static bool is_in_template(const struct step *last)
+{
+    must(last->up != NULL);
+    return strcmp(last->key, "spec") == 0 && last->index == 0 && last->up->up != NULL;
+}
+
 /* A part without a template of its own has the labels and annotations of the object. */
 static const struct doc *meta_of(struct guess *guess, const struct step *last)
 {
     struct doc *meta = doc_new(guess->arena, DOC_OBJECT);
 
     must(last->up != NULL);
-    if (strcmp(last->key, "spec") == 0 && last->index == 0 && last->up->up != NULL)
+    if (is_in_template(last))
         return doc_get(last->up->value, "metadata");
     merge_metadata(guess->arena, doc_get(guess->object, "metadata"), meta);
     merge_metadata(guess->arena, last->value, meta);
@@ -352,13 +361,11 @@ static const struct doc *meta_of(struct guess *guess, const struct step *last)
 static int guess_emit(struct guess *guess, const struct step *last, const struct doc *spec,
                       struct err *err)
 {
-    const bool in_template =
-        strcmp(last->key, "spec") == 0 && last->index == 0 && last->up->up != NULL;
     struct workload_part part = {
         .kind = doc_shown(guess->object, "kind"),
         .api_version = doc_str(guess->object, "apiVersion"),
-        .prefix = in_template ? arena_printf(guess->arena, "%s.", last->up->path)
-                              : arena_printf(guess->arena, "%s as a pod: ", last->path),
+        .prefix = is_in_template(last) ? arena_printf(guess->arena, "%s.", last->up->path)
+                                       : arena_printf(guess->arena, "%s as a pod: ", last->path),
         .meta = meta_of(guess, last),
         .spec = spec,
     };
@@ -371,22 +378,31 @@ static int guess_emit(struct guess *guess, const struct step *last, const struct
     return guess->take(guess->user, &part, err);
 }
 
-/* A pod, with what beside its containers is one, too. */
+/* A controller that makes the pod's spec names those that have no name. */
+static void name_containers(struct arena *arena, struct doc *spec)
+{
+    struct doc *list = doc_get(spec, "containers");
+    unsigned index = 0;
+
+    must(list != NULL);
+    for (struct doc *at = list->first; at != NULL; at = at->next, index++)
+        if (doc_get(at, "name") == NULL)
+            doc_set_str(arena, at, "name", arena_printf(arena, "container-%u", index));
+}
+
+/* A pod, with what beside its containers is one, too. A template is as it shall be. */
 static int guess_pod(struct guess *guess, const struct step *last, struct err *err)
 {
-    struct doc *spec = NULL;
-
     must(is_pod_spec(last->value));
-    doc_each (child, last->value) {
-        if (child->kind != DOC_OBJECT || resources_of(child) == NULL)
-            continue;
-        if (spec == NULL) {
-            spec = doc_new(guess->arena, DOC_OBJECT);
-            copy_pod_fields(guess->arena, last->value, spec);
-        }
-        add_container(guess->arena, child, child->key.at, spec);
-    }
-    return guess_emit(guess, last, spec != NULL ? spec : last->value, err);
+    if (is_in_template(last))
+        return guess_emit(guess, last, last->value, err);
+    struct doc *spec = doc_new(guess->arena, DOC_OBJECT);
+    copy_pod_fields(guess->arena, last->value, spec);
+    name_containers(guess->arena, spec);
+    doc_each (child, last->value)
+        if (child->kind == DOC_OBJECT && resources_of(child) != NULL)
+            add_container(guess->arena, child, child->key.at, spec);
+    return guess_emit(guess, last, spec, err);
 }
 
 /* A container without a pod: fields of the pod are in it, or around it. */
@@ -429,7 +445,7 @@ static int guess_walk(struct guess *guess, const struct step *last, struct err *
     doc_each (child, last->value) {
         const bool apart =
             last->up == NULL && (text_is(child->key, "status") || text_is(child->key, "metadata"));
-        if (apart || child->key.len == 0 || doc_has_nul(child))
+        if (apart || !field_is_named(child)) /* nothing that a path could show */
             continue;
         if (child->kind == DOC_ARRAY) {
             if (walk_array(guess, last, child, err) < 0)

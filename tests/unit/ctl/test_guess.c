@@ -96,6 +96,7 @@ static void what_looks_like_a_pod_is_found(void **state)
         {"{replicas: 2, template: " GPU ", worker: " GPU "}", ":2 worker:2"},
         {"{templates: [{name: A.b, container: {resources: {limits: {a.b/gpu: 1}}}}]}", "a-b:1"},
         {"{componentSpecs: [{spec: " GPU "}], \"\\e[31m\": {x: 1}}", "component0:1"},
+        {"{gpu_Spec: {template: {spec: " GPU "}}}", "gpu:1"},
         /* two of one name */
         {"{a: [{name: x, template: {spec: " GPU "}}, {name: x, template: {spec: " GPU "}}]}",
          "x:1 x-2:1"},
