@@ -44,6 +44,7 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
                                                      .step_milli = 1,
                                                      .http_timeout_ms = 30000,
                                                      .inventory_from_labels = true,
+                                                     .plugin = "auto",
                                                      .events = true,
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};

@@ -33,7 +33,8 @@
     X(ACCOUNT_CORDONED, "cordoned", "cordoned")                                                    \
     X(ACCOUNT_CROWDED, "crowded", "as many pods share the GPU as may")                             \
     X(ACCOUNT_MIXED, "mixed", "a pod with whole GPUs of the other resource lives on the node")     \
-    X(ACCOUNT_UNPLACED, "unplaced", "a pod lives on the node whose GPUs are not known")
+    X(ACCOUNT_UNPLACED, "unplaced", "a pod lives on the node whose GPUs are not known")            \
+    X(ACCOUNT_PLUGIN, "plugin", "the node's device plugin offers no GPU now")
 
 enum account_part {
 #define X(code, word, help) code,

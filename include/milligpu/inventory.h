@@ -8,6 +8,11 @@
  * A node is never an error: unusable values are left out, with a problem that drift shows. A value
  * that cannot be read says nothing about the GPUs: those that the node showed before stay, and take
  * no new shares until it can be read again.
+ *
+ * Sources that contradict each other: an agent that names its GPUs is believed rather than labels
+ * about MIG and sharing, and rather than what the device plugin offers (it sees both on each GPU).
+ * More whole GPUs in the node's status than there are GPUs are parts that somebody else hands out,
+ * whoever names the GPUs; a node for virtual machines is none of ours.
  */
 #ifndef MILLIGPU_INVENTORY_H
 #define MILLIGPU_INVENTORY_H
@@ -27,13 +32,19 @@ struct node_facts {
     struct host host;           /* status.allocatable, rounded down; each is 0 if it is not known */
     const char *capacity_milli; /* status.capacity[resource], as written */
     const char *allocatable_milli; /* status.allocatable[resource] */
-    const char *label_count;       /* nvidia.com/gpu.count */
-    const char *label_product;     /* nvidia.com/gpu.product */
-    const char *label_memory;      /* nvidia.com/gpu.memory, MiB of one GPU */
-    const char *label_mig;         /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
-    /* nvidia.com/gpu.sharing-strategy or .replicas: set if time-slicing or MPS */
+    /* The same of the resource of whole GPUs, which a device plugin offers. */
+    const char *whole_capacity;
+    const char *whole_allocatable;
+    const char *whole_shared;  /* an amount of it and ".shared" other than 0: its name if sliced */
+    const char *label_count;   /* nvidia.com/gpu.count */
+    const char *label_product; /* nvidia.com/gpu.product */
+    const char *label_memory;  /* nvidia.com/gpu.memory, MiB of one GPU */
+    const char *label_mig;     /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
+    /* nvidia.com/gpu.sharing-strategy, .replicas or mps.capable: set if time-slicing or MPS */
     const char *label_sharing;
-    uint32_t labels; /* all of them, for the rules of a policy; borrowed like all else */
+    const char *label_workload; /* nvidia.com/gpu.workload.config */
+    bool plugin_paused;         /* labels of NVIDIA's operator say that it has stopped the plugin */
+    uint32_t labels;            /* all of them, for the rules of a policy; borrowed like all else */
     const struct label *label;
     /*
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
@@ -110,11 +121,16 @@ bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid);
 
 enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };
 
-/* MIG and sharing are how a node is meant to be; the others are faults that somebody must mend. */
+/*
+ * MIG, sharing, virtual machines and no source are how a node may be meant to be; the others are
+ * faults that somebody must mend.
+ */
 #define INVENTORY_PROBLEMS(X)                                                                      \
     X(PROBLEM_NONE, "none", "")                                                                    \
     X(PROBLEM_MIG, "mig", "the node's labels say MIG")                                             \
     X(PROBLEM_SHARING, "sharing", "the node's labels say time-slicing or MPS")                     \
+    X(PROBLEM_VIRTUAL_MACHINES, "virtual_machines", "the node's GPUs are for virtual machines")    \
+    X(PROBLEM_NO_SOURCE, "no_source", "the node has GPUs, and nothing names those to share")       \
     X(PROBLEM_FOREIGN_UNITS, "foreign_units", "the amount is not in thousandths of the GPUs")      \
     X(PROBLEM_ANNOTATION, "annotation", "annotation milligpu.io/gpus cannot be read")              \
     X(PROBLEM_AMOUNT, "amount", "the amount in status.allocatable is no whole number")             \
@@ -126,9 +142,31 @@ enum inventory_problem {
 #undef X
 };
 
+/* Does a device plugin belong on nodes with GPUs? The setting "plugin". */
+enum plugin_rule {
+    PLUGIN_AUTO,   /* where it was seen, or where NVIDIA's operator has stopped it */
+    PLUGIN_EXPECT, /* on every one */
+    PLUGIN_IGNORE  /* on none */
+};
+
 struct inventory_rules {
     bool advertise;
     bool from_labels; /* inventory_from_labels */
+    enum plugin_rule plugin;
+};
+
+enum plugin_state {
+    PLUGIN_NONE, /* no plugin is known, or an agent is believed instead */
+    PLUGIN_ZERO, /* offers no GPU; DOWN if it was UP or DOWN before. Not the state of a node */
+    PLUGIN_UP,   /* offers GPUs */
+    PLUGIN_DOWN  /* offers no GPU, and should: no new shares */
+};
+
+/* What the status says of whole GPUs, which a device plugin checks and offers. */
+struct plugin_report {
+    enum plugin_state state;
+    uint32_t offered; /* allocatable */
+    uint32_t healthy; /* of those that it has, or that the node shows, if these are more */
 };
 
 struct inventory {
@@ -148,6 +186,7 @@ struct inventory {
     uint32_t labels;
     const struct label *label;
     bool agent; /* milligpu-node runs there, and lets nobody have a GPU without it */
+    struct plugin_report plugin; /* PLUGIN_NONE without GPUs */
     /* with rules.advertise: the correct value of status.capacity; else 0 */
     uint32_t advertise_milli;
 };
@@ -156,12 +195,16 @@ struct inventory {
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out);
 
+/* What is so, where the node's plugin was in this state before. */
+struct plugin_report plugin_judged(const struct plugin_report *shown, enum plugin_state before);
+
 const char *inventory_problem_name(enum inventory_problem problem);
 
-/* Do the node's labels say that others hand out its GPUs, so that it is none of ours? */
+/* Does the node say that others hand out its GPUs, so that it is none of ours? */
 static inline bool inventory_is_excluded(enum inventory_problem problem)
 {
-    return problem == PROBLEM_MIG || problem == PROBLEM_SHARING;
+    return problem == PROBLEM_MIG || problem == PROBLEM_SHARING ||
+           problem == PROBLEM_VIRTUAL_MACHINES;
 }
 
 const char *inventory_source_name(enum inventory_source source);

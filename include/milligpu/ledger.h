@@ -124,8 +124,9 @@ struct change {
     enum verdict verdict;
     enum reason reason; /* with VERDICT_REFUSED */
     uint32_t rule;      /* with REASON_RULE: its position in the rulebook */
-    bool unwritten; /* only what the store does not keep of a node: labels, rules, agent, notes */
-    uint32_t slot;  /* of the node; valid if a node changes */
+    /* only what the store does not keep of a node: labels, rules, agent, notes, plugin */
+    bool unwritten;
+    uint32_t slot;                   /* of the node; valid if a node changes */
     const struct node *node_before;  /* NULL: new */
     const struct node *node_after;   /* NULL: removed */
     const struct allocation *before; /* NULL: new */

@@ -93,6 +93,7 @@ struct node {
     const struct atom *problem_text; /* or what the node says that means nothing (inventory.h) */
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     bool agent;                      /* its Bindings name milligpu-node (inventory.h); not stored */
+    struct plugin_report plugin;     /* NONE, UP or DOWN; not stored, either */
     uint32_t held_gpus;              /* whole GPUs of the other resource that pods hold */
     uint32_t unnamed_gpus;   /* of them, those of which nobody says which they are: no new shares */
     uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
@@ -121,6 +122,7 @@ struct node_build {
     const struct atom *problem_text;
     bool gone;
     bool agent;
+    struct plugin_report plugin;
     bool host_known;
     struct host host;
     const struct labels *labels; /* the node takes a reference of its own */
@@ -170,8 +172,8 @@ static inline uint32_t gpu_free(const struct gpu *gpu)
 enum reason gpu_closed(const struct gpu *gpu);
 
 /*
- * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED or REASON_UNPLACED; or
- * REASON_NONE.
+ * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED or
+ * REASON_PLUGIN; or REASON_NONE.
  */
 enum reason node_closed(const struct node *node);
 

@@ -71,7 +71,7 @@ struct gpu_room {
 };
 
 struct room {
-    enum reason closed;  /* the whole node: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED, or none */
+    enum reason closed;  /* the whole node, as node_closed() says */
     bool shared;         /* a pod has shares here: whole GPUs do not fit */
     bool host_known;     /* else nothing is known of host */
     struct host host;    /* what the pods here leave of CPU and memory */

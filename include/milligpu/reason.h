@@ -34,11 +34,13 @@
     X(REASON_MODEL, "model", KIND, "no GPU of the node is of a model that was asked for")          \
     X(REASON_SMALL, "small", KIND, "every GPU of the node is smaller than one part")               \
     X(REASON_MEMORY, "memory", KIND, "on no GPU of the node the part comes with enough memory")    \
+    X(REASON_MEMORY_UNKNOWN, "memory_unknown", KIND, "the node does not tell the memory of GPUs")  \
     X(REASON_RULE, "rule", KIND, "a rule of the policy does not allow it there")                   \
     X(REASON_FEW, "few", KIND, "the node has fewer suitable GPUs than one container asks for")     \
     X(REASON_TOPOLOGY, "topology", KIND, "no suitable GPUs of the node lie as the pod demands")    \
     X(REASON_MIXED, "mixed", MOMENT, "a pod with whole GPUs of another resource lives there")      \
     X(REASON_UNPLACED, "unplaced", MOMENT, "a pod lives there whose GPUs are not known")           \
+    X(REASON_PLUGIN, "plugin", MOMENT, "the node's device plugin offers no GPU now")               \
     X(REASON_HELD, "held", MOMENT, "something other than shares holds the GPU whole")              \
     X(REASON_ABSENT, "absent", MOMENT, "the GPU is missing from the node's inventory")             \
     X(REASON_UNHEALTHY, "unhealthy", MOMENT, "the GPU is reported unhealthy")                      \

@@ -71,6 +71,7 @@ void drift_of(const struct node *node, void *user,
     X("unplaced", "a pod's share is on no GPU that is known")                                      \
     X("foreign_units", "the node counts the resource in other units")                              \
     X("unreadable", "what the node says of its GPUs cannot be used")                               \
+    X("plugin", "the device plugin offers fewer GPUs than the node has")                           \
     X("node_annotation", "a cordon that names no GPU, or a health that is no known word")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
     X("duplicate_gpu", "one UUID on two nodes")                                                    \

@@ -677,6 +677,69 @@ static void check_webhooks(struct doctor *doctor)
             address, tls ? ", TLS without client certificates" : ", plain HTTP");
 }
 
+/* Nodes of one kind, and the first of them. */
+struct node_count {
+    const struct node *first;
+    uint32_t nodes;
+};
+
+static void count_doctor_node(struct node_count *count, const struct node *node)
+{
+    must(node->name != NULL);
+    if (count->nodes++ == 0)
+        count->first = node;
+    must(count->first != NULL);
+}
+
+/* GPUs that nobody can get a share of, because nothing tells which they are. */
+static void check_sources(struct doctor *doctor)
+{
+    struct node_count count = {0};
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
+        if (node->problem == PROBLEM_NO_SOURCE && !node->gone)
+            count_doctor_node(&count, node);
+    if (count.nodes > 0)
+        api_doctor_say(doctor, "sources", HEALTH_WARNING,
+                       "install gpu-feature-discovery or milligpu-node there (README, How nodes "
+                       "report their GPUs); milligpuctl nodes --state no_source lists them",
+                       "%u %s GPUs and nothing to share; node %s: %s", count.nodes,
+                       count.nodes == 1 ? "node has" : "nodes have", count.first->name->text,
+                       count.first->problem_text->text);
+    else
+        api_doctor_say(doctor, "sources", HEALTH_OK, "", "no node has GPUs that nothing names");
+}
+
+/* kubelet leaves a 0 behind, so a plugin that restarts cannot be told from one that is gone. */
+static void check_plugin(struct doctor *doctor)
+{
+    struct node_count down = {0};
+    struct node_count up = {0};
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
+        if (node->plugin.state != PLUGIN_NONE)
+            count_doctor_node(node->plugin.state == PLUGIN_DOWN ? &down : &up, node);
+    if (down.nodes > 0)
+        api_doctor_say(doctor, "plugin", HEALTH_WARNING,
+                       "start the device plugin again; if it was uninstalled for good, set plugin "
+                       "to ignore, since kubelet leaves the amount of 0 behind",
+                       "the device plugin of %u %s (%s first) offers 0 %s, so no share is granted "
+                       "there",
+                       down.nodes, down.nodes == 1 ? "node" : "nodes", down.first->name->text,
+                       doctor->settings->whole_resource);
+    else if (up.nodes > 0)
+        api_doctor_say(doctor, "plugin", HEALTH_OK, "", "a device plugin offers %s on %u %s",
+                       doctor->settings->whole_resource, up.nodes,
+                       up.nodes == 1 ? "node" : "nodes");
+    else
+        api_doctor_say(doctor, "plugin", HEALTH_OK, "",
+                       strcmp(doctor->settings->plugin, "ignore") == 0
+                           ? "what device plugins offer is ignored"
+                           : "no device plugin is known");
+}
+
 /* A warning and no failure: milligpud does not repair drift by itself, an operator decides. */
 static void check_drift(struct doctor *doctor)
 {
@@ -727,6 +790,8 @@ void api_doctor(struct api_call *call)
     check_wake_up(&doctor);
     check_scheduler(&doctor);
     check_webhooks(&doctor);
+    check_sources(&doctor);
+    check_plugin(&doctor);
     check_drift(&doctor);
     json_write_array_end(&doctor.json);
     json_write_object_end(&doctor.json);

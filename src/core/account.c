@@ -95,9 +95,13 @@ static enum account_part part_of_closed(const struct node *node, const struct gp
     if (gpu_closed(gpu) == REASON_CROWDED)
         return ACCOUNT_CROWDED;
     must(gpu_closed(gpu) == REASON_NONE);
-    must(node->unnamed_gpus > 0 || node->unplaced_milli > 0);
-    must(node_closed(node) == REASON_MIXED || node_closed(node) == REASON_UNPLACED);
-    return node_closed(node) == REASON_MIXED ? ACCOUNT_MIXED : ACCOUNT_UNPLACED;
+    if (node_closed(node) == REASON_MIXED)
+        return ACCOUNT_MIXED;
+    if (node_closed(node) == REASON_UNPLACED)
+        return ACCOUNT_UNPLACED;
+    must(node_closed(node) == REASON_PLUGIN);
+    must(node->plugin.state == PLUGIN_DOWN);
+    return ACCOUNT_PLUGIN;
 }
 
 void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_account *out)

@@ -57,11 +57,19 @@ static void of_node(struct report *report)
         drift_say(report, "node_gone", drift);
     }
     /* A node whose GPUs are not ours agrees with the ledger, which has none of them. */
-    if (node->problem != PROBLEM_NONE && !inventory_is_excluded(node->problem)) {
+    if (node->problem != PROBLEM_NONE && node->problem != PROBLEM_NO_SOURCE &&
+        !inventory_is_excluded(node->problem)) {
         const bool foreign = node->problem == PROBLEM_FOREIGN_UNITS;
         strbuf_str(text, node->problem_text->len > 0 ? node->problem_text->text
                                                      : inventory_problem_name(node->problem));
         drift_say(report, foreign ? "foreign_units" : "unreadable", drift);
+    }
+    if (node->plugin.state == PLUGIN_UP && node->plugin.offered < node->plugin.healthy) {
+        const uint32_t fewer = node->plugin.healthy - node->plugin.offered;
+        strbuf_printf(text, "the device plugin offers %u of %u GPUs: it holds back %u, ",
+                      node->plugin.offered, node->plugin.healthy, fewer);
+        strbuf_printf(text, "and which is not known; it may be sick, and takes shares");
+        drift_say(report, "plugin", drift);
     }
     if (node->problem == PROBLEM_NONE && node->problem_text->len > 0) {
         strbuf_str(text, node->problem_text->text);

@@ -66,13 +66,32 @@ static bool says_yes(const char *label)
            !text_is(text, "0") && !text_is(text, "1");
 }
 
+/* Parse a non-negative whole number from foreign text. */
+static bool parse_whole(const char *text, uint64_t *out)
+{
+    int64_t value = 0;
+    must(out != NULL);
+    if (text == NULL || quantity_parse(text_of(text), 0, &value) != QUANTITY_OK || value < 0)
+        return false;
+    must(value >= 0);
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* An agent sees each GPU, and says which of them MIG has; labels speak of the whole node. */
+static bool agent_names_gpus(const struct node_facts *facts)
+{
+    must(facts->gpus == 0 || facts->gpu != NULL);
+    return facts->agent && (facts->has_gpus || facts->gpus_error != NULL);
+}
+
 /* Where MIG or another way of sharing hands out a GPU, its milli would be granted a second time. */
 static bool leave_out_partitioned(struct judge *judge)
 {
     const struct node_facts *facts = judge->facts;
     const bool mig = says_yes(facts->label_mig);
     must(judge->out->source == SOURCE_NONE);
-    if (!mig && !says_yes(facts->label_sharing))
+    if (agent_names_gpus(facts) || (!mig && !says_yes(facts->label_sharing)))
         return false;
     must(mig || facts->label_sharing != NULL);
 
@@ -81,6 +100,36 @@ static bool leave_out_partitioned(struct judge *judge)
     strbuf_printf(&buf, "the node's labels say %s: ", mig ? "MIG" : "time-slicing or MPS");
     add_quoted(&buf, mig ? facts->label_mig : facts->label_sharing);
     leave_out(judge, mig ? PROBLEM_MIG : PROBLEM_SHARING, &buf);
+    return true;
+}
+
+/*
+ * What holds whoever names the GPUs: NVIDIA's operator binds them to the driver of virtual
+ * machines, or the device plugin renamed its resource because it hands out parts.
+ */
+static bool leave_out_given_away(struct judge *judge)
+{
+    const struct node_facts *facts = judge->facts;
+    const bool machines = text_starts(text_of(facts->label_workload), "vm-");
+    uint64_t shared = facts->whole_shared != NULL; /* what cannot be read is not 0 */
+    (void)parse_whole(facts->whole_shared, &shared);
+    must(judge->out->source == SOURCE_NONE);
+    if (!machines && shared == 0)
+        return false;
+
+    struct strbuf buf;
+    strbuf_init(&buf);
+    if (machines) {
+        must(facts->label_workload != NULL);
+        strbuf_str(&buf,
+                   "label nvidia.com/gpu.workload.config gives the GPUs to virtual machines: ");
+        add_quoted(&buf, facts->label_workload);
+    } else {
+        strbuf_str(&buf, "status shows GPUs shared by time-slicing or MPS: ");
+        add_quoted(&buf, facts->whole_shared);
+        strbuf_str(&buf, " of the resource whose name ends in .shared");
+    }
+    leave_out(judge, machines ? PROBLEM_VIRTUAL_MACHINES : PROBLEM_SHARING, &buf);
     return true;
 }
 
@@ -96,18 +145,6 @@ static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpu
     strbuf_printf(&buf, "%s: %llu GPUs, at most %d can be kept", field, (unsigned long long)gpus,
                   GPUS_PER_NODE_MAX);
     leave_out(judge, PROBLEM_LIMIT, &buf);
-    return true;
-}
-
-/* Parse a non-negative whole number from foreign text. */
-static bool parse_whole(const char *text, uint64_t *out)
-{
-    int64_t value = 0;
-    must(out != NULL);
-    if (text == NULL || quantity_parse(text_of(text), 0, &value) != QUANTITY_OK || value < 0)
-        return false;
-    must(value >= 0);
-    *out = (uint64_t)value;
     return true;
 }
 
@@ -489,6 +526,167 @@ static void take_source(struct judge *judge)
     }
 }
 
+/* After all, its GPUs are not ours to share. */
+static void take_back(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
+{
+    must(judge->out->gpus <= GPUS_PER_NODE_MAX);
+    must(buf->len > 0);
+    judge->out->gpus = 0;
+    judge->out->gpu = NULL;
+    leave_out(judge, problem, buf);
+}
+
+/* The amounts of whole GPUs; 0: not there, or not to be read. */
+struct whole {
+    uint64_t capacity;
+    uint64_t allocatable;
+    uint64_t units; /* the larger */
+};
+
+static struct whole read_whole(const struct node_facts *facts)
+{
+    struct whole whole = {0};
+
+    (void)parse_whole(facts->whole_capacity, &whole.capacity);
+    (void)parse_whole(facts->whole_allocatable, &whole.allocatable);
+    whole.units = whole.capacity > whole.allocatable ? whole.capacity : whole.allocatable;
+    must(whole.units <= INT64_MAX);
+    must(whole.allocatable <= whole.units);
+    return whole;
+}
+
+/*
+ * Time-slicing and MPS multiply what the device plugin offers, also where labels do not say so: a
+ * feature discovery that was started before the plugin's configuration changed shows replicas of 1.
+ */
+static void judge_units(struct judge *judge, const struct whole *whole)
+{
+    struct inventory *out = judge->out;
+    uint64_t known = 0;
+    const bool counted = parse_whole(judge->facts->label_count, &known);
+
+    must(out->problem == PROBLEM_NONE);
+    known = known < out->gpus ? out->gpus : known;
+    if ((!counted && out->gpus == 0) || whole->units <= known)
+        return;
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_printf(&buf, "the device plugin shows %llu GPUs, and the node has %llu: ",
+                  (unsigned long long)whole->units, (unsigned long long)known);
+    strbuf_str(&buf, "somebody else shares them (time-slicing, MPS)");
+    must(whole->units > 0);
+    take_back(judge, PROBLEM_FOREIGN_UNITS, &buf);
+}
+
+/* Labels or an annotation that only a node with GPUs has. */
+static bool has_gpu_labels(const struct node_facts *facts)
+{
+    must(facts->labels == 0 || facts->label != NULL);
+    for (uint32_t i = 0; i < facts->labels; i++)
+        if (strcmp(facts->label[i].key, "nvidia.com/gpu.present") == 0 &&
+            strcmp(facts->label[i].value, "true") == 0)
+            return true;
+    return facts->label_product != NULL || facts->label_count != NULL || facts->agent;
+}
+
+/* The node has GPUs, by its plugin, its labels or its agent, and no source names one of them. */
+static void judge_no_source(struct judge *judge, const struct whole *whole)
+{
+    const struct node_facts *facts = judge->facts;
+    const struct inventory *out = judge->out;
+    const bool named = out->source != SOURCE_NONE;
+
+    must(out->problem == PROBLEM_NONE);
+    if (out->gpus > 0 || (whole->units == 0 && (named || !has_gpu_labels(facts))))
+        return;
+    struct strbuf buf;
+    strbuf_init(&buf);
+    if (named)
+        strbuf_printf(&buf, "the device plugin shows %llu GPUs, and the source of shares (%s) none",
+                      (unsigned long long)whole->units, inventory_source_name(out->source));
+    else if (facts->label_count != NULL)
+        strbuf_str(&buf, "label nvidia.com/gpu.count is not used: set inventory_from_labels, or "
+                         "show an amount in status.allocatable");
+    else
+        strbuf_str(&buf, "no source of shares: label nvidia.com/gpu.count (from feature "
+                         "discovery) or annotation milligpu.io/gpus (from milligpu-node) is "
+                         "missing");
+    take_back(judge, PROBLEM_NO_SOURCE, &buf);
+}
+
+/* An amount that cannot be read does not say that the plugin is up. */
+static bool leave_out_unread_plugin(struct judge *judge)
+{
+    const char *amount = judge->facts->whole_allocatable;
+    uint64_t value;
+
+    must(judge->out->problem == PROBLEM_NONE);
+    if (amount == NULL || parse_whole(amount, &value))
+        return false;
+    struct strbuf buf;
+    strbuf_init(&buf);
+    strbuf_str(&buf, "status.allocatable of whole GPUs: ");
+    add_quoted(&buf, amount);
+    strbuf_str(&buf, " is no whole number");
+    take_back(judge, PROBLEM_AMOUNT, &buf);
+    return true;
+}
+
+static uint32_t count_healthy(const struct inventory *inventory)
+{
+    uint32_t healthy = 0;
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        healthy += inventory->gpu[i].healthy;
+    must(healthy <= inventory->gpus);
+    return healthy;
+}
+
+/* None offered: kubelet leaves 0 behind for good, also where the plugin was uninstalled. */
+static enum plugin_state state_of_none(const struct judge *judge, const struct whole *whole)
+{
+    const struct node_facts *facts = judge->facts;
+    const bool shown = facts->whole_capacity != NULL || facts->whole_allocatable != NULL;
+
+    must(whole->allocatable == 0);
+    if (judge->rules->plugin == PLUGIN_EXPECT || whole->capacity > 0)
+        return PLUGIN_DOWN;
+    must(whole->units == 0);
+    if (!shown)
+        return PLUGIN_NONE;
+    return facts->plugin_paused ? PLUGIN_DOWN : PLUGIN_ZERO;
+}
+
+/*
+ * Without an agent the device plugin is the one that looks after the GPUs: what it does not offer
+ * may be sick, or have no driver.
+ */
+static void judge_plugin(struct judge *judge, const struct whole *whole)
+{
+    struct inventory *out = judge->out;
+    const uint32_t own = count_healthy(out);
+    const uint32_t sick = out->gpus - own;
+
+    must(out->problem == PROBLEM_NONE);
+    if (out->gpus == 0 || agent_names_gpus(judge->facts) || judge->rules->plugin == PLUGIN_IGNORE ||
+        leave_out_unread_plugin(judge))
+        return;
+    if (whole->allocatable == 0) {
+        out->plugin.state = state_of_none(judge, whole);
+        return;
+    }
+    /* judge_units() left at most as many as some source counts, and labels may hold any number. */
+    const uint64_t rest = whole->capacity > sick ? whole->capacity - sick : 0;
+    const uint64_t healthy = rest > own ? rest : own;
+    out->plugin = (struct plugin_report){
+        .state = PLUGIN_UP,
+        .offered = whole->allocatable < UINT32_MAX ? (uint32_t)whole->allocatable : UINT32_MAX,
+        .healthy = healthy < UINT32_MAX ? (uint32_t)healthy : UINT32_MAX,
+    };
+    must(out->plugin.offered > 0);
+}
+
 /* What a node says that means nothing. The first slip is told, the others are counted. */
 struct slips {
     uint32_t count;
@@ -708,6 +906,22 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
     return milli;
 }
 
+/* What the amounts of whole GPUs say beside the source that was taken. */
+static void judge_status(struct judge *judge)
+{
+    const struct whole whole = read_whole(judge->facts);
+    const struct inventory *out = judge->out;
+
+    must(out->plugin.state == PLUGIN_NONE);
+    if (out->problem == PROBLEM_NONE)
+        judge_units(judge, &whole);
+    if (out->problem == PROBLEM_NONE)
+        judge_no_source(judge, &whole);
+    if (out->problem == PROBLEM_NONE)
+        judge_plugin(judge, &whole);
+    must(out->plugin.state == PLUGIN_NONE || out->gpus > 0);
+}
+
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out)
 {
@@ -721,9 +935,10 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
                               .label = facts->label,
                               .agent = facts->agent};
     struct judge judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
-    if (leave_out_partitioned(&judge))
+    if (leave_out_given_away(&judge) || leave_out_partitioned(&judge))
         return;
     take_source(&judge);
+    judge_status(&judge);
     if (out->problem == PROBLEM_NONE)
         judge_slips(&judge);
     if (rules->advertise)
@@ -732,6 +947,17 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
     must(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
     must(out->problem != PROBLEM_NONE || !out->silent);
+}
+
+struct plugin_report plugin_judged(const struct plugin_report *shown, enum plugin_state before)
+{
+    struct plugin_report judged = *shown;
+
+    must(before != PLUGIN_ZERO);
+    if (shown->state == PLUGIN_ZERO)
+        judged.state = before == PLUGIN_NONE ? PLUGIN_NONE : PLUGIN_DOWN;
+    must(judged.state != PLUGIN_ZERO);
+    return judged;
 }
 
 const char *inventory_problem_name(enum inventory_problem problem)

@@ -582,7 +582,8 @@ void change_done(struct change *change)
 static bool may_be_whole(enum reason closed)
 {
     must(closed == REASON_NONE || reason_class(closed) == REASON_CLASS_MOMENT);
-    must(closed != REASON_MIXED && closed != REASON_UNPLACED); /* those close a whole node */
+    /* those close a whole node */
+    must(closed != REASON_MIXED && closed != REASON_UNPLACED && closed != REASON_PLUGIN);
     return closed != REASON_ABSENT && closed != REASON_HELD;
 }
 

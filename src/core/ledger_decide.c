@@ -389,7 +389,8 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
     struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
     const bool alike = old != NULL && node != NULL && node_alike(old, node);
     if (alike && old->agent == node->agent && old->rules == node->rules &&
-        node_notes_alike(old, node) && labels_eq(old->labels, node->labels)) {
+        node_notes_alike(old, node) && node_plugins_alike(old, node) &&
+        labels_eq(old->labels, node->labels)) {
         node_unref(node);
         return VERDICT_SAME;
     }
@@ -450,6 +451,7 @@ static enum verdict decide_node_gone(struct ledger *ledger, const struct command
     draft_forget_gpus(&draft);
     draft.build.gone = true;
     draft.build.source = SOURCE_NONE;
+    draft.build.plugin = (struct plugin_report){0};
     draft.build.problem = PROBLEM_NONE;
     draft.build.problem_text = names_intern(ledger->names, TEXT(""));
     const enum verdict verdict = decide_node_change(&draft, command, out);

@@ -38,6 +38,7 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .problem_text = old->problem_text,
         .gone = old->gone,
         .agent = old->agent,
+        .plugin = old->plugin,
         .notes = old->notes,
         .note = old->note,
         .host_known = old->host_known,
@@ -398,6 +399,19 @@ static void draft_note(struct draft *draft, const struct atom *gpu, const struct
     draft->note[draft->build.notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
 }
 
+/* A node that cannot be read says nothing of its plugin, either. */
+static void draft_plugin(struct draft *draft, const struct inventory *inventory)
+{
+    const struct node *old = draft->old;
+    const bool same = old != NULL && !draft->another;
+
+    must(!inventory->silent || inventory->plugin.state == PLUGIN_NONE);
+    if (inventory->silent && same)
+        return;
+    draft->build.plugin = plugin_judged(&inventory->plugin, same ? old->plugin.state : PLUGIN_NONE);
+    must(draft->build.plugin.state != PLUGIN_ZERO);
+}
+
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
 {
     const struct node *old = draft->old;
@@ -415,6 +429,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
     build->gone = false;
     build->agent = inventory->agent;
+    draft_plugin(draft, inventory);
     show_labels(draft, ledger, inventory);
     if (!inventory->silent)
         build->notes = 0; /* else those from before stay, as the GPUs do */
@@ -617,6 +632,14 @@ bool node_notes_alike(const struct node *a, const struct node *b)
             !is_same_text(a->note[i].ill, b->note[i].ill))
             return false;
     return true;
+}
+
+bool node_plugins_alike(const struct node *a, const struct node *b)
+{
+    must(a != b);
+    must(a->name == b->name);
+    return a->plugin.state == b->plugin.state && a->plugin.offered == b->plugin.offered &&
+           a->plugin.healthy == b->plugin.healthy;
 }
 
 bool node_alike(const struct node *a, const struct node *b)

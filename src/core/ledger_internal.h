@@ -150,6 +150,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 bool node_alike(const struct node *a, const struct node *b);
 /* Is the same said of the same GPUs? */
 bool node_notes_alike(const struct node *a, const struct node *b);
+bool node_plugins_alike(const struct node *a, const struct node *b);
 
 /* Where an observed pod goes. NULL if there is nothing to count. Fills *draft's absent GPUs. */
 struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,

@@ -142,6 +142,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .problem_text = build->problem_text,
         .gone = build->gone,
         .agent = build->agent,
+        .plugin = build->plugin,
         .host_known = build->host_known,
         .host = build->host,
         .labels = labels_ref(build->labels),
@@ -530,6 +531,7 @@ static struct node_build build_of(const struct node *node)
         .problem_text = node->problem_text,
         .gone = node->gone,
         .agent = node->agent,
+        .plugin = node->plugin,
         .host_known = node->host_known,
         .host = node->host,
         .labels = node->labels,
@@ -679,7 +681,10 @@ enum reason node_closed(const struct node *node)
         return REASON_NO_GPU;
     if (node->unnamed_gpus > 0)
         return REASON_MIXED;
-    return node->unplaced_milli > 0 ? REASON_UNPLACED : REASON_NONE;
+    if (node->unplaced_milli > 0)
+        return REASON_UNPLACED;
+    must(node->plugin.state != PLUGIN_ZERO);
+    return node->plugin.state == PLUGIN_DOWN ? REASON_PLUGIN : REASON_NONE;
 }
 
 uint64_t node_held_milli(const struct node *node)

@@ -51,6 +51,7 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .problem = inventory->problem,
         .problem_text = names_intern(names, text_of(inventory->problem_text)),
         .agent = inventory->agent,
+        .plugin = plugin_judged(&inventory->plugin, PLUGIN_NONE),
         .labels = labels,
         .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,

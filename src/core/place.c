@@ -90,6 +90,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .name = node->name,
         .uid = node->uid,
         .gone = node->gone,
+        .plugin = node->plugin,
         .host_known = node->host_known,
         .host = node->host,
         .rules = node->rules,
@@ -149,7 +150,7 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
     if (milli > gpu->milli)
         return REASON_SMALL;
     if (comes_with < (uint64_t)floor * gpu->milli)
-        return REASON_MEMORY;
+        return gpu->mib > 0 ? REASON_MEMORY : REASON_MEMORY_UNKNOWN;
     if (gpu->closed != REASON_NONE)
         return gpu->closed;
     if (milli > gpu->free_milli || comes_with >= ((uint64_t)gpu->free_mib + 1) * gpu->milli)
@@ -158,10 +159,11 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 }
 
 static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
-                  REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_RULE &&
-                  REASON_RULE < REASON_FEW && REASON_FEW < REASON_TOPOLOGY &&
-                  REASON_TOPOLOGY < REASON_MIXED && REASON_MIXED < REASON_UNPLACED &&
-                  REASON_UNPLACED < REASON_HELD && REASON_HELD < REASON_ABSENT &&
+                  REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_MEMORY_UNKNOWN &&
+                  REASON_MEMORY_UNKNOWN < REASON_RULE && REASON_RULE < REASON_FEW &&
+                  REASON_FEW < REASON_TOPOLOGY && REASON_TOPOLOGY < REASON_MIXED &&
+                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_PLUGIN &&
+                  REASON_PLUGIN < REASON_HELD && REASON_HELD < REASON_ABSENT &&
                   REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
                   REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
                   REASON_RESERVE < REASON_ROOM,

@@ -1015,6 +1015,9 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
     } else if (why == REASON_MEMORY && x.least == x.most) {
         strbuf_printf(buf, "no GPU on which %u milli come with %u MiB", x.least,
                       request->memory_mib);
+    } else if (why == REASON_MEMORY_UNKNOWN) {
+        strbuf_printf(buf, "no GPU whose memory is known, and gpu-memory asks for %u MiB",
+                      request->memory_mib);
     } else if (why == REASON_MEMORY) {
         strbuf_printf(buf, "no GPU on which %u to %u milli come with %u MiB each", x.least, x.most,
                       request->memory_mib);

@@ -184,6 +184,8 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
     } else if (offer->nearest.why == REASON_MEMORY) {
         strbuf_printf(out, "; the most that comes with %u milli is %u MiB", smallest_part(request),
                       offer->mib);
+    } else if (offer->nearest.why == REASON_MEMORY_UNKNOWN) {
+        strbuf_str(out, "; label nvidia.com/gpu.memory would tell it, or mib in milligpu.io/gpus");
     } else if (offer->nearest.why == REASON_FEW) {
         strbuf_printf(out, "; one container asks for %u, and no node has more than %u that suit it",
                       most_parts(request), offer->gpus);

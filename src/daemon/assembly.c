@@ -5,6 +5,7 @@
  */
 #include "milligpu/assembly.h"
 
+#include <string.h>
 #include <sys/random.h>
 
 #include "milligpu/alloc.h"
@@ -35,6 +36,15 @@ static void queue_result(void *user, struct message *take_message)
         message_abandon(take_message);
 }
 
+static enum plugin_rule plugin_rule_of(const char *word)
+{
+    must(word != NULL);
+    if (strcmp(word, "expect") == 0)
+        return PLUGIN_EXPECT;
+    must(strcmp(word, "ignore") == 0 || strcmp(word, "auto") == 0);
+    return strcmp(word, "ignore") == 0 ? PLUGIN_IGNORE : PLUGIN_AUTO;
+}
+
 /*
  * Copies of settings that decide what a pod asks for and what a node has. They change only with a
  * restart, since the ledger was computed from them.
@@ -46,7 +56,8 @@ static void fill_rules(struct app *app, const struct settings *settings)
                                                 .min_milli = settings->min_milli,
                                                 .step_milli = settings->step_milli};
     app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
-                                                    .from_labels = settings->inventory_from_labels};
+                                                    .from_labels = settings->inventory_from_labels,
+                                                    .plugin = plugin_rule_of(settings->plugin)};
     app->wire_rules = (struct wire_rules){.resource = settings->resource,
                                           .whole_resource = settings->whole_resource};
 }

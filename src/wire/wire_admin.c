@@ -152,6 +152,8 @@ const char *admin_node_state(const struct node *node)
         return "gone";
     if (node->problem == PROBLEM_FOREIGN_UNITS)
         return "foreign_units";
+    if (node->problem == PROBLEM_NO_SOURCE)
+        return "no_source";
     if (node->problem != PROBLEM_NONE)
         return inventory_is_excluded(node->problem) ? "excluded" : "unreadable";
     switch (node_closed(node)) {
@@ -159,6 +161,8 @@ const char *admin_node_state(const struct node *node)
         return "mixed";
     case REASON_UNPLACED:
         return "unplaced";
+    case REASON_PLUGIN:
+        return "plugin";
     default:
         return "ok";
     }
@@ -178,8 +182,9 @@ static bool admin_is_cordoned(const struct node *node)
 }
 
 /* A new state is one more row here, and one more word of the enum in schemas.json. */
-static const char *const node_words[] = {"ok",         "cordoned",      "gone",  "excluded",
-                                         "unreadable", "foreign_units", "mixed", "unplaced"};
+static const char *const node_words[] = {"ok",        "cordoned",   "gone",          "excluded",
+                                         "no_source", "unreadable", "foreign_units", "mixed",
+                                         "unplaced",  "plugin"};
 
 const char *admin_node_word(size_t at)
 {

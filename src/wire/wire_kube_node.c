@@ -24,6 +24,9 @@ struct node_reading {
     const char *mig_profile; /* a label nvidia.com/mig-<profile>.count other than 0 */
     const char *sharing;
     const char *replicas;
+    const char *mps_capable;
+    const char *deploy_plugin; /* labels of NVIDIA's operator */
+    const char *deploy_operands;
     struct label *label; /* node->label */
     uint32_t label_room; /* how many have space there */
 };
@@ -94,6 +97,10 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
         {"nvidia.com/gpu.memory", &node->label_memory},
         {"nvidia.com/gpu.sharing-strategy", &reading->sharing},
         {"nvidia.com/gpu.replicas", &reading->replicas},
+        {"nvidia.com/mps.capable", &reading->mps_capable},
+        {"nvidia.com/gpu.workload.config", &node->label_workload},
+        {"nvidia.com/gpu.deploy.device-plugin", &reading->deploy_plugin},
+        {"nvidia.com/gpu.deploy.operands", &reading->deploy_operands},
         {"nvidia.com/mig.strategy", &reading->mig_strategy},
         {"nvidia.com/mig.capable", &reading->mig_capable},
         {"nvidia.com/mig.config", &reading->mig_config},
@@ -191,8 +198,9 @@ static bool node_holds(const char *text, const char *word)
 }
 
 /*
- * NVIDIA's operator writes mig.strategy on every node, even where no GPU is partitioned. On a
- * partitioned one another label says so or, with "single", a product name with -MIG- in it.
+ * mig.strategy is how the device plugin is configured, so it is on every node, even where no GPU is
+ * partitioned. On a partitioned one another label says so or, with "single", a product name with
+ * -MIG- in it. With "mixed", replicas are 0 where each GPU is in MIG mode.
  */
 static const char *mig_label(const struct node_reading *reading)
 {
@@ -206,13 +214,14 @@ static const char *mig_label(const struct node_reading *reading)
     const bool off =
         (reading->mig_capable != NULL && !node_is_set(reading->mig_capable, "false")) ||
         (reading->mig_config != NULL && !node_is_set(reading->mig_config, "all-disabled"));
-    const bool whole = strcmp(reading->mig_strategy, "single") == 0 && product != NULL;
+    const bool counted = reading->mig_config == NULL && node_is_set(reading->replicas, "0");
+    const bool whole = product != NULL && (strcmp(reading->mig_strategy, "single") == 0 || counted);
     return off || whole ? NULL : reading->mig_strategy;
 }
 
 /*
  * Time-slicing and MPS multiply the devices that the node shows, so its amounts do not count GPUs.
- * Any of the three labels says so.
+ * Any of the four labels says so.
  */
 static const char *sharing_label(const struct node_reading *reading)
 {
@@ -220,8 +229,22 @@ static const char *sharing_label(const struct node_reading *reading)
         return reading->sharing;
     if (node_is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
         return reading->replicas;
+    if (reading->mps_capable != NULL && strcmp(reading->mps_capable, "true") == 0)
+        return "mps";
     const char *product = reading->node->label_product;
     return product != NULL && text_ends(text_of(product), "-SHARED") ? product : NULL;
+}
+
+/*
+ * NVIDIA's operator has paused the device plugin where the first label says "paused-for-...", and
+ * everything of its own where the second says "false". The first is "true" on every other node,
+ * also where no plugin is installed, so that says nothing.
+ */
+static bool plugin_label(const struct node_reading *reading)
+{
+    must(reading->node != NULL);
+    return text_starts(text_of(reading->deploy_plugin), "paused-") ||
+           text_is(text_of(reading->deploy_operands), "false");
 }
 
 /* In whole units of 10^-decimals, rounded down; 0: it is no quantity, or beyond 63 bits. */
@@ -268,32 +291,52 @@ static void read_host_amount(struct json_reader *in, struct text key, struct hos
         out->memory_mib = host_amount(quantity_floor(text_of(amount), 0) / HOST_MIB_BYTES);
 }
 
-/*
- * The amount of our resource in a ResourceList, as written; NULL: it has none. Other resources may
- * be many and are skipped, but for CPU and memory where out_host is not NULL.
- */
-static const char *read_ours(struct json_reader *in, const char *resource, struct host *out_host)
-{
-    must(resource != NULL);
+/* Amounts of a ResourceList, as written; NULL: it has none. */
+struct resource_amounts {
+    const char *ours;
+    const char *whole;
+    const char *shared; /* parts of whole GPUs, as NVIDIA's device plugin renames them */
+};
 
-    const char *amount = NULL;
-    struct text key;
-    if (!json_read_object(in))
+/* Where an amount of this resource is kept; NULL: nowhere. */
+static const char **amount_slot(const struct wire_rules *rules, struct text key,
+                                struct resource_amounts *out)
+{
+    const size_t whole = strlen(rules->whole_resource);
+
+    must(rules->resource[0] != '\0' && whole > 0);
+    if (text_is(key, rules->resource))
+        return &out->ours;
+    if (!text_starts(key, rules->whole_resource))
         return NULL;
+    if (key.len == whole)
+        return &out->whole;
+    return text_is((struct text){key.at + whole, key.len - whole}, ".shared") ? &out->shared : NULL;
+}
+
+/* Other resources may be many and are skipped, but for CPU and memory where out_host is not NULL. */
+static void read_resources(struct json_reader *in, const struct wire_rules *rules,
+                           struct resource_amounts *out, struct host *out_host)
+{
+    struct text key;
+
+    *out = (struct resource_amounts){0};
+    if (!json_read_object(in))
+        return;
     while (json_read_key(in, &key)) {
-        if (!text_is(key, resource)) {
+        const char **slot = amount_slot(rules, key, out);
+        if (slot == NULL) {
             if (out_host != NULL && (text_is(key, "cpu") || text_is(key, "memory")))
                 read_host_amount(in, key, out_host);
             else
                 (void)json_read_skip(in); /* failures are kept */
             continue;
         }
-        if (amount != NULL)
+        if (*slot != NULL)
             json_reader_fail(in, "comes twice; a key may come once");
         if (!json_read_null(in))
-            (void)read_amount(in, &amount);
+            (void)read_amount(in, slot);
     }
-    return amount;
 }
 
 static const char *const spec_keys[] = {"unschedulable"};
@@ -319,14 +362,18 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
     must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct resource_amounts amounts;
     int key;
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key)) {
-        if (key == 0)
-            out->capacity_milli = read_ours(in, rules->resource, NULL);
-        else
-            out->allocatable_milli = read_ours(in, rules->resource, &out->host);
+        read_resources(in, rules, &amounts, key == 0 ? NULL : &out->host);
+        *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) = amounts.ours;
+        *(key == 0 ? &out->whole_capacity : &out->whole_allocatable) = amounts.whole;
+        /* Either of the two; not 0 if one is not. */
+        if (amounts.shared != NULL &&
+            (out->whole_shared == NULL || strcmp(amounts.shared, "0") != 0))
+            out->whole_shared = amounts.shared;
     }
 }
 
@@ -378,7 +425,7 @@ static void node_take_meta(struct node_facts *out, const struct meta_reading *me
 /* If the reader fails, *out is half filled and must not be used. */
 bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out)
 {
-    must(rules->resource != NULL);
+    must(rules->resource != NULL && rules->whole_resource != NULL);
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
@@ -396,6 +443,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
     node_take_meta(out, &meta);
     out->label_mig = mig_label(&reading);
     out->label_sharing = sharing_label(&reading);
+    out->plugin_paused = plugin_label(&reading);
     if (reading.gpus != NULL)
         gpus_decode(text_of(reading.gpus), in->arena, out);
     return true;

@@ -27,12 +27,16 @@ static void check_inventory(const struct inventory *inventory)
     }
     must(sum <= GPU_MILLI * GPUS_PER_NODE_MAX);
     must(inventory_problem_name(inventory->problem)[0] != '\0');
+    must(inventory->plugin.state == PLUGIN_NONE || inventory->gpus > 0);
+    must((inventory->plugin.state == PLUGIN_UP) == (inventory->plugin.offered > 0));
 }
 
 static void judge(const struct node_facts *node, struct arena *arena)
 {
-    for (unsigned i = 0; i < 4; i++) {
-        const struct inventory_rules how = {.advertise = (i & 1) != 0, .from_labels = (i & 2) != 0};
+    for (unsigned i = 0; i < 12; i++) {
+        const struct inventory_rules how = {.advertise = (i & 1) != 0,
+                                            .from_labels = (i & 2) != 0,
+                                            .plugin = (enum plugin_rule)(i / 4)};
         struct inventory inventory;
         inventory_parse(node, &how, arena, &inventory);
         check_inventory(&inventory);
@@ -62,6 +66,9 @@ static void same_facts(const struct node_facts *node, json_t *root)
     must(node->unschedulable == json_is_true(second_at(root, "spec.unschedulable")));
     same_text(node->capacity_milli, second_at(root, "status.capacity"), rules.resource);
     same_text(node->allocatable_milli, second_at(root, "status.allocatable"), rules.resource);
+    same_text(node->whole_capacity, second_at(root, "status.capacity"), rules.whole_resource);
+    same_text(node->whole_allocatable, second_at(root, "status.allocatable"), rules.whole_resource);
+    same_text(node->label_workload, labels, "nvidia.com/gpu.workload.config");
     same_text(node->label_count, labels, "nvidia.com/gpu.count");
     same_text(node->label_product, labels, "nvidia.com/gpu.product");
     same_text(node->label_memory, labels, "nvidia.com/gpu.memory");

@@ -140,6 +140,7 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .step_milli = sim->policy.step_milli,
                                   .http_timeout_ms = 5000,
                                   .inventory_from_labels = true,
+                                  .plugin = "auto",
                                   .events = true,
                                   .wake = "object",
                                   .keys_namespace = "",

@@ -64,6 +64,19 @@ static enum inventory_problem problem_of(const char *word)
     return PROBLEM_NONE;
 }
 
+/* plugin up OFFERED HEALTHY, plugin down, plugin zero; the next word is behind them. */
+static struct plugin_report plugin_of(const struct line *line, int *at)
+{
+    const char *word = line->word[++*at];
+    if (strcmp(word, "up") != 0) {
+        assert_true(strcmp(word, "down") == 0 || strcmp(word, "zero") == 0);
+        return (struct plugin_report){.state = word[0] == 'd' ? PLUGIN_DOWN : PLUGIN_ZERO};
+    }
+    assert_true(*at + 2 < line->words);
+    const uint32_t offered = number(line->word[++*at]);
+    return (struct plugin_report){PLUGIN_UP, offered, number(line->word[++*at])};
+}
+
 static void do_node(struct table *table, const struct line *line)
 {
     struct core_gpu gpu[16] = {{0}};
@@ -71,6 +84,7 @@ static void do_node(struct table *table, const struct line *line)
     const char *uid = "uid";
     enum inventory_problem problem = PROBLEM_NONE;
     bool silent = false;
+    struct plugin_report plugin = {0};
     for (int i = 2; i < line->words; i++) {
         const char *word = line->word[i];
         if (strcmp(word, "uid") == 0) {
@@ -87,6 +101,8 @@ static void do_node(struct table *table, const struct line *line)
             next->milli = number(line->word[i + 2]);
             next->mib = number(line->word[i + 3]);
             i += 3;
+        } else if (strcmp(word, "plugin") == 0) {
+            plugin = plugin_of(line, &i);
         } else if (gpus > 0 && strcmp(word, "at") == 0) {
             gpu[gpus - 1].index = number(line->word[++i]);
         } else if (gpus > 0 && strcmp(word, "sick") == 0) {
@@ -102,6 +118,7 @@ static void do_node(struct table *table, const struct line *line)
     struct inventory *inventory = core_inventory(&table->core, line->word[1], uid, gpu, gpus);
     inventory->problem = problem;
     inventory->silent = silent;
+    inventory->plugin = plugin;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     say_verdict(table, core_do(&table->core, &command));
 }

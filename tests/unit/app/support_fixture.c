@@ -310,6 +310,7 @@ static void fill_settings(struct settings *settings)
                                   .step_milli = 1,
                                   .http_timeout_ms = 5000,
                                   .inventory_from_labels = true,
+                                  .plugin = "auto",
                                   .events = true,
                                   .wake = "object",
                                   .namespace = "ns"};

@@ -21,6 +21,7 @@ struct scene {
     uint32_t pods;
     bool gone;
     enum inventory_problem problem;
+    enum plugin_state plugin;
     struct gpu_note note[SCENE_GPUS];
     uint32_t notes;
 };
@@ -77,6 +78,7 @@ static struct node *node_of(struct scene *scene)
         .problem = scene->problem,
         .problem_text = atom(""),
         .gone = scene->gone,
+        .plugin = {.state = scene->plugin},
         .gpus = scene->gpus,
         .gpu = scene->gpu,
         .allocations = scene->pods,
@@ -158,6 +160,20 @@ static void what_is_left_is_named_by_what_closes_it(void **state)
     scene.problem = PROBLEM_ANNOTATION; /* then the ledger keeps its GPUs cordoned */
     add_gpu(&scene, "GPU-a", GPU_CORDONED);
     falls_into(&scene, ACCOUNT_UNREADABLE, 1000);
+    scene.plugin = PLUGIN_DOWN;
+    add_gpu(&scene, "GPU-a", 0);
+    add_pod(&scene, "GPU-a", 300, 0, 0);
+    falls_into(&scene, ACCOUNT_PLUGIN, 700);
+    scene.plugin = PLUGIN_DOWN;
+    add_gpu(&scene, "GPU-a", 0);
+    add_pod(&scene, NULL, 0, 0, 300);
+    falls_into(&scene, ACCOUNT_UNPLACED, 1000);
+    scene.plugin = PLUGIN_DOWN;
+    add_gpu(&scene, "GPU-a", GPU_CORDONED);
+    falls_into(&scene, ACCOUNT_CORDONED, 1000);
+    scene.plugin = PLUGIN_UP;
+    add_gpu(&scene, "GPU-a", 0);
+    falls_into(&scene, ACCOUNT_FREE, 1000);
 }
 
 static void whole_gpus_are_those_that_nobody_shares(void **state)
@@ -311,6 +327,7 @@ static void draw_pods(struct scene *scene)
     if (one_in(6))
         add_pod(scene, NULL, 0, 0, 1 + draw(2000));
     scene->gone = one_in(12);
+    scene->plugin = one_in(8) ? PLUGIN_DOWN : PLUGIN_NONE;
 }
 
 /* One GPU: it lies in used, in reserved, and what is left of it in one part only. */

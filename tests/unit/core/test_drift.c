@@ -170,6 +170,8 @@ static void nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not
     } out[] = {
         {PROBLEM_MIG, NULL},
         {PROBLEM_SHARING, NULL},
+        {PROBLEM_VIRTUAL_MACHINES, NULL},
+        {PROBLEM_NO_SOURCE, NULL},
         {PROBLEM_ANNOTATION, "unreadable"},
         {PROBLEM_AMOUNT, "unreadable"},
         {PROBLEM_LIMIT, "unreadable"},
@@ -190,6 +192,32 @@ static void nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not
         assert_string_equal(sighting.last.text, "why not");
         assert_int_equal(sighting.last.since_ms, core->now_ms);
     }
+}
+
+static void show_plugin(struct core_fixture *core, enum plugin_state state, uint32_t offered)
+{
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    inventory->plugin = (struct plugin_report){state, offered, offered + 1};
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered(void **state)
+{
+    struct core_fixture *core = *state;
+    show_plugin(core, PLUGIN_UP, 1);
+    const struct sighting sighting = see(core, "n1", "plugin");
+    assert_int_equal(sighting.count, 1);
+    assert_string_equal(sighting.last.text,
+                        "the device plugin offers 1 of 2 GPUs: it holds back 1, and which is not "
+                        "known; it may be sick, and takes shares");
+    show_plugin(core, PLUGIN_DOWN, 0); /* closed, and so no disagreement */
+    assert_int_equal(see(core, "n1", "plugin").count, 0);
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    inventory->plugin = (struct plugin_report){PLUGIN_UP, 2, 2};
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(see(core, "n1", "plugin").count, 0);
 }
 
 /* A node built without a Node object: with one pod, or with a problem. */
@@ -424,6 +452,7 @@ int main(void)
         WITH_CORE(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
         WITH_CORE(a_share_on_no_gpu_is_unplaced),
         WITH_CORE(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not),
+        WITH_CORE(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered),
         WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
         WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
         WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),

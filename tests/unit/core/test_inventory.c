@@ -246,9 +246,11 @@ static void the_label_counts_where_the_node_shows_nothing(void **state)
     assert_int_equal(fixture.out.gpu[3].mib, 81920);
     assert_int_equal(fixture.out.advertise_milli, 0);
 
+    static const char unused[] = "label nvidia.com/gpu.count is not used: set "
+                                 "inventory_from_labels, or show an amount in status.allocatable";
     fixture.rules.from_labels = false;
-    parse();
-    assert_found(SOURCE_NONE, 0);
+    assert_left_out(PROBLEM_NO_SOURCE, unused);
+    assert_int_equal(fixture.out.source, SOURCE_NONE);
 
     fixture.rules.from_labels = true;
     fixture.facts.allocatable_milli = "0"; /* a restarting plugin shows the resource as 0 */
@@ -256,8 +258,7 @@ static void the_label_counts_where_the_node_shows_nothing(void **state)
     assert_found(SOURCE_ALLOCATABLE, 0);
     fixture.facts.allocatable_milli = NULL;
     fixture.facts.capacity_milli = "4000";
-    parse();
-    assert_found(SOURCE_NONE, 0);
+    assert_left_out(PROBLEM_NO_SOURCE, unused);
 }
 
 static void the_label_counts_where_we_advertise(void **state)
@@ -502,6 +503,311 @@ static void partitioned_gpus_are_left_out(void **state)
         parse();
         assert_found(SOURCE_ANNOTATION, 1);
     }
+}
+
+/* An agent that names its GPUs says of each whether MIG has it; labels say it of the node. */
+static void labels_do_not_speak_against_an_agent(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_mig = "mixed";
+    fixture.facts.label_sharing = "4";
+    fixture.facts.label_count = "2";
+    add(0)->held = "mig";
+    add(1);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG); /* no agent wrote this annotation */
+    fixture.facts.agent = true;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_string_equal(fixture.out.gpu[0].held, "mig");
+    assert_null(fixture.out.gpu[1].held);
+
+    fixture.facts.gpus_error = "milligpu.io/gpus: no JSON";
+    fixture.facts.has_gpus = false;
+    fixture.facts.gpus = 0;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
+    assert_true(fixture.out.silent); /* the GPUs that were known stay */
+    fixture.facts.gpus_error = NULL; /* the agent has started, and said nothing yet */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    fixture.facts.label_mig = NULL;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+}
+
+static void more_whole_gpus_than_there_are_are_shared_by_somebody_else(void **state)
+{
+    static const char shared[] = "the device plugin shows 4 GPUs, and the node has 1: somebody "
+                                 "else shares them (time-slicing, MPS)";
+    (void)state;
+    start();
+    fixture.facts.label_count = "1";
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "4";
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    assert_int_equal(fixture.out.source, SOURCE_LABEL);
+    assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
+    fixture.rules.advertise = true;
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.rules = (struct inventory_rules){.from_labels = true, .plugin = PLUGIN_IGNORE};
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.whole_allocatable = "0"; /* the plugin restarts */
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.whole_allocatable = "4";
+    fixture.facts.whole_capacity = NULL;
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.label_count = "4";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    fixture.facts.label_count = "3";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+
+    fixture.facts.label_count = NULL; /* the amount alone counts the GPUs */
+    fixture.facts.allocatable_milli = "500";
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.allocatable_milli = "4000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 4);
+    fixture.facts.label_count = "8"; /* half of the GPUs are for shares */
+    fixture.facts.whole_allocatable = "8";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 4);
+    fixture.facts.label_count = "many"; /* it counts nothing */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+    fixture.facts.label_count = "0";
+    fixture.facts.allocatable_milli = NULL;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+}
+
+static void more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.agent = true;
+    add(0);
+    add(1);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_FOREIGN_UNITS,
+                    "the device plugin shows 8 GPUs, and the node has 2: somebody else shares them "
+                    "(time-slicing, MPS)");
+    assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "2";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "14"; /* parts of MIG */
+    fixture.facts.label_count = "14";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+}
+
+static void parts_under_another_name_are_shared_by_somebody_else(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "1";
+    fixture.facts.whole_shared = "4";
+    assert_left_out(PROBLEM_SHARING, "status shows GPUs shared by time-slicing or MPS: \"4\" of "
+                                     "the resource whose name ends in .shared");
+    fixture.facts.agent = true;
+    add(0);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    fixture.facts.whole_shared = "some";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    fixture.facts.whole_shared = "0"; /* what kubelet leaves behind */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 1);
+}
+
+static void a_node_for_virtual_machines_is_left_out(void **state)
+{
+    static const char *const no[] = {"container", "", "vm", "none"};
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    fixture.facts.label_workload = "vm-passthrough";
+    fixture.facts.label_mig = "mixed";
+    assert_left_out(PROBLEM_VIRTUAL_MACHINES, "label nvidia.com/gpu.workload.config gives the GPUs "
+                                              "to virtual machines: \"vm-passthrough\"");
+    assert_false(fixture.out.silent);
+    fixture.facts.label_mig = NULL;
+    fixture.facts.label_workload = "vm-vgpu";
+    fixture.facts.agent = true; /* the host sees these GPUs */
+    add(0);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_VIRTUAL_MACHINES);
+    for (size_t i = 0; i < ARRAY_LEN(no); i++) {
+        fixture.facts.label_workload = no[i];
+        parse();
+        assert_found(SOURCE_ANNOTATION, 1);
+    }
+    assert_true(inventory_is_excluded(PROBLEM_VIRTUAL_MACHINES));
+    assert_true(inventory_is_excluded(PROBLEM_MIG));
+    assert_true(inventory_is_excluded(PROBLEM_SHARING));
+    assert_false(inventory_is_excluded(PROBLEM_NO_SOURCE));
+    assert_false(inventory_is_excluded(PROBLEM_NONE));
+}
+
+static void gpus_that_no_source_names_are_missed(void **state)
+{
+    static const char missing[] = "no source of shares: label nvidia.com/gpu.count (from feature "
+                                  "discovery) or annotation milligpu.io/gpus (from milligpu-node) "
+                                  "is missing";
+    (void)state;
+    start();
+    fixture.facts.whole_capacity = "8"; /* allocatable: 0 */
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    assert_int_equal(fixture.out.source, SOURCE_NONE);
+    assert_false(fixture.out.silent);
+    fixture.facts.whole_capacity = NULL;
+    fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.whole_allocatable = fixture.facts.whole_capacity = "0";
+    parse();
+    assert_found(SOURCE_NONE, 0); /* a plugin was there; there may never have been a GPU */
+    fixture.facts.label_product = "Tesla-T4";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label_product = NULL;
+    static struct label labels[] = {{"a", "true"}, {"nvidia.com/gpu.present", "false"}};
+    fixture.facts.label = labels; /* the operator found GPUs, and none of its programs runs yet */
+    fixture.facts.labels = ARRAY_LEN(labels);
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    labels[1].value = "true";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.labels = 1;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    fixture.facts.agent = true;
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.has_gpus = true; /* the agent says that there is none */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 0);
+    fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
+                                       "(annotation) none");
+    fixture.facts.has_gpus = fixture.facts.agent = false;
+    fixture.facts.allocatable_milli = "0";
+    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
+                                       "(allocatable) none");
+}
+
+static enum plugin_state plugin_shown(const char *capacity, const char *allocatable)
+{
+    fixture.facts.whole_capacity = capacity;
+    fixture.facts.whole_allocatable = allocatable;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    return fixture.out.plugin.state;
+}
+
+/* auto, expect, ignore */
+static void assert_plugin(const char *capacity, const char *allocatable, const char *states)
+{
+    static const char letter[] = {'-', 'z', 'u', 'd'};
+    static_assert(PLUGIN_NONE == 0 && PLUGIN_ZERO == 1 && PLUGIN_UP == 2 && PLUGIN_DOWN == 3,
+                  "the letters are those of the states");
+    for (int rule = PLUGIN_AUTO; rule <= PLUGIN_IGNORE; rule++) {
+        fixture.rules.plugin = (enum plugin_rule)rule;
+        const char shown = letter[plugin_shown(capacity, allocatable)];
+        if (shown != states[rule])
+            fail_msg("%s, %s, %d: %c", capacity, allocatable, rule, shown);
+    }
+}
+
+static void without_an_agent_a_plugin_that_offers_nothing_closes_the_node(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    assert_plugin(NULL, NULL, "-d-");
+    assert_plugin("2", "2", "uu-");
+    assert_plugin("2", "1", "uu-");
+    assert_plugin(NULL, "1", "uu-");
+    assert_plugin("2", "0", "dd-");
+    assert_plugin("2", NULL, "dd-");
+    assert_plugin("0", "0", "zd-");
+    assert_plugin("0", NULL, "zd-");
+    assert_plugin("x", "0", "zd-");
+    fixture.facts.plugin_paused = true; /* by labels of NVIDIA's operator */
+    assert_plugin("0", "0", "dd-");
+    assert_plugin(NULL, NULL, "-d-");
+    assert_plugin("2", "1", "uu-");
+    fixture.facts.agent = true; /* which has not named its GPUs */
+    assert_plugin("2", "0", "dd-");
+    add(0);
+    add(1);
+    assert_plugin("2", "0", "---");
+    fixture.facts.agent = false;
+    assert_plugin("2", "0", "dd-");
+    start();
+    fixture.rules.plugin = PLUGIN_EXPECT;
+    assert_int_equal(plugin_shown(NULL, NULL), PLUGIN_NONE); /* no GPUs, so nothing to close */
+}
+
+static void an_amount_of_the_plugin_that_cannot_be_read_closes_the_node(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    fixture.facts.whole_capacity = "2";
+    fixture.facts.whole_allocatable = "two";
+    assert_left_out(PROBLEM_AMOUNT, "status.allocatable of whole GPUs: \"two\" is no whole number");
+    assert_true(fixture.out.silent);
+    assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
+    fixture.rules.plugin = PLUGIN_IGNORE;
+    parse();
+    assert_found(SOURCE_LABEL, 2);
+    fixture.rules.plugin = PLUGIN_AUTO;
+    fixture.facts.agent = true;
+    add(0);
+    add(1);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+}
+
+static void a_plugin_offers_as_many_as_are_healthy(void **state)
+{
+    static const struct {
+        const char *capacity;
+        const char *allocatable;
+        uint32_t offered;
+        uint32_t healthy; /* of three, one of which is known to be sick */
+    } row[] = {
+        {"3", "2", 2, 2}, {"3", "1", 1, 2},  {"3", "3", 3, 2}, {"2", "2", 2, 2},
+        {"1", "1", 1, 2}, {NULL, "1", 1, 2}, {"4", "3", 3, 3}, {"99999999999", "3", 3, UINT32_MAX},
+    };
+    (void)state;
+    start();
+    for (uint32_t i = 0; i < 3; i++)
+        add(i);
+    fixture.gpu[1].health = "sick";
+    fixture.facts.label_count = "99999999999";
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        assert_int_equal(plugin_shown(row[i].capacity, row[i].allocatable), PLUGIN_UP);
+        assert_int_equal(fixture.out.plugin.offered, row[i].offered);
+        assert_int_equal(fixture.out.plugin.healthy, row[i].healthy);
+    }
+    assert_int_equal(plugin_shown("3", "99999999999"), PLUGIN_UP);
+    assert_int_equal(fixture.out.plugin.offered, UINT32_MAX);
+}
+
+static void a_plugin_that_shows_nothing_is_judged_by_what_was_seen(void **state)
+{
+    const struct plugin_report zero = {.state = PLUGIN_ZERO};
+    const struct plugin_report up = {.state = PLUGIN_UP, .offered = 7, .healthy = 8};
+    (void)state;
+    assert_int_equal(plugin_judged(&zero, PLUGIN_NONE).state, PLUGIN_NONE);
+    assert_int_equal(plugin_judged(&zero, PLUGIN_UP).state, PLUGIN_DOWN);
+    assert_int_equal(plugin_judged(&zero, PLUGIN_DOWN).state, PLUGIN_DOWN);
+    assert_int_equal(plugin_judged(&up, PLUGIN_DOWN).state, PLUGIN_UP);
+    assert_int_equal(plugin_judged(&up, PLUGIN_NONE).offered, 7);
+    assert_int_equal(plugin_judged(&up, PLUGIN_NONE).healthy, 8);
 }
 
 static void cordons_name_gpus_or_all(void **state)
@@ -913,6 +1219,7 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
     print_message("INVENTORY_SEED=%llu\n", (unsigned long long)seed);
     uint32_t problem[PROBLEM_LIMIT + 1] = {0};
     uint32_t source[SOURCE_ALLOCATABLE + 1] = {0};
+    uint32_t plugin[PLUGIN_DOWN + 1] = {0};
     for (int i = 0; i < walk_steps(50000, 2500); i++) {
         start();
         fixture.rules.advertise = draw(&seed, 2) > 0;
@@ -925,6 +1232,16 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
         fixture.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
         fixture.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
         fixture.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
+        fixture.facts.label_workload = draw(&seed, 20) == 0 ? "vm-vgpu" : NULL;
+        fixture.facts.whole_shared =
+            draw(&seed, 9) == 0 ? word[draw(&seed, ARRAY_LEN(word))] : NULL;
+        fixture.facts.whole_capacity = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.whole_allocatable = amount[draw(&seed, 3)];
+        if (draw(&seed, 4) == 0)
+            fixture.facts.whole_allocatable = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.plugin_paused = draw(&seed, 3) == 0;
+        fixture.facts.agent = draw(&seed, 3) == 0;
+        fixture.rules.plugin = (enum plugin_rule)draw(&seed, 3);
         fixture.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
         fixture.facts.has_gpus = draw(&seed, 2) > 0;
         const uint32_t gpus = fixture.facts.has_gpus ? draw(&seed, 3) : 0;
@@ -938,7 +1255,11 @@ static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
         assert_keeps_its_word(&fixture.out);
         problem[fixture.out.problem]++;
         source[fixture.out.source]++;
+        plugin[fixture.out.plugin.state]++;
+        assert_true(fixture.out.plugin.state == PLUGIN_NONE || fixture.out.gpus > 0);
     }
+    for (size_t i = 0; i < ARRAY_LEN(plugin); i++)
+        assert_true(plugin[i] > 10);
     for (size_t i = 0; i < ARRAY_LEN(problem); i++)
         assert_true(problem[i] > 10);
     for (size_t i = 0; i < ARRAY_LEN(source); i++)
@@ -972,6 +1293,16 @@ int main(void)
         cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
         cmocka_unit_test(a_node_that_cannot_be_read_says_nothing_of_its_gpus),
         cmocka_unit_test(partitioned_gpus_are_left_out),
+        cmocka_unit_test(labels_do_not_speak_against_an_agent),
+        cmocka_unit_test(more_whole_gpus_than_there_are_are_shared_by_somebody_else),
+        cmocka_unit_test(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else),
+        cmocka_unit_test(parts_under_another_name_are_shared_by_somebody_else),
+        cmocka_unit_test(a_node_for_virtual_machines_is_left_out),
+        cmocka_unit_test(gpus_that_no_source_names_are_missed),
+        cmocka_unit_test(without_an_agent_a_plugin_that_offers_nothing_closes_the_node),
+        cmocka_unit_test(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node),
+        cmocka_unit_test(a_plugin_offers_as_many_as_are_healthy),
+        cmocka_unit_test(a_plugin_that_shows_nothing_is_judged_by_what_was_seen),
         cmocka_unit_test(cordons_name_gpus_or_all),
         cmocka_unit_test(health_has_the_usual_words),
         cmocka_unit_test(a_link_that_either_side_names_is_one),

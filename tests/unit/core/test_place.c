@@ -378,8 +378,8 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         assert_true(fitting[wants] > 500 && refused[wants] > 500);
     /* Every reason that a room can give occurred; NO_GPU has its own test, and so have rules. */
     for (enum reason why = REASON_MODEL; why <= REASON_ROOM; why++)
-        assert_true((reasons[why] > 0) ==
-                    (why != REASON_TOPOLOGY && why != REASON_RULE && why != REASON_RESERVE));
+        assert_true((reasons[why] > 0) == (why != REASON_TOPOLOGY && why != REASON_RULE &&
+                                           why != REASON_RESERVE && why != REASON_PLUGIN));
 }
 
 /*
@@ -907,8 +907,9 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
     room.closed = REASON_MIXED;
     room.gpu[0] =
         (struct gpu_room){.milli = 200, .mib = 100, .closed = REASON_CORDONED, .model = atom("T4")};
-    static const enum reason order[] = {REASON_MODEL,    REASON_SMALL, REASON_MEMORY, REASON_MIXED,
-                                        REASON_CORDONED, REASON_ROOM,  REASON_NONE};
+    static const enum reason order[] = {REASON_MODEL,          REASON_SMALL, REASON_MEMORY,
+                                        REASON_MEMORY_UNKNOWN, REASON_MIXED, REASON_PLUGIN,
+                                        REASON_CORDONED,       REASON_ROOM,  REASON_NONE};
     for (size_t i = 0; i < ARRAY_LEN(order); i++) {
         assert_int_equal(place_search(&room, &request, &placement), order[i]);
         if (order[i] == REASON_MODEL)
@@ -916,14 +917,36 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
         else if (order[i] == REASON_SMALL)
             room.gpu[0].milli = GPU_MILLI;
         else if (order[i] == REASON_MEMORY)
+            room.gpu[0].mib = 0;
+        else if (order[i] == REASON_MEMORY_UNKNOWN)
             room.gpu[0].mib = 81920;
         else if (order[i] == REASON_MIXED)
+            room.closed = REASON_PLUGIN;
+        else if (order[i] == REASON_PLUGIN)
             room.closed = REASON_NONE;
         else if (order[i] == REASON_CORDONED)
             room.gpu[0].closed = REASON_NONE;
         else
             room.gpu[0].free_milli = room.gpu[0].free_mib = 81920 * 300 / 1000;
     }
+}
+
+static void a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {.wants = 1, .want = &want, .memory_mib = 1};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 2);
+    room.gpu[0].mib = room.gpu[0].free_mib = 3; /* 300 milli of it are less than 1 MiB */
+    room.gpu[1].mib = room.gpu[1].free_mib = 0;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MEMORY_UNKNOWN);
+    room.gpu[1].mib = 1;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MEMORY);
+    room.gpu[1].mib = 0;
+    request.memory_mib = 0; /* nobody asked */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
 static void of_several_gpus_the_one_nearest_to_fitting_speaks(void **state)
@@ -1681,6 +1704,7 @@ int main(void)
         cmocka_unit_test(what_is_found_lies_as_near_as_any_way),
         cmocka_unit_test(near_or_not_an_answer_that_is_not_exact_says_so),
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
+        cmocka_unit_test(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little),
         cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
         cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
         cmocka_unit_test(of_two_wants_the_one_nearest_to_fitting_speaks),

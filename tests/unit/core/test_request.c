@@ -738,6 +738,8 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
     assert_int_equal(parse(), REQUEST_OK);
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or H100*");
     assert_string_equal(refused(REASON_MEMORY), "no GPU on which 300 milli come with 16384 MiB");
+    assert_string_equal(refused(REASON_MEMORY_UNKNOWN),
+                        "no GPU whose memory is known, and gpu-memory asks for 16384 MiB");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or H100*");
     fixture.pod.model = "A100*";
     assert_int_equal(parse(), REQUEST_OK);

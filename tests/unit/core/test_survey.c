@@ -151,6 +151,22 @@ static void what_can_never_fit_is_told_with_what_is_there(void **state)
                         "no node has a GPU of model H100*; the nearest is NVIDIA A100");
 }
 
+static void memory_that_is_not_known_is_never_enough(void **state)
+{
+    static const struct core_gpu unknown[] = {{.index = 0}};
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", unknown, 1), VERDICT_OK);
+    struct request request = *core_request(core, "300");
+    assert_string_equal(survey_of(core, &request).never_text, "");
+    request.memory_mib = 16384;
+    assert_int_equal(survey_of(core, &request).nodes[REASON_MEMORY_UNKNOWN], 1);
+    assert_string_equal(survey_of(core, &request).never_text,
+                        "no node of this cluster, as it is, can ever serve it: no GPU whose memory "
+                        "is known, and gpu-memory asks for 16384 MiB; label nvidia.com/gpu.memory "
+                        "would tell it, or mib in milligpu.io/gpus");
+}
+
 static void where_shares_are_raised_the_whole_memory_counts(void **state)
 {
     struct core_fixture *core = *state;
@@ -444,6 +460,7 @@ int main(void)
         core_test(numbers_of_the_moment_are_told),
         core_test(a_reason_is_told_by_what_lacks_or_by_what_closes),
         core_test(what_can_never_fit_is_told_with_what_is_there),
+        core_test(memory_that_is_not_known_is_never_enough),
         core_test(where_shares_are_raised_the_whole_memory_counts),
         core_test(a_model_that_no_gpu_is_of_names_the_nearest),
         core_test(no_more_than_64_models_are_compared),

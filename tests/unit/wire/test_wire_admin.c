@@ -185,7 +185,17 @@ static void what_a_node_is_shown_as_is_in_the_table(void **state)
     assert_string_equal(admin_node_shown(node_of(core, "n2")), "cordoned");
     while (admin_node_word(words) != NULL)
         words++;
-    assert_int_equal(words, 8);
+    assert_int_equal(words, 10);
+    struct inventory *inventory = core_inventory(core, "n3", "uid", cordoned, 1);
+    inventory->plugin.state = PLUGIN_DOWN;
+    const struct command down = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &down), VERDICT_OK);
+    assert_string_equal(admin_node_shown(node_of(core, "n3")), "plugin");
+    inventory = core_inventory(core, "n4", "uid", NULL, 0);
+    inventory->problem = PROBLEM_NO_SOURCE;
+    const struct command bare = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &bare), VERDICT_OK);
+    assert_string_equal(admin_node_shown(node_of(core, "n4")), "no_source");
     assert_string_equal(admin_node_word(1), "cordoned");
 }
 

@@ -1,4 +1,5 @@
 #include "support.h"
+#include "support/gfd_labels.h"
 
 static struct node_facts decode(struct fixture *fixture, const char *bytes)
 {
@@ -75,8 +76,9 @@ static struct node_facts labelled(struct fixture *fixture, const char *labels)
     return node;
 }
 
-#define MIG(word)     "\"nvidia.com/mig." word
-#define PRODUCT(word) "\"nvidia.com/gpu.product\":\"" word "\""
+#define MIG(word)      "\"nvidia.com/mig." word
+#define PRODUCT(word)  "\"nvidia.com/gpu.product\":\"" word "\""
+#define REPLICAS(word) "\"nvidia.com/gpu.replicas\":\"" word "\""
 
 static void mig_is_seen_where_it_is_and_only_there(void **state)
 {
@@ -87,6 +89,12 @@ static void mig_is_seen_where_it_is_and_only_there(void **state)
         "\"nvidia.com/mig-1g.10gb.count\":\"7\"",
         PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\""),
         PRODUCT("NVIDIA-H100") "," MIG("config\":\"all-1g.10gb\",") MIG("strategy\":\"mixed\""),
+        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",") REPLICAS("0"),
+        MIG("strategy\":\"mixed\",") REPLICAS("1"),
+        PRODUCT("NVIDIA-H100") "," MIG("config\":\"all-1g.10gb\",") MIG("strategy\":\"mixed\",")
+            REPLICAS("1"),
+        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",")
+            REPLICAS("1") ",\"nvidia.com/mig-1g.10gb.count\":\"7\"",
     };
     static const char *const no[] = {
         "",
@@ -98,6 +106,7 @@ static void mig_is_seen_where_it_is_and_only_there(void **state)
         PRODUCT("NVIDIA-H100-80GB-HBM3") "," MIG("strategy\":\"single\""),
         "\"nvidia.com/mig-1g.10gb.count\":\"0\"",
         MIG("capable\":\"true\""),
+        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",") REPLICAS("1"), /* no MIG device */
     };
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
         if (labelled(*state, yes[i]).label_mig == NULL)
@@ -119,6 +128,164 @@ static void time_slicing_is_seen(void **state)
     assert_null(labelled(*state, GPU("sharing-strategy\":\"none\"")).label_sharing);
     assert_null(labelled(*state, GPU("replicas\":\"1\"")).label_sharing);
     assert_null(labelled(*state, GPU("replicas\":\"0\"")).label_sharing);
+    assert_string_equal(labelled(*state, "\"nvidia.com/mps.capable\":\"true\"").label_sharing,
+                        "mps");
+    assert_null(labelled(*state, "\"nvidia.com/mps.capable\":\"false\"").label_sharing);
+}
+
+/* Read as the node of eight A100 that has these labels beside all others, then judged. */
+static struct inventory judged(struct fixture *fixture, const struct gfd_label *changes,
+                               const char *more)
+{
+    static const struct inventory_rules from_labels = {.from_labels = true};
+    struct inventory inventory;
+    struct strbuf bytes;
+
+    strbuf_init(&bytes);
+    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"labels\":{");
+    gfd_labels(&bytes, 8, "NVIDIA-A100-SXM4-80GB", 81920, changes);
+    strbuf_printf(&bytes, "}%s}", more);
+    const struct node_facts node = decode(fixture, bytes.data);
+    strbuf_done(&bytes);
+    assert_null(node.unreadable);
+    inventory_parse(&node, &from_labels, &fixture->arena, &inventory);
+    return inventory;
+}
+
+#define AMOUNTS(capacity, allocatable)                                                             \
+    "},\"status\":{\"capacity\":{\"nvidia.com/gpu\":\"" capacity                                   \
+    "\"},\"allocatable\":{\"nvidia.com/gpu\":\"" allocatable "\"}}"
+
+static void the_labels_of_nvidias_operator_are_judged_together(void **state)
+{
+    static const struct {
+        struct gfd_label changes[6];
+        const char *more;
+        enum inventory_problem problem;
+        enum plugin_state plugin;
+    } row[] = {
+        {{{0}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
+        {{{0}}, AMOUNTS("8", "0"), PROBLEM_NONE, PLUGIN_DOWN},
+        {{{0}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+        {{{0}}, "}", PROBLEM_NONE, PLUGIN_NONE},
+        {{{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}},
+         AMOUNTS("0", "0"),
+         PROBLEM_NONE,
+         PLUGIN_DOWN},
+        {{{"nvidia.com/gpu.deploy.device-plugin", "false"}},
+         AMOUNTS("0", "0"),
+         PROBLEM_NONE,
+         PLUGIN_ZERO},
+        {{{"nvidia.com/gpu.deploy.device-plugin", NULL}},
+         AMOUNTS("0", "0"),
+         PROBLEM_NONE,
+         PLUGIN_ZERO},
+        {{{"nvidia.com/gpu.deploy.device-plugin", NULL},
+          {"nvidia.com/gpu.deploy.operands", "false"}},
+         AMOUNTS("0", "0"),
+         PROBLEM_NONE,
+         PLUGIN_DOWN},
+        {{{"nvidia.com/gpu.deploy.device-plugin", NULL},
+          {"nvidia.com/gpu.deploy.operands", "true"}},
+         AMOUNTS("0", "0"),
+         PROBLEM_NONE,
+         PLUGIN_ZERO},
+        {{{0}}, AMOUNTS("32", "32"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+        {{{"nvidia.com/gpu.count", "1"}}, AMOUNTS("4", "4"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+        {{{"nvidia.com/gpu.count", NULL}}, AMOUNTS("8", "8"), PROBLEM_NO_SOURCE, PLUGIN_NONE},
+        {{{"nvidia.com/gpu.workload.config", "vm-vgpu"}},
+         AMOUNTS("8", "8"),
+         PROBLEM_VIRTUAL_MACHINES,
+         PLUGIN_NONE},
+        {{{"nvidia.com/gpu.workload.config", "container"}},
+         AMOUNTS("8", "8"),
+         PROBLEM_NONE,
+         PLUGIN_UP},
+        {{{"nvidia.com/gpu.replicas", "4"},
+          {"nvidia.com/gpu.sharing-strategy", "time-slicing"},
+          {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED"}},
+         AMOUNTS("32", "32"),
+         PROBLEM_SHARING,
+         PLUGIN_NONE},
+        {{{"nvidia.com/mig.strategy", "mixed"},
+          {"nvidia.com/mig.config", "custom"},
+          {"nvidia.com/mig-1g.10gb.count", "14"},
+          {"nvidia.com/mig-1g.10gb.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}},
+         AMOUNTS("6", "6"),
+         PROBLEM_MIG,
+         PLUGIN_NONE},
+        {{{"nvidia.com/gpu.count", "56"},
+          {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"},
+          {"nvidia.com/mig.config", "all-1g.10gb"}},
+         AMOUNTS("56", "56"),
+         PROBLEM_MIG,
+         PLUGIN_NONE},
+        {{{0}},
+         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"32\"},\"allocatable\":{"
+         "\"nvidia.com/gpu.shared\":\"0\"}}",
+         PROBLEM_SHARING,
+         PLUGIN_NONE},
+        {{{0}},
+         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
+         "\"nvidia.com/gpu.shared\":32}}",
+         PROBLEM_SHARING,
+         PLUGIN_NONE},
+        {{{0}},
+         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
+         "\"nvidia.com/gpu.shared\":\"0\",\"nvidia.com/gpu.sharedx\":\"8\",\"nvidia.com/gp\":\"8\"}}",
+         PROBLEM_NONE,
+         PLUGIN_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct inventory is = judged(*state, row[i].changes, row[i].more);
+        if (is.problem != row[i].problem || is.plugin.state != row[i].plugin)
+            fail_msg("%zu: %s, plugin %d: %s", i, inventory_problem_name(is.problem),
+                     is.plugin.state, is.problem_text);
+        assert_int_equal(is.gpus, row[i].problem == PROBLEM_NONE ? 8 : 0);
+    }
+}
+
+/* MIG has two of eight; the labels speak of the node, and the agent of each GPU. */
+static void an_agent_is_believed_rather_than_the_labels_of_its_node(void **state)
+{
+    static const struct gfd_label mixed[] = {{"nvidia.com/mig.strategy", "mixed"},
+                                             {"nvidia.com/mig.config", "custom"},
+                                             {"nvidia.com/mig-1g.10gb.count", "14"},
+                                             {0}};
+    static const char agent[] =
+        ",\"annotations\":{\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"["
+        "{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"held\\\":\\\"mig\\\"},"
+        "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1}]\"}" AMOUNTS("6", "0");
+    struct inventory is = judged(*state, mixed, agent);
+
+    assert_string_equal(is.problem_text, "");
+    assert_int_equal(is.problem, PROBLEM_NONE);
+    assert_int_equal(is.gpus, 2);
+    assert_string_equal(is.gpu[0].held, "mig");
+    assert_null(is.gpu[1].held);
+    assert_int_equal(is.plugin.state, PLUGIN_NONE);
+}
+
+/* What cannot be read says nothing, and closes the node: of our resource, and of theirs. */
+static void amounts_of_whole_gpus_are_read_once(void **state)
+{
+    const struct node_facts twice =
+        decode(*state, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{"
+                       "\"nvidia.com/gpu\":1,\"nvidia.com/gpu\":2}}}");
+    const struct node_facts odd = decode(
+        *state,
+        "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{\"nvidia.com/gpu\":[1]}}}");
+    const struct node_facts none =
+        decode(*state, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{"
+                       "\"nvidia.com/gpu\":null},\"allocatable\":{\"nvidia.com/gpu\":8}}}");
+    assert_string_equal(twice.unreadable,
+                        "status.allocatable[\"nvidia.com/gpu\"]: comes twice; a key may come once");
+    assert_non_null(odd.unreadable);
+    assert_null(none.unreadable);
+    assert_null(none.whole_capacity);
+    assert_string_equal(none.whole_allocatable, "8");
+    assert_null(none.allocatable_milli);
+    assert_null(none.whole_shared);
 }
 
 static struct node_facts with_gpus(struct fixture *fixture, const char *gpus)
@@ -489,6 +656,9 @@ int main(void)
         fixture_test(a_bare_node_has_nothing),
         fixture_test(mig_is_seen_where_it_is_and_only_there),
         fixture_test(time_slicing_is_seen),
+        fixture_test(the_labels_of_nvidias_operator_are_judged_together),
+        fixture_test(an_agent_is_believed_rather_than_the_labels_of_its_node),
+        fixture_test(amounts_of_whole_gpus_are_read_once),
         fixture_test(gpus_are_read),
         fixture_test(nvlink_is_read_as_far_as_it_can_be),
         fixture_test(what_an_agent_says_of_a_gpu_is_read_as_written),

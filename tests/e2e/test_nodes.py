@@ -1,0 +1,191 @@
+"""Nodes whose sources contradict each other: labels, amounts, the device plugin and the agent."""
+
+import json
+import subprocess
+import unittest
+
+import harness
+from gfd_labels import MIXED, gfd_labels
+
+
+def node(name, labels, *, capacity=None, allocatable=None, annotations=None):
+    """allocatable: as capacity, if nothing else is said."""
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    capacity = capacity or {}
+    return {"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": "uid-" + name, "annotations": annotations or {},
+                         "labels": {"kubernetes.io/hostname": name, **labels}},
+            "spec": {}, "status": {"capacity": amounts | capacity,
+                                   "allocatable": amounts | (capacity if allocatable is None else allocatable),
+                                   "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def whole(gpus):
+    return {"nvidia.com/gpu": str(gpus)}
+
+
+def agent(gpus, mig=0, of="a"):
+    """The annotations of an agent; MIG has the first GPUs."""
+    said = [{"uuid": f"GPU-{of}{at}", "index": at, "milli": 1000, "mib": 81920, "model": "NVIDIA-A100-SXM4-80GB"}
+            | ({"held": "mig"} if at < mig else {}) for at in range(gpus)]
+    return {"milligpu.io/gpus": json.dumps(said), "milligpu.io/agent": '{"version":"0.1.0"}'}
+
+
+def cluster(*nodes):
+    return {"apiVersion": "v1", "kind": "List", "items": list(nodes)}
+
+
+class Shown(unittest.TestCase):
+    """milligpud --standalone on a file."""
+
+    def daemon(self, *nodes, flags=()):
+        daemon = harness.Daemon(cluster(*nodes), *flags)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def shown(self, daemon, name):
+        shown = daemon.get("/api/v1/nodes/" + name)
+        return shown["state"], shown["freeMilli"], shown["stateText"]
+
+    def check(self, daemon, name):
+        return next(one for one in daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
+
+    def drift(self, daemon):
+        return [(one["kind"], one["node"], one["text"]) for one in daemon.get("/api/v1/drift")["items"]]
+
+    def ctl(self, daemon, *words):
+        done = subprocess.run([harness.BIN / "milligpuctl", *words, "--port-file", daemon.home / "ports"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_an_agent_says_which_gpus_mig_has_whatever_the_labels_say(self):
+        daemon = self.daemon(
+            node("labels-of-operator", gfd_labels(8, changes=MIXED), capacity=whole(6), annotations=agent(8, 2)),
+            node("labels-without-mig", gfd_labels(8), annotations=agent(8, 2, of="b")),
+            node("no-agent", gfd_labels(8, changes=MIXED), capacity=whole(6)))
+        for name in "labels-of-operator", "labels-without-mig":
+            self.assertEqual(self.shown(daemon, name), ("ok", 6000, ""))
+            states = [gpu["state"] for gpu in daemon.get("/api/v1/nodes/" + name)["gpus"]]
+            self.assertEqual(states, ["held"] * 2 + ["ok"] * 6)
+        state, free, text = self.shown(daemon, "no-agent")
+        self.assertEqual((state, free), ("excluded", 0))
+        self.assertRegex(text, r"^the node's labels say MIG: ")
+        self.assertIn("held by mig", self.ctl(daemon, "node", "labels-of-operator"))
+
+    def test_gpus_that_are_cut_by_time_are_not_shared_a_second_time(self):
+        sliced = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing",
+                  "nvidia.com/gpu.product": "Tesla-T4-SHARED"}
+        daemon = self.daemon(node("bug", gfd_labels(1, "Tesla-T4", 15360), capacity=whole(4)),
+                             node("says-so", gfd_labels(1, "Tesla-T4", 15360, sliced), capacity=whole(4)),
+                             node("renamed", gfd_labels(1, "Tesla-T4", 15360), capacity={"nvidia.com/gpu.shared": "4"}),
+                             node("agent", gfd_labels(1), capacity=whole(4), annotations=agent(1)),
+                             node("fine", gfd_labels(4), capacity=whole(4)))
+        text = ("the device plugin shows 4 GPUs, and the node has 1: somebody else shares them (time-slicing, MPS)")
+        self.assertEqual(self.shown(daemon, "bug"), ("foreign_units", 0, text))
+        self.assertEqual(self.shown(daemon, "agent"), ("foreign_units", 0, text))
+        self.assertEqual(self.shown(daemon, "says-so")[:2], ("excluded", 0))
+        self.assertEqual(self.shown(daemon, "renamed")[:2], ("excluded", 0))
+        self.assertEqual(self.shown(daemon, "fine"), ("ok", 4000, ""))
+        self.assertEqual(sorted(self.drift(daemon)), [("foreign_units", "agent", text), ("foreign_units", "bug", text)])
+        answer = daemon.filter(daemon.create(harness.pod("p", 300)))
+        self.assertEqual(answer["NodeNames"], ["fine"])
+
+    def test_nodes_for_virtual_machines_are_excluded(self):
+        given = {"nvidia.com/gpu.workload.config": "vm-passthrough"}
+        daemon = self.daemon(node("vms", gfd_labels(2, changes=given)),
+                             node("vgpus", gfd_labels(2, changes={"nvidia.com/gpu.workload.config": "vm-vgpu"}),
+                                  annotations=agent(2)),
+                             node("containers", gfd_labels(2, changes={"nvidia.com/gpu.workload.config": "container"})))
+        self.assertEqual(self.shown(daemon, "vms"), (
+            "excluded", 0, 'label nvidia.com/gpu.workload.config gives the GPUs to virtual machines: "vm-passthrough"'))
+        self.assertEqual(self.shown(daemon, "vgpus")[:2], ("excluded", 0))
+        self.assertEqual(self.shown(daemon, "containers"), ("ok", 2000, ""))
+        self.assertEqual(self.drift(daemon), [])
+
+    def test_a_plugin_that_offers_nothing_closes_its_node_and_a_gpu_that_it_holds_back_is_drift(self):
+        nodes = [node("down", gfd_labels(8), capacity=whole(8), allocatable=whole(0)),
+                 node("sick", gfd_labels(8), capacity=whole(8), allocatable=whole(7)),
+                 node("left", gfd_labels(8), capacity=whole(0)),
+                 node("none", gfd_labels(8)),
+                 node("agent", gfd_labels(8), capacity=whole(8), allocatable=whole(0), annotations=agent(8))]
+        daemon = self.daemon(*nodes)
+        self.assertEqual(self.shown(daemon, "down"), ("plugin", 0, "the node's device plugin offers no GPU now"))
+        self.assertEqual(daemon.get("/api/v1/summary")["closed"]["plugin"], 8000)
+        for name in "sick", "left", "none", "agent":
+            self.assertEqual(self.shown(daemon, name), ("ok", 8000, ""))
+        self.assertEqual(self.drift(daemon), [("plugin", "sick", "the device plugin offers 7 of 8 GPUs: it holds back 1, "
+                                               "and which is not known; it may be sick, and takes shares")])
+        found = self.check(daemon, "plugin")
+        self.assertEqual((found["status"], found["text"]), (
+            "warning", "the device plugin of 1 node (down first) offers 0 nvidia.com/gpu, so no share is granted there"))
+        self.assertIn("set plugin to ignore", found["fix"])
+        self.assertRegex(self.ctl(daemon, "nodes", "--state", "plugin"), r"(?m)^down .* plugin$")
+        self.assertIn(b'{reason="plugin",model="NVIDIA-A100-SXM4-80GB"} 8000', daemon.admin("GET", "/metrics")[1])
+        answer = daemon.filter(daemon.create(harness.pod("p", 300)), ["down"])
+        self.assertEqual(answer["FailedAndUnresolvableNodes"], {"down": "no GPU with 300 milli free"})
+        expecting = self.daemon(*nodes, flags=("--plugin=expect",))
+        self.assertEqual({name: self.shown(expecting, name)[0] for name in ("down", "sick", "left", "none", "agent")},
+                         {"down": "plugin", "sick": "ok", "left": "plugin", "none": "plugin", "agent": "ok"})
+        ignoring = self.daemon(*nodes, flags=("--plugin=ignore",))
+        self.assertEqual(ignoring.get("/api/v1/summary")["freeMilli"], 40000)
+        self.assertEqual(self.drift(ignoring), [])
+        self.assertIn("is ignored", self.check(ignoring, "plugin")["text"])
+
+    def test_gpus_that_nothing_names_are_missed(self):
+        bare = {"kubernetes.io/os": "linux"}
+        daemon = self.daemon(node("gke", bare, capacity=whole(8)), node("cpu", bare), node("fine", gfd_labels(1)))
+        text = ("no source of shares: label nvidia.com/gpu.count (from feature discovery) or annotation milligpu.io/gpus "
+                "(from milligpu-node) is missing")
+        self.assertEqual(self.shown(daemon, "gke"), ("no_source", 0, text))
+        self.assertEqual(self.shown(daemon, "cpu"), ("ok", 0, "the node has no GPUs to share"))
+        found = self.check(daemon, "sources")
+        self.assertEqual((found["status"], found["text"]),
+                         ("warning", f"1 node has GPUs and nothing to share; node gke: {text}"))
+        self.assertIn(text, self.ctl(daemon, "node", "gke"))
+        self.assertRegex(self.ctl(daemon, "nodes"), r"(?m)^gke .* no_source$")
+        self.assertEqual(self.drift(daemon), [])
+
+    def test_memory_that_is_not_known_is_said_to_be_so(self):
+        daemon = self.daemon(node("spark", gfd_labels(1, "NVIDIA-GB10", 0)))
+        plain = daemon.create(harness.pod("plain", 300))
+        mem = daemon.create(harness.pod("mem", 300, annotations={"milligpu.io/gpu-memory": "16Gi"}))
+        text = "no GPU whose memory is known, and gpu-memory asks for 16384 MiB"
+        self.assertEqual(daemon.filter(plain)["NodeNames"], ["spark"])
+        self.assertEqual(daemon.filter(mem)["FailedAndUnresolvableNodes"], {"spark": text})
+        self.assertIn(text, self.ctl(daemon, "pod", "default/mem"))
+
+
+class Live(unittest.TestCase):
+    """The plugin goes and comes back."""
+
+    def test_a_plugin_that_returns_wakes_who_waits_and_running_pods_hear_nothing(self):
+        api = harness.Api(cluster(node("gpu", gfd_labels(2), capacity=whole(2))))
+        self.addCleanup(api.close)
+        daemon = harness.ClusterDaemon(api)
+        self.addCleanup(daemon.close)
+
+        def offers(capacity, allocatable):
+            status, _ = api.request("PATCH", "/api/v1/nodes/gpu/status", {
+                "status": {"capacity": whole(capacity), "allocatable": whole(allocatable)}})
+            self.assertEqual(status, 200)
+
+        def state():
+            return daemon.get("/api/v1/nodes/gpu")["state"]
+
+        self.assertEqual(daemon.schedule(harness.pod("runs", 300))[1], "")
+        offers(2, 0)
+        daemon.wait(lambda: state() == "plugin", "the plugin to be missed")
+        self.assertEqual(daemon.schedule(harness.pod("waits", 300))[0], None)
+        offers(0, 0)
+        self.assertEqual(daemon.get("/api/v1/pods/default/runs")["allocation"]["state"], "bound")
+        self.assertEqual(daemon.get("/api/v1/drift")["items"], [])
+        before = api.seen("csistoragecapacities")
+        offers(2, 2)
+        daemon.wait(lambda: state() == "ok", "the plugin to return")
+        daemon.wait(lambda: api.seen("csistoragecapacities") > before, "the wake-up")
+        daemon.check()
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,170 @@
+/* The device plugin of a node without an agent: what it does not offer takes no new shares. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/fake_apiserver.h"
+
+#include "support/gfd_labels.h"
+#include "support_fixture.h"
+
+static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
+                struct strbuf *out)
+{
+    strbuf_reset(out);
+    const int status = fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out);
+    if (status >= 300)
+        fail_msg("%s %s: %d %s", method, path, status, out->data);
+}
+
+static void make_node(struct app_fixture *fixture, const char *name, const char *whole)
+{
+    struct strbuf body;
+    struct strbuf out;
+
+    strbuf_init(&body);
+    strbuf_init(&out);
+    strbuf_printf(&body, "{\"metadata\":{\"name\":\"%s\",\"labels\":{", name);
+    gfd_labels(&body, 2, "NVIDIA-A100-SXM4-80GB", 81920, NULL);
+    strbuf_printf(&body, "}},\"status\":{\"capacity\":{%s},\"allocatable\":{%s}}}", whole, whole);
+    api(fixture, "POST", "/api/v1/nodes", body.data, &out);
+    strbuf_done(&body);
+    strbuf_done(&out);
+}
+
+/* As kubelet writes it. */
+static void offers(struct app_fixture *fixture, const char *capacity, const char *allocatable)
+{
+    struct strbuf out;
+    char body[256];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"status\":{\"capacity\":{\"nvidia.com/gpu\":%s},"
+                   "\"allocatable\":{\"nvidia.com/gpu\":%s}}}",
+                   capacity, allocatable);
+    strbuf_init(&out);
+    api(fixture, "PATCH", "/api/v1/nodes/gpu/status", body, &out);
+    strbuf_done(&out);
+    fixture_run(fixture);
+}
+
+static bool fits(struct app_fixture *fixture, const char *pod)
+{
+    return strstr(fixture_filter(fixture, pod, "gpu"), "\"NodeNames\":[\"gpu\"]") != NULL;
+}
+
+static int set_up(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = fixture_new(no_nodes);
+
+    make_node(fixture, "gpu", "\"nvidia.com/gpu\":\"2\"");
+    fixture_run(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static void no_event_tells_of_it(struct app_fixture *fixture)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    api(fixture, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "", &out);
+    assert_non_null(strstr(out.data, "\"items\":[]"));
+    strbuf_done(&out);
+}
+
+static void a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "gpu"), "");
+    offers(fixture, "\"2\"", "\"0\"");
+    assert_non_null(strstr(fixture_filter(fixture, "b", "gpu"), "no GPU with 300 milli free"));
+    assert_non_null(strstr(fixture_bind(fixture, "b", "gpu"), "plugin"));
+    offers(fixture, "\"0\"", "\"0\""); /* kubelet forgets the plugin after five minutes */
+    assert_false(fits(fixture, "b"));
+    assert_string_equal(fixture_where(fixture, "a"), "gpu");
+    assert_int_equal(fixture_taken(fixture, "gpu"), 300);
+    fixture_pass(fixture, 5000);
+    no_event_tells_of_it(fixture);
+    const uint32_t wake_ups = fixture->wake_ups;
+    offers(fixture, "\"2\"", "\"1\"");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_string_equal(fixture_bind(fixture, "b", "gpu"), "");
+}
+
+static void an_agent_that_names_the_gpus_opens_the_node_and_wakes(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "b", "300");
+    offers(fixture, "\"2\"", "\"0\"");
+    assert_false(fits(fixture, "b"));
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_annotate_node(fixture, "gpu",
+                          "\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
+                          "\\\"GPU-a\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_true(fits(fixture, "b"));
+}
+
+/* What was seen is forgotten with the process; the setting says that a plugin belongs there. */
+static void after_a_restart_an_expected_plugin_closes_the_node(void **state)
+{
+    static const enum plugin_rule rule[] = {PLUGIN_AUTO, PLUGIN_EXPECT, PLUGIN_IGNORE};
+    static const char *const word[] = {"auto", "expect", "ignore"};
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "b", "300");
+    offers(fixture, "\"0\"", "\"0\"");
+    assert_false(fits(fixture, "b"));
+    for (size_t i = 0; i < ARRAY_LEN(rule); i++) {
+        fixture->settings.plugin = word[i];
+        fixture_restart(fixture);
+        fixture_run_until_idle(fixture);
+        assert_int_equal(fixture->app.inventory_rules.plugin, rule[i]);
+        assert_int_equal(fits(fixture, "b"), rule[i] != PLUGIN_EXPECT);
+    }
+    offers(fixture, "\"2\"", "\"0\"");
+    assert_true(fits(fixture, "b"));
+}
+
+static void a_node_without_any_plugin_is_as_ever(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_delete_node(fixture, "gpu");
+    fixture_run(fixture);
+    make_node(fixture, "gpu", "\"cpu\":\"8\"");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    assert_true(fits(fixture, "b"));
+    offers(fixture, "\"0\"", "\"0\""); /* of another plugin's past, before we came */
+    assert_true(fits(fixture, "b"));
+    offers(fixture, "null", "null");
+    assert_true(fits(fixture, "b"));
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, fixture_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits),
+        TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes),
+        TEST(after_a_restart_an_expected_plugin_closes_the_node),
+        TEST(a_node_without_any_plugin_is_as_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
