@@ -82,6 +82,7 @@ static bool parse_whole(const char *text, uint64_t *out)
 static bool agent_names_gpus(const struct node_facts *facts)
 {
     must(facts->gpus == 0 || facts->gpu != NULL);
+    must(facts->name != NULL);
     return facts->agent && (facts->has_gpus || facts->gpus_error != NULL);
 }
 
@@ -582,6 +583,7 @@ static void judge_units(struct judge *judge, const struct whole *whole)
 static bool has_gpu_labels(const struct node_facts *facts)
 {
     must(facts->labels == 0 || facts->label != NULL);
+    must(facts->name != NULL);
     for (uint32_t i = 0; i < facts->labels; i++)
         if (strcmp(facts->label[i].key, "nvidia.com/gpu.present") == 0 &&
             strcmp(facts->label[i].value, "true") == 0)
@@ -611,6 +613,7 @@ static void judge_no_source(struct judge *judge, const struct whole *whole)
         strbuf_str(&buf, "no source of shares: label nvidia.com/gpu.count (from feature "
                          "discovery) or annotation milligpu.io/gpus (from milligpu-node) is "
                          "missing");
+    must(out->source != SOURCE_NONE || !named);
     take_back(judge, PROBLEM_NO_SOURCE, &buf);
 }
 
@@ -621,6 +624,7 @@ static bool leave_out_unread_plugin(struct judge *judge)
     uint64_t value;
 
     must(judge->out->problem == PROBLEM_NONE);
+    must(!agent_names_gpus(judge->facts));
     if (amount == NULL || parse_whole(amount, &value))
         return false;
     struct strbuf buf;
@@ -920,6 +924,7 @@ static void judge_status(struct judge *judge)
     if (out->problem == PROBLEM_NONE)
         judge_plugin(judge, &whole);
     must(out->plugin.state == PLUGIN_NONE || out->gpus > 0);
+    must(out->problem == PROBLEM_NONE || out->gpus == 0);
 }
 
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,

@@ -314,7 +314,7 @@ static const char **amount_slot(const struct wire_rules *rules, struct text key,
     return text_is((struct text){key.at + whole, key.len - whole}, ".shared") ? &out->shared : NULL;
 }
 
-/* Other resources may be many and are skipped, but for CPU and memory where out_host is not NULL. */
+/* Other resources may be many: they are skipped, but for CPU and memory where out_host is given. */
 static void read_resources(struct json_reader *in, const struct wire_rules *rules,
                            struct resource_amounts *out, struct host *out_host)
 {

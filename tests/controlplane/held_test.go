@@ -133,6 +133,9 @@ func TestOnlyTheGPUThatAPodHasWholeIsClosed(t *testing.T) {
 func TestAGPUThatMIGCutsUpIsClosedUntilItIsWhole(t *testing.T) {
 	g, driver := withInventory(t)
 	driver.shows(g, gpuIDs, map[string]string{gpuIDs[0]: "mig=1"})
+	for _, labels := range []object{harness.GFDLabels(len(gpuIDs), "NVIDIA-A100-SXM4-80GB", 81920), harness.MIGLabels()} {
+		g.patchNode("gpu-real", object{"labels": labels}) /* the agent is believed, and not they */
+	}
 	g.heldBy(gpuIDs[0], "mig", "mig")
 	g.says(g.ctl("node", "gpu-real"), "held by mig")
 	g.onlyTheOther(func() { driver.says(g) })

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 import harness
+from gfd_labels import gfd_labels
 
 CTL = harness.BIN / "milligpuctl"
 MODELS = {"h100": "NVIDIA-H100-80GB-HBM3", "a100": "NVIDIA-A100-SXM4-80GB", "l4": "NVIDIA-L4", "t4": "Tesla-T4",
@@ -24,8 +25,7 @@ def node(model, at):
         spec["taints"] = [{"key": "slow", "effect": "PreferNoSchedule"}]
     return {"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {
-                "kubernetes.io/hostname": name, "nvidia.com/gpu.product": MODELS[model], "nvidia.com/gpu.count": "8",
-                "nvidia.com/gpu.memory": "81920", "rack": str(at)}},
+                "kubernetes.io/hostname": name, "rack": str(at), **gfd_labels(8, MODELS[model])}},
             "spec": spec, "status": {"capacity": room, "allocatable": room}}
 
 

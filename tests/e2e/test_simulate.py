@@ -11,6 +11,7 @@ import unittest
 import xml.etree.ElementTree
 
 import harness
+from gfd_labels import MIXED, gfd_labels
 import judge_placements
 
 CTL = harness.BIN / "milligpuctl"
@@ -311,7 +312,7 @@ def dump(*items):
 
 
 def labels(gpus, model="T4"):
-    return {"nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.product": model}
+    return gfd_labels(gpus, model, 0)
 
 
 class Cluster(Folder):
@@ -814,8 +815,8 @@ class Wrong(Folder):
                 (f"{path}: contains no Node: write what `kubectl get nodes,pods -A -o json` prints", dump()),
                 (f"{path}: no node has a GPU: annotation milligpu.io/gpus, label nvidia.com/gpu.count or "
                  "status.allocatable of nvidia.com/vgpu says how many a node has", dump(node("a"))),
-                (f"{path}: no node has a GPU that can be used; Node a: the node's labels say MIG: \"mixed\"",
-                 dump(node("a", labels={**labels(2), "nvidia.com/mig.strategy": "mixed"}))),
+                (f"{path}: no node has a GPU that can be used; Node a: the node's labels say MIG: "
+                 '"nvidia.com/mig-1g.10gb.count"', dump(node("a", labels={**labels(2), **MIXED}))),
                 (f"{path}: Node a: status.allocatable.cpu: \"x\" is not a quantity: write one such as 500m, 2 or 4Gi",
                  dump(node("a", cpu="x", labels=labels(1)))),
                 (f"{path}: is empty: expected a List, as `kubectl get nodes,pods -A -o json` prints it", "")):

@@ -10,6 +10,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/reason.h"
 #include "milligpu/reconcile.h"
 #include "milligpu/wire_kube.h"
 
@@ -121,6 +122,10 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
         cluster_note(cluster, &cluster->unusable, "", node->name);
         if (cluster->unusable_why == NULL)
             cluster->unusable_why = node->inventory->problem_text;
+    } else if (node->inventory->plugin.state == PLUGIN_DOWN) {
+        cluster_note(cluster, &cluster->unusable, "", node->name);
+        if (cluster->unusable_why == NULL)
+            cluster->unusable_why = reason_help(REASON_PLUGIN);
     }
     return 0;
 }

@@ -98,16 +98,17 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
 static void world_take_labels(struct world *world, const char *name, uint32_t gpus,
                               const char *model, const struct host *host)
 {
+    const bool has_model = gpus > 0 && model[0] != '\0'; /* without GPUs nothing is labelled */
     struct label *product = arena_alloc(&world->arena, sizeof *product);
 
     *product = (struct label){"nvidia.com/gpu.product", model};
     const struct node_facts facts = {
         .name = name,
         .uid = name,
-        .labels = model[0] != '\0',
+        .labels = has_model,
         .label = product,
         .label_count = gpus > 0 ? arena_printf(&world->arena, "%u", gpus) : NULL,
-        .label_product = model[0] != '\0' ? model : NULL,
+        .label_product = has_model ? model : NULL,
     };
     struct world_node *node = world_take_node(world, &facts);
     node->host = *host;

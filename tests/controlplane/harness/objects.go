@@ -27,8 +27,11 @@ func DemoNodes() []NodeShape {
 
 // Object returns the node as it is posted.
 func (s NodeShape) Object() Object {
-	labels := Object{"kubernetes.io/hostname": s.Name, "nvidia.com/gpu.product": s.Product,
-		"nvidia.com/gpu.memory": fmt.Sprint(s.MiB)}
+	labels := Object{}
+	if s.Product != "" {
+		labels = GFDLabels((s.Milli+999)/1000, s.Product, s.MiB)
+	}
+	labels["kubernetes.io/hostname"] = s.Name
 	for key, value := range s.Labels {
 		labels[key] = value
 	}

@@ -156,92 +156,85 @@ static struct inventory judged(struct fixture *fixture, const struct gfd_label *
     "},\"status\":{\"capacity\":{\"nvidia.com/gpu\":\"" capacity                                   \
     "\"},\"allocatable\":{\"nvidia.com/gpu\":\"" allocatable "\"}}"
 
+static const struct {
+    struct gfd_label changes[6];
+    const char *more;
+    enum inventory_problem problem;
+    enum plugin_state plugin;
+} judgement[] = {
+    {{{0}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
+    {{{0}}, AMOUNTS("8", "0"), PROBLEM_NONE, PLUGIN_DOWN},
+    {{{0}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+    {{{0}}, "}", PROBLEM_NONE, PLUGIN_NONE},
+    {{{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}},
+     AMOUNTS("0", "0"),
+     PROBLEM_NONE,
+     PLUGIN_DOWN},
+    {{{"nvidia.com/gpu.deploy.device-plugin", "false"}},
+     AMOUNTS("0", "0"),
+     PROBLEM_NONE,
+     PLUGIN_ZERO},
+    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}, {"nvidia.com/gpu.deploy.operands", "false"}},
+     AMOUNTS("0", "0"),
+     PROBLEM_NONE,
+     PLUGIN_DOWN},
+    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}, {"nvidia.com/gpu.deploy.operands", "true"}},
+     AMOUNTS("0", "0"),
+     PROBLEM_NONE,
+     PLUGIN_ZERO},
+    {{{0}}, AMOUNTS("32", "32"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+    {{{"nvidia.com/gpu.count", "1"}}, AMOUNTS("4", "4"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+    {{{"nvidia.com/gpu.count", NULL}}, AMOUNTS("8", "8"), PROBLEM_NO_SOURCE, PLUGIN_NONE},
+    {{{"nvidia.com/gpu.workload.config", "vm-vgpu"}},
+     AMOUNTS("8", "8"),
+     PROBLEM_VIRTUAL_MACHINES,
+     PLUGIN_NONE},
+    {{{"nvidia.com/gpu.workload.config", "container"}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
+    {{{"nvidia.com/gpu.replicas", "4"},
+      {"nvidia.com/gpu.sharing-strategy", "time-slicing"},
+      {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED"}},
+     AMOUNTS("32", "32"),
+     PROBLEM_SHARING,
+     PLUGIN_NONE},
+    {{{"nvidia.com/mig.strategy", "mixed"},
+      {"nvidia.com/mig.config", "custom"},
+      {"nvidia.com/mig-1g.10gb.count", "14"},
+      {"nvidia.com/mig-1g.10gb.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}},
+     AMOUNTS("6", "6"),
+     PROBLEM_MIG,
+     PLUGIN_NONE},
+    {{{"nvidia.com/gpu.count", "56"},
+      {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"},
+      {"nvidia.com/mig.config", "all-1g.10gb"}},
+     AMOUNTS("56", "56"),
+     PROBLEM_MIG,
+     PLUGIN_NONE},
+    {{{0}},
+     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"32\"},\"allocatable\":{"
+     "\"nvidia.com/gpu.shared\":\"0\"}}",
+     PROBLEM_SHARING,
+     PLUGIN_NONE},
+    {{{0}},
+     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
+     "\"nvidia.com/gpu.shared\":32}}",
+     PROBLEM_SHARING,
+     PLUGIN_NONE},
+    {{{0}},
+     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
+     "\"nvidia.com/gpu.shared\":\"0\",\"nvidia.com/gpu.sharedx\":\"8\",\"nvidia.com/gp\":\"8\"}}",
+     PROBLEM_NONE,
+     PLUGIN_NONE},
+};
+
 static void the_labels_of_nvidias_operator_are_judged_together(void **state)
 {
-    static const struct {
-        struct gfd_label changes[6];
-        const char *more;
-        enum inventory_problem problem;
-        enum plugin_state plugin;
-    } row[] = {
-        {{{0}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
-        {{{0}}, AMOUNTS("8", "0"), PROBLEM_NONE, PLUGIN_DOWN},
-        {{{0}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
-        {{{0}}, "}", PROBLEM_NONE, PLUGIN_NONE},
-        {{{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}},
-         AMOUNTS("0", "0"),
-         PROBLEM_NONE,
-         PLUGIN_DOWN},
-        {{{"nvidia.com/gpu.deploy.device-plugin", "false"}},
-         AMOUNTS("0", "0"),
-         PROBLEM_NONE,
-         PLUGIN_ZERO},
-        {{{"nvidia.com/gpu.deploy.device-plugin", NULL}},
-         AMOUNTS("0", "0"),
-         PROBLEM_NONE,
-         PLUGIN_ZERO},
-        {{{"nvidia.com/gpu.deploy.device-plugin", NULL},
-          {"nvidia.com/gpu.deploy.operands", "false"}},
-         AMOUNTS("0", "0"),
-         PROBLEM_NONE,
-         PLUGIN_DOWN},
-        {{{"nvidia.com/gpu.deploy.device-plugin", NULL},
-          {"nvidia.com/gpu.deploy.operands", "true"}},
-         AMOUNTS("0", "0"),
-         PROBLEM_NONE,
-         PLUGIN_ZERO},
-        {{{0}}, AMOUNTS("32", "32"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
-        {{{"nvidia.com/gpu.count", "1"}}, AMOUNTS("4", "4"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
-        {{{"nvidia.com/gpu.count", NULL}}, AMOUNTS("8", "8"), PROBLEM_NO_SOURCE, PLUGIN_NONE},
-        {{{"nvidia.com/gpu.workload.config", "vm-vgpu"}},
-         AMOUNTS("8", "8"),
-         PROBLEM_VIRTUAL_MACHINES,
-         PLUGIN_NONE},
-        {{{"nvidia.com/gpu.workload.config", "container"}},
-         AMOUNTS("8", "8"),
-         PROBLEM_NONE,
-         PLUGIN_UP},
-        {{{"nvidia.com/gpu.replicas", "4"},
-          {"nvidia.com/gpu.sharing-strategy", "time-slicing"},
-          {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED"}},
-         AMOUNTS("32", "32"),
-         PROBLEM_SHARING,
-         PLUGIN_NONE},
-        {{{"nvidia.com/mig.strategy", "mixed"},
-          {"nvidia.com/mig.config", "custom"},
-          {"nvidia.com/mig-1g.10gb.count", "14"},
-          {"nvidia.com/mig-1g.10gb.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}},
-         AMOUNTS("6", "6"),
-         PROBLEM_MIG,
-         PLUGIN_NONE},
-        {{{"nvidia.com/gpu.count", "56"},
-          {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"},
-          {"nvidia.com/mig.config", "all-1g.10gb"}},
-         AMOUNTS("56", "56"),
-         PROBLEM_MIG,
-         PLUGIN_NONE},
-        {{{0}},
-         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"32\"},\"allocatable\":{"
-         "\"nvidia.com/gpu.shared\":\"0\"}}",
-         PROBLEM_SHARING,
-         PLUGIN_NONE},
-        {{{0}},
-         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
-         "\"nvidia.com/gpu.shared\":32}}",
-         PROBLEM_SHARING,
-         PLUGIN_NONE},
-        {{{0}},
-         "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
-         "\"nvidia.com/gpu.shared\":\"0\",\"nvidia.com/gpu.sharedx\":\"8\",\"nvidia.com/gp\":\"8\"}}",
-         PROBLEM_NONE,
-         PLUGIN_NONE},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const struct inventory is = judged(*state, row[i].changes, row[i].more);
-        if (is.problem != row[i].problem || is.plugin.state != row[i].plugin)
+    for (size_t i = 0; i < ARRAY_LEN(judgement); i++) {
+        const struct inventory is = judged(*state, judgement[i].changes, judgement[i].more);
+        if (is.problem != judgement[i].problem || is.plugin.state != judgement[i].plugin)
             fail_msg("%zu: %s, plugin %d: %s", i, inventory_problem_name(is.problem),
                      is.plugin.state, is.problem_text);
-        assert_int_equal(is.gpus, row[i].problem == PROBLEM_NONE ? 8 : 0);
+        assert_int_equal(is.gpus, judgement[i].problem == PROBLEM_NONE ? 8 : 0);
     }
 }
 
