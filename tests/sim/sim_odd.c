@@ -113,7 +113,8 @@ static void odd_labels(struct sim *sim, struct model_node *node, struct draw *dr
                  {"nvidia.com/gpu.replicas", "4"}};
     const uint32_t which = draw_below(draw, ARRAY_LEN(label));
 
-    hide(node);
+    if (!node->by_agent) /* which is believed, and not they; before it there is no GPU */
+        hide(node);
     patch(sim, node, "",
           json_pack("{s:{s:{s:s}}}", "metadata", "labels", label[which].key, label[which].value));
 }
