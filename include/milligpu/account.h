@@ -30,11 +30,15 @@
     X(ACCOUNT_UNREADABLE, "unreadable", "what the node says about its GPUs cannot be read")        \
     X(ACCOUNT_OVER, "over", "charged beyond its milli or MiB")                                     \
     X(ACCOUNT_UNHEALTHY, "unhealthy", "reported unhealthy")                                        \
-    X(ACCOUNT_CORDONED, "cordoned", "cordoned")                                                    \
+    X(ACCOUNT_CORDONED, "cordoned", "cordoned, by milligpu.io/cordon or kubectl cordon")           \
     X(ACCOUNT_CROWDED, "crowded", "as many pods share the GPU as may")                             \
     X(ACCOUNT_MIXED, "mixed", "a pod with whole GPUs of the other resource lives on the node")     \
     X(ACCOUNT_UNPLACED, "unplaced", "a pod lives on the node whose GPUs are not known")            \
-    X(ACCOUNT_PLUGIN, "plugin", "the node's device plugin offers no GPU now")
+    X(ACCOUNT_PLUGIN, "plugin", "the node's device plugin offers no GPU now")                      \
+    X(ACCOUNT_LEAVING, "leaving", "an autoscaler is about to delete the node")                     \
+    X(ACCOUNT_NOT_READY, "not_ready", "the node is not Ready")                                     \
+    X(ACCOUNT_TAINTED, "tainted", "the node has a taint that no known pod tolerates")              \
+    X(ACCOUNT_TAINTS_UNREADABLE, "taints_unreadable", "the node's taints cannot be read")
 
 enum account_part {
 #define X(code, word, help) code,

@@ -21,6 +21,7 @@
 #include "milligpu/host.h"
 #include "milligpu/labels.h"
 #include "milligpu/limits.h"
+#include "milligpu/node_filter.h"
 
 /* What wire decodes from a Node. Strings are terminated; NULL: absent. */
 struct node_facts {
@@ -28,7 +29,7 @@ struct node_facts {
     const char *uid;
     const char *resource_version;
     int64_t created_ms; /* creationTimestamp, UTC; 0: not known */
-    bool unschedulable;
+    struct node_taints taints;
     struct host host;           /* status.allocatable, rounded down; each is 0 if it is not known */
     const char *capacity_milli; /* status.capacity[resource], as written */
     const char *allocatable_milli; /* status.allocatable[resource] */
@@ -187,6 +188,7 @@ struct inventory {
     const struct label *label;
     bool agent; /* milligpu-node runs there, and lets nobody have a GPU without it */
     struct plugin_report plugin; /* PLUGIN_NONE without GPUs */
+    struct node_taints taints;
     /* with rules.advertise: the correct value of status.capacity; else 0 */
     uint32_t advertise_milli;
 };

@@ -29,6 +29,8 @@ const struct labels *labels_new(const struct label *label, uint32_t count,
 const struct labels *labels_ref(const struct labels *labels); /* NULL is fine */
 void labels_unref(const struct labels *labels);               /* NULL is fine */
 bool labels_eq(const struct labels *a, const struct labels *b);
+/* The value of this key; false: there is no such label. */
+bool labels_find(const struct labels *labels, const char *key, struct text *out);
 /* Is the key there, with a value that the glob matches? */
 bool labels_match(const struct labels *labels, const struct label *demand);
 

@@ -124,7 +124,7 @@ struct change {
     enum verdict verdict;
     enum reason reason; /* with VERDICT_REFUSED */
     uint32_t rule;      /* with REASON_RULE: its position in the rulebook */
-    /* only what the store does not keep of a node: labels, rules, agent, notes, plugin */
+    /* only what the store does not keep of a node: labels, taints, rules, agent, notes, plugin */
     bool unwritten;
     uint32_t slot;                   /* of the node; valid if a node changes */
     const struct node *node_before;  /* NULL: new */
@@ -167,6 +167,14 @@ const struct outlook *ledger_outlook(const struct ledger *ledger);
  * False: there is no such node.
  */
 bool ledger_set_host(struct ledger *ledger, struct text node, const struct host *host);
+
+/*
+ * What pods tolerate: a taint that nobody tolerates makes its node unusable (node_filter.h). The
+ * table stays the caller's, and is read by every later change of a node; NULL: nobody tolerates
+ * anything. Judges every node anew: call it when tolerations_version() has moved, and not while
+ * changes may be undone. Returns how many nodes were replaced.
+ */
+uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations *tolerations);
 
 struct names *ledger_names(struct ledger *ledger);
 const struct node *ledger_node(const struct ledger *ledger, struct text name);

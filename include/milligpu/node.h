@@ -99,8 +99,10 @@ struct node {
     uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
     bool host_known;         /* else nothing is known of host */
     struct host host;        /* what its pods leave of CPU and memory (ledger_set_host()) */
-    const struct labels *labels; /* a reference; NULL: none, or not shown yet */
-    int64_t since_ms;            /* when problem, gone, or the GPUs' flags last changed */
+    const struct labels *labels;    /* a reference; NULL: none, or not shown yet */
+    const struct taints *taints;    /* a reference; NULL: it says nothing; not stored, like agent */
+    struct unusable_cause unusable; /* for sums and the reserve (taints_close()); not stored */
+    int64_t since_ms;               /* when problem, gone, or the GPUs' flags last changed */
     uint32_t allocations;
     uint32_t owned_ids;
     const struct allocation **allocation; /* references; ascending uid */
@@ -125,7 +127,9 @@ struct node_build {
     struct plugin_report plugin;
     bool host_known;
     struct host host;
-    const struct labels *labels; /* the node takes a reference of its own */
+    const struct labels *labels;    /* the node takes a reference of its own */
+    const struct taints *taints;    /* as labels */
+    struct unusable_cause unusable; /* its taint is one of taints, or constant */
     rule_set rules;
     int64_t since_ms;
     uint32_t gpus;
@@ -154,6 +158,12 @@ struct node *node_with_host(const struct node *node, const struct host *host) MU
 
 /* The same node, whose labels match these rules. */
 struct node *node_with_rules(const struct node *node, rule_set rules) MUST_USE;
+
+/* The same node, unusable for this reason. */
+struct node *node_with_unusable(const struct node *node, struct unusable_cause unusable) MUST_USE;
+
+/* Why a pod with these demands may not use the node. demands NULL: they are not known. */
+struct unusable_cause node_bar(const struct node *node, const struct node_demands *demands);
 
 const struct node *node_ref(const struct node *node);
 void node_unref(const struct node *node); /* NULL is fine */
@@ -195,7 +205,7 @@ int atom_cmp(const struct atom *a, const struct atom *b);
 struct node *node_from_inventory(const struct inventory *inventory, const struct rulebook *book,
                                  struct names *names) MUST_USE;
 
-/* Could a pod of several GPUs have the node for itself? */
+/* Could a pod of several GPUs have the node for itself? Not where kube-scheduler places nobody. */
 bool node_is_idle(const struct node *node);
 
 /* Does any pod hold a share here, placed or not? */

@@ -10,6 +10,7 @@
 
 #include "milligpu/arena.h"
 #include "milligpu/limits.h"
+#include "milligpu/node_filter.h"
 
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED, POD_UNKNOWN };
 
@@ -60,7 +61,8 @@ struct pod {
      * be less than what the pod asks for.
      */
     const char *unreadable;
-    uint32_t whole_gpus; /* of the whole-GPU resource (nvidia.com/gpu), effective request */
+    struct node_demands demands; /* what kube-scheduler's filters read */
+    uint32_t whole_gpus;         /* of the whole-GPU resource (nvidia.com/gpu), effective request */
 
     uint32_t containers;
     struct pod_container *container;

@@ -7,8 +7,8 @@
  *
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
  * number of entries has no limit here. What a tenant can make large has one: equal requests are
- * stored once, and all of them take at most WISHES_BYTES_MAX; whole pods (pod_cache_remember) take
- * at most TOLD_BYTES_MAX. Beyond that, a pod is stored without its request: a bind then gets the
+ * stored once, and all of them take at most WISHES_BYTES_MAX; so are demands on nodes
+ * (known_demands.h); whole pods (pod_cache_remember) take at most TOLD_BYTES_MAX. Beyond that, a pod is stored without its request: a bind then gets the
  * pod from the API server, and a bound pod is reconciled from the event or list that shows it.
  *
  * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
@@ -19,6 +19,7 @@
 
 #include "milligpu/advice.h"
 #include "milligpu/host_sums.h"
+#include "milligpu/known_demands.h"
 #include "milligpu/pod.h"
 #include "milligpu/request.h"
 #include "milligpu/wishes.h"
@@ -43,9 +44,15 @@ struct pod_record {
     const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
     struct wish *wish;             /* of a record in the table: holds a reference to the request */
     char *refusal;                 /* REQUEST_REFUSED: the text */
+    /*
+     * Of an unbound pod that asks, what it demands of its node; of a bound one with shares, what it
+     * tolerates. NULL: no room for it. A copy has its own, in memory.
+     */
+    const struct node_demands *demands;
+    struct kept_demands *kept; /* of a record in the table: holds a reference to demands */
     /* the whole pod, if pod_cache_remember() was called for it; else NULL */
     struct pod *told;
-    struct arena *memory; /* of told */
+    struct arena *memory; /* of told, or in a copy of demands */
     bool untold;          /* it should have been remembered, and there was no room */
     /* one bit for each enum advice_kind that was sent about this pod, or need not be */
     uint32_t advised;
@@ -123,10 +130,14 @@ size_t pod_cache_count(struct pod_cache *pods);
 /* How many pods carry a signature of this key, which is not 0. Any thread. */
 size_t pod_cache_signed(struct pod_cache *pods, uint64_t key);
 
-/* Bytes of requests, and of whole pods. */
+/* What the pods tolerate that wait for shares or hold them. Writer only; borrowed. */
+const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
+
+/* Bytes of requests, of whole pods, and of demands. */
 struct pod_cache_bytes {
     size_t requests;
     size_t told;
+    size_t demands;
 };
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods);
 /* Visits pods that ask for a share and are not bound. Runs under the lock: copy what you need. */

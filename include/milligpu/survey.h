@@ -23,17 +23,35 @@ struct moment {
     uint32_t piece_milli; /* the largest free milli of one GPU */
     uint32_t piece_mib;
     uint64_t closed[REASONS];
+    uint64_t unusable[UNUSABLES]; /* of nodes that kube-scheduler may not use */
 };
 
 /* GPUs of other models are left out: they would promise room that the pod cannot have. */
-void moment_add(struct moment *moment, const struct room *room, const struct request *request);
+void moment_add(struct moment *moment, const struct room *room, enum unusable unusable,
+                const struct request *request);
 /* "largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned" */
 void moment_format(struct strbuf *out, const struct moment *moment);
+
+/*
+ * Nodes that fit by their GPUs, and that the pod may not use for this reason. A taint counts by its
+ * key; without one, what was beyond SURVEY_BARS_MAX is of any key.
+ */
+enum { SURVEY_BARS_MAX = 16, SURVEY_NAMES_MAX = 3 };
+struct survey_bar {
+    enum unusable why;
+    const char *taint; /* its key, which lives as long as the snapshot; NULL: no taint */
+    uint32_t nodes;
+    uint32_t names;
+    const struct atom *name[SURVEY_NAMES_MAX]; /* the first of them */
+};
 
 enum { SURVEY_TEXT_MAX = 512 };
 
 struct survey {
-    uint32_t nodes[REASONS];        /* REASON_NONE: it fits there; the sum is the number of nodes */
+    /* REASON_NONE: it fits there, and the pod may use it. With the bars, the sum is all nodes. */
+    uint32_t nodes[REASONS];
+    uint32_t bars;
+    struct survey_bar bar[SURVEY_BARS_MAX + UNUSABLES]; /* most nodes first */
     uint32_t rule_nodes[RULES_MAX]; /* those of REASON_RULE, by position in the rulebook */
     struct moment moment[REASONS];
     /* It would fit on no node of the cluster, even if that were empty and open. */
@@ -41,8 +59,17 @@ struct survey {
     char never_text[SURVEY_TEXT_MAX]; /* why; empty if not never */
 };
 
-void survey_cluster(const struct snapshot *snapshot, const struct request *request,
+/* What the pod asks for, and what it demands of its node; demands NULL: that is not known. */
+struct survey_question {
+    const struct request *request;
+    const struct node_demands *demands;
+};
+
+void survey_cluster(const struct snapshot *snapshot, const struct survey_question *question,
                     struct arena *arena, struct survey *out);
+
+/* Nodes that fit by their GPUs, and that the pod may not use. */
+uint32_t survey_barred(const struct survey *survey);
 
 /*
  * Where no GPU of the cluster is of a model that the request takes: "no node has a GPU of model T5;

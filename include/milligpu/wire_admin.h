@@ -38,6 +38,9 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
 /* The member closed: each closed part by its name. */
 void admin_closed(struct json_writer *json, const struct admin_amounts *amounts);
+/* Two members, why kube-scheduler may not use a node; none if it may. */
+void admin_unusable(struct json_writer *json, const char *key, const char *text_key,
+                    const struct unusable_cause *cause);
 /* The sum of the closed parts. */
 uint64_t admin_closed_milli(const struct admin_amounts *amounts);
 

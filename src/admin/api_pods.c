@@ -382,8 +382,10 @@ static void api_pods_put(struct json_writer *json, const char *key, const char *
  * (docs/why/005).
  */
 static void put_verdict(struct json_writer *json, const struct outlook *outlook,
-                        const struct node *node, const struct request *request)
+                        const struct node *node, const struct survey_question *question)
 {
+    const struct request *request = question->request;
+    const struct unusable_cause bar = node_bar(node, question->demands);
     struct refusal refusal = {.text = ""};
     UNSET struct room room;
     UNSET struct plan plan;
@@ -401,12 +403,13 @@ static void put_verdict(struct json_writer *json, const struct outlook *outlook,
     json_write_object(json);
     api_pods_put(json, "name", node->name->text);
     json_write_key(json, "fits");
-    json_write_bool(json, why == REASON_NONE);
+    json_write_bool(json, why == REASON_NONE && bar.why == USABLE);
     json_write_key(json, "exact");
     json_write_bool(json, rank.exact);
     api_pods_put(json, "reason", reason_name(why));
     api_pods_put(json, "text", refusal.text);
     api_pods_put(json, "detail", detail);
+    admin_unusable(json, "unusable", "unusableText", &bar);
     json_write_object_end(json);
 }
 
@@ -422,7 +425,7 @@ static int by_node_name(const void *a, const void *b)
  * steps, but too much for a thread that grants.
  */
 static void put_verdicts(struct json_writer *json, struct api_call *call,
-                         const struct snapshot *snapshot, const struct request *request)
+                         const struct snapshot *snapshot, const struct survey_question *question)
 {
     const struct node **all =
         arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
@@ -436,7 +439,7 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_key(json, "nodes");
     json_write_array(json);
     for (size_t i = 0; i < count; i++)
-        put_verdict(json, snapshot->outlook, all[i], request);
+        put_verdict(json, snapshot->outlook, all[i], question);
     json_write_array_end(json);
 }
 
@@ -460,18 +463,44 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
     json_write_object_end(json);
 }
 
+/* Which nodes fit and the pod may not use: most nodes first. */
+static void put_bars(struct json_writer *json, const struct survey *survey)
+{
+    must(survey->bars == 0 || survey_barred(survey) > 0);
+    json_write_key(json, "unusable");
+    json_write_array(json);
+    for (uint32_t i = 0; i < survey->bars; i++) {
+        const struct survey_bar *bar = &survey->bar[i];
+        json_write_object(json);
+        api_pods_put(json, "reason", unusable_name(bar->why));
+        if (bar->taint != NULL)
+            api_pods_put(json, "taint", bar->taint);
+        json_write_key(json, "nodes");
+        json_write_u64(json, bar->nodes);
+        api_pods_put(json, "text", unusable_help(bar->why));
+        json_write_key(json, "names");
+        json_write_array(json);
+        for (uint32_t k = 0; k < bar->names; k++)
+            json_write_text(json, atom_text(bar->name[k]));
+        json_write_array_end(json);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
 /*
  * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the
- * cluster.
+ * cluster, together with those that the pod may not use.
  */
 static void put_reasons(struct json_writer *json, struct api_call *call,
-                        const struct snapshot *snapshot, const struct request *request)
+                        const struct snapshot *snapshot, const struct survey_question *question)
 {
+    const struct request *request = question->request;
     CLEANUP(strbuf_done) struct strbuf detail;
     struct survey *survey = arena_alloc(&call->arena, sizeof *survey);
 
     strbuf_init(&detail);
-    survey_cluster(snapshot, request, &call->arena, survey);
+    survey_cluster(snapshot, question, &call->arena, survey);
     must(survey->never == (survey->never_text[0] != '\0'));
     if (survey->never)
         api_pods_put(json, "never", survey->never_text);
@@ -490,6 +519,7 @@ static void put_reasons(struct json_writer *json, struct api_call *call,
                        survey->nodes[why], detail.data);
     }
     json_write_array_end(json);
+    put_bars(json, survey);
 }
 
 /*
@@ -542,8 +572,9 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
         if (record->request != NULL) {
             struct request asked = *record->request;
             asked.rules = outlook_rules(snapshot->outlook, text_of(record->namespace));
-            put_reasons(&json, call, snapshot, &asked);
-            put_verdicts(&json, call, snapshot, &asked);
+            const struct survey_question question = {&asked, record->demands};
+            put_reasons(&json, call, snapshot, &question);
+            put_verdicts(&json, call, snapshot, &question);
         }
     }
     json_write_object_end(&json);

@@ -65,6 +65,30 @@ static bool is_held_whole(const struct node *node, const struct gpu *gpu)
     return before < node->unnamed_gpus;
 }
 
+/* Where free room belongs that kube-scheduler gives to no pod (node_filter.h). */
+static enum account_part part_of_unusable(enum unusable unusable)
+{
+    switch (unusable) {
+    case USABLE:
+        return ACCOUNT_FREE;
+    case UNUSABLE_LEAVING:
+        return ACCOUNT_LEAVING;
+    case UNUSABLE_CORDONED:
+        return ACCOUNT_CORDONED;
+    case UNUSABLE_NOT_READY:
+        return ACCOUNT_NOT_READY;
+    case UNUSABLE_TAINTED:
+        return ACCOUNT_TAINTED;
+    case UNUSABLE_UNREADABLE:
+        return ACCOUNT_TAINTS_UNREADABLE;
+    case UNUSABLE_AFFINITY:
+    case UNUSABLE_UNKNOWN:
+    case UNUSABLES:
+        break;
+    }
+    must_not_reach("the others depend on a pod");
+}
+
 /* Where the part of a GPU belongs that no share holds, if no new share can take it. */
 static enum account_part part_of_closed(const struct node *node, const struct gpu *gpu)
 {
@@ -119,6 +143,6 @@ void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_acco
     };
     out->milli[ACCOUNT_USED] = gpu->used_milli;
     out->milli[ACCOUNT_RESERVED] = gpu->reserved_milli;
-    out->milli[open ? ACCOUNT_FREE : part_of_closed(node, gpu)] += left;
+    out->milli[open ? part_of_unusable(node->unusable.why) : part_of_closed(node, gpu)] += left;
     must(out->total_milli == gpu->milli + out->beyond_milli);
 }

@@ -131,7 +131,10 @@ static int most_fragments_first(const void *a, const void *b)
     return atom_cmp(left->node->name, right->node->name);
 }
 
-/* A node without free milli has no fragments, and no pod could come. */
+/*
+ * A node without free milli has no fragments, and no pod could come; nor could one where
+ * kube-scheduler places nobody.
+ */
 static void gather_nodes(struct defrag *defrag)
 {
     const struct snapshot *snapshot = defrag->question->snapshot;
@@ -141,7 +144,7 @@ static void gather_nodes(struct defrag *defrag)
     must(defrag->spots == 0);
     defrag->spot = xcalloc(snapshot->nodes, sizeof *defrag->spot);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
-        if (node->free_milli == 0)
+        if (node->free_milli == 0 || node->unusable.why != USABLE)
             continue;
         must(defrag->spots < snapshot->nodes);
         struct spot *spot = &defrag->spot[defrag->spots++];

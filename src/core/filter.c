@@ -403,7 +403,7 @@ void filter_explain(const struct outlook *outlook, const struct node *node,
     plan_init(&plan, request, outlook);
     const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
     const enum reason why = cause.why;
-    moment_add(&moment, &room, request);
+    moment_add(&moment, &room, node->unusable.why, request);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why == REASON_RULE) {

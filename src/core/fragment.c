@@ -72,7 +72,8 @@ void fragments_of_node(struct fragments *fragments, const struct node *node,
     uint64_t sum[GPUS_PER_NODE_MAX];
 
     memset(milli, 0, GPUS_PER_NODE_MAX * sizeof *milli);
-    if (fragments == NULL || fragments->kinds.workload->typical_count == 0)
+    if (fragments == NULL || fragments->kinds.workload->typical_count == 0 ||
+        node->unusable.why != USABLE)
         return;
     const struct workload *workload = fragments->kinds.workload;
     const uint64_t pods = workload->typical_count;

@@ -938,7 +938,8 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
                               .uid = facts->uid,
                               .labels = facts->labels,
                               .label = facts->label,
-                              .agent = facts->agent};
+                              .agent = facts->agent,
+                              .taints = facts->taints};
     struct judge judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
     if (leave_out_given_away(&judge) || leave_out_partitioned(&judge))
         return;

@@ -78,19 +78,26 @@ bool labels_eq(const struct labels *a, const struct labels *b)
     return true;
 }
 
-bool labels_match(const struct labels *labels, const struct label *demand)
+bool labels_find(const struct labels *labels, const char *key, struct text *out)
 {
-    const size_t key = strlen(demand->key);
+    const size_t bytes = strlen(key);
 
-    must(key > 0);
-    must(demand->value != NULL);
+    must(bytes > 0);
     must(labels == NULL || labels->count > 0);
     for (uint32_t i = 0; labels != NULL && i < labels->count; i++) {
         const struct text text = atom_text(labels->text[i]);
-        if (text.len <= key || text.at[key] != '=' || memcmp(text.at, demand->key, key) != 0)
+        if (text.len <= bytes || text.at[bytes] != '=' || memcmp(text.at, key, bytes) != 0)
             continue;
-        return text_glob(text_of(demand->value),
-                         (struct text){text.at + key + 1, text.len - key - 1});
+        *out = (struct text){text.at + bytes + 1, text.len - bytes - 1};
+        return true;
     }
     return false;
+}
+
+bool labels_match(const struct labels *labels, const struct label *demand)
+{
+    struct text value;
+
+    must(demand->value != NULL);
+    return labels_find(labels, demand->key, &value) && text_glob(text_of(demand->value), value);
 }

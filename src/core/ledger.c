@@ -551,6 +551,30 @@ void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook)
     must(ledger->outlook != NULL || outlook == NULL);
 }
 
+uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations *tolerations)
+{
+    uint32_t replaced = 0;
+
+    must(ledger->places <= NODES_MAX);
+    ledger->tolerations = tolerations;
+    for (uint32_t slot = 0; slot < ledger->places; slot++) {
+        const struct node *node = ledger_at(ledger, slot);
+        if (node == NULL || node->taints == NULL)
+            continue;
+        const struct unusable_cause cause = taints_close(&node->taints->is, tolerations);
+        if (unusable_eq(&cause, &node->unusable))
+            continue;
+        struct node *with = node_with_unusable(node, cause);
+        if (cause.why == USABLE)
+            ledger->room_came = true;
+        ledger_swap_node(ledger, slot, node, with);
+        node_unref(with);
+        replaced++;
+    }
+    must(replaced <= ledger->places);
+    return replaced;
+}
+
 bool ledger_set_host(struct ledger *ledger, struct text name, const struct host *host)
 {
     const uint32_t slot = ledger_slot(ledger, name);
@@ -621,6 +645,8 @@ static bool gives_room(const struct node *from, const struct node *to)
     if (from != NULL && (from->gone || node_closed(from) != REASON_NONE))
         return true;
     if (from != NULL && from->rules != to->rules)
+        return true;
+    if (from != NULL && from->unusable.why != USABLE && to->unusable.why == USABLE)
         return true;
     /* Idle, a rule may have kept it for pods of several GPUs (rulebook.h). */
     if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))

@@ -390,7 +390,8 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
     const bool alike = old != NULL && node != NULL && node_alike(old, node);
     if (alike && old->agent == node->agent && old->rules == node->rules &&
         node_notes_alike(old, node) && node_plugins_alike(old, node) &&
-        labels_eq(old->labels, node->labels)) {
+        labels_eq(old->labels, node->labels) && unusable_eq(&old->unusable, &node->unusable) &&
+        old->taints == node->taints) {
         node_unref(node);
         return VERDICT_SAME;
     }

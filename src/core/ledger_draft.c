@@ -44,6 +44,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .host_known = old->host_known,
         .host = old->host,
         .labels = old->labels,
+        .taints = old->taints,
+        .unusable = old->unusable,
         .rules = old->rules,
         .since_ms = old->since_ms,
     };
@@ -58,6 +60,8 @@ void draft_done(struct draft *draft)
     draft->gpu = NULL;
     labels_unref(draft->labels);
     draft->labels = NULL;
+    taints_unref(draft->taints);
+    draft->taints = NULL;
 }
 
 static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
@@ -388,6 +392,23 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     draft->build.rules = rulebook_of_node(book, draft->labels);
 }
 
+/* Whether anybody may use it depends on the tolerations of the pods that are known. */
+static void show_taints(struct draft *draft, const struct ledger *ledger,
+                        const struct inventory *inventory)
+{
+    must(draft->taints == NULL);
+    must(inventory->taints.taints == 0 || inventory->taints.taint != NULL);
+    draft->taints = taints_new(&inventory->taints);
+    /* The version before, if it says the same, so that both have it in common. */
+    if (draft->old != NULL && taints_eq(draft->taints, draft->old->taints)) {
+        taints_unref(draft->taints);
+        draft->taints = taints_ref(draft->old->taints);
+    }
+    draft->build.taints = draft->taints;
+    draft->build.unusable =
+        taints_close(draft->taints != NULL ? &draft->taints->is : NULL, ledger->tolerations);
+}
+
 /* Borrows the texts. */
 static void draft_note(struct draft *draft, const struct atom *gpu, const struct gpu_facts *facts)
 {
@@ -431,6 +452,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     build->agent = inventory->agent;
     draft_plugin(draft, inventory);
     show_labels(draft, ledger, inventory);
+    show_taints(draft, ledger, inventory);
     if (!inventory->silent)
         build->notes = 0; /* else those from before stay, as the GPUs do */
     draft->gpus = 0;

@@ -68,11 +68,12 @@ struct ledger {
     struct kept_gpu *kept;
     uint32_t kepts;
     size_t kept_capacity;
-    const struct outlook *outlook; /* NULL: binpack */
-    rule_set reserving;            /* rules of the outlook that keep idle hosts */
-    struct supply supply;          /* only where the outlook has prices */
-    struct kinds *kinds;           /* of the outlook's workload; NULL: no prices */
-    uint32_t grants;               /* since the prices were calculated */
+    const struct outlook *outlook;         /* NULL: binpack */
+    rule_set reserving;                    /* rules of the outlook that keep idle hosts */
+    const struct tolerations *tolerations; /* of known pods, borrowed; NULL: none */
+    struct supply supply;                  /* only where the outlook has prices */
+    struct kinds *kinds;                   /* of the outlook's workload; NULL: no prices */
+    uint32_t grants;                       /* since the prices were calculated */
 };
 
 /* Small numbers as map values, which must not be NULL. */
@@ -120,6 +121,7 @@ struct draft {
     uint32_t gpus;
     uint32_t capacity;
     const struct labels *labels; /* a reference of its own */
+    const struct taints *taints; /* as labels */
     bool moved;   /* indexes are unreliable: an index that a pod holds means another GPU */
     bool another; /* the Node object was replaced: what the former one owned lapses */
     const struct inventory *elder; /* or NULL: what it shows and nobody holds here is given up */
@@ -145,7 +147,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 
 /*
  * Equal in all that a Node object decides and the store keeps; since_ms and the charges are
- * ignored, and so are labels, agent, host and notes.
+ * ignored, and so are labels, taints, agent, host and notes.
  */
 bool node_alike(const struct node *a, const struct node *b);
 /* Is the same said of the same GPUs? */

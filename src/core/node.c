@@ -146,6 +146,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .host_known = build->host_known,
         .host = build->host,
         .labels = labels_ref(build->labels),
+        .taints = taints_ref(build->taints),
+        .unusable = build->unusable,
         .rules = build->rules,
         .since_ms = build->since_ms,
     };
@@ -535,6 +537,8 @@ static struct node_build build_of(const struct node *node)
         .host_known = node->host_known,
         .host = node->host,
         .labels = node->labels,
+        .taints = node->taints,
+        .unusable = node->unusable,
         .rules = node->rules,
         .since_ms = node->since_ms,
         .gpus = node->gpus,
@@ -579,6 +583,16 @@ struct node *node_with_rules(const struct node *node, rule_set rules)
     return node_assemble(&build, NULL, NULL);
 }
 
+struct node *node_with_unusable(const struct node *node, struct unusable_cause unusable)
+{
+    struct node_build build = build_of(node);
+
+    must(unusable.why < UNUSABLES);
+    must(build.taints != NULL || unusable.why == USABLE);
+    build.unusable = unusable;
+    return node_assemble(&build, NULL, NULL);
+}
+
 /* The reference count is the only part of a node that changes. */
 static atomic_uint *node_refs_of(const struct node *node)
 {
@@ -604,6 +618,7 @@ void node_unref(const struct node *node)
     for (uint32_t i = 0; i < node->allocations; i++)
         allocation_unref(node->allocation[i]);
     labels_unref(node->labels);
+    taints_unref(node->taints);
     xfree((void *)(uintptr_t)node);
 }
 
@@ -878,6 +893,9 @@ int node_check(const struct node *node, struct err *err)
         failed =
             err_set(err, ERR_CORRUPT, "node %s: its free milli are not what is left on its GPUs",
                     node->name->text);
+    if (failed == 0 && node->unusable.why != USABLE && node->taints == NULL)
+        failed = err_set(err, ERR_CORRUPT, "node %s: it is unusable, and says nothing",
+                         node->name->text);
     const char *fault = failed == 0 ? broken_owned_ids(node) : NULL;
     return fault == NULL ? failed
                          : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);

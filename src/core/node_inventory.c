@@ -44,6 +44,7 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
                 (struct gpu_note){gpu[i].id, inventory->gpu[i].held, inventory->gpu[i].ill};
     }
     const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
+    const struct taints *taints = taints_new(&inventory->taints);
     const struct node_build build = {
         .name = names_intern(names, text_of(inventory->node)),
         .uid = names_intern(names, text_of(inventory->uid)),
@@ -53,6 +54,8 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .agent = inventory->agent,
         .plugin = plugin_judged(&inventory->plugin, PLUGIN_NONE),
         .labels = labels,
+        .taints = taints,
+        .unusable = taints_close(taints != NULL ? &taints->is : NULL, NULL),
         .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,
         .gpu = gpu,
@@ -61,7 +64,31 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
     };
     struct node *node = node_new(&build);
     labels_unref(labels);
+    taints_unref(taints);
     return node;
+}
+
+static bool find_label(const void *ctx, const char *key, struct text *out)
+{
+    const struct node *node = ctx;
+
+    must(node->name != NULL);
+    return key[0] != '\0' && labels_find(node->labels, key, out);
+}
+
+struct unusable_cause node_bar(const struct node *node, const struct node_demands *demands)
+{
+    const struct label_view labels = {.ctx = node, .find = find_label};
+
+    must(node->name->len > 0);
+    if (demands == NULL || demands->unreadable)
+        return (struct unusable_cause){.why = UNUSABLE_UNKNOWN};
+    const struct unusable_cause cause =
+        taints_bar(node->taints != NULL ? &node->taints->is : NULL, demands);
+    if (cause.why != USABLE)
+        return cause;
+    const bool matches = node_demands_match(demands, node->name->text, &labels);
+    return (struct unusable_cause){.why = matches ? USABLE : UNUSABLE_AFFINITY};
 }
 
 bool node_has_shares(const struct node *node)
@@ -78,7 +105,8 @@ bool node_is_idle(const struct node *node)
 {
     uint32_t open = 0;
 
-    if (node_closed(node) != REASON_NONE || node_has_shares(node) || node->held_gpus > 0)
+    if (node->unusable.why != USABLE || node_closed(node) != REASON_NONE || node_has_shares(node) ||
+        node->held_gpus > 0)
         return false;
     for (uint32_t i = 0; i < node->gpus; i++)
         open += gpu_closed(&node->gpu[i]) == REASON_NONE;

@@ -50,6 +50,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->resource_version = pod_copy_text(arena, pod->resource_version);
     kept->node = pod_copy_text(arena, pod->node);
     kept->unreadable = pod_copy_text(arena, pod->unreadable);
+    kept->demands = *node_demands_keep(&pod->demands, arena);
     kept->container = keep_containers(arena, pod);
     kept->count = pod_copy_text(arena, pod->count);
     kept->model = pod_copy_text(arena, pod->model);

@@ -4,13 +4,15 @@
  */
 #include "milligpu/survey.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "milligpu/policy.h"
 
 /* --- the moment --- */
 
-void moment_add(struct moment *moment, const struct room *room, const struct request *request)
+void moment_add(struct moment *moment, const struct room *room, enum unusable unusable,
+                const struct request *request)
 {
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(request_asks(request));
@@ -22,7 +24,9 @@ void moment_add(struct moment *moment, const struct room *room, const struct req
         const enum reason closed = gpu->closed != REASON_NONE ? gpu->closed : room->closed;
         moment->gpus++;
         moment->closed[closed]++;
-        if (closed != REASON_NONE || gpu->free_milli == 0)
+        if (closed == REASON_NONE)
+            moment->unusable[unusable]++;
+        if (closed != REASON_NONE || unusable != USABLE || gpu->free_milli == 0)
             continue;
         moment->open++;
         moment->free_milli += gpu->free_milli;
@@ -48,6 +52,10 @@ void moment_format(struct strbuf *out, const struct moment *moment)
         if (moment->closed[closed] > 0)
             strbuf_printf(out, ", %llu %s", (unsigned long long)moment->closed[closed],
                           reason_name(closed));
+    for (enum unusable why = UNUSABLE_LEAVING; why < UNUSABLES; why++)
+        if (moment->unusable[why] > 0)
+            strbuf_printf(out, ", %llu unusable (%s)", (unsigned long long)moment->unusable[why],
+                          unusable_name(why));
 }
 
 bool survey_has_moment(enum reason why)
@@ -194,11 +202,78 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
     }
 }
 
+/* --- who may not be used --- */
+
+static bool is_same_bar(const struct survey_bar *bar, enum unusable why, const char *taint)
+{
+    must(bar->nodes > 0);
+    if (bar->why != why || (bar->taint == NULL) != (taint == NULL))
+        return false;
+    return taint == NULL || strcmp(bar->taint, taint) == 0;
+}
+
+static struct survey_bar *find_bar(struct survey *survey, enum unusable why, const char *taint)
+{
+    must(survey->bars <= ARRAY_LEN(survey->bar));
+    for (uint32_t i = 0; i < survey->bars; i++)
+        if (is_same_bar(&survey->bar[i], why, taint))
+            return &survey->bar[i];
+    return NULL;
+}
+
+/* Taints have any keys: those that find no place are counted together. */
+static void survey_add_bar(struct survey *survey, const struct node *node,
+                           const struct unusable_cause *cause)
+{
+    const char *taint = cause->taint != NULL ? cause->taint->key : NULL;
+    struct survey_bar *bar = find_bar(survey, cause->why, taint);
+
+    must(cause->why != USABLE);
+    if (bar == NULL && survey->bars >= SURVEY_BARS_MAX) {
+        taint = NULL;
+        bar = find_bar(survey, cause->why, NULL);
+    }
+    if (bar == NULL) {
+        bar = &survey->bar[survey->bars++];
+        *bar = (struct survey_bar){.why = cause->why, .taint = taint};
+    }
+    if (bar->nodes++ < SURVEY_NAMES_MAX)
+        bar->name[bar->names++] = node->name;
+    must(survey->bars <= ARRAY_LEN(survey->bar));
+}
+
+static int most_nodes_first(const void *a, const void *b)
+{
+    const struct survey_bar *left = a;
+    const struct survey_bar *right = b;
+
+    if (left->nodes != right->nodes)
+        return left->nodes > right->nodes ? -1 : 1;
+    if (left->why != right->why)
+        return left->why < right->why ? -1 : 1;
+    must(left == right || left->taint != right->taint);
+    if (left->taint == NULL || right->taint == NULL)
+        return (left->taint == NULL) - (right->taint == NULL);
+    return strcmp(left->taint, right->taint);
+}
+
+uint32_t survey_barred(const struct survey *survey)
+{
+    uint32_t nodes = 0;
+
+    must(survey->bars <= ARRAY_LEN(survey->bar));
+    for (uint32_t i = 0; i < survey->bars; i++)
+        nodes += survey->bar[i].nodes;
+    must(nodes >= survey->bars);
+    return nodes;
+}
+
 /* --- all nodes --- */
 
-void survey_cluster(const struct snapshot *snapshot, const struct request *request,
+void survey_cluster(const struct snapshot *snapshot, const struct survey_question *question,
                     struct arena *arena, struct survey *out)
 {
+    const struct request *request = question->request;
     CLEANUP(strbuf_done) struct strbuf text;
     UNSET struct room room;
     UNSET struct plan plan;
@@ -216,13 +291,18 @@ void survey_cluster(const struct snapshot *snapshot, const struct request *reque
         const enum reason why = place_judge(&plan, &room, &rank);
         must(why < REASONS);
         const struct cause cause = plan_cause(&plan, why);
-        out->nodes[cause.why]++;
+        const struct unusable_cause bar = node_bar(node, question->demands);
+        if (why == REASON_NONE && bar.why != USABLE)
+            survey_add_bar(out, node, &bar);
+        else
+            out->nodes[cause.why]++;
         if (cause.why == REASON_RULE)
             out->rule_nodes[cause.rule]++;
-        moment_add(&out->moment[why], &room, request);
+        moment_add(&out->moment[why], &room, bar.why, request);
         offer.fits = offer.fits || why == REASON_NONE;
         offer_add(&offer, &plan, node);
     }
+    qsort(out->bar, out->bars, sizeof *out->bar, most_nodes_first);
     out->never = !offer.fits;
     if (!out->never)
         return;

@@ -180,6 +180,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"refusals\"", (int64_t)hints.refusals);
     metric_set(M_TABLE_BYTES, "table=\"requests\"", (int64_t)pods.requests);
     metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
+    metric_set(M_TABLE_BYTES, "table=\"demands\"", (int64_t)pods.demands);
 }
 
 /* milligpu_ready follows /readyz, so draining counts as not ready. */

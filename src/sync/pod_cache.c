@@ -26,6 +26,7 @@ struct pod_cache {
     struct map unbound; /* by uid: pods that ask for a share and are on no node */
     struct map signers; /* by key: struct signer, for each key that signed a pod here */
     struct wishes wishes;
+    struct known_demands demands;
     size_t told_bytes;
     struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
 };
@@ -45,6 +46,7 @@ struct pod_cache *pod_cache_new(void)
     map_init(&pods->by_name);
     map_init(&pods->unbound);
     map_init(&pods->signers);
+    known_demands_init(&pods->demands);
     return pods;
 }
 
@@ -66,6 +68,10 @@ static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
         wishes_let_go(&pods->wishes, record->wish);
     if (record->memory != NULL)
         pods->told_bytes -= arena_bytes(record->memory);
+    if (record->kept != NULL)
+        known_demands_let_go(&pods->demands, record->kept);
+    record->kept = NULL;
+    record->demands = NULL;
     record->wish = NULL;
     record->request = NULL;
 }
@@ -80,6 +86,7 @@ void pod_cache_free(struct pod_cache *pods)
         pod_record_free(record);
     }
     must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
+    known_demands_done(&pods->demands);
     struct signer *signer;
     for (size_t at = 0; (signer = map_next(&pods->signers, &at)) != NULL;)
         xfree(signer);
@@ -96,7 +103,7 @@ void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
         return;
-    must(record->wish == NULL);
+    must(record->wish == NULL && record->kept == NULL);
     xfree((struct request *)(uintptr_t)record->request);
     xfree(record->refusal);
     if (record->memory != NULL)
@@ -125,6 +132,12 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
     record->told = NULL;
     record->memory = NULL;
+    record->kept = NULL;
+    if (from->demands == NULL)
+        return record;
+    record->memory = xmalloc(sizeof *record->memory);
+    arena_init(record->memory);
+    record->demands = node_demands_keep(from->demands, record->memory);
     return record;
 }
 
@@ -272,8 +285,27 @@ static void share_request(struct pod_cache *pods, struct pod_record *record)
     xfree(own);
 }
 
+/* Of a bound pod only what it tolerates: it needs no other node. */
+static void share_demands(struct pod_cache *pods, struct pod_record *record,
+                          const struct node_demands *demands)
+{
+    const struct node_demands tolerated = {
+        .unreadable = demands->unreadable,
+        .tolerations = demands->tolerations,
+        .toleration = demands->toleration,
+    };
+    const bool bound = record->node[0] != '\0';
+
+    must(record->kept == NULL && record->demands == NULL);
+    if (bound ? record->verdict != REQUEST_OK : !pod_record_asks(record))
+        return;
+    record->kept = known_demands_hold(&pods->demands, bound ? &tolerated : demands);
+    record->demands = record->kept != NULL ? record->kept->is : NULL;
+}
+
 /* One critical section: no reader sees the pod missing. */
-static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
+static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
+                              const struct node_demands *demands)
 {
     must(record->uid[0] != '\0');
     must(pod_record_asks(record) == (record->request != NULL));
@@ -281,6 +313,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record)
     struct pod_record *before = pod_cache_leave(pods, record->uid);
     record->advised = before != NULL ? before->advised : 0;
     share_request(pods, record);
+    share_demands(pods, record, demands);
     pod_cache_enter(pods, record);
     pod_cache_unlock(pods);
     pod_record_free(before);
@@ -308,7 +341,7 @@ bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct r
     must(epoch > 0);
     if (is_old(pods, pod, epoch))
         return false;
-    pod_cache_replace(pods, record_of(pod, rules, epoch));
+    pod_cache_replace(pods, record_of(pod, rules, epoch), &pod->demands);
     return true;
 }
 
@@ -320,7 +353,7 @@ bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
 
     if (is_old(pods, pod, 0) || (record != NULL && record->version == pod_cache_version_of(pod)))
         return false;
-    pod_cache_replace(pods, record_of(pod, rules, 0));
+    pod_cache_replace(pods, record_of(pod, rules, 0), &pod->demands);
     return true;
 }
 
@@ -380,10 +413,17 @@ void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind
     pod_cache_unlock(pods);
 }
 
+const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods)
+{
+    must(pods->demands.tolerations != NULL);
+    return pods->demands.tolerations;
+}
+
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
 {
     pod_cache_lock(pods);
-    const struct pod_cache_bytes bytes = {pods->wishes.bytes, pods->told_bytes};
+    const struct pod_cache_bytes bytes = {pods->wishes.bytes, pods->told_bytes,
+                                          pods->demands.bytes};
     pod_cache_unlock(pods);
     must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
     return bytes;

@@ -68,6 +68,16 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
 /* out->gpu and its companions, from the text of milligpu.io/gpus. */
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
 
+/*
+ * What kube-scheduler's filters read (node_filter.h). They never fail the reader, unless the bytes
+ * are no JSON: what cannot be read is noted in *out.
+ */
+void read_taints(struct json_reader *in, struct node_taints *out);
+void read_node_conditions(struct json_reader *in, struct node_taints *out);
+void read_tolerations(struct json_reader *in, struct node_demands *out);
+void read_node_selector(struct json_reader *in, struct node_demands *out);
+void read_affinity(struct json_reader *in, struct node_demands *out);
+
 /* A GPU's id: what is allowed in NVIDIA_VISIBLE_DEVICES and in a comma-separated list. */
 bool read_gpu_id(struct json_reader *in, const char **out);
 

@@ -55,7 +55,8 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
-    if (node_closed(node) != REASON_NONE || gpu_closed(gpu) != REASON_NONE)
+    if (node->unusable.why != USABLE || node_closed(node) != REASON_NONE ||
+        gpu_closed(gpu) != REASON_NONE)
         return 0;
     return gpu_free(gpu);
 }
@@ -145,6 +146,13 @@ const char *admin_gpu_state(const struct gpu *gpu)
     return "ok";
 }
 
+/* A node without GPUs is nobody's room anyway. */
+static bool is_unusable(const struct node *node)
+{
+    must(node->unusable.why < UNUSABLES);
+    return node->gpus > 0 && node->unusable.why != USABLE;
+}
+
 /* gone and problem say more than the reason why the node is closed, so they come first. */
 const char *admin_node_state(const struct node *node)
 {
@@ -164,7 +172,7 @@ const char *admin_node_state(const struct node *node)
     case REASON_PLUGIN:
         return "plugin";
     default:
-        return "ok";
+        return is_unusable(node) ? unusable_name(node->unusable.why) : "ok";
     }
 }
 
@@ -182,9 +190,9 @@ static bool admin_is_cordoned(const struct node *node)
 }
 
 /* A new state is one more row here, and one more word of the enum in schemas.json. */
-static const char *const node_words[] = {"ok",        "cordoned",   "gone",          "excluded",
-                                         "no_source", "unreadable", "foreign_units", "mixed",
-                                         "unplaced",  "plugin"};
+static const char *const node_words[] = {
+    "ok",    "cordoned", "gone",   "excluded", "no_source", "unreadable", "foreign_units",
+    "mixed", "unplaced", "plugin", "leaving",  "not_ready", "tainted",    "taints_unreadable"};
 
 const char *admin_node_word(size_t at)
 {
@@ -230,6 +238,32 @@ bool admin_node_is(const struct node *node, const char *word)
     return strcmp(word, "closed") == 0 ? !open : found;
 }
 
+/* "a taint that is not tolerated: dedicated=a:NoSchedule" */
+static void put_unusable_text(struct json_writer *json, const char *key,
+                              const struct unusable_cause *cause)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(cause->why != USABLE);
+    strbuf_init(&text);
+    strbuf_str(&text, unusable_help(cause->why));
+    if (cause->taint != NULL)
+        strbuf_printf(&text, ": %s%s%s:%s", cause->taint->key,
+                      cause->taint->value[0] != '\0' ? "=" : "", cause->taint->value,
+                      cause->taint->effect == EFFECT_NO_EXECUTE ? "NoExecute" : "NoSchedule");
+    put_str(json, key, text.data);
+}
+
+void admin_unusable(struct json_writer *json, const char *key, const char *text_key,
+                    const struct unusable_cause *cause)
+{
+    must(cause->why < UNUSABLES);
+    if (cause->why == USABLE)
+        return;
+    put_str(json, key, unusable_name(cause->why));
+    put_unusable_text(json, text_key, cause);
+}
+
 /* Always a member. Of an open node it is what the node says that means nothing; mostly empty. */
 static void put_node_text(struct json_writer *json, const struct node *node)
 {
@@ -238,6 +272,8 @@ static void put_node_text(struct json_writer *json, const struct node *node)
     must(closed == REASON_NONE || reason_class(closed) != REASON_CLASS_STATE);
     if (node->gone)
         put_str(json, "stateText", "the Node object is gone, its pods are not");
+    else if (node->problem == PROBLEM_NONE && closed == REASON_NONE && is_unusable(node))
+        put_unusable_text(json, "stateText", &node->unusable);
     else if (node->problem != PROBLEM_NONE || closed == REASON_NONE)
         put_atom(json, "stateText", node->problem_text);
     else

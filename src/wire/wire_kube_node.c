@@ -339,22 +339,26 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
     }
 }
 
-static const char *const spec_keys[] = {"unschedulable"};
+static const char *const spec_keys[] = {"unschedulable", "taints"};
 
 /* unschedulable is what kubectl cordon sets; it is absent otherwise. */
 static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
-    must(!out->unschedulable);
+    must(!out->taints.unschedulable && out->taints.taints == 0);
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
     int key;
     if (!json_read_object(in))
         return;
-    while (json_read_field(in, &fields, &key))
-        (void)json_read_bool(in, &out->unschedulable); /* a failure is kept */
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            (void)json_read_bool(in, &out->taints.unschedulable); /* a failure is kept */
+        else
+            read_taints(in, &out->taints);
+    }
 }
 
-static const char *const status_keys[] = {"capacity", "allocatable"};
+static const char *const status_keys[] = {"capacity", "allocatable", "conditions"};
 
 static void node_read_status(struct json_reader *in, const struct wire_rules *rules,
                              struct node_facts *out)
@@ -367,6 +371,10 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key)) {
+        if (key == 2) {
+            read_node_conditions(in, &out->taints);
+            continue;
+        }
         read_resources(in, rules, &amounts, key == 0 ? NULL : &out->host);
         *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) = amounts.ours;
         *(key == 0 ? &out->whole_capacity : &out->whole_allocatable) = amounts.whole;
@@ -405,8 +413,10 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
     default:
         must_not_reach("json_read_field gives the keys of its table only");
     }
-    if (in->failed)
-        pass_over(in, mark, &reading->node->unreadable);
+    if (!in->failed)
+        return;
+    reading->node->taints.unreadable = reading->node->taints.unreadable || key == NODE_SPEC;
+    pass_over(in, mark, &reading->node->unreadable);
 }
 
 /* If several parts cannot be read, metadata is named, whatever the order of the members. */

@@ -364,9 +364,20 @@ static void read_containers(struct json_reader *in, struct pod_reading *reading,
 
 /* spec. */
 
-static const char *const spec_keys[] = {"nodeName",   "priority", "initContainers",
-                                        "containers", "overhead", "resources"};
-enum { SPEC_NODE, SPEC_PRIORITY, SPEC_INIT, SPEC_CONTAINERS, SPEC_OVERHEAD, SPEC_RESOURCES };
+static const char *const spec_keys[] = {"nodeName",    "priority",     "initContainers",
+                                        "containers",  "overhead",     "resources",
+                                        "tolerations", "nodeSelector", "affinity"};
+enum {
+    SPEC_NODE,
+    SPEC_PRIORITY,
+    SPEC_INIT,
+    SPEC_CONTAINERS,
+    SPEC_OVERHEAD,
+    SPEC_RESOURCES,
+    SPEC_TOLERATIONS,
+    SPEC_SELECTOR,
+    SPEC_AFFINITY,
+};
 
 static void spec_member(struct json_reader *in, struct pod_reading *reading, int key)
 {
@@ -391,6 +402,15 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
         break;
     case SPEC_RESOURCES:
         read_resources(in, reading->rules, &limits, &reading->pod_level);
+        break;
+    case SPEC_TOLERATIONS:
+        read_tolerations(in, &reading->pod->demands);
+        break;
+    case SPEC_SELECTOR:
+        read_node_selector(in, &reading->pod->demands);
+        break;
+    case SPEC_AFFINITY:
+        read_affinity(in, &reading->pod->demands);
         break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");

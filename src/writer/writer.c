@@ -294,6 +294,7 @@ static void after_batch(struct writer *writer)
     struct err err;
 
     writer_set_hosts(writer);
+    writer_judge_taints(writer);
     writer_own_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
     /*

@@ -89,12 +89,13 @@ struct writer {
     const struct rulebook *rulebook; /* a reference; by which the ledger decides */
     rule_set holding;                /* those of its rules that hold */
     const struct rulebook
-        *next_book;           /* by which it decides from the next batch on; NULL: the same */
-    bool rules_told;          /* the journal says which rules decide */
-    bool rules_change;        /* this batch does nothing but tell it */
-    int64_t rules_from_ms;    /* UTC: from then ... */
-    int64_t rules_until_ms;   /* ... and until then the same rules hold */
-    uint32_t idle[RULES_MAX]; /* of the outlook, when the writer last looked whom to wake */
+        *next_book;               /* by which it decides from the next batch on; NULL: the same */
+    bool rules_told;              /* the journal says which rules decide */
+    bool rules_change;            /* this batch does nothing but tell it */
+    int64_t rules_from_ms;        /* UTC: from then ... */
+    int64_t rules_until_ms;       /* ... and until then the same rules hold */
+    uint32_t idle[RULES_MAX];     /* of the outlook, when the writer last looked whom to wake */
+    uint64_t tolerations_version; /* that the ledger was told (tolerations.h) */
     struct tally *tally;
     int64_t learned_until_ms;  /* pods that were created up to then were counted before the start */
     int64_t learned_ms;        /* creationTimestamp of the newest pod that was counted */
@@ -355,6 +356,11 @@ void writer_take_policy(struct writer *writer);
 void writer_wake(struct writer *writer, const struct atom *node);
 /* Capacity came free: wakes kube-scheduler if it helps a waiting pod. */
 void writer_wake_if_it_helps(struct writer *writer);
+/*
+ * Between two batches: where pods tolerate other taints now, which nodes are usable is judged anew,
+ * and who waits for one more idle host is woken.
+ */
+void writer_judge_taints(struct writer *writer);
 /* Any node: pods that can be woken only by a node accept each. */
 const struct atom *writer_some_node(const struct writer *writer);
 /*

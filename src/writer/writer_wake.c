@@ -1,6 +1,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
 #include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/writer.h"
 
 #include "writer/writer_internal.h"
@@ -48,6 +49,22 @@ static bool more_are_idle(struct writer *writer)
         writer->idle[i] = outlook->idle[i];
     }
     return more;
+}
+
+void writer_judge_taints(struct writer *writer)
+{
+    const struct tolerations *tolerations = pod_cache_tolerations(writer->app->pod_cache);
+    const uint64_t version = tolerations_version(tolerations);
+
+    must(!writer->batch.open && writer->batch.changes == 0);
+    if (version == writer->tolerations_version)
+        return;
+    writer->tolerations_version = version;
+    if (ledger_set_tolerations(writer->ledger, tolerations) == 0)
+        return;
+    batch_publish(writer->app, writer->ledger);
+    if (more_are_idle(writer) && hints_waiting(writer->app->hints) > 0)
+        writer_wake(writer, writer_some_node(writer));
 }
 
 void writer_wake_if_it_helps(struct writer *writer)

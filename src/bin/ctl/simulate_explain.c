@@ -38,7 +38,8 @@ static void explain_never(const struct simulate_refusal *refusal, struct simulat
     must(out->never[0] == '\0');
     if (!request_asks(&refusal->shape->request))
         return;
-    survey_cluster(refusal->question->snapshot, &refusal->shape->request, &out->arena, survey);
+    const struct survey_question question = {.request = &refusal->shape->request};
+    survey_cluster(refusal->question->snapshot, &question, &out->arena, survey);
     if (survey->never)
         out->never = survey->never_text;
 }

@@ -81,6 +81,7 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
 
     must(world->nodes < NODES_MAX);
     inventory_parse(facts, &rules, &world->arena, inventory);
+    inventory->taints = (struct node_taints){0}; /* no pod of a simulation has tolerations */
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
     world->node = xgrow(world->node, world->nodes, &world->nodes_room, sizeof *world->node);
     struct world_node *node = &world->node[world->nodes++];

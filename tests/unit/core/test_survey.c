@@ -26,7 +26,9 @@ static struct survey survey_of(struct core_fixture *core, const struct request *
     struct survey survey;
     uint32_t nodes = 0;
 
-    survey_cluster(snapshot, request, &core->arena, &survey);
+    const struct node_demands anywhere = {0};
+    const struct survey_question question = {request, &anywhere};
+    survey_cluster(snapshot, &question, &core->arena, &survey);
     for (uint32_t why = 0; why < REASONS; why++)
         nodes += survey.nodes[why];
     assert_int_equal(nodes, snapshot->nodes);
