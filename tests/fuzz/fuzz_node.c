@@ -63,7 +63,7 @@ static void same_facts(const struct node_facts *node, json_t *root)
 {
     json_t *labels = second_at(root, "metadata.labels");
     json_t *notes = second_at(root, "metadata.annotations");
-    must(node->unschedulable == json_is_true(second_at(root, "spec.unschedulable")));
+    must(node->taints.unschedulable == json_is_true(second_at(root, "spec.unschedulable")));
     same_text(node->capacity_milli, second_at(root, "status.capacity"), rules.resource);
     same_text(node->allocatable_milli, second_at(root, "status.allocatable"), rules.resource);
     same_text(node->whole_capacity, second_at(root, "status.capacity"), rules.whole_resource);

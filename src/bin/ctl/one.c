@@ -351,10 +351,55 @@ static int show_allocation(struct ctl *ctl, const struct doc *allocation)
     return show_shares(ctl, shares);
 }
 
+/* How many nodes fit and the pod may use. */
+static long long count_usable(const struct doc *pod)
+{
+    long long nodes = 0;
+
+    must(pod != NULL);
+    doc_each (reason, doc_get(pod, "reasons"))
+        if (strcmp(doc_shown(reason, "reason"), "fits") == 0)
+            nodes += (long long)doc_int(reason, "nodes");
+    return nodes;
+}
+
+/* "2 nodes fit, the pod may use none: 2 tainted nvidia.com/gpu (g1, g2)" */
+static void put_unusable(struct ctl *ctl, const struct doc *pod)
+{
+    CLEANUP(strbuf_done) struct strbuf why;
+    const struct doc *unusable = doc_get(pod, "unusable");
+    const long long usable = count_usable(pod);
+    long long nodes = usable;
+
+    must(usable >= 0);
+    strbuf_init(&why);
+    if (unusable == NULL || unusable->count == 0)
+        return;
+    doc_each (bar, unusable) {
+        const char *taint = doc_shown(bar, "taint");
+        const long long count = (long long)doc_int(bar, "nodes");
+        uint32_t named = 0;
+        nodes += count;
+        strbuf_printf(&why, "%s%lld %s%s%s (", why.len > 0 ? ", " : "", count,
+                      doc_shown(bar, "reason"), taint[0] != '\0' ? " " : "", taint);
+        doc_each (name, doc_get(bar, "names")) {
+            strbuf_str(&why, named++ > 0 ? ", " : "");
+            strbuf_shown(&why, name->text);
+        }
+        strbuf_str(&why, count > named ? ", ...)" : ")");
+    }
+    if (usable == 0)
+        put_field(ctl, "Usable", "%lld %s, the pod may use none: %s", nodes,
+                  nodes == 1 ? "node fits" : "nodes fit", why.data);
+    else
+        put_field(ctl, "Usable", "%lld %s, the pod may use %lld: not %s", nodes,
+                  nodes == 1 ? "node fits" : "nodes fit", usable, why.data);
+}
+
 /*
  * A milligpud of an older version counts no reasons: then the nodes are shown one by one.
  * Not refused: kube-scheduler has not asked about this pod, or a bind is in progress. Nodes are
- * judged by milligpud alone; taints and other plugins are not in it.
+ * judged by milligpud alone; of other plugins, those for taints and node affinity are in it.
  */
 static int show_why_not(struct ctl *ctl, const struct doc *pod)
 {
@@ -380,6 +425,7 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
     }
     if (doc_shown(pod, "never")[0] != '\0')
         put_field(ctl, "Never", "%s", doc_shown(pod, "never"));
+    put_unusable(ctl, pod);
     if (reasons != NULL && reasons->count > 0) {
         (void)fputc('\n', ctl->screen.out);
         const int status = ctl_show_rows(ctl, reasons, &counted);

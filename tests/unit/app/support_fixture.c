@@ -635,6 +635,30 @@ void fixture_label_node(struct app_fixture *fixture, const char *name, const cha
     tell(fixture, "PATCH", path, body);
 }
 
+static void change_spec(struct app_fixture *fixture, const char *path, const char *spec)
+{
+    char body[1024];
+
+    (void)snprintf(body, sizeof body, "{\"spec\":{%s}}", spec);
+    tell(fixture, "PATCH", path, body);
+}
+
+void fixture_change_node(struct app_fixture *fixture, const char *name, const char *spec)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
+    change_spec(fixture, path, spec);
+}
+
+void fixture_change_pod(struct app_fixture *fixture, const char *name, const char *spec)
+{
+    char path[256];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
+    change_spec(fixture, path, spec);
+}
+
 static void delete_pod(struct app_fixture *fixture, const char *name, int grace_s)
 {
     char path[256];

@@ -148,6 +148,9 @@ void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *l
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);
 /* The same for its labels. */
+/* spec: JSON, as what it is merged into: "\"unschedulable\":true". */
+void fixture_change_node(struct app_fixture *fixture, const char *name, const char *spec);
+void fixture_change_pod(struct app_fixture *fixture, const char *name, const char *spec);
 void fixture_label_node(struct app_fixture *fixture, const char *name, const char *labels);
 void fixture_delete_pod(struct app_fixture *fixture, const char *name); /* gone at once */
 void fixture_terminate_pod(struct app_fixture *fixture,

@@ -192,6 +192,105 @@ static void of_pods_that_request_the_same_share_each_has_its_own_host(void **sta
     assert_int_equal(pod_cache_bytes(pods).requests, 3 * one);
 }
 
+static void put_tolerant(struct pod_cache *pods, const char *uid, const char *node,
+                         const struct node_demands *demands)
+{
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {.uid = uid,
+                            .namespace = "default",
+                            .name = uid,
+                            .node = node,
+                            .resource_version = "1",
+                            .ours = true,
+                            .demands = *demands,
+                            .containers = 1,
+                            .container = &container};
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+static const struct toleration tolerant[] = {{"k", "", TOLERATE_EXISTS, EFFECT_ANY}};
+static const struct taint taint = {"k", "v", EFFECT_NO_SCHEDULE};
+
+/* A thousand pods of one ReplicaSet demand the same. */
+static void demands_are_stored_once_and_given_back(void **state)
+{
+    static const struct label selector[] = {{"pool", "a"}};
+    const struct node_demands demands = {
+        .tolerations = 1, .toleration = tolerant, .selectors = 1, .selector = selector};
+    struct pod_cache *pods = *state;
+
+    put_tolerant(pods, "u1", "", &demands);
+    const size_t one = pod_cache_bytes(pods).demands;
+    assert_true(one > 0);
+    put_tolerant(pods, "u2", "", &demands);
+    assert_int_equal(pod_cache_bytes(pods).demands, one);
+    assert_ptr_equal(pod_cache_find(pods, "u1")->demands, pod_cache_find(pods, "u2")->demands);
+    assert_true(tolerations_cover(pod_cache_tolerations(pods), &taint));
+    struct pod_record *copy = pod_cache_copy(pods, "default", "u1");
+    assert_ptr_not_equal(copy->demands, pod_cache_find(pods, "u1")->demands);
+    assert_string_equal(copy->demands->selector[0].value, "a");
+    pod_record_free(copy);
+    /* A bound pod needs no other node: what it tolerates still counts. */
+    put_tolerant(pods, "u1", "n1", &demands);
+    assert_int_equal(pod_cache_find(pods, "u1")->demands->selectors, 0);
+    pod_cache_remove(pods, "u2");
+    assert_true(tolerations_cover(pod_cache_tolerations(pods), &taint));
+    pod_cache_remove(pods, "u1");
+    assert_false(tolerations_cover(pod_cache_tolerations(pods), &taint));
+    assert_int_equal(pod_cache_bytes(pods).demands, 0);
+}
+
+/* Only pods that wait for shares or hold them make room of a taint. */
+static void what_others_tolerate_does_not_count(void **state)
+{
+    struct pod_cache *pods = *state;
+    const struct pod stranger = {.uid = "u1",
+                                 .namespace = "default",
+                                 .name = "u1",
+                                 .node = "",
+                                 .resource_version = "1",
+                                 .demands = {.tolerations = 1, .toleration = tolerant}};
+    struct pod whole = stranger;
+
+    pod_cache_put(pods, &stranger, &rules, 1);
+    assert_null(pod_cache_find(pods, "u1")->demands);
+    assert_false(tolerations_cover(pod_cache_tolerations(pods), &taint));
+    whole.uid = "u2";
+    whole.node = "n1";
+    whole.whole_gpus = 1;
+    pod_cache_put(pods, &whole, &rules, 1);
+    assert_false(tolerations_cover(pod_cache_tolerations(pods), &taint));
+}
+
+/* A tenant whose pods all demand something else takes no more than the bound. */
+static void demands_have_a_bound_and_small_ones_stay_beside_large_ones(void **state)
+{
+    enum { LARGE = 64 * 1024 };
+    struct pod_cache *pods = *state;
+    char *key = xcalloc(LARGE, 1);
+    const struct toleration long_one[] = {{key, "", TOLERATE_EXISTS, EFFECT_ANY}};
+    const struct node_demands large = {.tolerations = 1, .toleration = long_one};
+    const struct node_demands small = {.tolerations = 1, .toleration = tolerant};
+    char uid[16];
+    unsigned kept = 0;
+
+    memset(key, 'k', LARGE - 1);
+    for (unsigned i = 0; i < 40; i++) {
+        key[0] = (char)('A' + i);
+        (void)snprintf(uid, sizeof uid, "u%u", i);
+        put_tolerant(pods, uid, "", &large);
+        kept += pod_cache_find(pods, uid)->demands != NULL;
+        assert_true(pod_cache_bytes(pods).demands <= DEMANDS_BYTES_MAX / 2);
+    }
+    assert_true(kept > 8 && kept < 40);
+    put_tolerant(pods, "small", "", &small);
+    assert_non_null(pod_cache_find(pods, "small")->demands);
+    struct pod_record *copy = pod_cache_copy(pods, "default", "u39");
+    assert_null(copy->demands); /* not kept, so not known */
+    pod_record_free(copy);
+    xfree(key);
+}
+
 static void doctor_visits_those_that_wait_and_no_other(void **state)
 {
     enum { BOUND = 5000, WAIT = 7 };
@@ -217,6 +316,9 @@ int main(void)
         TEST(of_two_of_one_name_the_later_is_found),
         TEST(a_record_that_is_replaced_takes_its_names_along),
         TEST(of_pods_that_request_the_same_share_each_has_its_own_host),
+        TEST(demands_are_stored_once_and_given_back),
+        TEST(what_others_tolerate_does_not_count),
+        TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones),
         TEST(doctor_visits_those_that_wait_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -522,6 +522,78 @@ static void idle_hosts_are_counted_through_the_life_of_nodes(void **state)
     assert_int_equal(idle_hosts(fixture), 1);
 }
 
+#define TAINTED "\"taints\":[{\"key\":\"team\",\"value\":\"a\",\"effect\":\"NoSchedule\"}]"
+
+/* b is the only other idle host: a is kept while nobody may use b, and opened when that ends. */
+static void kept_while(struct app_fixture *fixture, const char *begins, const char *ends)
+{
+    decide_by(fixture, RESERVE);
+    fixture_change_node(fixture, "b", begins);
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 1);
+    assert_non_null(strstr(fixture_bind(fixture, "p", "a"), "reserve: "));
+    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+    (void)wake_ups_of(fixture); /* what was owed goes first */
+    const uint32_t owed = wake_ups_of(fixture);
+    fixture_annotate_node(fixture, "b", "\"heartbeat\":\"1\"");
+    assert_int_equal(wake_ups_of(fixture), owed); /* says nothing new */
+    fixture_change_node(fixture, "b", ends);
+    assert_int_equal(wake_ups_of(fixture), owed + 1);
+    assert_int_equal(idle_hosts(fixture), 2);
+    assert_true(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_string_equal(fixture_bind(fixture, "p", "a"), "");
+}
+
+static void a_cordoned_host_is_no_reserve_until_it_is_uncordoned(void **state)
+{
+    kept_while(*state, "\"unschedulable\":true", "\"unschedulable\":null");
+}
+
+static void a_tainted_host_is_no_reserve_until_the_taint_goes(void **state)
+{
+    kept_while(*state, TAINTED, "\"taints\":null");
+}
+
+/* Grants are kube-scheduler's choice: it asks only about nodes that the pod may use. */
+static void a_host_that_is_no_reserve_is_granted(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, RESERVE);
+    fixture_change_node(fixture, "b", "\"unschedulable\":true");
+    fixture_pod(fixture, "p", "300");
+    fixture_run(fixture);
+    assert_true(passes(fixture_filter(fixture, "p", "b"), "b"));
+    assert_string_equal(fixture_bind(fixture, "p", "b"), "");
+}
+
+static void a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by(fixture, RESERVE);
+    fixture_change_node(fixture, "b", TAINTED);
+    fixture_pod(fixture, "p", "300");
+    fixture_pod(fixture, "q", "300");
+    fixture_run(fixture);
+    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+    (void)wake_ups_of(fixture); /* what was owed goes first */
+    const uint32_t owed = wake_ups_of(fixture);
+    fixture_change_pod(fixture, "q",
+                       "\"tolerations\":[{\"key\":\"team\",\"operator\":\"Exists\"}]");
+    assert_int_equal(wake_ups_of(fixture), owed + 1);
+    assert_int_equal(idle_hosts(fixture), 2);
+    assert_true(passes(fixture_filter(fixture, "p", "a"), "a"));
+    /* Bound or not, it is a pod that holds a share. */
+    assert_string_equal(fixture_bind(fixture, "q", "b"), "");
+    fixture_run(fixture);
+    fixture_delete_pod(fixture, "q");
+    fixture_run(fixture);
+    assert_int_equal(idle_hosts(fixture), 1);
+    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+}
+
 static void a_grant_that_is_taken_back_leaves_the_host_idle(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -561,6 +633,10 @@ int main(void)
         HOSTS(the_last_idle_host_is_kept_for_pods_of_several_gpus),
         HOSTS(one_more_idle_host_wakes_who_waits_for_any),
         HOSTS(idle_hosts_are_counted_through_the_life_of_nodes),
+        HOSTS(a_cordoned_host_is_no_reserve_until_it_is_uncordoned),
+        HOSTS(a_tainted_host_is_no_reserve_until_the_taint_goes),
+        HOSTS(a_host_that_is_no_reserve_is_granted),
+        HOSTS(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes),
         HOSTS(a_grant_that_is_taken_back_leaves_the_host_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

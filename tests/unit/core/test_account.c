@@ -22,6 +22,7 @@ struct scene {
     bool gone;
     enum inventory_problem problem;
     enum plugin_state plugin;
+    const struct taints *taints;
     struct gpu_note note[SCENE_GPUS];
     uint32_t notes;
 };
@@ -76,6 +77,8 @@ static struct node *node_of(struct scene *scene)
         .name = atom("n1"),
         .uid = atom("n1-uid"),
         .problem = scene->problem,
+        .taints = scene->taints,
+        .unusable = taints_close(scene->taints != NULL ? &scene->taints->is : NULL, NULL),
         .problem_text = atom(""),
         .gone = scene->gone,
         .plugin = {.state = scene->plugin},
@@ -89,6 +92,7 @@ static struct node *node_of(struct scene *scene)
     struct node *node = node_new(&build);
 
     node_assert_valid(node);
+    taints_unref(scene->taints);
     while (scene->pods > 0)
         allocation_unref(scene->pod[--scene->pods]);
     return node;
@@ -330,6 +334,21 @@ static void draw_pods(struct scene *scene)
     scene->plugin = one_in(8) ? PLUGIN_DOWN : PLUGIN_NONE;
 }
 
+static void draw_taints(struct scene *scene)
+{
+    static const struct taint leaving = {"karpenter.sh/disrupted", "", EFFECT_NO_SCHEDULE};
+    static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
+    const struct node_taints drawn = {
+        .unschedulable = one_in(3),
+        .not_ready = one_in(3),
+        .unreadable = one_in(3),
+        .taints = draw(2),
+        .taint = one_in(2) ? &leaving : &team,
+    };
+
+    scene->taints = one_in(2) ? taints_new(&drawn) : NULL;
+}
+
 /* One GPU: it lies in used, in reserved, and what is left of it in one part only. */
 static void adds_up(const struct node *node, const struct gpu *gpu, uint32_t *seen)
 {
@@ -362,10 +381,12 @@ static void the_parts_add_up_on_every_node(void **state)
         struct scene scene = {0};
         draw_gpus(&scene);
         draw_pods(&scene);
+        draw_taints(&scene);
         struct node *node = node_of(&scene);
         for (uint32_t gpu = 0; gpu < node->gpus; gpu++)
             adds_up(node, &node->gpu[gpu], seen);
-        assert_int_equal(sum_of(node).milli[ACCOUNT_FREE], node->free_milli);
+        assert_int_equal(sum_of(node).milli[ACCOUNT_FREE],
+                         node->unusable.why == USABLE ? node->free_milli : 0);
         assert_true(node->held_gpus + node->notes > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
         node_unref(node);
     }

@@ -49,6 +49,26 @@ static void a_key_is_compared_whole(void **state)
     labels_unref(labels);
 }
 
+static void a_value_is_found_by_its_whole_key(void **state)
+{
+    struct names *names = names_new();
+    const struct label label[] = {{"pool", "a=b"}, {"pools", ""}};
+    const struct labels *labels = labels_new(label, 2, names);
+    struct text value;
+
+    (void)state;
+    assert_true(labels_find(labels, "pool", &value));
+    assert_true(text_is(value, "a=b"));
+    assert_true(labels_find(labels, "pools", &value));
+    assert_int_equal(value.len, 0);
+    assert_false(labels_find(labels, "poo", &value));
+    assert_false(labels_find(labels, "poolss", &value));
+    assert_false(labels_find(labels, "pooly", &value));
+    assert_false(labels_find(NULL, "pool", &value));
+    labels_unref(labels);
+    names_free(names);
+}
+
 static void no_labels_match_nothing(void **state)
 {
     (void)state;
@@ -101,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_demand_is_a_key_and_a_glob),
         cmocka_unit_test(a_key_is_compared_whole),
+        cmocka_unit_test(a_value_is_found_by_its_whole_key),
         cmocka_unit_test(no_labels_match_nothing),
         cmocka_unit_test(they_are_equal_if_they_say_the_same_in_the_same_order),
         cmocka_unit_test(they_live_as_long_as_somebody_holds_them),

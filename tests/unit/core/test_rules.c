@@ -676,7 +676,8 @@ static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **
     enforce(scene, RULES_ALL);
     three_pools(scene);
     ask(scene, "300", "x", false, &asked);
-    survey_cluster(asked.snapshot, &(struct survey_question){asked.request, &(struct node_demands){0}},
+    survey_cluster(asked.snapshot,
+                   &(struct survey_question){asked.request, &(struct node_demands){0}},
                    &asked.arena, &survey);
     assert_int_equal(survey.nodes[REASON_RULE], 3);
     assert_int_equal(survey.rule_nodes[0], 1);
@@ -697,7 +698,8 @@ static struct survey survey_of(struct scene *scene, const char *words)
     struct survey survey;
     struct asked asked;
     ask(scene, words, "x", false, &asked);
-    survey_cluster(asked.snapshot, &(struct survey_question){asked.request, &(struct node_demands){0}},
+    survey_cluster(asked.snapshot,
+                   &(struct survey_question){asked.request, &(struct node_demands){0}},
                    &asked.arena, &survey);
     asked_done(&asked);
     return survey;

@@ -358,6 +358,36 @@ static void a_waiting_pod_tells_each_reason_once(void **state)
     assert_non_null(strstr(shown.out, "n1    no    no GPU with 300 milli free  room: 220"));
 }
 
+static void a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used(void **state)
+{
+    static const char none[] =
+        "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
+        "\"request\":\"300 milli of one GPU\",\"reasons\":[],\"unusable\":[{\"reason\":\"tainted\","
+        "\"taint\":\"nvidia.com/gpu\",\"nodes\":4,\"text\":\"\",\"names\":[\"g1\",\"g2\",\"g3\"]},"
+        "{\"reason\":\"affinity\",\"nodes\":1,\"text\":\"\",\"names\":[\"g9\"]}],\"nodes\":[]}";
+    static const char some[] =
+        "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
+        "\"request\":\"300 milli of one GPU\",\"reasons\":[{\"reason\":\"room\",\"nodes\":3},"
+        "{\"reason\":\"fits\",\"nodes\":2}],\"unusable\":[{\"reason\":\"cordoned\",\"nodes\":1,"
+        "\"text\":\"\",\"names\":[\"g1\"]}],\"nodes\":[]}";
+    static const char one[] =
+        "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
+        "\"request\":\"300 milli of one GPU\",\"reasons\":[],\"unusable\":[{\"reason\":\"cordoned\","
+        "\"nodes\":1,\"text\":\"\",\"names\":[\"g1\"]}],\"nodes\":[]}";
+
+    (void)state;
+    assert_int_equal(show("pod a/x", show_pod, none), CTL_FINE);
+    assert_non_null(strstr(shown.out, "Usable:       5 nodes fit, the pod may use none: 4 tainted "
+                                      "nvidia.com/gpu (g1, g2, g3, ...), 1 affinity (g9)\n"));
+    shown_free(&shown);
+    assert_int_equal(show("pod a/x", show_pod, some), CTL_FINE);
+    assert_non_null(
+        strstr(shown.out, "Usable:       3 nodes fit, the pod may use 2: not 1 cordoned (g1)\n"));
+    shown_free(&shown);
+    assert_int_equal(show("pod a/x", show_pod, one), CTL_FINE);
+    assert_non_null(strstr(shown.out, "1 node fits, the pod may use none: 1 cordoned (g1)\n"));
+}
+
 static void history_names_from_and_until(void **state)
 {
     (void)state;
@@ -769,6 +799,7 @@ int main(void)
         TEST(an_empty_history_says_of_what_time),
         TEST(a_placed_pod_tells_its_containers),
         TEST(a_waiting_pod_tells_why_node_by_node),
+        TEST(a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used),
         TEST(a_waiting_pod_tells_each_reason_once),
         TEST(history_names_from_and_until),
         TEST(history_of_a_pod_tells_of_memory_over_a_share),

@@ -185,7 +185,7 @@ static void what_a_node_is_shown_as_is_in_the_table(void **state)
     assert_string_equal(admin_node_shown(node_of(core, "n2")), "cordoned");
     while (admin_node_word(words) != NULL)
         words++;
-    assert_int_equal(words, 10);
+    assert_int_equal(words, 14);
     struct inventory *inventory = core_inventory(core, "n3", "uid", cordoned, 1);
     inventory->plugin.state = PLUGIN_DOWN;
     const struct command down = {.kind = COMMAND_NODE, .inventory = inventory};
@@ -197,6 +197,41 @@ static void what_a_node_is_shown_as_is_in_the_table(void **state)
     assert_int_equal(core_do(core, &bare), VERDICT_OK);
     assert_string_equal(admin_node_shown(node_of(core, "n4")), "no_source");
     assert_string_equal(admin_node_word(1), "cordoned");
+}
+
+/* Of nodes with GPUs only: a control plane is tainted, and nobody looks for room there. */
+static void a_node_that_kube_scheduler_may_not_use_says_why(void **state)
+{
+    static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
+    static const struct taint plain = {"plain", "", EFFECT_NO_SCHEDULE};
+    struct core_fixture *core = *state;
+    struct inventory *inventory = core_inventory(core, "n1", "uid", two, 2);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+
+    inventory->taints = (struct node_taints){.taints = 1, .taint = &team};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_string_equal(admin_node_state(node_of(core, "n1")), "tainted");
+    assert_string_equal(admin_node_shown(node_of(core, "n1")), "tainted");
+    assert_true(admin_node_is(node_of(core, "n1"), "closed"));
+    assert_true(admin_node_is(node_of(core, "n1"), "tainted"));
+    assert_int_equal(admin_gpu_free(node_of(core, "n1"), &node_of(core, "n1")->gpu[0]), 0);
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
+    assert_non_null(strstr(json, "\"state\":\"tainted\",\"stateText\":"
+                                 "\"a taint that is not tolerated: team=a:NoExecute\""));
+    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0"));
+    inventory->taints = (struct node_taints){.taints = 1, .taint = &plain};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    CLEANUP(freep) char *other = node_json(node_of(core, "n1"), false);
+    assert_non_null(strstr(other, "not tolerated: plain:NoSchedule\""));
+    inventory->taints = (struct node_taints){.unreadable = true};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    CLEANUP(freep) char *odd = node_json(node_of(core, "n1"), false);
+    assert_non_null(strstr(odd, "\"stateText\":\"its taints cannot be read\""));
+    inventory = core_inventory(core, "cpu", "uid", two, 0);
+    inventory->taints = (struct node_taints){.unschedulable = true};
+    const struct command bare = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &bare), VERDICT_OK);
+    assert_string_equal(admin_node_state(node_of(core, "cpu")), "ok");
 }
 
 static void an_allocation_leaves_out_times_that_are_not_known(void **state)
@@ -270,6 +305,7 @@ int main(void)
         core_test(a_closed_node_says_why),
         core_test(a_gpu_that_is_held_whole_says_by_whom),
         core_test(a_gpu_that_another_node_shows_too_is_ok),
+        core_test(a_node_that_kube_scheduler_may_not_use_says_why),
         core_test(what_a_node_is_shown_as_is_in_the_table),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
         core_test(a_released_allocation_lists_gpus_that_had_a_name),

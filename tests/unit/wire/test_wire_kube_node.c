@@ -37,7 +37,7 @@ static void a_whole_node_is_read(void **state)
     assert_string_equal(node.uid, "u1");
     assert_string_equal(node.resource_version, "9");
     assert_int_equal(node.created_ms, INT64_C(1795348800000));
-    assert_true(node.unschedulable);
+    assert_true(node.taints.unschedulable);
     assert_string_equal(node.capacity_milli, "8k");
     assert_string_equal(node.allocatable_milli, "7000");
     assert_string_equal(node.label_count, "8");
@@ -57,13 +57,98 @@ static void a_bare_node_has_nothing(void **state)
                 "\"unschedulable\":null},\"status\":{\"capacity\":null,\"allocatable\":{"
                 "\"nvidia.com/vgpu\":null}}}");
     assert_string_equal(node.uid, "");
-    assert_false(node.unschedulable);
+    assert_false(node.taints.unschedulable);
     assert_null(node.capacity_milli);
     assert_null(node.allocatable_milli);
     assert_null(node.label_count);
     assert_null(node.cordon);
     assert_false(node.has_gpus);
     assert_int_equal(node.gpus, 0);
+}
+
+static struct node_facts with_spec(struct fixture *fixture, const char *spec)
+{
+    struct strbuf bytes;
+
+    strbuf_init(&bytes);
+    strbuf_printf(&bytes, "{\"metadata\":{\"name\":\"n\"},%s}", spec);
+    const struct node_facts node = decode(fixture, bytes.data);
+    strbuf_done(&bytes);
+    return node;
+}
+
+static void taints_are_read_with_their_effects(void **state)
+{
+    const struct node_facts node = with_spec(
+        *state,
+        "\"spec\":{\"taints\":[{\"key\":\"a\",\"value\":\"v\",\"effect\":\"NoSchedule\"},"
+        "{\"key\":\"b\",\"value\":null,\"effect\":\"NoExecute\",\"timeAdded\":\"x\"},"
+        "{\"key\":\"c\",\"effect\":\"PreferNoSchedule\"},{\"key\":\"d\",\"effect\":\"New\"}]}");
+    const struct node_taints *taints = &node.taints;
+
+    assert_int_equal(taints->taints, 4);
+    assert_string_equal(taints->taint[0].key, "a");
+    assert_string_equal(taints->taint[0].value, "v");
+    assert_int_equal(taints->taint[0].effect, EFFECT_NO_SCHEDULE);
+    assert_string_equal(taints->taint[1].value, "");
+    assert_int_equal(taints->taint[1].effect, EFFECT_NO_EXECUTE);
+    assert_int_equal(taints->taint[2].effect, EFFECT_PREFER_NO_SCHEDULE);
+    assert_int_equal(taints->taint[3].effect, EFFECT_OTHER);
+    assert_false(taints->unreadable);
+    assert_null(node.unreadable);
+}
+
+/* Its GPUs are read all the same; that nobody may use it errs to the safe side. */
+static void a_taint_that_cannot_be_read_is_noted(void **state)
+{
+    static const char *const odd[] = {
+        "\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
+        "\"spec\":{\"taints\":[null,{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
+        "\"spec\":{\"taints\":[[],{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        const struct node_facts node = with_spec(*state, odd[i]);
+        assert_true(node.taints.unreadable);
+        assert_int_equal(node.taints.taints, 1);
+        assert_string_equal(node.taints.taint[0].key, "b");
+        assert_null(node.unreadable);
+    }
+    assert_true(with_spec(*state, "\"spec\":{\"taints\":{}}").taints.unreadable);
+    assert_true(with_spec(*state, "\"spec\":{\"unschedulable\":1}").taints.unreadable);
+    assert_true(with_spec(*state, "\"spec\":[]").taints.unreadable);
+    assert_false(with_spec(*state, "\"spec\":{\"taints\":null}").taints.unreadable);
+    assert_false(with_spec(*state, "\"status\":{\"capacity\":7}").taints.unreadable);
+}
+
+static void a_condition_says_that_a_node_is_not_ready(void **state)
+{
+    static const struct {
+        const char *conditions;
+        bool not_ready;
+    } cases[] = {
+        {"[]", false},
+        {"null", false},
+        {"[{\"type\":\"Ready\",\"status\":\"True\"}]", false},
+        {"[{\"type\":\"Ready\",\"status\":\"False\"}]", true},
+        {"[{\"status\":\"Unknown\",\"type\":\"Ready\"}]", true},
+        {"[{\"type\":\"Ready\"}]", true},
+        {"[{\"type\":\"DiskPressure\",\"status\":\"False\"}]", false},
+        {"[{\"type\":\"Ready\",\"status\":\"False\"},{\"type\":\"PIDPressure\",\"status\":\"True\"}]",
+         true},
+        {"[7,{\"type\":\"Ready\",\"status\":\"False\"}]", true},
+        {"7", false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char status[256];
+        (void)snprintf(status, sizeof status, "\"status\":{\"conditions\":%s}",
+                       cases[i].conditions);
+        const struct node_facts node = with_spec(*state, status);
+        assert_int_equal(node.taints.not_ready, cases[i].not_ready);
+        assert_false(node.taints.unreadable);
+        assert_null(node.unreadable);
+    }
 }
 
 static struct node_facts labelled(struct fixture *fixture, const char *labels)
@@ -647,6 +732,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         fixture_test(a_whole_node_is_read),
         fixture_test(a_bare_node_has_nothing),
+        fixture_test(taints_are_read_with_their_effects),
+        fixture_test(a_taint_that_cannot_be_read_is_noted),
+        fixture_test(a_condition_says_that_a_node_is_not_ready),
         fixture_test(mig_is_seen_where_it_is_and_only_there),
         fixture_test(time_slicing_is_seen),
         fixture_test(the_labels_of_nvidias_operator_are_judged_together),

@@ -37,6 +37,105 @@ static struct pod in_part(struct fixture *fixture, const char *bytes, const char
     "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{" annotations                    \
     "}},\"spec\":{\"containers\":[{\"name\":\"a\"},{\"name\":\"b\"}]}}"
 
+static void what_a_pod_demands_of_its_node_is_read(void **state)
+{
+    const struct pod pod = decode(
+        *state,
+        SPEC(
+            "\"tolerations\":[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoSchedule\"},"
+            "{\"key\":\"b\",\"value\":\"v\",\"tolerationSeconds\":300},{\"operator\":\"New\"}],"
+            "\"nodeSelector\":{\"pool\":\"a\",\"zone\":null},\"affinity\":{\"podAffinity\":{\"x\":1},"
+            "\"nodeAffinity\":{\"preferredDuringSchedulingIgnoredDuringExecution\":[7],"
+            "\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":["
+            "{\"matchExpressions\":[{\"key\":\"k\",\"operator\":\"In\",\"values\":[\"x\",\"y\"]}]},"
+            "{\"matchFields\":[{\"key\":\"metadata.name\",\"operator\":\"Exists\"}]}]}}}"));
+    const struct node_demands *demands = &pod.demands;
+
+    assert_null(pod.unreadable);
+    assert_false(demands->unreadable);
+    assert_int_equal(demands->tolerations, 3);
+    assert_string_equal(demands->toleration[0].key, "a");
+    assert_string_equal(demands->toleration[0].value, "");
+    assert_int_equal(demands->toleration[0].op, TOLERATE_EXISTS);
+    assert_int_equal(demands->toleration[0].effect, EFFECT_NO_SCHEDULE);
+    assert_string_equal(demands->toleration[1].value, "v");
+    assert_int_equal(demands->toleration[1].op, TOLERATE_EQUAL);
+    assert_int_equal(demands->toleration[1].effect, EFFECT_ANY);
+    assert_int_equal(demands->toleration[2].op, TOLERATE_OTHER);
+    assert_int_equal(demands->selectors, 1);
+    assert_string_equal(demands->selector[0].key, "pool");
+    assert_string_equal(demands->selector[0].value, "a");
+    assert_true(demands->affine);
+    assert_int_equal(demands->terms, 2);
+    assert_int_equal(demands->term[0].expressions, 1);
+    assert_int_equal(demands->term[0].fields, 0);
+    assert_string_equal(demands->term[0].expression[0].key, "k");
+    assert_int_equal(demands->term[0].expression[0].op, RULE_IN);
+    assert_int_equal(demands->term[0].expression[0].values, 2);
+    assert_string_equal(demands->term[0].expression[0].value[1], "y");
+    assert_int_equal(demands->term[1].expressions, 0);
+    assert_int_equal(demands->term[1].fields, 1);
+    assert_int_equal(demands->term[1].field[0].op, RULE_EXISTS);
+}
+
+static void a_pod_that_demands_nothing_may_go_anywhere(void **state)
+{
+    static const char *const bare[] = {
+        SPEC("\"nodeName\":\"\""),
+        SPEC("\"tolerations\":null,\"nodeSelector\":null,\"affinity\":null"),
+        SPEC("\"tolerations\":[],\"nodeSelector\":{},\"affinity\":{}"),
+        SPEC("\"affinity\":{\"nodeAffinity\":{}}"),
+        SPEC("\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":"
+             "null}}"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(bare); i++) {
+        const struct pod pod = decode(*state, bare[i]);
+        assert_null(pod.unreadable);
+        assert_false(pod.demands.unreadable || pod.demands.affine);
+        assert_int_equal(pod.demands.tolerations + pod.demands.selectors + pod.demands.terms, 0);
+    }
+    const struct pod none =
+        decode(*state, SPEC("\"affinity\":{\"nodeAffinity\":{"
+                            "\"requiredDuringSchedulingIgnoredDuringExecution\":{}}}"));
+    assert_true(none.demands.affine);
+    assert_int_equal(none.demands.terms, 0);
+}
+
+/* It asks for shares and gets them; only nobody says where it may go. */
+static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **state)
+{
+#define AFFINITY(terms)                                                                            \
+    SPEC("\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{"    \
+         "\"nodeSelectorTerms\":" terms "}}}")
+    static const char *const odd[] = {
+        SPEC("\"tolerations\":7"),
+        SPEC("\"tolerations\":[7]"),
+        SPEC("\"tolerations\":[{\"key\":7}]"),
+        SPEC("\"nodeSelector\":[]"),
+        SPEC("\"nodeSelector\":{\"a\":7}"),
+        SPEC("\"affinity\":7"),
+        SPEC("\"affinity\":{\"nodeAffinity\":7}"),
+        SPEC(
+            "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
+        AFFINITY("7"),
+        AFFINITY("[7]"),
+        AFFINITY("[{\"matchExpressions\":7}]"),
+        AFFINITY("[{\"matchExpressions\":[7]}]"),
+        AFFINITY("[{\"matchExpressions\":[{\"operator\":\"Exists\"}]}]"),
+        AFFINITY("[{\"matchExpressions\":[{\"key\":\"k\",\"operator\":7}]}]"),
+        AFFINITY("[{\"matchFields\":[{\"key\":\"k\",\"operator\":\"In\",\"values\":[7]}]}]"),
+    };
+#undef AFFINITY
+
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        const struct pod pod = decode(*state, odd[i]);
+        assert_string_equal(pod.name, "p");
+        assert_null(pod.unreadable);
+        assert_true(pod.demands.unreadable);
+    }
+}
+
 static void annotations_that_are_nearly_ours_are_kept_for_advice(void **state)
 {
     struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-model\":\"A100\","
@@ -669,6 +768,9 @@ static void names_have_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        fixture_test(what_a_pod_demands_of_its_node_is_read),
+        fixture_test(a_pod_that_demands_nothing_may_go_anywhere),
+        fixture_test(demands_that_cannot_be_read_are_noted_and_refuse_nothing),
         fixture_test(annotations_that_are_nearly_ours_are_kept_for_advice),
         fixture_test(a_whole_pod_is_read),
         fixture_test(every_null_that_go_writes_is_no_key),
