@@ -68,6 +68,8 @@ static bool is_held_whole(const struct node *node, const struct gpu *gpu)
 /* Where free room belongs that kube-scheduler gives to no pod (node_filter.h). */
 static enum account_part part_of_unusable(enum unusable unusable)
 {
+    must(unusable < UNUSABLES);
+    must(unusable != UNUSABLE_AFFINITY && unusable != UNUSABLE_UNKNOWN);
     switch (unusable) {
     case USABLE:
         return ACCOUNT_FREE;

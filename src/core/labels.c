@@ -98,6 +98,7 @@ bool labels_match(const struct labels *labels, const struct label *demand)
 {
     struct text value;
 
+    must(demand->key[0] != '\0');
     must(demand->value != NULL);
     return labels_find(labels, demand->key, &value) && text_glob(text_of(demand->value), value);
 }

@@ -572,6 +572,7 @@ uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations 
         replaced++;
     }
     must(replaced <= ledger->places);
+    must(ledger->tolerations == tolerations);
     return replaced;
 }
 

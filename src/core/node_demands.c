@@ -22,6 +22,7 @@ enum node_rule_operator node_rule_operator_of(struct text word)
     };
 
     must(word.at != NULL);
+    must(word.len < UINT32_MAX);
     static_assert(ARRAY_LEN(words) == RULE_OTHER, "each word has its operator");
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (text_is(word, words[i]))
@@ -31,6 +32,7 @@ enum node_rule_operator node_rule_operator_of(struct text word)
 
 static bool is_among(struct text have, const struct node_rule *rule)
 {
+    must(have.at != NULL);
     must(rule->values == 0 || rule->value != NULL);
     for (uint32_t i = 0; i < rule->values; i++)
         if (text_is(have, rule->value[i]))
@@ -44,6 +46,7 @@ bool node_rule_holds(const struct node_rule *rule, const struct text *have)
     int64_t bound;
 
     must(rule->key != NULL);
+    must(rule->values == 0 || rule->value != NULL);
     switch (rule->op) {
     case RULE_IN:
         return have != NULL && is_among(*have, rule);
@@ -114,6 +117,7 @@ bool node_demands_match(const struct node_demands *demands, const char *node,
 
 static const char *keep_text(struct arena *arena, const char *text)
 {
+    must(arena != NULL);
     must(text != NULL);
     return arena_copy(arena, text_of(text));
 }
@@ -124,6 +128,7 @@ static const struct node_rule *keep_rules(struct arena *arena, const struct node
     struct node_rule *to = arena_array(arena, rules, sizeof *to);
 
     must(rules == 0 || rule != NULL);
+    must(arena != NULL);
     for (uint32_t i = 0; i < rules; i++) {
         const char **value = arena_array(arena, rule[i].values, sizeof *value);
         for (uint32_t k = 0; k < rule[i].values; k++)
@@ -140,6 +145,7 @@ static void keep_tolerations(struct arena *arena, const struct node_demands *dem
     struct toleration *to = arena_array(arena, demands->tolerations, sizeof *to);
 
     must(demands->tolerations == 0 || demands->toleration != NULL);
+    must(kept->tolerations == 0);
     for (uint32_t i = 0; i < demands->tolerations; i++) {
         to[i] = demands->toleration[i];
         to[i].key = keep_text(arena, to[i].key);
@@ -173,6 +179,7 @@ const struct node_demands *node_demands_keep(const struct node_demands *demands,
     kept->terms = demands->terms;
     kept->term = term;
     must(kept->affine || kept->terms == 0);
+    must(kept->tolerations == demands->tolerations);
     return kept;
 }
 
@@ -181,18 +188,25 @@ static void key_text(struct strbuf *out, const char *text)
 {
     const size_t bytes = strlen(text);
 
+    must(out != NULL);
+    must(bytes < UINT32_MAX);
     strbuf_add(out, &bytes, sizeof bytes);
     strbuf_add(out, text, bytes);
 }
 
 static void key_number(struct strbuf *out, uint32_t number)
 {
+    const size_t before = out->len;
+
+    must(out->data != NULL);
     strbuf_add(out, &number, sizeof number);
+    must(out->len == before + sizeof number);
 }
 
 static void key_rules(struct strbuf *out, const struct node_rule *rule, uint32_t rules)
 {
     must(rules == 0 || rule != NULL);
+    must(out->len > 0);
     key_number(out, rules);
     for (uint32_t i = 0; i < rules; i++) {
         key_text(out, rule[i].key);

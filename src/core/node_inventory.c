@@ -73,6 +73,7 @@ static bool find_label(const void *ctx, const char *key, struct text *out)
     const struct node *node = ctx;
 
     must(node->name != NULL);
+    must(key != NULL);
     return key[0] != '\0' && labels_find(node->labels, key, out);
 }
 
@@ -81,6 +82,7 @@ struct unusable_cause node_bar(const struct node *node, const struct node_demand
     const struct label_view labels = {.ctx = node, .find = find_label};
 
     must(node->name->len > 0);
+    must(node->taints != NULL || node->unusable.why == USABLE);
     if (demands == NULL || demands->unreadable)
         return (struct unusable_cause){.why = UNUSABLE_UNKNOWN};
     const struct unusable_cause cause =

@@ -207,6 +207,7 @@ static void survey_say_never(const struct offer *offer, const struct snapshot *s
 static bool is_same_bar(const struct survey_bar *bar, enum unusable why, const char *taint)
 {
     must(bar->nodes > 0);
+    must(why != USABLE);
     if (bar->why != why || (bar->taint == NULL) != (taint == NULL))
         return false;
     return taint == NULL || strcmp(bar->taint, taint) == 0;
@@ -215,6 +216,7 @@ static bool is_same_bar(const struct survey_bar *bar, enum unusable why, const c
 static struct survey_bar *find_bar(struct survey *survey, enum unusable why, const char *taint)
 {
     must(survey->bars <= ARRAY_LEN(survey->bar));
+    must(why != USABLE && why < UNUSABLES);
     for (uint32_t i = 0; i < survey->bars; i++)
         if (is_same_bar(&survey->bar[i], why, taint))
             return &survey->bar[i];
@@ -251,6 +253,7 @@ static int most_nodes_first(const void *a, const void *b)
         return left->nodes > right->nodes ? -1 : 1;
     if (left->why != right->why)
         return left->why < right->why ? -1 : 1;
+    must(left->why != USABLE);
     must(left == right || left->taint != right->taint);
     if (left->taint == NULL || right->taint == NULL)
         return (left->taint == NULL) - (right->taint == NULL);

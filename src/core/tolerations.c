@@ -21,7 +21,11 @@ struct tolerations {
 
 struct tolerations *tolerations_new(void)
 {
-    return xcalloc(1, sizeof(struct tolerations));
+    struct tolerations *tolerations = xcalloc(1, sizeof *tolerations);
+
+    must(tolerations->count == 0);
+    must(tolerations->version == 0);
+    return tolerations;
 }
 
 void tolerations_free(struct tolerations *tolerations)
@@ -29,6 +33,7 @@ void tolerations_free(struct tolerations *tolerations)
     if (tolerations == NULL)
         return;
     must(tolerations->count <= TOLERATIONS_MAX);
+    must(tolerations->count == 0 || tolerations->known[0]->pods > 0);
     for (uint32_t i = 0; i < tolerations->count; i++)
         xfree(tolerations->known[i]);
     xfree(tolerations);
@@ -37,6 +42,7 @@ void tolerations_free(struct tolerations *tolerations)
 static bool toleration_eq(const struct toleration *a, const struct toleration *b)
 {
     must(a->key != NULL && b->key != NULL);
+    must(a->value != NULL && b->value != NULL);
     return a->op == b->op && a->effect == b->effect && strcmp(a->key, b->key) == 0 &&
            strcmp(a->value, b->value) == 0;
 }
@@ -93,12 +99,14 @@ void tolerations_drop(struct tolerations *tolerations, struct known_toleration *
 uint64_t tolerations_version(const struct tolerations *tolerations)
 {
     must(tolerations->count <= TOLERATIONS_MAX);
+    must(tolerations->count <= tolerations->version);
     return tolerations->version;
 }
 
 bool tolerations_cover(const struct tolerations *tolerations, const struct taint *taint)
 {
     must(taint->key != NULL);
+    must(tolerations->count <= TOLERATIONS_MAX);
     for (uint32_t i = 0; i < tolerations->count; i++)
         if (toleration_covers(&tolerations->known[i]->is, taint))
             return true;

@@ -57,7 +57,8 @@ static void oracle_bytes(const struct sim *sim)
                  {"wishes", hints.wishes, WISHES_BYTES_MAX},
                  {"refusals", hints.refusals, REFUSALS_BYTES_MAX},
                  {"requests", pods.requests, WISHES_BYTES_MAX},
-                 {"told", pods.told, TOLD_BYTES_MAX}};
+                 {"told", pods.told, TOLD_BYTES_MAX},
+                 {"demands", pods.demands, DEMANDS_BYTES_MAX}};
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (table[i].bytes > table[i].most)

@@ -372,7 +372,8 @@ static void a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used(void **state
         "\"text\":\"\",\"names\":[\"g1\"]}],\"nodes\":[]}";
     static const char one[] =
         "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
-        "\"request\":\"300 milli of one GPU\",\"reasons\":[],\"unusable\":[{\"reason\":\"cordoned\","
+        "\"request\":\"300 milli of one GPU\",\"reasons\":[],"
+        "\"unusable\":[{\"reason\":\"cordoned\","
         "\"nodes\":1,\"text\":\"\",\"names\":[\"g1\"]}],\"nodes\":[]}";
 
     (void)state;

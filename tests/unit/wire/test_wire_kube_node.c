@@ -102,7 +102,8 @@ static void taints_are_read_with_their_effects(void **state)
 static void a_taint_that_cannot_be_read_is_noted(void **state)
 {
     static const char *const odd[] = {
-        "\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
+        "\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\","
+        "\"effect\":\"NoExecute\"}]}",
         "\"spec\":{\"taints\":[null,{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
         "\"spec\":{\"taints\":[[],{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
     };
@@ -134,7 +135,8 @@ static void a_condition_says_that_a_node_is_not_ready(void **state)
         {"[{\"status\":\"Unknown\",\"type\":\"Ready\"}]", true},
         {"[{\"type\":\"Ready\"}]", true},
         {"[{\"type\":\"DiskPressure\",\"status\":\"False\"}]", false},
-        {"[{\"type\":\"Ready\",\"status\":\"False\"},{\"type\":\"PIDPressure\",\"status\":\"True\"}]",
+        {"[{\"type\":\"Ready\",\"status\":\"False\"},{\"type\":\"PIDPressure\","
+         "\"status\":\"True\"}]",
          true},
         {"[7,{\"type\":\"Ready\",\"status\":\"False\"}]", true},
         {"7", false},

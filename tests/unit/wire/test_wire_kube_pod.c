@@ -41,10 +41,10 @@ static void what_a_pod_demands_of_its_node_is_read(void **state)
 {
     const struct pod pod = decode(
         *state,
-        SPEC(
-            "\"tolerations\":[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoSchedule\"},"
-            "{\"key\":\"b\",\"value\":\"v\",\"tolerationSeconds\":300},{\"operator\":\"New\"}],"
-            "\"nodeSelector\":{\"pool\":\"a\",\"zone\":null},\"affinity\":{\"podAffinity\":{\"x\":1},"
+        SPEC("\"affinity\":{\"nodeAffinity\":{"
+             "\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
+            "\"nodeSelector\":{\"pool\":\"a\",\"zone\":null},"
+            "\"affinity\":{\"podAffinity\":{\"x\":1},"
             "\"nodeAffinity\":{\"preferredDuringSchedulingIgnoredDuringExecution\":[7],"
             "\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":["
             "{\"matchExpressions\":[{\"key\":\"k\",\"operator\":\"In\",\"values\":[\"x\",\"y\"]}]},"
@@ -117,7 +117,8 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
         SPEC("\"affinity\":7"),
         SPEC("\"affinity\":{\"nodeAffinity\":7}"),
         SPEC(
-            "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
+            "
+            "            "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
         AFFINITY("7"),
         AFFINITY("[7]"),
         AFFINITY("[{\"matchExpressions\":7}]"),
