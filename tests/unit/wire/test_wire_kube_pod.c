@@ -41,8 +41,9 @@ static void what_a_pod_demands_of_its_node_is_read(void **state)
 {
     const struct pod pod = decode(
         *state,
-        SPEC("\"affinity\":{\"nodeAffinity\":{"
-             "\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
+        SPEC(
+            "\"tolerations\":[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoSchedule\"},"
+            "{\"key\":\"b\",\"value\":\"v\",\"tolerationSeconds\":300},{\"operator\":\"New\"}],"
             "\"nodeSelector\":{\"pool\":\"a\",\"zone\":null},"
             "\"affinity\":{\"podAffinity\":{\"x\":1},"
             "\"nodeAffinity\":{\"preferredDuringSchedulingIgnoredDuringExecution\":[7],"
@@ -116,9 +117,8 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
         SPEC("\"nodeSelector\":{\"a\":7}"),
         SPEC("\"affinity\":7"),
         SPEC("\"affinity\":{\"nodeAffinity\":7}"),
-        SPEC(
-            "
-            "            "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
+        SPEC("\"affinity\":{\"nodeAffinity\":{"
+             "\"requiredDuringSchedulingIgnoredDuringExecution\":7}}"),
         AFFINITY("7"),
         AFFINITY("[7]"),
         AFFINITY("[{\"matchExpressions\":7}]"),
