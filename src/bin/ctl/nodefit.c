@@ -1,12 +1,15 @@
 /*
  * kube-scheduler's own filters, as far as play honors them. Called by play_nodes.c for each pod and
  * each node, so judging allocates nothing. The order of the filters and their words are those of
- * kube-scheduler's default profile: the first filter that refuses a node gives its reason. The
- * parts: affinity, tolerations, pods and nodes, judging.
+ * kube-scheduler's default profile: the first filter that refuses a node gives its reason. What
+ * taints and affinity mean is decided in core (node_filter.h); here they are read, and refused as
+ * an API server would. The parts: affinity, tolerations, pods and nodes, judging.
  */
 #include "nodefit.h"
 
 #include <string.h>
+
+#include "milligpu/alloc.h"
 
 #include "fields.h"
 
@@ -15,33 +18,21 @@ static const char REQUIRED[] = "spec.affinity.nodeAffinity."
 
 /* --- affinity --- */
 
-enum fit_operator { OP_IN, OP_NOT_IN, OP_EXISTS, OP_NOT_EXISTS, OP_GT, OP_LT, FIT_OPERATORS };
-
-static const char *const operator_name[FIT_OPERATORS] = {
-    [OP_IN] = "In", [OP_NOT_IN] = "NotIn", [OP_EXISTS] = "Exists", [OP_NOT_EXISTS] = "DoesNotExist",
-    [OP_GT] = "Gt", [OP_LT] = "Lt",
-};
-
-static enum fit_operator operator_of(const struct doc *rule)
+static enum node_rule_operator operator_of(const struct doc *rule)
 {
-    const char *name = doc_str(rule, "operator");
-    int found = 0;
-
-    while (found < FIT_OPERATORS && strcmp(operator_name[found], name) != 0)
-        found++;
-    must(found <= FIT_OPERATORS);
-    return (enum fit_operator)found;
+    must(rule != NULL);
+    return node_rule_operator_of(text_of(doc_str(rule, "operator")));
 }
 
 /* As many values as the operator takes. */
-static int check_values(const struct doc *rule, enum fit_operator op, const char *path,
+static int check_values(const struct doc *rule, enum node_rule_operator op, const char *path,
                         struct err *err)
 {
     const struct doc *values = doc_get(rule, "values");
     char at[FIELD_PATH_BYTES];
     uint32_t count = 0;
 
-    must(op < FIT_OPERATORS);
+    must(op < RULE_OTHER);
     FIELD_PATH(at, "%.200s.values", path);
     if (field_expect(values, DOC_ARRAY, at, err) < 0)
         return err_same(err);
@@ -50,14 +41,14 @@ static int check_values(const struct doc *rule, enum fit_operator op, const char
         if (field_expect(value, DOC_STRING, at, err) < 0)
             return err_same(err);
     }
-    const char *name = operator_name[op];
-    if ((op == OP_IN || op == OP_NOT_IN) && count == 0)
+    const char *name = doc_str(rule, "operator");
+    if ((op == RULE_IN || op == RULE_NOT_IN) && count == 0)
         return err_set(err, ERR_INVALID, "%.200s.values: the operator %s needs at least one value",
                        path, name);
-    if ((op == OP_EXISTS || op == OP_NOT_EXISTS) && count > 0)
+    if ((op == RULE_EXISTS || op == RULE_NOT_EXISTS) && count > 0)
         return err_set(err, ERR_INVALID, "%.200s.values: the operator %s takes no values", path,
                        name);
-    if ((op == OP_GT || op == OP_LT) && count != 1)
+    if ((op == RULE_GT || op == RULE_LT) && count != 1)
         return err_set(err, ERR_INVALID, "%.200s.values: the operator %s takes exactly one value",
                        path, name);
     return 0;
@@ -73,10 +64,10 @@ static int check_rule(const struct doc *rule, bool field, const char *path, stru
         field_string(rule, path, "key", &key, err) < 0 ||
         field_string(rule, path, "operator", &op, err) < 0)
         return err_same(err);
-    const enum fit_operator is = operator_of(rule);
+    const enum node_rule_operator is = operator_of(rule);
     if (key[0] == '\0')
         return err_set(err, ERR_INVALID, "%.250s.key: a key is required", path);
-    if (is == FIT_OPERATORS)
+    if (is == RULE_OTHER)
         return err_set(err, ERR_INVALID,
                        "%.200s.operator: \"%.40s\" is not one of In, NotIn, Exists, DoesNotExist, "
                        "Gt and Lt",
@@ -89,7 +80,7 @@ static int check_rule(const struct doc *rule, bool field, const char *path, stru
     if (check_values(rule, is, path, err) < 0)
         return err_same(err);
     const struct doc *values = doc_get(rule, "values");
-    if (field && ((is != OP_IN && is != OP_NOT_IN) || values == NULL || values->count != 1))
+    if (field && ((is != RULE_IN && is != RULE_NOT_IN) || values == NULL || values->count != 1))
         return err_set(err, ERR_INVALID,
                        "%.200s: a field takes the operator In or NotIn with exactly one value",
                        path);
@@ -119,155 +110,143 @@ static int check_term(const struct doc *term, const char *path, struct err *err)
     return 0;
 }
 
-static int affinity_read(const struct doc *pod, struct fit_pod *out, struct err *err)
+/* values: room for the texts of the rule; they stay the document's. */
+static struct node_rule fit_rule(const struct doc *rule, const char **values)
 {
-    const struct doc *required;
-    char path[FIELD_PATH_BYTES];
-    unsigned index = 0;
+    struct node_rule out = {.key = doc_str(rule, "key"), .op = operator_of(rule), .value = values};
 
-    if (field_member(pod, "spec.nodeSelector", DOC_OBJECT, &out->selector, err) < 0 ||
-        field_member(pod, REQUIRED, DOC_OBJECT, &required, err) < 0)
+    must(values != NULL);
+    doc_each (value, doc_get(rule, "values"))
+        values[out.values++] = value->text.at;
+    return out;
+}
+
+static const struct node_rule *fit_rules(struct arena *arena, const struct doc *rules,
+                                         uint32_t *out_count)
+{
+    struct node_rule *rule = arena_array(arena, rules != NULL ? rules->count : 0, sizeof *rule);
+
+    *out_count = 0;
+    doc_each (each, rules) {
+        const struct doc *values = doc_get(each, "values");
+        const size_t count = values != NULL ? values->count : 0;
+        rule[(*out_count)++] = fit_rule(each, arena_array(arena, count + 1, sizeof(char *)));
+    }
+    must(*out_count == (rules != NULL ? rules->count : 0));
+    return rule;
+}
+
+static void take_terms(struct arena *arena, const struct doc *terms, struct node_demands *out)
+{
+    struct node_term *term = arena_array(arena, terms->count, sizeof *term);
+
+    must(out->terms == 0);
+    doc_each (each, terms) {
+        struct node_term *next = &term[out->terms++];
+        next->expression = fit_rules(arena, doc_get(each, "matchExpressions"), &next->expressions);
+        next->field = fit_rules(arena, doc_get(each, "matchFields"), &next->fields);
+    }
+    out->affine = true;
+    out->term = term;
+}
+
+static int selector_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
+                         struct err *err)
+{
+    const struct doc *selector;
+    char path[FIELD_PATH_BYTES];
+
+    must(out->selectors == 0);
+    if (field_member(pod, "spec.nodeSelector", DOC_OBJECT, &selector, err) < 0)
         return err_same(err);
-    doc_each (wanted, out->selector) {
+    struct label *label = arena_array(arena, selector != NULL ? selector->count : 0, sizeof *label);
+    doc_each (wanted, selector) {
         char key[FIELD_KEY_BYTES];
         FIELD_PATH(path, "spec.nodeSelector[\"%s\"]", field_key(wanted, key));
         if (field_expect(wanted, DOC_STRING, path, err) < 0)
             return err_same(err);
+        label[out->selectors++] = (struct label){arena_copy(arena, wanted->key), wanted->text.at};
     }
+    out->selector = label;
+    return 0;
+}
+
+static int affinity_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
+                         struct err *err)
+{
+    const struct doc *required;
+    const struct doc *terms;
+    char path[FIELD_PATH_BYTES];
+    unsigned index = 0;
+
+    if (selector_read(arena, pod, out, err) < 0 ||
+        field_member(pod, REQUIRED, DOC_OBJECT, &required, err) < 0)
+        return err_same(err);
     if (required == NULL)
         return 0;
     FIELD_PATH(path, "%s.nodeSelectorTerms", REQUIRED);
-    if (field_member(pod, path, DOC_ARRAY, &out->terms, err) < 0)
+    if (field_member(pod, path, DOC_ARRAY, &terms, err) < 0)
         return err_same(err);
-    if (out->terms == NULL || out->terms->count == 0)
+    if (terms == NULL || terms->count == 0)
         return err_set(err, ERR_INVALID, "%s: at least one term is required", path);
-    doc_each (term, out->terms) {
+    doc_each (term, terms) {
         FIELD_PATH(path, "%s.nodeSelectorTerms[%u]", REQUIRED, index++);
         if (check_term(term, path, err) < 0)
             return err_same(err);
     }
+    take_terms(arena, terms, out);
+    must(out->terms == index);
     return 0;
 }
 
-/* As Go's ParseInt: a sign, digits, 64 bits. */
-static bool fit_integer(struct text text, int64_t *out)
+/* For a label_view: ctx is the labels; NULL: there are none. */
+static bool find_in(const void *ctx, const char *key, struct text *out)
 {
-    const bool negative = text_starts(text, "-");
-    const size_t sign = negative || text_starts(text, "+") ? 1 : 0;
-    uint64_t value = 0;
+    const struct doc *labels = ctx;
 
-    if (text.len == sign || text.len - sign > 100)
-        return false;
-    for (size_t i = sign; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
-            return false;
-        const uint64_t digit = (uint64_t)(text.at[i] - '0');
-        if (value > ((uint64_t)INT64_MAX + negative - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
-    must(value <= (uint64_t)INT64_MAX + negative);
-    *out = negative ? (int64_t)(0 - value) : (int64_t)value;
-    return true;
-}
-
-static bool value_among(struct text have, const struct doc *values)
-{
-    must(have.at != NULL);
-    doc_each (value, values)
-        if (text_eq(value->text, have))
-            return true;
-    return false;
-}
-
-/* have NULL: the node has no such label. */
-static bool rule_holds(const struct doc *rule, const struct text *have)
-{
-    const struct doc *values = doc_get(rule, "values");
-    int64_t number;
-    int64_t bound;
-
-    switch (operator_of(rule)) {
-    case OP_IN:
-        return have != NULL && value_among(*have, values);
-    case OP_NOT_IN:
-        return have == NULL || !value_among(*have, values);
-    case OP_EXISTS:
-        return have != NULL;
-    case OP_NOT_EXISTS:
-        return have == NULL;
-    case OP_GT:
-        return have != NULL && fit_integer(*have, &number) &&
-               fit_integer(values->first->text, &bound) && number > bound;
-    case OP_LT:
-        return have != NULL && fit_integer(*have, &number) &&
-               fit_integer(values->first->text, &bound) && number < bound;
-    case FIT_OPERATORS:
-        break;
-    }
-    must_not_reach("check_rule() lets known operators pass");
-}
-
-static const struct doc *fit_label(const struct doc *labels, struct text key)
-{
+    must(key != NULL);
     doc_each (label, labels)
-        if (text_eq(label->key, key))
-            return label;
-    must(key.len > 0);
-    return NULL;
+        if (text_is(label->key, key)) {
+            *out = label->text;
+            return true;
+        }
+    return false;
 }
 
 bool fit_labels_hold(const struct doc *rules, const struct doc *labels)
 {
+    bool holds = true;
+
     doc_each (rule, rules) {
-        const struct doc *label = fit_label(labels, text_of(doc_str(rule, "key")));
-        if (!rule_holds(rule, label != NULL ? &label->text : NULL))
-            return false;
+        const struct doc *values = doc_get(rule, "values");
+        CLEANUP(xfreep)
+        const char **room =
+            xcalloc((values != NULL ? values->count : 0) + (size_t)1, sizeof(char *));
+        const struct node_rule read = fit_rule(rule, room);
+        struct text value;
+        const bool there = find_in(labels, read.key, &value);
+        must(read.key[0] != '\0');
+        holds = holds && node_rule_holds(&read, there ? &value : NULL);
     }
-    return true;
-}
-
-/* A term without rules matches nothing. */
-static bool term_holds(const struct doc *term, const struct fit_node *node)
-{
-    const struct doc *expressions = doc_get(term, "matchExpressions");
-    const struct doc *fields = doc_get(term, "matchFields");
-    const struct text name = text_of(node->name);
-
-    if ((expressions == NULL || expressions->count == 0) && (fields == NULL || fields->count == 0))
-        return false;
-    if (!fit_labels_hold(expressions, node->labels))
-        return false;
-    doc_each (rule, fields)
-        if (!rule_holds(rule, &name))
-            return false;
-    must(name.len > 0);
-    return true;
+    return holds;
 }
 
 static bool affinity_holds(const struct fit_pod *pod, const struct fit_node *node)
 {
+    const struct label_view labels = {.ctx = node->labels, .find = find_in};
+
     must(node->name[0] != '\0');
-    doc_each (wanted, pod->selector) {
-        const struct doc *label = fit_label(node->labels, wanted->key);
-        if (label == NULL || !text_eq(label->text, wanted->text))
-            return false;
-    }
-    if (pod->terms == NULL)
-        return true;
-    doc_each (term, pod->terms)
-        if (term_holds(term, node))
-            return true;
-    return false;
+    return node_demands_match(&pod->demands, node->name, &labels);
 }
 
 /* --- tolerations --- */
 
 static bool is_effect(const char *effect)
 {
+    const enum taint_effect word = taint_effect_of(text_of(effect));
+
     must(effect != NULL);
-    return strcmp(effect, "NoSchedule") == 0 || strcmp(effect, "PreferNoSchedule") == 0 ||
-           strcmp(effect, "NoExecute") == 0;
+    return word != EFFECT_ANY && word != EFFECT_OTHER;
 }
 
 /* The rules of the API server between the fields of one toleration. */
@@ -325,74 +304,64 @@ static bool has_own(const struct doc *tolerations, const char *taint)
     return false;
 }
 
-static const char NOT_READY[] = "node.kubernetes.io/not-ready";
-static const char UNREACHABLE[] = "node.kubernetes.io/unreachable";
-static const char UNSCHEDULABLE[] = "node.kubernetes.io/unschedulable";
-
-static int tolerations_read(const struct doc *pod, struct fit_pod *out, struct err *err)
+/* In the document's texts. */
+static struct toleration fit_toleration(const struct doc *toleration)
 {
+    must(toleration != NULL);
+    return (struct toleration){
+        .key = doc_str(toleration, "key"),
+        .value = doc_str(toleration, "value"),
+        .op = toleration_operator_of(text_of(doc_str(toleration, "operator"))),
+        .effect = taint_effect_of(text_of(doc_str(toleration, "effect"))),
+    };
+}
+
+static int tolerations_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
+                            struct err *err)
+{
+    static const char *const given[] = {"node.kubernetes.io/not-ready",
+                                        "node.kubernetes.io/unreachable"};
+    const struct doc *tolerations;
     unsigned index = 0;
 
-    if (field_member(pod, "spec.tolerations", DOC_ARRAY, &out->tolerations, err) < 0)
+    if (field_member(pod, "spec.tolerations", DOC_ARRAY, &tolerations, err) < 0)
         return err_same(err);
-    doc_each (toleration, out->tolerations) {
+    const size_t count = tolerations != NULL ? tolerations->count : 0;
+    struct toleration *to = arena_array(arena, count + ARRAY_LEN(given), sizeof *to);
+    doc_each (toleration, tolerations) {
         char path[FIELD_PATH_BYTES];
         FIELD_PATH(path, "spec.tolerations[%u]", index++);
         if (toleration_check(toleration, path, err) < 0)
             return err_same(err);
+        to[out->tolerations++] = fit_toleration(toleration);
     }
-    must(out->tolerations == NULL || index == out->tolerations->count);
-    out->stays_not_ready = !has_own(out->tolerations, NOT_READY);
-    out->stays_unreachable = !has_own(out->tolerations, UNREACHABLE);
+    must(index == count);
+    for (size_t i = 0; i < ARRAY_LEN(given); i++)
+        if (!has_own(tolerations, given[i]))
+            to[out->tolerations++] =
+                (struct toleration){given[i], "", TOLERATE_EXISTS, EFFECT_NO_EXECUTE};
+    out->toleration = to;
     return 0;
 }
 
-static bool covers(const struct doc *toleration, const char *key, const char *value,
-                   const char *effect)
+static bool fit_tolerates(const struct node_demands *demands, const struct taint *taint)
 {
-    const char *own_key = doc_str(toleration, "key");
-    const char *own_effect = doc_str(toleration, "effect");
-
-    must(is_effect(effect));
-    if (own_effect[0] != '\0' && strcmp(own_effect, effect) != 0)
-        return false;
-    if (own_key[0] != '\0' && strcmp(own_key, key) != 0)
-        return false;
-    if (strcmp(doc_str(toleration, "operator"), "Exists") == 0)
-        return true;
-    return strcmp(doc_str(toleration, "value"), value) == 0;
-}
-
-static bool tolerates(const struct fit_pod *pod, const char *key, const char *value,
-                      const char *effect)
-{
-    must(pod != NULL);
-    doc_each (toleration, pod->tolerations)
-        if (covers(toleration, key, value, effect))
+    must(taint->key != NULL);
+    for (uint32_t i = 0; i < demands->tolerations; i++)
+        if (toleration_covers(&demands->toleration[i], taint))
             return true;
-    if (strcmp(effect, "NoExecute") != 0)
-        return false;
-    return (pod->stays_not_ready && strcmp(key, NOT_READY) == 0) ||
-           (pod->stays_unreachable && strcmp(key, UNREACHABLE) == 0);
-}
-
-/* hard: the effects that keep a pod away; else PreferNoSchedule. */
-static bool tolerates_all(const struct fit_pod *pod, const struct fit_node *node, bool hard)
-{
-    must(node->name[0] != '\0');
-    doc_each (taint, node->taints) {
-        const char *effect = doc_str(taint, "effect");
-        if (is_effect(effect) && (strcmp(effect, "PreferNoSchedule") != 0) == hard &&
-            !tolerates(pod, doc_str(taint, "key"), doc_str(taint, "value"), effect))
-            return false;
-    }
-    return true;
+    return false;
 }
 
 bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node)
 {
     must(pod != NULL);
-    return !tolerates_all(pod, node, false);
+    for (uint32_t i = 0; i < node->taints.taints; i++) {
+        const struct taint *taint = &node->taints.taint[i];
+        if (taint->effect == EFFECT_PREFER_NO_SCHEDULE && !fit_tolerates(&pod->demands, taint))
+            return true;
+    }
+    return false;
 }
 
 /* --- pods and nodes --- */
@@ -401,7 +370,8 @@ int fit_pod_read(struct arena *arena, const struct doc *pod, struct fit_pod *out
 {
     must(pod != NULL);
     *out = (struct fit_pod){.requests = NULL};
-    if (tolerations_read(pod, out, err) < 0 || affinity_read(pod, out, err) < 0)
+    if (tolerations_read(arena, pod, &out->demands, err) < 0 ||
+        affinity_read(arena, pod, &out->demands, err) < 0)
         return err_same(err);
     return amounts_requested(arena, pod, &out->requests, err);
 }
@@ -439,6 +409,31 @@ static struct doc *fit_keep(struct arena *arena, const struct doc *doc)
     return kept;
 }
 
+/* With texts of its own. */
+static void take_taints(struct arena *arena, const struct doc *taints, struct node_taints *out)
+{
+    struct taint *to = arena_array(arena, taints != NULL ? taints->count : 0, sizeof *to);
+
+    must(out->taints == 0);
+    doc_each (taint, taints)
+        to[out->taints++] = (struct taint){arena_copy(arena, text_of(doc_str(taint, "key"))),
+                                           arena_copy(arena, text_of(doc_str(taint, "value"))),
+                                           taint_effect_of(text_of(doc_str(taint, "effect")))};
+    out->taint = to;
+}
+
+/* As the node controller does, which makes a taint of it. */
+static bool says_not_ready(const struct doc *node)
+{
+    bool not_ready = false;
+
+    must(node != NULL);
+    doc_each (condition, doc_at(node, "status.conditions"))
+        if (strcmp(doc_str(condition, "type"), "Ready") == 0)
+            not_ready = strcmp(doc_str(condition, "status"), "True") != 0;
+    return not_ready;
+}
+
 /* "pods" is always in used: each judgement reads it. */
 int fit_node_read(struct arena *arena, const struct doc *node, struct fit_node *out,
                   struct err *err)
@@ -460,9 +455,10 @@ int fit_node_read(struct arena *arena, const struct doc *node, struct fit_node *
         amounts_read(arena, allocatable, "status.allocatable", &out->room, err) < 0)
         return err_same(err);
     out->name = arena_copy(arena, text_of(name));
-    out->unschedulable = cordon != NULL && text_is(cordon->text, "true");
+    out->taints.unschedulable = cordon != NULL && text_is(cordon->text, "true");
+    out->taints.not_ready = says_not_ready(node);
+    take_taints(arena, taints, &out->taints);
     out->labels = fit_keep(arena, labels);
-    out->taints = fit_keep(arena, taints);
     amounts_slot(arena, &out->used, "pods")->value = 0;
     return 0;
 }
@@ -525,10 +521,14 @@ bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const cha
                struct strbuf *why)
 {
     must(managed[0] != '\0');
+    const struct node_taints cordon = {.unschedulable = node->taints.unschedulable};
+    struct node_taints taints = node->taints;
+
+    taints.unschedulable = false;
     strbuf_reset(why);
-    if (node->unschedulable && !tolerates(pod, UNSCHEDULABLE, "", "NoSchedule"))
+    if (taints_bar(&cordon, &pod->demands).why != USABLE)
         strbuf_str(why, "node(s) were unschedulable");
-    else if (!tolerates_all(pod, node, true))
+    else if (taints_bar(&taints, &pod->demands).why != USABLE)
         strbuf_str(why, "node(s) had untolerated taint(s)");
     else if (!affinity_holds(pod, node))
         strbuf_str(why, "node(s) didn't match Pod's node affinity/selector");

@@ -10,23 +10,20 @@
 #ifndef MILLIGPU_CTL_NODEFIT_H
 #define MILLIGPU_CTL_NODEFIT_H
 
+#include "milligpu/node_filter.h"
+
 #include "amounts.h"
 
 struct fit_pod {
-    const struct doc *selector;    /* spec.nodeSelector, or NULL */
-    const struct doc *terms;       /* of the required node affinity; NULL: none is required */
-    const struct doc *tolerations; /* or NULL */
-    /* The API server gives every pod these two tolerations, unless it has its own. */
-    bool stays_not_ready;
-    bool stays_unreachable;
+    /* With the tolerations that the API server gives every pod, unless it has its own. */
+    struct node_demands demands;
     struct amount *requests;
 };
 
 struct fit_node {
     const char *name;
-    bool unschedulable;
+    struct node_taints taints;
     const struct doc *labels; /* or NULL */
-    const struct doc *taints; /* or NULL */
     struct amount *room;      /* status.allocatable */
     struct amount *used;      /* by the pods of the node; "pods" is their number */
 };

@@ -141,7 +141,7 @@ static void manifest_notice(struct manifest_reader *reader, const struct pod_mak
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
         if ((bits >> i & 1) != 0)
             rule_users_add(&reader->users[i], maker);
-    if (fit->selector != NULL || fit->terms != NULL)
+    if (fit->demands.selectors > 0 || fit->demands.affine)
         rule_users_add(&reader->selects, maker);
 }
 
