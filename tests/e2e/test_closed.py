@@ -122,6 +122,15 @@ class Closed(unittest.TestCase):
         answer = self.waiting(pod("fine", 300, nodeSelector={"pool": "b"}))
         self.assertEqual([verdict["name"] for verdict in answer["nodes"] if verdict["fits"]], ["g2"])
 
+    def test_play_places_nobody_where_kube_scheduler_would_not(self):
+        self.begin(node("away", ready="False"), node("team", **TEAM), node("drained", **CORDONED))
+        file = self.daemon.home / "pods.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [
+            pod("plain", 300), pod("tolerant", 300, tolerations=[{"key": "team", "value": "a"}])]}))
+        items = {item["name"]: item for item in json.loads(run(self.daemon, "play", str(file), "-o", "json").stdout)["items"]}
+        self.assertEqual(items["plain"]["outcome"], "refused", items)
+        self.assertEqual((items["tolerant"]["outcome"], items["tolerant"]["node"]), ("placed", "team"))
+
     def refused(self, made, names):
         answer = self.daemon.filter(self.daemon.create(made), names)
         self.assertFalse(answer["NodeNames"], answer)
