@@ -42,6 +42,41 @@ static inline uint32_t pod_share_asked(const struct pod_share *line)
 
 enum pod_annotation { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
 
+/*
+ * Why a pod is not scheduled yet, in the words of its author and of its scheduler. For people only;
+ * texts are clipped (text_clip). NULL: absent.
+ */
+enum {
+    SCHEDULER_NAME_MAX = 254,
+    GATES_TEXT_MAX = 256,
+    CONDITION_REASON_MAX = 64,
+    CONDITION_TEXT_MAX = 512
+};
+struct pod_scheduling {
+    const char *scheduler; /* spec.schedulerName */
+    const char *gates;     /* names in spec.schedulingGates: "a, b" */
+    /* condition PodScheduled, unless its status is True */
+    const char *reason;
+    const char *message;
+    int64_t since_ms; /* UTC, its lastTransitionTime; 0: unknown */
+};
+
+/* The controller that made the pod. For people only. NULL: absent. */
+enum { OWNER_TEXT_MAX = 254 };
+struct pod_owner {
+    /* of a ReplicaSet whose name ends in the pod's template hash: of its Deployment or Rollout */
+    const char *kind;
+    const char *name;
+    const char *uid;      /* NULL: that of a Deployment is not known */
+    const char *revision; /* template hash of the pod, or controller revision */
+    bool argo;            /* the hash is that of an Argo Rollout */
+};
+
+/* Were both made by one controller? Their namespace is the same. */
+bool pod_owner_same(const struct pod_owner *a, const struct pod_owner *b);
+/* Of one controller, and of different revisions. */
+bool pod_owner_replaces(const struct pod_owner *a, const struct pod_owner *b);
+
 struct pod {
     const char *uid;
     const char *namespace;
@@ -75,6 +110,9 @@ struct pod {
     /* the first annotations whose keys are nearly ours (annotation_is_odd), for advice only */
     uint32_t odd_keys;
     const char *odd_key[ODD_KEYS_MAX];
+
+    struct pod_scheduling scheduling;
+    struct pod_owner owner;
 
     uint64_t signed_by; /* key of annotation milligpu.io/signature (key_number()); 0: none */
     enum pod_annotation annotation; /* annotation milligpu.io/allocation */

@@ -10,7 +10,8 @@
  * stored once, and all of them take at most WISHES_BYTES_MAX; so are demands on nodes
  * (known_demands.h); whole pods (pod_cache_remember) take at most TOLD_BYTES_MAX. Beyond that, a
  * pod is stored without its request: a bind then gets the pod from the API server, and a bound pod
- * is reconciled from the event or list that shows it.
+ * is reconciled from the event or list that shows it. What is only told to people takes at most
+ * CONTEXTS_BYTES_MAX; beyond that it is left out.
  *
  * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
  * it, so no reader goes through all pods. The writer writes; REST reads.
@@ -22,6 +23,7 @@
 #include "milligpu/host_sums.h"
 #include "milligpu/known_demands.h"
 #include "milligpu/pod.h"
+#include "milligpu/pod_context.h"
 #include "milligpu/request.h"
 #include "milligpu/wishes.h"
 
@@ -51,6 +53,8 @@ struct pod_record {
      */
     const struct node_demands *demands;
     struct kept_demands *kept; /* of a record in the table: holds a reference to demands */
+    /* of unbound pods that ask and of bound pods of ours with a controller; NULL: none, or no room */
+    struct pod_context *context;
     /* the whole pod, if pod_cache_remember() was called for it; else NULL */
     struct pod *told;
     struct arena *memory; /* of told, or in a copy of demands */
@@ -67,6 +71,8 @@ static inline bool pod_record_asks(const struct pod_record *record)
 
 /* a pod with one container takes 600 bytes */
 enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 };
+/* a pod that waits takes 300 bytes, or 1,800 with the longest texts */
+enum { CONTEXTS_BYTES_MAX = 16 * 1024 * 1024 };
 
 struct pod_cache;
 
@@ -134,11 +140,23 @@ size_t pod_cache_signed(struct pod_cache *pods, uint64_t key);
 /* What the pods tolerate that wait for shares or hold them. Writer only; borrowed. */
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
 
-/* Bytes of requests, of whole pods, and of demands. */
+/*
+ * Does this pod hold what a newer pod of that controller waits for? That is, is it bound, made by
+ * the same controller, and of another revision or on its way out? Any thread.
+ */
+struct pod_predecessor {
+    bool is;
+    bool terminating;
+};
+struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
+                                             const struct pod_owner *owner);
+
+/* Bytes of requests, of whole pods, of demands, and of contexts. */
 struct pod_cache_bytes {
     size_t requests;
     size_t told;
     size_t demands;
+    size_t contexts;
 };
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods);
 /* Visits pods that ask for a share and are not bound. Runs under the lock: copy what you need. */

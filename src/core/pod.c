@@ -37,6 +37,30 @@ static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
     return to;
 }
 
+static struct pod_scheduling keep_scheduling(struct arena *arena, const struct pod_scheduling *from)
+{
+    must(from->since_ms >= 0);
+    return (struct pod_scheduling){
+        .scheduler = pod_copy_text(arena, from->scheduler),
+        .gates = pod_copy_text(arena, from->gates),
+        .reason = pod_copy_text(arena, from->reason),
+        .message = pod_copy_text(arena, from->message),
+        .since_ms = from->since_ms,
+    };
+}
+
+static struct pod_owner keep_owner(struct arena *arena, const struct pod_owner *from)
+{
+    must((from->kind == NULL) == (from->name == NULL));
+    return (struct pod_owner){
+        .kind = pod_copy_text(arena, from->kind),
+        .name = pod_copy_text(arena, from->name),
+        .uid = pod_copy_text(arena, from->uid),
+        .revision = pod_copy_text(arena, from->revision),
+        .argo = from->argo,
+    };
+}
+
 struct pod *pod_keep(const struct pod *pod, struct arena *arena)
 {
     struct pod *kept = arena_alloc(arena, sizeof *kept);
@@ -56,6 +80,8 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->model = pod_copy_text(arena, pod->model);
     kept->memory = pod_copy_text(arena, pod->memory);
     kept->topology = pod_copy_text(arena, pod->topology);
+    kept->scheduling = keep_scheduling(arena, &pod->scheduling);
+    kept->owner = keep_owner(arena, &pod->owner);
     for (uint32_t i = 0; i < pod->odd_keys; i++)
         kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);
     kept->note_text = pod_copy_text(arena, pod->note_text);
@@ -74,4 +100,24 @@ bool pod_share_repeats(const struct pod *pod, uint32_t line)
             strcmp(pod->share[i].gpu, pod->share[line].gpu) == 0)
             return true;
     return false;
+}
+
+/* Absent is equal to absent. */
+static bool pod_text_same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+bool pod_owner_same(const struct pod_owner *a, const struct pod_owner *b)
+{
+    must((a->kind == NULL) == (a->name == NULL));
+    must((b->kind == NULL) == (b->name == NULL));
+    return a->kind != NULL && pod_text_same(a->kind, b->kind) && pod_text_same(a->name, b->name) &&
+           pod_text_same(a->uid, b->uid);
+}
+
+bool pod_owner_replaces(const struct pod_owner *a, const struct pod_owner *b)
+{
+    return pod_owner_same(a, b) && a->revision != NULL && b->revision != NULL &&
+           strcmp(a->revision, b->revision) != 0;
 }

@@ -181,6 +181,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"requests\"", (int64_t)pods.requests);
     metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
     metric_set(M_TABLE_BYTES, "table=\"demands\"", (int64_t)pods.demands);
+    metric_set(M_TABLE_BYTES, "table=\"contexts\"", (int64_t)pods.contexts);
 }
 
 /* milligpu_ready follows /readyz, so draining counts as not ready. */

@@ -28,6 +28,7 @@ struct pod_cache {
     struct wishes wishes;
     struct known_demands demands;
     size_t told_bytes;
+    size_t context_bytes;
     struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
 };
 
@@ -72,6 +73,8 @@ static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
         known_demands_let_go(&pods->demands, record->kept);
     record->kept = NULL;
     record->demands = NULL;
+    if (record->context != NULL)
+        pods->context_bytes -= record->context->bytes;
     record->wish = NULL;
     record->request = NULL;
 }
@@ -85,7 +88,7 @@ void pod_cache_free(struct pod_cache *pods)
         pod_cache_let_go(pods, record);
         pod_record_free(record);
     }
-    must(pods->wishes.bytes == 0 && pods->told_bytes == 0);
+    must(pods->wishes.bytes == 0 && pods->told_bytes == 0 && pods->context_bytes == 0);
     known_demands_done(&pods->demands);
     struct signer *signer;
     for (size_t at = 0; (signer = map_next(&pods->signers, &at)) != NULL;)
@@ -106,6 +109,7 @@ void pod_record_free(struct pod_record *record)
     must(record->wish == NULL && record->kept == NULL);
     xfree((struct request *)(uintptr_t)record->request);
     xfree(record->refusal);
+    xfree(record->context);
     if (record->memory != NULL)
         arena_done(record->memory);
     xfree(record->memory);
@@ -130,6 +134,7 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->request = from->request != NULL ? request_clone(from->request) : NULL;
     record->wish = NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
+    record->context = from->context != NULL ? pod_context_clone(from->context) : NULL;
     record->told = NULL;
     record->memory = NULL;
     record->kept = NULL;
@@ -146,6 +151,15 @@ static uint64_t pod_cache_version_of(const struct pod *pod)
     const uint64_t version = version_number(pod->resource_version);
 
     return version <= VERSION_MAX ? version : 0; /* not referenced so far */
+}
+
+/* Is there something that a person may ask about it? */
+static bool keeps_context(const struct pod_record *record)
+{
+    must(record->node != NULL);
+    if (record->node[0] != '\0')
+        return record->ours;
+    return pod_record_asks(record) || record->verdict == REQUEST_REFUSED;
 }
 
 /*
@@ -191,6 +205,8 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
             facts.refusal = refusal.text;
     }
     struct pod_record *record = record_copy(&facts);
+    if (keeps_context(&facts))
+        record->context = pod_context_new(pod);
     arena_done(&arena);
     return record;
 }
@@ -303,6 +319,18 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
     record->demands = record->kept != NULL ? record->kept->is : NULL;
 }
 
+/* Without room it is left out: nothing is decided by it. */
+static void count_context(struct pod_cache *pods, struct pod_record *record)
+{
+    must(pods->context_bytes <= CONTEXTS_BYTES_MAX);
+    if (record->context == NULL)
+        return;
+    if (record->context->bytes <= CONTEXTS_BYTES_MAX - pods->context_bytes)
+        pods->context_bytes += record->context->bytes;
+    else
+        xfree(STEAL(record->context));
+}
+
 /* One critical section: no reader sees the pod missing. */
 static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
                               const struct node_demands *demands)
@@ -314,6 +342,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
     record->advised = before != NULL ? before->advised : 0;
     share_request(pods, record);
     share_demands(pods, record, demands);
+    count_context(pods, record);
     pod_cache_enter(pods, record);
     pod_cache_unlock(pods);
     pod_record_free(before);
@@ -422,10 +451,13 @@ const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods)
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
 {
     pod_cache_lock(pods);
-    const struct pod_cache_bytes bytes = {pods->wishes.bytes, pods->told_bytes,
-                                          pods->demands.bytes};
+    const struct pod_cache_bytes bytes = {.requests = pods->wishes.bytes,
+                                          .told = pods->told_bytes,
+                                          .demands = pods->demands.bytes,
+                                          .contexts = pods->context_bytes};
     pod_cache_unlock(pods);
     must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
+    must(bytes.contexts <= CONTEXTS_BYTES_MAX);
     return bytes;
 }
 
@@ -502,6 +534,23 @@ size_t pod_cache_signed(struct pod_cache *pods, uint64_t key)
     const size_t count = signer != NULL ? signer->pods : 0;
     pod_cache_unlock(pods);
     return count;
+}
+
+struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
+                                             const struct pod_owner *owner)
+{
+    struct pod_predecessor answer = {.is = false};
+
+    must(uid.len > 0);
+    pod_cache_lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, uid);
+    if (record != NULL && record->context != NULL && record->node[0] != '\0' &&
+        pod_owner_same(&record->context->owner, owner)) {
+        answer.terminating = record->terminating_ms != 0;
+        answer.is = answer.terminating || pod_owner_replaces(&record->context->owner, owner);
+    }
+    pod_cache_unlock(pods);
+    return answer;
 }
 
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)

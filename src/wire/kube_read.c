@@ -231,7 +231,8 @@ static const char *const meta_keys[] = {"name",
                                         "labels",
                                         "annotations",
                                         "creationTimestamp",
-                                        "deletionTimestamp"};
+                                        "deletionTimestamp",
+                                        "ownerReferences"};
 enum {
     META_NAME,
     META_NAMESPACE,
@@ -240,12 +241,14 @@ enum {
     META_LABELS,
     META_ANNOTATIONS,
     META_CREATED,
-    META_DELETED
+    META_DELETED,
+    META_OWNERS
 };
 
 /* A map in which each value may fail by itself, or only as a whole. */
-static void read_values(struct json_reader *in, struct meta_reading *out,
-                        bool (*member)(void *user, struct json_reader *in, struct text key))
+static void read_values(struct json_reader *in, const struct meta_reading *out,
+                        bool (*member)(void *user, struct json_reader *in, struct text key),
+                        const char **unreadable)
 {
     const struct json_reader_mark whole = json_reader_mark(in);
     struct text key;
@@ -260,10 +263,10 @@ static void read_values(struct json_reader *in, struct meta_reading *out,
             (void)json_read_peek(in); /* moves to the value's first byte */
             const struct json_reader_mark mark = json_reader_mark(in);
             if (!json_read_null(in) && !member(out->user, in, key))
-                pass_over(in, mark, &out->unreadable);
+                pass_over(in, mark, unreadable);
         }
     } else if (in->failed) {
-        pass_over(in, whole, &out->unreadable);
+        pass_over(in, whole, unreadable);
     }
 }
 
@@ -289,6 +292,8 @@ static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out
  */
 static void meta_member(struct json_reader *in, struct meta_reading *out, int key)
 {
+    const char *left_out = NULL;
+
     switch (key) {
     case META_NAME:
         (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures are kept */
@@ -303,10 +308,10 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
         (void)read_string(in, UID_BYTES_MAX, &out->is.resource_version);
         break;
     case META_LABELS:
-        read_values(in, out, out->label);
+        read_values(in, out, out->label, out->labels_decide ? &out->unreadable : &left_out);
         break;
     case META_ANNOTATIONS:
-        read_values(in, out, out->annotation);
+        read_values(in, out, out->annotation, &out->unreadable);
         break;
     case META_CREATED:
         read_moment(in, 0, &out->created_ms);
@@ -314,6 +319,12 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
     case META_DELETED:
         /* Whatever the value is, its presence says that there is a time. */
         read_moment(in, TIME_UNKNOWN_MS, &out->deleted_ms);
+        break;
+    case META_OWNERS:
+        if (out->owners != NULL)
+            out->owners(out->user, in);
+        else
+            (void)json_read_skip(in);
         break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");

@@ -24,7 +24,10 @@ struct meta_reading {
     void *user;
     /* Read or json_read_skip() the value of this key. NULL: all are skipped. */
     bool (*label)(void *user, struct json_reader *in, struct text key);
+    bool labels_decide; /* false: labels that cannot be read are left out */
     bool (*annotation)(void *user, struct json_reader *in, struct text key);
+    /* Reads metadata.ownerReferences; what cannot be read is left out. NULL: skipped. */
+    void (*owners)(void *user, struct json_reader *in);
 };
 void read_meta(struct json_reader *in, struct meta_reading *out);
 
@@ -83,6 +86,19 @@ bool read_gpu_id(struct json_reader *in, const char **out);
 
 /* The Pod of a webhook body: it has a name and a uid. */
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
+
+/*
+ * What people are told of a waiting pod (struct pod_scheduling, struct pod_owner). None of it
+ * decides, so what cannot be read is left out, and the pod can be read all the same.
+ */
+void pod_read_scheduler(struct json_reader *in, struct pod *pod);
+void pod_read_gates(struct json_reader *in, struct pod *pod);
+void pod_read_owners(struct json_reader *in, struct pod *pod);
+bool pod_read_label(struct json_reader *in, struct pod *pod, struct text key);
+void pod_note_condition(struct arena *arena, struct pod *pod, struct text reason,
+                        struct text message, int64_t since_ms);
+/* After labels and owners. */
+void pod_name_owner(struct arena *arena, struct pod *pod);
 
 /* Fails the reader, naming key, if the required member is missing. */
 bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key);

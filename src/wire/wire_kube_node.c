@@ -439,8 +439,10 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
-    struct meta_reading meta = {
-        .user = &reading, .label = read_label, .annotation = node_read_annotation};
+    struct meta_reading meta = {.user = &reading,
+                                .label = read_label,
+                                .labels_decide = true,
+                                .annotation = node_read_annotation};
     int key;
     *out = (struct node_facts){.name = ""};
     meta_clear(&meta.is);

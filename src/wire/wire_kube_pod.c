@@ -128,6 +128,22 @@ static void read_signature(struct json_reader *in, struct pod *pod)
         pass_over(in, mark, &why);
 }
 
+static bool pod_label(void *user, struct json_reader *in, struct text key)
+{
+    struct pod_reading *reading = user;
+
+    must(reading->pod != NULL);
+    return pod_read_label(in, reading->pod, key);
+}
+
+static void pod_owners(void *user, struct json_reader *in)
+{
+    struct pod_reading *reading = user;
+
+    must(reading->pod != NULL);
+    pod_read_owners(in, reading->pod);
+}
+
 static const char count_prefix[] = "gpu-count.milligpu.io/";
 
 static bool pod_read_annotation(void *user, struct json_reader *in, struct text key)
@@ -364,9 +380,9 @@ static void read_containers(struct json_reader *in, struct pod_reading *reading,
 
 /* spec. */
 
-static const char *const spec_keys[] = {"nodeName",    "priority",     "initContainers",
-                                        "containers",  "overhead",     "resources",
-                                        "tolerations", "nodeSelector", "affinity"};
+static const char *const spec_keys[] = {
+    "nodeName",    "priority",     "initContainers", "containers",    "overhead",       "resources",
+    "tolerations", "nodeSelector", "affinity",       "schedulerName", "schedulingGates"};
 enum {
     SPEC_NODE,
     SPEC_PRIORITY,
@@ -377,6 +393,8 @@ enum {
     SPEC_TOLERATIONS,
     SPEC_SELECTOR,
     SPEC_AFFINITY,
+    SPEC_SCHEDULER,
+    SPEC_GATES
 };
 
 static void spec_member(struct json_reader *in, struct pod_reading *reading, int key)
@@ -412,6 +430,12 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     case SPEC_AFFINITY:
         read_affinity(in, &reading->pod->demands);
         break;
+    case SPEC_SCHEDULER:
+        pod_read_scheduler(in, reading->pod);
+        break;
+    case SPEC_GATES:
+        pod_read_gates(in, reading->pod);
+        break;
     default:
         must_not_reach("json_read_field gives the keys of its table only");
     }
@@ -435,16 +459,17 @@ static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 
 /* status. */
 
-static const char *const condition_keys[] = {"type", "status", "reason", "lastTransitionTime"};
+static const char *const condition_keys[] = {"type", "status", "reason", "message",
+                                             "lastTransitionTime"};
 
 /*
- * Only two conditions count: PodScheduled, for the time of the binding, and a resize that the node
- * can never grant, so that the requested amount does not count.
+ * Only two conditions count: PodScheduled, for the time of the binding or why there is none, and a
+ * resize that the node can never grant, so that the requested amount does not count.
  */
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(condition_keys);
-    struct text word[] = {TEXT(""), TEXT(""), TEXT("")};
+    struct text word[] = {TEXT(""), TEXT(""), TEXT(""), TEXT("")};
     int64_t since_ms = 0;
     int key;
     if (!json_read_object(in))
@@ -455,8 +480,11 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
         else
             (void)read_time(in, &since_ms);
     }
-    if (!text_is(word[1], "True"))
+    if (!text_is(word[1], "True")) {
+        if (text_is(word[0], "PodScheduled"))
+            pod_note_condition(in->arena, reading->pod, word[2], word[3], since_ms);
         return;
+    }
     if (text_is(word[0], "PodScheduled"))
         reading->pod->scheduled_ms = since_ms;
     if (text_is(word[0], "PodResizePending") && text_is(word[2], "Infeasible"))
@@ -759,7 +787,10 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(pod_keys);
     struct pod_reading reading = {.rules = rules, .pod = out};
-    struct meta_reading meta = {.user = &reading, .annotation = pod_read_annotation};
+    struct meta_reading meta = {.user = &reading,
+                                .label = pod_label,
+                                .annotation = pod_read_annotation,
+                                .owners = pod_owners};
     int key;
     *out = (struct pod){.node = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
@@ -778,6 +809,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
     if (in->failed)
         return false;
     pod_take_meta(out, &meta);
+    pod_name_owner(in->arena, out);
     count_requests(&reading);
     join_containers(in, &reading);
     pod_take_annotation(in->arena, &reading);

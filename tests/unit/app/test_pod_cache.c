@@ -83,6 +83,118 @@ static void pods_are_counted_by_the_key_that_signed_them(void **state)
     assert_int_equal(pod_cache_signed(pods, 8), 0);
 }
 
+static void put_waiting(struct pod_cache *pods, const char *uid, const char *message,
+                        const char *node)
+{
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {
+        .uid = uid,
+        .namespace = "default",
+        .name = uid,
+        .node = node,
+        .resource_version = "1",
+        .ours = true,
+        .containers = 1,
+        .container = &container,
+        .scheduling = {.scheduler = "s", .reason = "Unschedulable", .message = message},
+        .owner = {.kind = "Deployment", .name = "llm", .revision = uid},
+    };
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+static void context__is_copied_with_the_record(void **state)
+{
+    struct pod_cache *pods = *state;
+    char message[] = "0/1 nodes";
+
+    put_waiting(pods, "u1", message, "");
+    message[0] = 'x';
+    struct pod_record *record = pod_cache_copy(pods, "default", "u1");
+    const size_t bytes = pod_cache_bytes(pods).contexts;
+    assert_non_null(record->context);
+    assert_int_equal(record->context->bytes, bytes);
+    pod_cache_remove(pods, "u1");
+    assert_int_equal(pod_cache_bytes(pods).contexts, 0);
+    assert_string_equal(record->context->scheduling.message, "0/1 nodes");
+    assert_string_equal(record->context->scheduling.scheduler, "s");
+    assert_null(record->context->scheduling.gates);
+    assert_string_equal(record->context->owner.name, "llm");
+    assert_null(record->context->owner.uid);
+    pod_record_free(record);
+}
+
+/* Of a bound pod only its owner is kept, of one that asks for nothing nothing. */
+static void context__is_kept_only_of_pods_that_somebody_asks_about(void **state)
+{
+    struct pod_cache *pods = *state;
+    const struct pod plain = {.uid = "u2",
+                              .namespace = "default",
+                              .name = "u2",
+                              .node = "",
+                              .resource_version = "1",
+                              .scheduling = {.message = "0/1 nodes"}};
+
+    put_waiting(pods, "u1", "0/1 nodes", "n1");
+    const struct pod_record *record = pod_cache_find(pods, "u1");
+    assert_null(record->context->scheduling.message);
+    assert_null(record->context->scheduling.scheduler);
+    assert_string_equal(record->context->owner.kind, "Deployment");
+    put(pods, "u3", "u3", "n1"); /* no controller */
+    assert_null(pod_cache_find(pods, "u3")->context);
+    pod_cache_put(pods, &plain, &rules, 1);
+    assert_null(pod_cache_find(pods, "u2")->context);
+}
+
+static void context__is_left_out_beyond_the_bound(void **state)
+{
+    struct pod_cache *pods = *state;
+    static char message[1 << 20];
+    char uid[16];
+
+    memset(message, 'm', sizeof message - 1);
+    for (int i = 0; i < 17; i++) {
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        put_waiting(pods, uid, message, "");
+    }
+    assert_true(pod_cache_bytes(pods).contexts <= CONTEXTS_BYTES_MAX);
+    assert_true(pod_cache_bytes(pods).contexts > CONTEXTS_BYTES_MAX - sizeof message);
+    assert_non_null(pod_cache_find(pods, "u14")->context);
+    assert_null(pod_cache_find(pods, "u16")->context);
+    assert_non_null(pod_cache_find(pods, "u16")->request);
+    pod_cache_remove(pods, "u0");
+    put_waiting(pods, "u16", message, "");
+    assert_non_null(pod_cache_find(pods, "u16")->context);
+}
+
+static void predecessor__is_bound_and_of_another_revision_or_terminating(void **state)
+{
+    struct pod_cache *pods = *state;
+    const struct pod_owner owner = {.kind = "Deployment", .name = "llm", .revision = "new"};
+    const struct pod_owner other = {.kind = "Deployment", .name = "web", .revision = "new"};
+    const struct pod_owner same = {.kind = "Deployment", .name = "llm", .revision = "old"};
+    struct pod ending = {.uid = "old",
+                         .namespace = "default",
+                         .name = "old",
+                         .node = "n1",
+                         .resource_version = "2",
+                         .ours = true,
+                         .terminating_ms = 5,
+                         .owner = same};
+
+    put_waiting(pods, "old", "", "n1");
+    put_waiting(pods, "unbound", "", "");
+    assert_true(pod_cache_predecessor(pods, TEXT("old"), &owner).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &owner).terminating);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &same).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("unbound"), &owner).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("unknown"), &owner).is);
+    pod_cache_put(pods, &ending, &rules, 1);
+    assert_true(pod_cache_predecessor(pods, TEXT("old"), &same).is);
+    assert_true(pod_cache_predecessor(pods, TEXT("old"), &same).terminating);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).is);
+}
+
 static void named(struct pod_cache *pods, const char *name, const char *uid)
 {
     struct pod_record *record = pod_cache_copy(pods, "default", name);
@@ -313,6 +425,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_pod_is_found_by_its_name_and_namespace),
         TEST(pods_are_counted_by_the_key_that_signed_them),
+        TEST(context__is_copied_with_the_record),
+        TEST(context__is_kept_only_of_pods_that_somebody_asks_about),
+        TEST(context__is_left_out_beyond_the_bound),
+        TEST(predecessor__is_bound_and_of_another_revision_or_terminating),
         TEST(of_two_of_one_name_the_later_is_found),
         TEST(a_record_that_is_replaced_takes_its_names_along),
         TEST(of_pods_that_request_the_same_share_each_has_its_own_host),

@@ -141,12 +141,81 @@ static void a_pod_without_containers_and_shares_is_kept_too(void **state)
     arena_done(&arena);
 }
 
+static void the_words_about_a_waiting_pod_are_kept(void **state)
+{
+    struct arena arena;
+    char word[8][8] = {"sched", "gate", "reason", "message", "kind", "name", "uid", "rev"};
+    const struct pod pod = {.uid = "uid-1",
+                            .namespace = "default",
+                            .name = "a",
+                            .node = "",
+                            .scheduling = {word[0], word[1], word[2], word[3], 17},
+                            .owner = {word[4], word[5], word[6], word[7], true}};
+
+    (void)state;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(&pod, &arena);
+    memset(word, 'x', sizeof word);
+    assert_string_equal(kept->scheduling.scheduler, "sched");
+    assert_string_equal(kept->scheduling.gates, "gate");
+    assert_string_equal(kept->scheduling.reason, "reason");
+    assert_string_equal(kept->scheduling.message, "message");
+    assert_int_equal(kept->scheduling.since_ms, 17);
+    assert_string_equal(kept->owner.kind, "kind");
+    assert_string_equal(kept->owner.name, "name");
+    assert_string_equal(kept->owner.uid, "uid");
+    assert_string_equal(kept->owner.revision, "rev");
+    assert_true(kept->owner.argo);
+    arena_done(&arena);
+}
+
+static void owners_are_the_same_by_kind_name_and_uid(void **state)
+{
+    const struct pod_owner a = {"Job", "j", "1", NULL, false};
+    const struct pod_owner equal = {"Job", "j", "1", "r", false};
+    const struct pod_owner other[] = {{"Jab", "j", "1", NULL, false},
+                                      {"Job", "k", "1", NULL, false},
+                                      {"Job", "j", "2", NULL, false},
+                                      {"Job", "j", NULL, NULL, false},
+                                      {NULL, NULL, NULL, NULL, false}};
+    const struct pod_owner none = {.kind = NULL};
+    const struct pod_owner nameless = {"Deployment", "d", NULL, NULL, false};
+
+    (void)state;
+    assert_true(pod_owner_same(&a, &equal));
+    assert_true(pod_owner_same(&nameless, &nameless));
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        assert_false(pod_owner_same(&a, &other[i]));
+        assert_false(pod_owner_same(&other[i], &a));
+    }
+    assert_false(pod_owner_same(&none, &none));
+}
+
+static void another_revision_of_the_same_owner_replaces(void **state)
+{
+    const struct pod_owner a = {"Deployment", "d", NULL, "1", false};
+    const struct pod_owner next = {"Deployment", "d", NULL, "2", false};
+    const struct pod_owner unknown = {"Deployment", "d", NULL, NULL, false};
+    const struct pod_owner other = {"Deployment", "e", NULL, "2", false};
+
+    (void)state;
+    assert_true(pod_owner_replaces(&a, &next));
+    assert_true(pod_owner_replaces(&next, &a));
+    assert_false(pod_owner_replaces(&a, &a));
+    assert_false(pod_owner_replaces(&a, &unknown));
+    assert_false(pod_owner_replaces(&unknown, &a));
+    assert_false(pod_owner_replaces(&a, &other));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kept_pod_needs_nothing_of_the_bytes_it_came_in),
         cmocka_unit_test(what_is_not_set_stays_not_set),
         cmocka_unit_test(a_pod_without_containers_and_shares_is_kept_too),
+        cmocka_unit_test(the_words_about_a_waiting_pod_are_kept),
+        cmocka_unit_test(owners_are_the_same_by_kind_name_and_uid),
+        cmocka_unit_test(another_revision_of_the_same_owner_replaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

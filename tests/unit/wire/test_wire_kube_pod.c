@@ -137,6 +137,128 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
     }
 }
 
+/* What a real API server and kube-scheduler 1.37 write of a pod on tainted nodes. */
+static void condition__says_why_a_pod_is_not_scheduled(void **state)
+{
+    const struct pod pod =
+        decode(*state,
+               "{" META ",\"spec\":{\"schedulerName\":\"gpu-scheduler\",\"schedulingGates\":["
+               "{\"name\":\"example.com/quota\"},{\"name\":\"b\"},{}]},\"status\":{\"conditions\":["
+               "{\"type\":\"PodReadyToStartContainers\",\"status\":\"False\",\"reason\":\"no\"},"
+               "{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":\"Unschedulable\","
+               "\"message\":\"0/1 nodes are available\","
+               "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}}");
+    assert_string_equal(pod.scheduling.scheduler, "gpu-scheduler");
+    assert_string_equal(pod.scheduling.gates, "example.com/quota, b, ");
+    assert_string_equal(pod.scheduling.reason, "Unschedulable");
+    assert_string_equal(pod.scheduling.message, "0/1 nodes are available");
+    assert_int_equal(pod.scheduling.since_ms, INT64_C(1767323045000));
+    assert_int_equal(pod.scheduled_ms, 0);
+    assert_null(pod.unreadable);
+}
+
+static void condition__is_absent_when_scheduled_or_never_written(void **state)
+{
+    struct pod pod = decode(
+        *state, "{" META ",\"spec\":{\"schedulerName\":\"\",\"schedulingGates\":[]},\"status\":"
+                "{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\","
+                "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}}");
+    assert_null(pod.scheduling.scheduler);
+    assert_null(pod.scheduling.gates);
+    assert_null(pod.scheduling.reason);
+    assert_int_equal(pod.scheduled_ms, INT64_C(1767323045000));
+    pod = decode(*state, SPEC("\"containers\":[]"));
+    assert_null(pod.scheduling.reason);
+    assert_null(pod.scheduling.message);
+    assert_null(pod.owner.kind);
+}
+
+/* A tenant may write any length, and any character. */
+static void texts_for_people__are_clipped_and_escaped(void **state)
+{
+    struct fixture *fixture = *state;
+    char *text = arena_alloc(&fixture->arena, 4096);
+    const size_t head =
+        (size_t)snprintf(text, 4096,
+                         "{" META ",\"spec\":{\"schedulerName\":\"a\\u001b[31m\"},\"status\":{"
+                         "\"conditions\":[{\"type\":\"PodScheduled\",\"message\":\"");
+    memset(text + head, 'x', 1000);
+    (void)snprintf(text + head + 1000, 4096 - head - 1000, "\"}]}}");
+    const struct pod pod = decode(fixture, text);
+    assert_string_equal(pod.scheduling.scheduler, "a\\u001b[31m");
+    assert_int_equal(strlen(pod.scheduling.message), CONDITION_TEXT_MAX - 1);
+    assert_string_equal(pod.scheduling.message + CONDITION_TEXT_MAX - 4, "...");
+    assert_string_equal(pod.scheduling.reason, "");
+    assert_int_equal(pod.scheduling.since_ms, 0);
+}
+
+/* None of it decides: the pod is as readable as without. */
+static void texts_for_people__that_cannot_be_read_are_left_out(void **state)
+{
+    struct pod pod =
+        decode(*state,
+               "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"labels\":7,\"ownerReferences\":[3]},"
+               "\"spec\":{\"schedulerName\":5,\"schedulingGates\":{\"a\":1},\"nodeName\":\"n1\"}}");
+    assert_null(pod.unreadable);
+    assert_null(pod.scheduling.scheduler);
+    assert_null(pod.scheduling.gates);
+    assert_null(pod.owner.kind);
+    assert_string_equal(pod.node, "n1");
+    pod = decode(*state,
+                 "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"labels\":{\"a\":3,"
+                 "\"pod-template-hash\":9,\"controller-revision-hash\":\"r\"},"
+                 "\"ownerReferences\":[{\"kind\":\"Job\",\"name\":\"j\",\"uid\":\"1\","
+                 "\"controller\":true},5]},\"spec\":{\"schedulingGates\":[{\"name\":\"x\"},4]}}");
+    assert_null(pod.unreadable);
+    assert_string_equal(pod.owner.revision, "r");
+    assert_string_equal(pod.owner.kind, "Job");
+    assert_string_equal(pod.scheduling.gates, "x, ");
+}
+
+#define OWNED(labels, owners)                                                                      \
+    "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"ownerReferences\":[" owners                     \
+    "],\"labels\":{" labels "}}}"
+#define OWNER(kind, name)                                                                          \
+    "{\"kind\":\"" kind "\",\"name\":\"" name "\",\"uid\":\"1-2\",\"controller\":true}"
+
+static void assert_owner(struct fixture *fixture, const char *bytes, const char *kind,
+                         const char *name, const char *uid)
+{
+    const struct pod pod = decode(fixture, bytes);
+
+    assert_string_equal(pod.owner.kind, kind);
+    assert_string_equal(pod.owner.name, name);
+    if (uid == NULL)
+        assert_null(pod.owner.uid);
+    else
+        assert_string_equal(pod.owner.uid, uid);
+}
+
+static void owner__of_a_replica_set_is_the_deployment_that_made_it(void **state)
+{
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d4")),
+                 "Deployment", "llm", NULL);
+    assert_owner(*state,
+                 OWNED("\"rollouts-pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d4")),
+                 "Rollout", "llm", NULL);
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "a-5d4")),
+                 "Deployment", "a", NULL);
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "-5d4")),
+                 "ReplicaSet", "-5d4", "1-2");
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm_5d4")),
+                 "ReplicaSet", "llm_5d4", "1-2");
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d5")),
+                 "ReplicaSet", "llm-5d5", "1-2");
+    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("Job", "llm-5d4")), "Job",
+                 "llm-5d4", "1-2");
+    assert_owner(*state, OWNED("\"a\":\"b\"", OWNER("ReplicaSet", "llm-5d4")), "ReplicaSet",
+                 "llm-5d4", "1-2");
+    assert_owner(*state,
+                 OWNED("\"a\":\"b\"", "{\"kind\":\"A\",\"name\":\"b\",\"controller\":false},"
+                                      "{\"kind\":\"C\",\"name\":\"d\"}," OWNER("Job", "j")),
+                 "Job", "j", "1-2");
+}
+
 static void annotations_that_are_nearly_ours_are_kept_for_advice(void **state)
 {
     struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-model\":\"A100\","
@@ -772,6 +894,11 @@ int main(void)
         fixture_test(what_a_pod_demands_of_its_node_is_read),
         fixture_test(a_pod_that_demands_nothing_may_go_anywhere),
         fixture_test(demands_that_cannot_be_read_are_noted_and_refuse_nothing),
+        fixture_test(condition__says_why_a_pod_is_not_scheduled),
+        fixture_test(condition__is_absent_when_scheduled_or_never_written),
+        fixture_test(texts_for_people__are_clipped_and_escaped),
+        fixture_test(texts_for_people__that_cannot_be_read_are_left_out),
+        fixture_test(owner__of_a_replica_set_is_the_deployment_that_made_it),
         fixture_test(annotations_that_are_nearly_ours_are_kept_for_advice),
         fixture_test(a_whole_pod_is_read),
         fixture_test(every_null_that_go_writes_is_no_key),

@@ -1,0 +1,55 @@
+#include "milligpu/pod_context.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/text.h"
+
+enum { CONTEXT_TEXTS = 8 };
+
+/* The places of all texts, in the order in which they lie in the block. */
+static void texts_of(struct pod_context *context, const char **out_text[CONTEXT_TEXTS])
+{
+    struct pod_scheduling *scheduling = &context->scheduling;
+    struct pod_owner *owner = &context->owner;
+    const char **const text[] = {
+        &scheduling->scheduler, &scheduling->gates, &scheduling->reason, &scheduling->message,
+        &owner->kind,           &owner->name,       &owner->uid,         &owner->revision,
+    };
+
+    static_assert(ARRAY_LEN(text) == CONTEXT_TEXTS, "each has its place");
+    memcpy(out_text, text, sizeof text);
+}
+
+struct pod_context *pod_context_clone(const struct pod_context *from)
+{
+    struct pod_context copy = *from;
+    const char **text[CONTEXT_TEXTS];
+    size_t bytes = sizeof copy;
+
+    texts_of(&copy, text);
+    for (size_t i = 0; i < CONTEXT_TEXTS; i++)
+        bytes += *text[i] != NULL ? strlen(*text[i]) + 1 : 0;
+    struct pod_context *context = xmalloc(bytes);
+    char *at = (char *)(context + 1);
+    *context = copy;
+    context->bytes = (uint32_t)bytes;
+    texts_of(context, text);
+    for (size_t i = 0; i < CONTEXT_TEXTS; i++)
+        if (*text[i] != NULL)
+            *text[i] = text_lay(&at, *text[i]);
+    must(at == (char *)context + bytes);
+    return context;
+}
+
+struct pod_context *pod_context_new(const struct pod *pod)
+{
+    const bool bound = pod->node[0] != '\0';
+    const struct pod_context facts = {
+        .scheduling = bound ? (struct pod_scheduling){.scheduler = NULL} : pod->scheduling,
+        .owner = pod->owner,
+    };
+
+    must((facts.owner.kind == NULL) == (facts.owner.name == NULL));
+    return bound && facts.owner.kind == NULL ? NULL : pod_context_clone(&facts);
+}
