@@ -28,6 +28,7 @@
 #define MILLIGPU_HINTS_H
 
 #include "milligpu/filter.h"
+#include "milligpu/schedulers.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wishes.h"
 
@@ -57,10 +58,22 @@ enum {
 
 static_assert(WAITING_MAX % SLICE_MAX == 0, "slices come out even");
 
+/* What the watch reports of a pod; called under the lock. */
+enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
+typedef enum hints_pod hints_look(void *user, struct text uid);
+
 struct hints;
 
 struct hints *hints_new(void) MUST_USE;
 void hints_free(struct hints *hints);
+
+/*
+ * From now on a pod that the watch reports as bound is not remembered: an autoscaler that would
+ * like to remove a node asks about the pods on it. look NULL: no more. Before there are threads.
+ */
+void hints_look_with(struct hints *hints, void *user, hints_look *look);
+/* Which schedulers ask; with a lock of its own. */
+struct schedulers *hints_schedulers(const struct hints *hints);
 
 /* The pod that asks, and its request. Everything is borrowed for the call. */
 struct asker {
@@ -138,10 +151,6 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
                 const struct atom **out_node);
 
 /* --- entries follow the life of their pods --- */
-
-/* What the watch reports of a pod; called under the lock. */
-enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
-typedef enum hints_pod hints_look(void *user, struct text uid);
 
 /*
  * Examines the next few entries: removes bound pods, and pods that are unknown although they asked

@@ -62,10 +62,24 @@ struct hints *hints_new(void)
     struct hints *hints = xcalloc(1, sizeof *hints);
 
     answers_init(&hints->answers);
+    hints->schedulers = schedulers_new();
     must(pthread_mutex_init(&hints->lock, NULL) == 0);
     map_init(&hints->askers);
     map_init(&hints->resolved.by_uid);
     return hints;
+}
+
+void hints_look_with(struct hints *hints, void *user, hints_look *look)
+{
+    must(hints->askers.count == 0 || look == NULL);
+    hints->look_user = user;
+    hints->look = look;
+}
+
+struct schedulers *hints_schedulers(const struct hints *hints)
+{
+    must(hints->schedulers != NULL);
+    return hints->schedulers;
 }
 
 static void hints_lock(struct hints *hints)
@@ -234,6 +248,7 @@ void hints_free(struct hints *hints)
     for (size_t i = 0; i < RESOLVED_MAX; i++)
         forget_resolved(&hints->resolved, i);
     answers_done(&hints->answers);
+    schedulers_free(hints->schedulers);
     map_done(&hints->askers);
     map_done(&hints->resolved.by_uid);
     (void)pthread_mutex_destroy(&hints->lock);
@@ -272,7 +287,13 @@ static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
     return true;
 }
 
-/* NULL: it was bound or deleted meanwhile, or the table is full. */
+static bool hints_is_bound(const struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+    return hints->look != NULL && hints->look(hints->look_user, uid) == HINTS_POD_BOUND;
+}
+
+/* NULL: it is bound, was bound or deleted meanwhile, or the table is full. */
 static struct kept *kept_of(struct hints *hints, const struct asker *asker)
 {
     const struct text uid = text_of(asker->uid);
@@ -282,6 +303,8 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
     if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
     struct kept *kept = map_find(&hints->askers, uid);
+    if (kept == NULL && hints_is_bound(hints, uid))
+        return NULL;
     if (kept == NULL && !hints_make_room(hints, hints_bytes_of(asker), asker->now_ms)) {
         hints_note_overflow(hints, asker->now_ms);
         return NULL;

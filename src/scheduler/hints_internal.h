@@ -70,6 +70,9 @@ struct resolved {
 
 struct hints {
     struct answers answers;
+    struct schedulers *schedulers;
+    hints_look *look; /* NULL: nobody knows which pods are bound */
+    void *look_user;
     pthread_mutex_t lock; /* guards everything below */
     struct map askers;
     size_t bytes; /* their size, with the longest texts */

@@ -49,8 +49,10 @@ struct question {
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
-    bool again; /* capacity came free during the evaluation: not the first attempt */
-    bool last;  /* and there is no further attempt */
+    bool simulated; /* by a cluster autoscaler: it is answered, and not remembered */
+    bool templates; /* every node of it is one that the ledger does not know */
+    bool again;     /* capacity came free during the evaluation: not the first attempt */
+    bool last;      /* and there is no further attempt */
 };
 
 /* Does it ask for something for which a node may have no place? */
@@ -196,6 +198,12 @@ static void filter_error(struct http_call *call, const char *error)
 
 /* --- filter --- */
 
+static void count_filter(const struct question *question, const char *outcome)
+{
+    must(outcome[0] != '\0');
+    webhooks_count(question->call, "filter", question->simulated ? "simulated" : outcome);
+}
+
 /* The names that pass. */
 static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
 {
@@ -203,7 +211,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
     const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
     struct strbuf body;
 
-    webhooks_count(question->call, "filter", "ok");
+    count_filter(question, "ok");
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     answer_json(question->call, &body);
@@ -265,6 +273,8 @@ static void webhooks_remember(struct question *question, enum reason reason, con
     must(reason != REASON_NONE);
     must(text != NULL);
 
+    if (question->simulated)
+        return;
     if (!question->again)
         app_count_refusal(reason);
     if (question->args.pod.uid[0] == '\0')
@@ -288,8 +298,9 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     policy_refuse(snapshot->outlook, cause, &question->request, &refusal);
     webhooks_remember(question, cause.why, refusal.text);
     app_between(question->app, BETWEEN_RECORD_AND_READING);
-    const bool stands = question->last || view_capacity_generation(question->app->view) ==
-                                              snapshot->capacity_generation;
+    const bool stands =
+        question->last || question->simulated ||
+        view_capacity_generation(question->app->view) == snapshot->capacity_generation;
     app_between(question->app, BETWEEN_READING_AND_ANSWER);
     return stands;
 }
@@ -304,7 +315,7 @@ static void send_refusals(struct question *question, const struct refusals *refu
                                                   .refusal = refusals->refusal};
     struct strbuf body;
 
-    webhooks_count(question->call, "filter", "refused");
+    count_filter(question, "refused");
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     if (key != NULL)
@@ -423,7 +434,7 @@ static void answer_shortlist(struct question *question, const struct filter_ques
 
     for (uint32_t i = 0; i < answer->candidates; i++)
         choice[i] = answer->candidate[i].name;
-    if (question->args.pod.uid[0] != '\0')
+    if (question->args.pod.uid[0] != '\0' && !question->simulated && !question->templates)
         remember_shortlist(question, asked, answer);
     send_chosen(question, choice, answer->candidates);
 }
@@ -492,7 +503,7 @@ static enum ending answer_again(struct question *question, const struct snapshot
     if (hints_answer_find(question->app->hints, &key, &body, &cause))
         ending = refusal_stands(question, snapshot, cause) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
     if (ending == ENDING_ANSWERED) {
-        webhooks_count(question->call, "filter", "refused");
+        count_filter(question, "refused");
         answer_json(question->call, &body);
     }
     strbuf_done(&body);
@@ -508,8 +519,8 @@ static uint32_t shortlist_of(const struct question *question)
     struct app *app = question->app;
 
     must(webhooks_judged(question));
-    if (question->verdict == REQUEST_WHOLE)
-        return 0;
+    if (question->verdict == REQUEST_WHOLE || question->simulated)
+        return 0; /* an autoscaler compares nodes by itself */
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
@@ -682,6 +693,45 @@ static void judge_request(struct question *question)
                       &question->request, &question->refusal);
 }
 
+/* Is every node of the question perhaps one that only an autoscaler has thought of? */
+static bool asks_for_templates(const struct question *question)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const struct extender_args *args = &question->args;
+
+    if (!args->full_nodes || args->names == 0 || snapshot == NULL)
+        return false;
+    for (uint32_t i = 0; i < args->names; i++)
+        if (snapshot_node(snapshot, args->name[i]) != NULL)
+            return false;
+    return true;
+}
+
+/*
+ * Of templates, a refusal of a pod that nobody has asked about yet is remembered: kube-scheduler
+ * may know a new node before our watch does, and a refused pod has to be woken.
+ */
+static void note_scheduler(struct question *question, bool scoring)
+{
+    struct app *app = question->app;
+    struct schedulers *schedulers = hints_schedulers(app->hints);
+    const struct pod *pod = &question->args.pod;
+    const enum ask_form form = question->args.full_nodes ? ASK_NODES : ASK_NAMES;
+    const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
+
+    if (!webhooks_judged(question) && question->verdict != REQUEST_REFUSED)
+        return; /* it asks for nothing of ours */
+    if (scoring) {
+        schedulers_scored(schedulers, pod->scheduling.scheduler, form, now_ms);
+    } else {
+        question->templates = asks_for_templates(question);
+        question->simulated =
+            !schedulers_asked(schedulers, pod->scheduling.scheduler, form, now_ms) ||
+            (question->templates && pod->uid[0] != '\0' &&
+             hints_has_asked(app->hints, text_of(pod->uid)));
+    }
+}
+
 /*
  * filter and prioritize, which have the same body. Memory of the call is given back when it is
  * answered.
@@ -709,6 +759,7 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
         }
     } else {
         judge_request(&question);
+        note_scheduler(&question, scoring);
         if (scoring)
             webhooks_prioritize(&question);
         else

@@ -52,6 +52,7 @@ struct writer *writer_new(struct app *app)
     /* In a pod record, epoch 0 means that only a GET has shown the pod. */
     writer->epoch = 1;
     writer->start_ms = app->clock.now_ms(app->clock.ctx);
+    hints_look_with(app->hints, writer, writer_pod_state);
     return writer;
 }
 
@@ -59,6 +60,7 @@ void writer_free(struct writer *writer)
 {
     if (writer == NULL)
         return;
+    hints_look_with(writer->app->hints, NULL, NULL);
     struct inflight_bind *bind_inflight;
     /*
      * The calls that still wait are not answered here: the listener answers them with 503

@@ -1,0 +1,234 @@
+/*
+ * A cluster autoscaler asks filter about waiting pods, to simulate. It sends whole Nodes: of a node
+ * group that it could enlarge, or, when it would like to remove a node, of nodes that exist. It is
+ * answered, and nothing is remembered of it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/hints.h"
+#include "milligpu/metric.h"
+#include "milligpu/pod_cache.h"
+
+#include "support_fixture.h"
+
+#define NODE_OF(name)                                                                              \
+    "{\"metadata\":{\"name\":\"" name "\",\"labels\":{\"nvidia.com/gpu.product\":\"A100\"}},"      \
+    "\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"1000\"},"                                     \
+    "\"allocatable\":{\"nvidia.com/vgpu\":\"1000\"}}}"
+
+/* The answer names the nodes that fit. */
+static const char *ask_with_nodes(struct app_fixture *fixture, const char *verb, const char *pod,
+                                  const char *nodes)
+{
+    struct strbuf body;
+
+    strbuf_init(&body);
+    strbuf_str(&body, "{\"Pod\":");
+    struct strbuf object;
+    strbuf_init(&object);
+    fixture_object(fixture, pod, &object);
+    strbuf_str(&body, object.data);
+    strbuf_done(&object);
+    strbuf_printf(&body, ",\"NodeNames\":null,\"Nodes\":{\"items\":[%s]}}", nodes);
+    const char *answer = fixture_ask(fixture, verb, body.data);
+    strbuf_done(&body);
+    return answer;
+}
+
+static const char *simulate(struct app_fixture *fixture, const char *pod, const char *nodes)
+{
+    return ask_with_nodes(fixture, "/scheduler/filter", pod, nodes);
+}
+
+struct pod_verdict {
+    bool known;
+    uint64_t asks;
+    uint32_t offered;
+    enum reason reason;
+    int64_t last_ms;
+};
+
+static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *pod)
+{
+    struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", pod);
+    struct arena arena;
+    struct waiting waiting = {.asks = 0};
+
+    arena_init(&arena);
+    assert_non_null(record);
+    const bool known = hints_find(fixture->app.hints, text_of(record->uid), &arena, &waiting);
+    const struct pod_verdict verdict = {known, waiting.asks, waiting.offered, waiting.reason,
+                                    waiting.last_ms};
+    pod_record_free(record);
+    arena_done(&arena);
+    return verdict;
+}
+
+static void assert_refused_once(struct app_fixture *fixture, const char *pod)
+{
+    const struct pod_verdict verdict = verdict_of(fixture, pod);
+
+    assert_true(verdict.known);
+    assert_int_equal(verdict.asks, 1);
+    assert_int_equal(verdict.offered, 0);
+    assert_int_equal(verdict.reason, REASON_ROOM);
+}
+
+struct series {
+    const char *labels;
+    int64_t value;
+};
+
+static void add_series(void *user, const char *labels, int64_t value)
+{
+    struct series *series = user;
+
+    if (strcmp(labels, series->labels) == 0)
+        series->value += value;
+}
+
+static int64_t counted(enum metric_id id, const char *labels)
+{
+    struct series series = {labels, 0};
+
+    metric_each(id, &series, add_series);
+    return series.value;
+}
+
+#define FILTERS(outcome) counted(M_WEBHOOK_REQUESTS, "verb=\"filter\",outcome=\"" outcome "\"")
+
+/* Both GPUs are full, and kube-scheduler was told so about "a". */
+static void let_one_wait(struct app_fixture *fixture)
+{
+    fixture_bound_pod(fixture, "on-1", "1000", "n1");
+    fixture_bound_pod(fixture, "on-2", "1000", "n2");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"NodeNames\":[]"));
+    assert_refused_once(fixture, "a");
+}
+
+static void scale_up__leaves_the_verdict_alone(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    let_one_wait(fixture);
+    const int64_t before = FILTERS("simulated");
+    const int64_t passed = FILTERS("ok");
+    assert_non_null(
+        strstr(simulate(fixture, "a", NODE_OF("template")), "\"NodeNames\":[\"template\"]"));
+    assert_refused_once(fixture, "a");
+    assert_int_equal(FILTERS("simulated"), before + 1);
+    assert_int_equal(FILTERS("ok"), passed);
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+}
+
+/* It names nodes that exist, about a pod that waits and one that runs there. */
+static void scale_down__leaves_the_verdict_alone(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    let_one_wait(fixture);
+    const int64_t refused = counted(M_REFUSALS, "reason=\"room\"");
+    (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
+    assert_refused_once(fixture, "a");
+    assert_int_equal(counted(M_REFUSALS, "reason=\"room\""), refused);
+    (void)simulate(fixture, "on-1", NODE_OF("n2"));
+    assert_false(verdict_of(fixture, "on-1").known);
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+}
+
+/* Nobody is woken for an offer that nobody was given. */
+static void simulation__stands_for_no_offer(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    (void)fixture_filter(fixture, "b", "n1 n2");
+    (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
+    assert_false(verdict_of(fixture, "a").known);
+    fixture_pass(fixture, 1500);
+    assert_false(verdict_of(fixture, "a").known);
+}
+
+/* A scheduler with nodeCacheCapable: false sends whole Nodes itself, and waits like any other. */
+static void whole_nodes__of_a_scheduler_that_sends_no_names_count(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_bound_pod(fixture, "on-1", "1000", "n1");
+    fixture_bound_pod(fixture, "on-2", "1000", "n2");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
+    assert_refused_once(fixture, "a");
+    /* Here an autoscaler is known by nodes that nobody has. */
+    (void)simulate(fixture, "a", NODE_OF("template"));
+    assert_refused_once(fixture, "a");
+    (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
+    assert_int_equal(verdict_of(fixture, "a").asks, 2);
+    /* And by pods that are bound. */
+    (void)simulate(fixture, "on-1", NODE_OF("n2"));
+    assert_false(verdict_of(fixture, "on-1").known);
+}
+
+static void template__offers_nothing_that_could_be_bound(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(simulate(fixture, "a", NODE_OF("template")), "\"NodeNames\":[\"template\"]"));
+    assert_false(verdict_of(fixture, "a").known);
+}
+
+/* kube-scheduler may know a new node before our watch does. */
+static void template__that_refuses_is_remembered_when_nobody_asked_before(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_pod(fixture, "a", "1000");
+    fixture_annotate(fixture, "a", "\"milligpu.io/gpu-model\":\"H100\"");
+    fixture_run(fixture);
+    (void)simulate(fixture, "a", NODE_OF("new"));
+    assert_true(verdict_of(fixture, "a").known);
+    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+}
+
+static void prioritize_with_whole_nodes__ends_the_suspicion(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    let_one_wait(fixture);
+    (void)ask_with_nodes(fixture, "/scheduler/prioritize", "a", NODE_OF("n1"));
+    fixture_pass(fixture, 1000);
+    (void)ask_with_nodes(fixture, "/scheduler/prioritize", "a", NODE_OF("n1"));
+    (void)simulate(fixture, "a", NODE_OF("n1"));
+    assert_int_equal(verdict_of(fixture, "a").asks, 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(scale_up__leaves_the_verdict_alone),
+        TEST(scale_down__leaves_the_verdict_alone),
+        TEST(simulation__stands_for_no_offer),
+        TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count),
+        TEST(template__offers_nothing_that_could_be_bound),
+        TEST(template__that_refuses_is_remembered_when_nobody_asked_before),
+        TEST(prioritize_with_whole_nodes__ends_the_suspicion),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
