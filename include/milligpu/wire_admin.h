@@ -103,11 +103,14 @@ struct admin_waiting {
     const char *name;
     const struct request *request; /* NULL: the request itself is refused, or wishless */
     bool wishless;                 /* the request was not remembered */
+    const char *by;     /* who keeps it waiting: milligpu, gate, kube-scheduler, nobody */
+    const char *reason; /* one word */
     const char *text;
-    uint32_t offered; /* nodes in the last shortlist; 0: it was refused */
+    const char *condition; /* what kube-scheduler wrote on the pod; NULL: absent */
+    uint32_t offered;      /* nodes in the last shortlist; 0: it was refused */
     uint32_t fitting;
     int64_t since_ms;
-    int64_t last_ms;
+    int64_t last_ms; /* 0: nobody has asked */
     uint64_t asks;
 };
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);

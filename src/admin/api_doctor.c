@@ -21,15 +21,13 @@
 #include "milligpu/usage_book.h"
 #include "milligpu/verifier.h"
 
-#include "admin/api_internal.h"
+#include "admin/api_unbound.h"
 #include "milligpu_version.h"
 
 enum {
     HEARD_LATE_MS = 180000, /* a watch without events is restarted after half of this */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
-    ASKED_LATE_MS = 15000, /* kube-scheduler asks about a new pod long before */
-    UNBOUND_MAX = 4096,
 };
 
 enum health { HEALTH_OK, HEALTH_WARNING, HEALTH_FAILED };
@@ -511,7 +509,8 @@ struct asked {
 static void count_webhook(void *user, const char *labels, int64_t value)
 {
     struct asked *asked = user;
-    const bool filter = strstr(labels, "verb=\"filter\"") != NULL;
+    const bool filter = strstr(labels, "verb=\"filter\"") != NULL &&
+                        strstr(labels, "outcome=\"simulated\"") == NULL;
 
     must(value >= 0);
     if (filter)
@@ -524,77 +523,101 @@ static void count_webhook(void *user, const char *labels, int64_t value)
         asked->errors += value;
 }
 
-/* Pods that ask for a share and have not been bound for a while. */
-struct unbound {
-    struct arena *arena;
-    int64_t wall_ms;
-    size_t count;
-    const char *uid[UNBOUND_MAX];
-    const char *name[UNBOUND_MAX];
+/* What became of pods that ask for a share and have not been bound for a while. */
+struct lot {
+    /* no filter call has come, and neither a condition nor a made-up scheduler explains that */
+    size_t unasked;
+    const struct unbound_pod *unasked_pod;
+    size_t refused; /* kube-scheduler's own filters leave no node, or scheduling gates are there */
+    const struct unbound_pod *refused_pod;
+    const char *refused_word;
+    size_t strange; /* of another scheduler, which has never asked */
+    const struct unbound_pod *strange_pod;
+    size_t offered; /* filter found capacity, and nothing bound them */
+    const struct unbound_pod *offered_pod;
 };
 
 /*
- * Runs under the pod cache's lock, which the writer needs: it copies two strings and judges later.
- * Young pods are left out, because kube-scheduler may not have asked about them yet.
+ * Any tenant can make a pod that nobody asks about: by a selector that no node has, by a gate, by
+ * the name of a scheduler that does not exist. None of them is a fault of the configuration. It is
+ * one if a scheduler tries the pod and counts our resource itself or fails, or if the default
+ * scheduler does not come to it, while no pod of its name was ever asked about.
  */
-static void note_unbound(void *user, const struct pod_record *record)
+static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *pod,
+                         struct lot *lot)
 {
-    struct unbound *unbound = user;
+    struct unasked unasked;
 
-    must(record->uid[0] != '\0');
-    if (record->node[0] != '\0' || !pod_record_asks(record) || record->terminating_ms != 0 ||
-        unbound->wall_ms - record->created_ms < ASKED_LATE_MS || unbound->count == UNBOUND_MAX)
-        return;
-    unbound->uid[unbound->count] = arena_copy(unbound->arena, text_of(record->uid));
-    unbound->name[unbound->count++] =
-        arena_printf(unbound->arena, "%s/%s", record->namespace, record->name);
+    api_unasked(doctor->app, &pod->scheduling, &unasked);
+    if (unasked.is_explained) {
+        lot->refused++;
+        lot->refused_pod = pod;
+        lot->refused_word = unasked.word;
+    } else if (unasked.serves) {
+        return; /* its turn has not come, or milligpud has just started */
+    } else if (unasked.is_told ||
+               strcmp(unbound_scheduler(&pod->scheduling), SCHEDULER_DEFAULT) == 0) {
+        lot->unasked++;
+        lot->unasked_pod = pod;
+    } else {
+        lot->strange++;
+        lot->strange_pod = pod;
+    }
 }
-
-/* What became of them, with an example of each. */
-struct lot {
-    size_t unasked; /* no filter call has come */
-    const char *unasked_name;
-    size_t offered; /* filter found capacity, and nothing bound them */
-    const char *offered_name;
-};
 
 /*
  * First collects pods under the pod cache's lock, then asks hints about each one, so that two locks
- * are never held together. The table of pods is in the arena: it is too large for a thread's stack.
+ * are never held together. Young pods are left out, because kube-scheduler may not have asked about
+ * them yet.
  */
 static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 {
-    struct arena *arena = &doctor->call->arena;
     struct hints *hints = doctor->app->hints;
-    struct unbound *unbound = arena_alloc(arena, sizeof *unbound);
+    const int64_t wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
     const bool overflow = hints_overflow(hints, doctor->now_ms);
+    struct unbound_pods unbound;
     struct waiting waiting;
 
-    unbound->arena = arena;
-    unbound->wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
-    pod_cache_each_unbound(doctor->app->pod_cache, unbound, note_unbound);
-    for (size_t i = 0; i < unbound->count; i++) {
-        const struct text uid = text_of(unbound->uid[i]);
-        /* A reservation: its Binding is on the way, and nobody else holds it up. */
-        if (snapshot_open(doctor->snapshot, uid) != NULL)
+    api_unbound(doctor->call, doctor->snapshot, &unbound);
+    for (size_t i = 0; i < unbound.count; i++) {
+        const struct unbound_pod *pod = &unbound.pod[i];
+        const struct text uid = text_of(pod->uid);
+        if (wall_ms - pod->created_ms < ASKED_LATE_MS)
             continue;
         if (!hints_has_asked(hints, uid)) {
-            if (overflow)
-                continue; /* it may have asked while there was no room to remember it */
-            lot->unasked++;
-            lot->unasked_name = unbound->name[i];
-        } else if (hints_find(hints, uid, arena, &waiting) && waiting.reason == REASON_NONE) {
+            if (!overflow) /* else it may have asked while there was no room to remember it */
+                sort_unasked(doctor, pod, lot);
+        } else if (hints_find(hints, uid, &doctor->call->arena, &waiting) &&
+                   waiting.reason == REASON_NONE) {
             lot->offered++;
-            lot->offered_name = unbound->name[i];
+            lot->offered_pod = pod;
         }
     }
-    must(lot->offered + lot->unasked <= unbound->count);
+    must(lot->offered + lot->unasked + lot->refused + lot->strange <= unbound.count);
 }
 
-/*
- * From stuck pods to counters: a pod that nobody asks about points at the configuration, while zero
- * calls alone may only mean that no pod has come. Counters begin at zero with the process.
- */
+/* "; kube-scheduler itself refuses 2 pods, among them default/a (taint)", for the line that is ok. */
+static const char *lot_words(struct doctor *doctor, const struct lot *lot)
+{
+    struct arena *arena = &doctor->call->arena;
+    const char *refused = "";
+    const char *strange = "";
+
+    if (lot->refused > 0)
+        refused = arena_printf(
+            arena, "; %zu waiting %s before an extender is asked, among them %s/%s (%s)",
+            lot->refused, lot->refused == 1 ? "pod is refused" : "pods are refused",
+            lot->refused_pod->namespace, lot->refused_pod->name, lot->refused_word);
+    if (lot->strange > 0)
+        strange = arena_printf(
+            arena, "; %zu waiting %s a scheduler that has never asked, among them %s/%s (%s)",
+            lot->strange, lot->strange == 1 ? "pod names" : "pods name",
+            lot->strange_pod->namespace, lot->strange_pod->name,
+            unbound_scheduler(&lot->strange_pod->scheduling));
+    return arena_printf(arena, "%s%s", refused, strange);
+}
+
+/* From stuck pods to counters. Counters begin at zero with the process. */
 static void check_scheduler(struct doctor *doctor)
 {
     static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
@@ -608,17 +631,25 @@ static void check_scheduler(struct doctor *doctor)
     struct lot lot = {0};
 
     look_at_unbound(doctor, &lot);
+    const char *words = lot_words(doctor, &lot);
     metric_each(M_WEBHOOK_REQUESTS, &asked, count_webhook);
     must(asked.passed <= asked.filters);
     if (lot.unasked > 0)
         api_doctor_say(doctor, "scheduler",
                        asked.filters == 0 && !alone ? HEALTH_FAILED : HEALTH_WARNING,
                        alone ? standalone : wire,
-                       "no scheduler has asked about %zu waiting %s since the start, among them %s",
-                       lot.unasked, lot.unasked == 1 ? "pod" : "pods", lot.unasked_name);
+                       "no scheduler named %s has asked since the start, and %zu %s, among them "
+                       "%s/%s%s",
+                       unbound_scheduler(&lot.unasked_pod->scheduling), lot.unasked,
+                       lot.unasked == 1 ? "pod waits for one" : "pods wait for one",
+                       lot.unasked_pod->namespace, lot.unasked_pod->name, words);
+    else if (asked.filters == 0 && lot.refused > 0 && !alone)
+        api_doctor_say(doctor, "scheduler", HEALTH_OK, "",
+                       "no scheduler has asked since the start, and no pod needs that%s", words);
     else if (asked.filters == 0)
         api_doctor_say(doctor, "scheduler", HEALTH_WARNING, alone ? standalone : wire,
-                       "no scheduler has asked since the start, and no pod waits");
+                       "no scheduler has asked since the start%s",
+                       words[0] != '\0' ? words : ", and no pod waits");
     else if (asked.passed > 2 && asked.binds == 0)
         api_doctor_say(
             doctor, "scheduler", HEALTH_FAILED,
@@ -629,12 +660,13 @@ static void check_scheduler(struct doctor *doctor)
             doctor, "scheduler", HEALTH_WARNING,
             "run kubectl describe pod: it says what else refuses these nodes, for example another "
             "extender, taints or volumes",
-            "%zu %s offered nodes with room and not bound, among them %s", lot.offered,
-            lot.offered == 1 ? "pod was" : "pods were", lot.offered_name);
+            "%zu %s offered nodes with room and not bound, among them %s/%s%s", lot.offered,
+            lot.offered == 1 ? "pod was" : "pods were", lot.offered_pod->namespace,
+            lot.offered_pod->name, words);
     else
-        api_doctor_say(doctor, "scheduler", HEALTH_OK, "",
-                       "%lld filter calls, %lld bind calls, %lld errors", (long long)asked.filters,
-                       (long long)asked.binds, (long long)asked.errors);
+        api_doctor_say(
+            doctor, "scheduler", HEALTH_OK, "", "%lld filter calls, %lld bind calls, %lld errors%s",
+            (long long)asked.filters, (long long)asked.binds, (long long)asked.errors, words);
 }
 
 static bool api_doctor_is_loopback(const char *address)

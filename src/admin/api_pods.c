@@ -1,7 +1,7 @@
 /*
- * Handlers for pods: allocations, waiting pods, one pod and why it is not placed. Called by the
- * router in an admin thread. What a pod holds comes from the snapshot, what it asks for from the
- * pod cache, since when it waits from hints, and what it held in the past from the history. A table
+ * Handlers for pods: allocations, and one pod and why it is not placed. Called by the router in an
+ * admin thread. What a pod holds comes from the snapshot, what it asks for from the pod cache,
+ * since when it waits from hints, and what it held in the past from the history. A table
  * that filter or the writer needs is locked for a look-up or a copy and never while encoding,
  * because encoding thousands of items takes milliseconds.
  */
@@ -13,7 +13,7 @@
 #include "milligpu/pod_cache.h"
 #include "milligpu/survey.h"
 
-#include "admin/api_internal.h"
+#include "admin/api_unbound.h"
 
 /* --- allocations --- */
 
@@ -138,161 +138,6 @@ void api_allocations(struct api_call *call)
                  "idleSince cannot be asked for with state released: nothing runs there");
     else
         api_allocations_released(call);
-}
-
-/* --- waiting --- */
-
-static struct admin_waiting view_of(const struct waiting *is)
-{
-    must(is->uid[0] != '\0');
-    return (struct admin_waiting){
-        .uid = is->uid,
-        .namespace = is->namespace,
-        .name = is->name,
-        .request = is->request,
-        .wishless = is->wishless,
-        .text = is->text,
-        .offered = is->offered,
-        .fitting = is->fitting,
-        .since_ms = is->since_ms,
-        .last_ms = is->last_ms,
-        .asks = is->asks,
-    };
-}
-
-/* Filter waits for the lock of hints: so items are encoded without it, one at a time. */
-static void encode_waiting(struct json_writer *json, const struct api_item *item)
-{
-    struct api_call *call = (struct api_call *)(uintptr_t)item->where;
-    struct hints *hints = call->app->hints;
-    struct waiting is;
-
-    must(item->what != NULL);
-    if (!hints_hold(hints, text_of(item->what), &call->arena, &is))
-        return; /* meanwhile there was capacity */
-    const struct admin_waiting waiting = view_of(&is);
-    admin_waiting(json, &waiting);
-    hints_let_go(hints, &is);
-}
-
-/* Every model of the cluster that the filter takes; interned, so each is listed once. */
-struct waiting_filter {
-    struct model_filter models;
-    const char *state;
-    const char *namespace;
-    const struct atom **model;
-    size_t count;
-    size_t capacity;
-};
-
-static void add_model(struct waiting_filter *filter, const struct atom *model)
-{
-    must(model != NULL);
-    for (size_t i = 0; i < filter->count; i++)
-        if (filter->model[i] == model)
-            return;
-    filter->model =
-        xgrow(filter->model, filter->count, &filter->capacity, sizeof(const struct atom *));
-    filter->model[filter->count++] = model;
-}
-
-static void find_models_of_cluster(const struct snapshot *snapshot, struct waiting_filter *filter)
-{
-    const struct atom *last = NULL; /* neighbors have the same model nearly always */
-    const struct node *node;
-
-    must(filter->count == 0);
-    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus; i++)
-            if (node->gpu[i].model != last) {
-                last = node->gpu[i].model;
-                if (api_model_taken(&filter->models, last))
-                    add_model(filter, last);
-            }
-}
-
-/*
- * A pod that asks for a model that no node has is found by the words that it asks with: both may be
- * globs, so each is tried as a model of the other.
- */
-static bool names_same_model(const struct request *request, const struct request *wanted)
-{
-    if (request->models == 0)
-        return false; /* it takes any */
-    for (uint32_t k = 0; k < wanted->models; k++)
-        if (request_takes_model(request, text_of(wanted->model[k])))
-            return true;
-    for (uint32_t i = 0; i < request->models; i++)
-        if (request_takes_model(wanted, text_of(request->model[i])))
-            return true;
-    return false;
-}
-
-static bool would_take_model(const struct waiting *is, const struct waiting_filter *filter)
-{
-    if (!filter->models.given)
-        return true;
-    if (is->request == NULL)
-        return false; /* what it asks for is not known */
-    for (size_t i = 0; i < filter->count; i++)
-        if (request_takes_model(is->request, atom_text(filter->model[i])))
-            return true;
-    return names_same_model(is->request, &filter->models.models);
-}
-
-/* One look-up under the lock for each pod, in an arena that is emptied after each. */
-static bool waiting_is_wanted(struct api_call *call, const struct waiting_filter *filter,
-                              const char *uid, struct arena *scratch)
-{
-    struct hints *hints = call->app->hints;
-    struct waiting is;
-
-    if (!filter->models.given && filter->state == NULL && filter->namespace == NULL)
-        return true;
-    arena_reset(scratch);
-    if (!hints_hold(hints, text_of(uid), scratch, &is))
-        return false;
-    const bool wanted = api_is_wanted(filter->namespace, is.namespace) &&
-                        api_is_wanted(filter->state, is.offered > 0 ? "offered" : "refused") &&
-                        would_take_model(&is, filter);
-    hints_let_go(hints, &is);
-    return wanted;
-}
-
-/*
- * Names first, a slice at a time, then one pod after the other: no lock is held while pods are
- * sorted or encoded. A pod that is bound in between is left out by encode_waiting().
- */
-static void list_waiting(struct api_call *call, const struct waiting_filter *filter)
-{
-    struct app *app = call->app;
-    struct api_list list = {.overflow =
-                                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx))};
-    struct waiting_names *names = arena_alloc(&call->arena, sizeof *names);
-    struct arena scratch;
-
-    must(call->status == 200);
-    arena_init(&scratch);
-    for (size_t place = 0; hints_names(app->hints, &place, &call->arena, names);)
-        for (size_t i = 0; i < names->count; i++)
-            if (waiting_is_wanted(call, filter, names->uid[i], &scratch))
-                api_list_add(call, &list, names->key[i], names->uid[i], call);
-    arena_done(&scratch);
-    api_list_write(call, &list, encode_waiting);
-}
-
-void api_waiting(struct api_call *call)
-{
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
-    struct waiting_filter filter = {.state = call->value[PARAMETER_state],
-                                    .namespace = call->value[PARAMETER_namespace]};
-
-    if (snapshot == NULL || !api_model_filter(call, &filter.models))
-        return;
-    if (filter.models.given)
-        find_models_of_cluster(snapshot, &filter);
-    list_waiting(call, &filter);
-    xfree(filter.model);
 }
 
 /* --- one pod --- */
@@ -490,9 +335,10 @@ static void put_bars(struct json_writer *json, const struct survey *survey)
 
 /*
  * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the
- * cluster, together with those that the pod may not use.
+ * cluster, together with those that the pod may not use. Returns whether it fits on a node that it
+ * may use.
  */
-static void put_reasons(struct json_writer *json, struct api_call *call,
+static bool put_reasons(struct json_writer *json, struct api_call *call,
                         const struct snapshot *snapshot, const struct survey_question *question)
 {
     const struct request *request = question->request;
@@ -520,6 +366,7 @@ static void put_reasons(struct json_writer *json, struct api_call *call,
     }
     json_write_array_end(json);
     put_bars(json, survey);
+    return survey->nodes[REASON_NONE] > 0;
 }
 
 /*
@@ -533,7 +380,7 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
     must(uid[0] != '\0');
     if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
         return;
-    const struct admin_waiting waiting = view_of(&found);
+    const struct admin_waiting waiting = api_waiting_view(&found);
     json_write_key(json, "waiting");
     admin_waiting_brief(json, &waiting);
 }
@@ -569,11 +416,13 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     } else if (node[0] == '\0') {
         must(record != NULL);
         api_pods_put_waiting(&json, call, record->uid);
+        api_why_put_scheduling(&json, call, record);
         if (record->request != NULL) {
             struct request asked = *record->request;
             asked.rules = outlook_rules(snapshot->outlook, text_of(record->namespace));
             const struct survey_question question = {&asked, record->demands};
-            put_reasons(&json, call, snapshot, &question);
+            if (!put_reasons(&json, call, snapshot, &question))
+                api_why_put_predecessor(&json, call, snapshot, record, &asked);
             put_verdicts(&json, call, snapshot, &question);
         }
     }

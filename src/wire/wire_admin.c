@@ -699,11 +699,16 @@ void admin_drift(struct json_writer *json, const struct drift *drift)
 /* since and asks begin again when the hints forget the pod. */
 static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
-    must(waiting->asks > 0);
+    must((waiting->asks > 0) == (waiting->last_ms != 0));
     put_time(json, "since", waiting->since_ms);
-    put_time(json, "lastAsked", waiting->last_ms);
+    if (waiting->asks > 0)
+        put_time(json, "lastAsked", waiting->last_ms);
     put_u64(json, "asks", waiting->asks);
+    put_str(json, "by", waiting->by);
+    put_str(json, "reason", waiting->reason);
     put_str(json, "text", waiting->text);
+    if (waiting->condition != NULL)
+        put_str(json, "condition", waiting->condition);
     if (waiting->offered == 0)
         return;
     must(waiting->offered <= waiting->fitting);

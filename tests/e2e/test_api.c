@@ -1047,11 +1047,15 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
     finds(fixture, "scheduler", "warning", "no pod waits");
     old_pod(fixture, "lonely", "3000");
     /* Standalone, only play asks. */
-    finds(fixture, "scheduler", "warning", "no scheduler has asked about 1 waiting pod since");
+    finds(
+        fixture, "scheduler", "warning",
+        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
     advises(fixture, "scheduler", "milligpuctl play");
     struct fake_apiserver *fake = fixture->app.fake;
     fixture->app.fake = NULL;
-    finds(fixture, "scheduler", "failed", "no scheduler has asked about 1 waiting pod since");
+    finds(
+        fixture, "scheduler", "failed",
+        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
     advises(fixture, "scheduler", "urlPrefix");
     fixture->app.fake = fake;
 }

@@ -287,29 +287,73 @@ static const struct table_column waiting_columns[] = {
     {"REASON", COLUMN_WRAP}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT},
 };
 
+/* Of an offer that led to no bind, kube-scheduler's own words say more. */
+static const char *waiting_reason(const struct doc *item)
+{
+    const char *condition = doc_shown(item, "condition");
+
+    must(item != NULL);
+    return doc_int(item, "offered") > 0 && condition[0] != '\0' ? condition
+                                                                : doc_shown(item, "text");
+}
+
 static void waiting_row(struct table *table, const struct doc *item)
 {
     must(table->columns == ARRAY_LEN(waiting_columns));
     add_pod(table, item);
     table_text(table, doc_shown(item, "request"));
     table_number(table, doc_int(item, "asks"));
-    table_text(table, doc_shown(item, "text"));
+    table_text(table, waiting_reason(item));
     table_text(table, doc_shown(item, "uid"));
     table_age(table, doc_shown(item, "since"));
+}
+
+/* "7 room", "2 refused by kube-scheduler: taint" */
+static void put_count(struct strbuf *out, const struct doc *count)
+{
+    const char *by = doc_shown(count, "by");
+    const char *reason = doc_shown(count, "reason");
+
+    strbuf_printf(out, "%s%lld ", out->len > 0 ? ", " : "", (long long)doc_int(count, "pods"));
+    if (strcmp(by, "kube-scheduler") == 0)
+        strbuf_printf(out, "refused by kube-scheduler: %s", reason);
+    else if (strcmp(reason, "unasked") == 0)
+        strbuf_str(out, "not asked about yet");
+    else if (strcmp(reason, "scheduler") == 0)
+        strbuf_str(out, "of a scheduler that never asked");
+    else
+        strbuf_str(out, reason);
+}
+
+/* "12 wait: 7 room, 3 model, 2 refused by kube-scheduler: taint". A program wants none of it. */
+static void put_counts(struct ctl *ctl, const struct doc *list)
+{
+    CLEANUP(strbuf_done) struct strbuf counts;
+    long long pods = 0;
+
+    strbuf_init(&counts);
+    if ((ctl->format != FORMAT_TABLE && ctl->format != FORMAT_WIDE) ||
+        ctl->options.given[OPTION_no_headers] != NULL ||
+        ctl->options.given[OPTION_selector] != NULL)
+        return;
+    doc_each (count, doc_get(list, "counts")) {
+        pods += (long long)doc_int(count, "pods");
+        put_count(&counts, count);
+    }
+    if (pods > 0)
+        (void)fprintf(ctl->screen.out, "%lld %s: %s\n\n", pods, pods == 1 ? "waits" : "wait",
+                      counts.data);
 }
 
 /* On standard error, so that the table and its -o json form stay readable for programs. */
 int show_waiting(struct ctl *ctl, const struct doc *list)
 {
     static const struct list_view view = {
-        waiting_columns,
-        ARRAY_LEN(waiting_columns),
-        waiting_row,
-        pod_name,
-        "no pod waits that kube-scheduler has asked about",
+        waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
     };
-    const int status = ctl_show_list(ctl, list, &view);
 
+    put_counts(ctl, list);
+    const int status = ctl_show_list(ctl, list, &view);
     if (doc_true(list, "overflow"))
         (void)fprintf(ctl->err,
                       "More pods wait than milligpud remembers; this is a part of them.\n");

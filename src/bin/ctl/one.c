@@ -396,21 +396,13 @@ static void put_unusable(struct ctl *ctl, const struct doc *pod)
                   nodes == 1 ? "node fits" : "nodes fit", usable, why.data);
 }
 
-/*
- * A milligpud of an older version counts no reasons: then the nodes are shown one by one.
- * Not refused: kube-scheduler has not asked about this pod, or a bind is in progress. Nodes are
- * judged by milligpud alone; of other plugins, those for taints and node affinity are in it.
- */
-static int show_why_not(struct ctl *ctl, const struct doc *pod)
+/* Since when it waits and for whom: milligpud refused it, or its scheduler has not asked. */
+static void put_waiting(struct ctl *ctl, const struct doc *pod)
 {
-    static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
-                                          NULL, ""};
     const struct doc *waiting = doc_get(pod, "waiting");
-    static const struct list_view counted = {reason_columns, ARRAY_LEN(reason_columns), reason_row,
-                                             NULL, ""};
-    const struct doc *reasons = doc_get(pod, "reasons");
-    const struct doc *nodes = doc_get(pod, "nodes");
-    const bool each = reasons == NULL || ctl->options.given[OPTION_verbose] != NULL;
+    const struct doc *scheduling = doc_get(pod, "scheduling");
+    const char *unasked = doc_shown(scheduling, "text");
+    const char *condition = doc_shown(scheduling, "condition");
     const long long asks = (long long)doc_int(waiting, "asks");
     char age[AGE_BYTES];
 
@@ -420,9 +412,35 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
         put_field(ctl, "Waiting", "since %s (%s), asked %lld %s", doc_shown(waiting, "since"), age,
                   asks, asks == 1 ? "time" : "times");
         put_field(ctl, "Why", "%s", doc_shown(waiting, "text"));
+    } else if (doc_true(scheduling, "asked")) {
+        put_field(ctl, "Waiting", "a bind is in progress");
     } else {
-        put_field(ctl, "Waiting", "kube-scheduler has not asked about it yet");
+        put_field(ctl, "Waiting", "%s",
+                  unasked[0] != '\0' ? unasked : "kube-scheduler has not asked about it yet");
     }
+    if (condition[0] != '\0')
+        put_since(ctl, "Condition", condition, doc_shown(scheduling, "since"));
+    if (doc_get(pod, "predecessor") != NULL)
+        put_field(ctl, "Predecessor", "%s", doc_shown(pod, "predecessor.text"));
+}
+
+/*
+ * A milligpud of an older version counts no reasons: then the nodes are shown one by one.
+ * Nodes are judged by milligpud alone; of other plugins, those for taints and node affinity are in
+ * it.
+ */
+static int show_why_not(struct ctl *ctl, const struct doc *pod)
+{
+    static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
+                                          NULL, ""};
+    static const struct list_view counted = {reason_columns, ARRAY_LEN(reason_columns), reason_row,
+                                             NULL, ""};
+    const struct doc *reasons = doc_get(pod, "reasons");
+    const struct doc *nodes = doc_get(pod, "nodes");
+    const bool each = reasons == NULL || ctl->options.given[OPTION_verbose] != NULL;
+
+    must(pod != NULL);
+    put_waiting(ctl, pod);
     if (doc_shown(pod, "never")[0] != '\0')
         put_field(ctl, "Never", "%s", doc_shown(pod, "never"));
     put_unusable(ctl, pod);

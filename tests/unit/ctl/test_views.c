@@ -556,7 +556,7 @@ static void drift_and_waiting_have_their_lines(void **state)
     shown_free(&shown);
     assert_int_equal(show("waiting", show_waiting, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.out, "");
-    assert_string_equal(shown.err, "no pod waits that kube-scheduler has asked about\n");
+    assert_string_equal(shown.err, "no pod waits\n");
     shown_free(&shown);
     assert_int_equal(
         show("waiting", show_waiting,
@@ -564,7 +564,68 @@ static void drift_and_waiting_have_their_lines(void **state)
              "\"request\":\"300 milli\",\"text\":\"no room\"}],\"overflow\":true}"),
         CTL_FINE);
     assert_non_null(strstr(shown.out, "no room"));
+    assert_null(strstr(shown.out, "wait"));
     assert_non_null(strstr(shown.err, "More pods wait than milligpud remembers"));
+}
+
+static void waiting__is_counted_by_reason_first(void **state)
+{
+    static const char answer[] =
+        "{\"counts\":[{\"by\":\"milligpu\",\"reason\":\"room\",\"pods\":7},"
+        "{\"by\":\"kube-scheduler\",\"reason\":\"taint\",\"pods\":2},"
+        "{\"by\":\"gate\",\"reason\":\"gated\",\"pods\":1},"
+        "{\"by\":\"nobody\",\"reason\":\"scheduler\",\"pods\":1},"
+        "{\"by\":\"nobody\",\"reason\":\"unasked\",\"pods\":1}],"
+        "\"items\":[{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"u\",\"asks\":3,\"offered\":2,"
+        "\"request\":\"300 milli\",\"text\":\"offered 2\",\"condition\":\"no \\u001b[31mvolume\"},"
+        "{\"namespace\":\"a\",\"name\":\"y\",\"uid\":\"v\",\"asks\":0,\"request\":\"1 milli\","
+        "\"text\":\"gated: b\",\"condition\":\"blocked\"}]}";
+
+    (void)state;
+    assert_int_equal(show("waiting", show_waiting, answer), CTL_FINE);
+    assert_string_equal(
+        shown.out,
+        "12 wait: 7 room, 2 refused by kube-scheduler: taint, 1 gated, 1 of a scheduler that never "
+        "asked, 1 not asked about yet\n\n"
+        "NAMESPACE  NAME  REQUEST    ASKS  REASON               AGE\n"
+        "a          x     300 milli     3  no \\u001b[31mvolume    -\n"
+        "a          y     1 milli       0  gated: b               -\n");
+    shown_free(&shown);
+    assert_int_equal(show("waiting --no-headers", show_waiting, answer), CTL_FINE);
+    assert_null(strstr(shown.out, "wait:"));
+    shown_free(&shown);
+    assert_int_equal(show("waiting -o json", show_waiting, answer), CTL_FINE);
+    assert_null(strstr(shown.out, "wait:"));
+    shown_free(&shown);
+    assert_int_equal(show("waiting", show_waiting,
+                          "{\"counts\":[{\"by\":\"milligpu\",\"reason\":\"room\",\"pods\":1}],"
+                          "\"items\":[]}"),
+                     CTL_FINE);
+    assert_string_equal(shown.out, "1 waits: 1 room\n\n");
+}
+
+static void a_pod__shows_what_its_scheduler_said_and_its_predecessor(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("pod a/x", show_pod,
+             "{\"namespace\":\"a\",\"name\":\"x\",\"request\":\"300 milli\",\"phase\":"
+             "\"Pending\",\"node\":\"\",\"scheduling\":{\"scheduler\":\"s\",\"serves\":true,"
+             "\"asked\":false,\"by\":\"kube-scheduler\",\"reason\":\"taint\",\"text\":\"s finds no "
+             "node\",\"condition\":\"Unschedulable: 0/1\",\"since\":\"2026-01-02T03:04:00Z\"},"
+             "\"predecessor\":{\"text\":\"the older pod x-1 holds 700\"}}"),
+        CTL_FINE);
+    assert_non_null(strstr(shown.out, "Waiting:      s finds no node\n"));
+    assert_non_null(strstr(shown.out, "Condition:    Unschedulable: 0/1 since 2026-01-02T03:04:00Z "
+                                      "(5s)\n"));
+    assert_non_null(strstr(shown.out, "Predecessor:  the older pod x-1 holds 700\n"));
+    shown_free(&shown);
+    assert_int_equal(show("pod a/x", show_pod,
+                          "{\"namespace\":\"a\",\"name\":\"x\",\"node\":\"\",\"scheduling\":{"
+                          "\"scheduler\":\"s\",\"serves\":true,\"asked\":true}}"),
+                     CTL_FINE);
+    assert_non_null(strstr(shown.out, "Waiting:      a bind is in progress\n"));
+    assert_null(strstr(shown.out, "Condition"));
 }
 
 static void keys_have_their_lines(void **state)
@@ -809,6 +870,8 @@ int main(void)
         TEST(usage_since_a_time_counts_hours),
         TEST(usage_ends_with_a_total),
         TEST(drift_and_waiting_have_their_lines),
+        TEST(waiting__is_counted_by_reason_first),
+        TEST(a_pod__shows_what_its_scheduler_said_and_its_predecessor),
         TEST(keys_have_their_lines),
         TEST(summary_adds_up_by_name),
         TEST(summary_shouts_when_nothing_is_granted),
