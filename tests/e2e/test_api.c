@@ -1060,15 +1060,27 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
     fixture->app.fake = fake;
 }
 
-static void doctor_sees_a_pod_that_no_scheduler_asks_about(void **state)
+static void a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn(void **state)
 {
     struct api_fixture *fixture = *state;
 
     api_fixture_pod(fixture, "asked", "3000", "");
     api_fixture_filter(fixture, "asked");
     old_pod(fixture, "lonely", "3000");
-    finds(fixture, "scheduler", "warning", "among them default/lonely");
+    /* Its scheduler asks about others: its turn has not come. */
+    finds(fixture, "scheduler", "ok", "filter calls");
+    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/lonely");
+    assert_string_equal(doc_str(pod, "scheduling.text"),
+                        "default-scheduler has not asked about it yet");
+    const struct doc *waiting = api_fixture_get(fixture, "/api/v1/waiting?state=unasked");
+    assert_int_equal(items(waiting), 1);
+    assert_string_equal(str(item(waiting, 0), "name"), "lonely");
+    assert_string_equal(str(item(waiting, 0), "reason"), "unasked");
+    assert_string_equal(str(item(waiting, 0), "request"), "3 whole GPUs");
+    shows(fixture, "/api/v1/waiting?state=unasked", "WaitingList");
+    shows(fixture, "/api/v1/pods/default/lonely", "Pod");
     api_fixture_filter(fixture, "lonely");
+    assert_int_equal(items(api_fixture_get(fixture, "/api/v1/waiting?state=unasked")), 0);
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
@@ -1081,7 +1093,7 @@ static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **sta
     api_fixture_bind(fixture, "quick", "n1");
     finds(fixture, "scheduler", "ok", "filter calls");
     old_pod(fixture, "shunned", "100");
-    finds(fixture, "scheduler", "warning", "no scheduler has asked about");
+    finds(fixture, "scheduler", "ok", "filter calls");
     api_fixture_filter(fixture, "shunned");
     finds(fixture, "scheduler", "warning",
           "1 pod was offered nodes with room and not bound, among them default/shunned");
@@ -1287,7 +1299,7 @@ int main(void)
         api_fixture_test(a_healthy_daemon_has_no_complaints),
         api_fixture_test(doctor_finds_what_is_broken),
         api_fixture_test(doctor_sees_exposed_webhooks),
-        api_fixture_test(doctor_sees_a_pod_that_no_scheduler_asks_about),
+        api_fixture_test(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn),
         api_fixture_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
         api_fixture_test(doctor_counts_drift),
         api_fixture_test(settings_say_where_they_come_from),

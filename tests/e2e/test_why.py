@@ -1,0 +1,169 @@
+"""Why a pod is not bound: what kube-scheduler wrote on it, who should ask about it, and whose room it waits for."""
+
+import json
+import subprocess
+import unittest
+
+import harness
+
+CTL = harness.BIN / "milligpuctl"
+TAINTED = ("0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 1 node(s) had untolerated "
+           "taint {node-role.kubernetes.io/control-plane: }. preemption: 0/2 nodes are available: 2 Preemption is not "
+           "helpful for scheduling.")
+SELECTED = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+MISSING = "0/2 nodes are available: 2 Insufficient nvidia.com/vgpu."
+
+
+def node(name, gpus):
+    return {"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": "uid-" + name,
+                         "labels": {"nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.product": "Tesla-T4",
+                                    "nvidia.com/gpu.memory": "15360"}},
+            "status": {"capacity": {"cpu": "32", "pods": "110"}, "allocatable": {"cpu": "32", "pods": "110"},
+                       "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def waiting(name, message=None, *, milli=300, reason="Unschedulable", **spec):
+    made = harness.pod(name, milli)
+    made.update(apiVersion="v1", kind="Pod")
+    made["metadata"]["creationTimestamp"] = "2026-01-02T03:00:00Z"
+    made["spec"].update(spec)
+    made["status"] = {"phase": "Pending"}
+    if message is not None:
+        made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+                                         "lastTransitionTime": "2026-01-02T03:04:05Z"}]
+    return made
+
+
+def owned(pod, kind, owner, revision, label="pod-template-hash"):
+    name = f"{owner}-{revision}" if kind == "ReplicaSet" else owner
+    pod["metadata"]["labels"] = {label: revision}
+    pod["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "o-" + name,
+                                           "controller": True}]
+    return pod
+
+
+class Why(unittest.TestCase):
+    def cluster(self, *items):
+        api = harness.Api({"kind": "List", "apiVersion": "v1", "items": list(items)})
+        self.addCleanup(api.close)
+        daemon = harness.ClusterDaemon(api)
+        self.addCleanup(daemon.close)
+        return api, daemon
+
+    def see(self, daemon, name):
+        daemon.wait(lambda: daemon.admin("GET", f"/api/v1/pods/default/{name}")[0] == 200, "the watch")
+        return daemon.get(f"/api/v1/pods/default/{name}")
+
+    def scheduler(self, daemon):
+        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "scheduler")
+
+    def ctl(self, daemon, *words):
+        done = subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_pod_that_kube_scheduler_refuses_itself(self):
+        _, daemon = self.cluster(node("g1", 2), waiting("notebook", TAINTED))
+        pod = self.see(daemon, "notebook")
+        scheduling = pod["scheduling"]
+        self.assertEqual(scheduling["scheduler"], "default-scheduler")
+        self.assertEqual((scheduling["by"], scheduling["reason"]), ("kube-scheduler", "taint"))
+        self.assertFalse(scheduling["asked"])
+        self.assertEqual(scheduling["condition"], "Unschedulable: " + TAINTED)
+        self.assertEqual(scheduling["since"], "2026-01-02T03:04:05.000Z")
+        listed = daemon.get("/api/v1/waiting")
+        self.assertEqual(listed["counts"], [{"by": "kube-scheduler", "reason": "taint", "pods": 1}])
+        self.assertEqual(listed["items"][0]["condition"], TAINTED)
+        self.assertEqual(listed["items"][0]["asks"], 0)
+        self.assertNotIn("lastAsked", listed["items"][0])
+        self.assertEqual(daemon.get("/api/v1/waiting?state=refused")["items"], [])
+        self.assertEqual(len(daemon.get("/api/v1/waiting?state=unasked&model=Tesla-T4")["items"]), 1)
+        self.assertEqual(daemon.get("/api/v1/waiting?namespace=other")["counts"], [])
+        # The alarm about the wiring is not a tenant's to raise.
+        check = self.scheduler(daemon)
+        self.assertEqual(check["status"], "ok", check)
+        self.assertIn("default/notebook (taint)", check["text"])
+        self.assertTrue(self.ctl(daemon, "waiting").startswith("1 waits: 1 refused by kube-scheduler: taint\n"))
+        shown = self.ctl(daemon, "pod", "default/notebook")
+        self.assertIn("default-scheduler finds no node by its own filters, so it has not asked", shown)
+        self.assertIn("had untolerated taint {nvidia.com/gpu: present}", shown)
+
+    def test_gates_and_schedulers_that_nobody_runs_are_no_alarm(self):
+        _, daemon = self.cluster(
+            node("g1", 2), waiting("selected", SELECTED), waiting("made-up", schedulerName="nobody-runs-me"),
+            waiting("gated", "Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated",
+                    schedulingGates=[{"name": "example.com/quota"}]))
+        self.see(daemon, "gated")
+        asked = harness.pod("asked", 300)
+        daemon.schedule(asked)
+        check = self.scheduler(daemon)
+        self.assertEqual(check["status"], "ok", check)
+        self.assertIn("2 waiting pods are refused before an extender is asked", check["text"])
+        self.assertIn("1 waiting pod names a scheduler that has never asked, among them default/made-up (nobody-runs-me)",
+                      check["text"])
+        self.assertEqual(self.see(daemon, "gated")["scheduling"]["gates"], "example.com/quota")
+        self.assertEqual(self.see(daemon, "gated")["scheduling"]["by"], "gate")
+        made_up = self.see(daemon, "made-up")["scheduling"]
+        self.assertFalse(made_up["serves"])
+        self.assertIn("no scheduler named nobody-runs-me has asked", made_up["text"])
+        self.assertIn("those that do: default-scheduler", made_up["text"])
+        self.assertTrue(self.see(daemon, "selected")["scheduling"]["serves"])
+        counts = {(count["by"], count["reason"]): count["pods"] for count in daemon.get("/api/v1/waiting")["counts"]}
+        self.assertEqual(counts, {("kube-scheduler", "selector"): 1, ("gate", "gated"): 1, ("nobody", "scheduler"): 1})
+
+    def test_a_scheduler_without_the_extender_is_an_alarm(self):
+        _, daemon = self.cluster(node("g1", 2), waiting("notebook", MISSING))
+        self.see(daemon, "notebook")
+        check = self.scheduler(daemon)
+        self.assertEqual(check["status"], "failed", check)
+        self.assertIn("no scheduler named default-scheduler has asked since the start", check["text"])
+        self.assertIn("urlPrefix", check["fix"])
+        daemon.schedule(harness.pod("asked", 300))
+        self.assertEqual(self.scheduler(daemon)["status"], "ok")
+
+    def test_a_rollout_waits_for_its_own_predecessor(self):
+        api, daemon = self.cluster(node("g1", 1))
+        old = owned(harness.pod("llm-old-1", 700), "ReplicaSet", "llm", "old")
+        self.assertEqual(daemon.schedule(old)[1], "")
+        new = owned(harness.pod("llm-new-1", 700), "ReplicaSet", "llm", "new")
+        daemon.schedule(new)
+        other = owned(harness.pod("web-new-1", 700), "ReplicaSet", "web", "new")
+        daemon.schedule(other)
+        sibling = owned(harness.pod("llm-old-2", 700), "ReplicaSet", "llm", "old")
+        daemon.schedule(sibling)
+        large = owned(harness.pod("llm-large-1", 2000), "ReplicaSet", "llm", "large")
+        daemon.schedule(large)
+        self.see(daemon, "llm-large-1")
+        daemon.wait(lambda: "predecessor" in daemon.get("/api/v1/pods/default/llm-new-1"), "the watch of the old pod")
+        found = self.see(daemon, "llm-new-1")["predecessor"]
+        self.assertEqual({key: found[key] for key in ("namespace", "name", "node", "milli", "owner", "terminating")},
+                         {"namespace": "default", "name": "llm-old-1", "node": "g1", "milli": 700,
+                          "owner": "Deployment llm", "terminating": False})
+        self.assertIn("maxSurge: 0", found["text"])
+        for name in "web-new-1", "llm-old-2", "llm-large-1":
+            self.assertNotIn("predecessor", self.see(daemon, name), name)
+        shown = self.ctl(daemon, "pod", "default/llm-new-1")
+        self.assertIn("Predecessor:  the older pod llm-old-1 of the same Deployment holds 700 milli on node g1", shown)
+        self.assertIn("Recreate", shown)
+        api.gone("llm-old-1")
+        daemon.forgets("llm-old-1")
+        self.assertNotIn("predecessor", self.see(daemon, "llm-new-1"))
+
+    def test_an_autoscaler_leaves_no_trace(self):
+        api, daemon = self.cluster(node("g1", 1))
+        self.assertEqual(daemon.schedule(harness.pod("full", 1000))[1], "")
+        made = api.create(harness.pod("small", 300))
+        daemon.filter(made, ["g1"])
+        before = self.see(daemon, "small")["waiting"]
+        template = dict(node("template", 4))
+        status, answer = daemon.webhook("filter", {"Pod": made, "NodeNames": None, "Nodes": {"items": [template]}})
+        self.assertEqual(status, 200)
+        self.assertEqual(json.loads(answer)["NodeNames"], ["template"])
+        self.assertEqual(self.see(daemon, "small")["waiting"], before)
+        self.assertEqual(daemon.get("/api/v1/waiting")["counts"], [{"by": "milligpu", "reason": "room", "pods": 1}])
+
+
+if __name__ == "__main__":
+    harness.main()
