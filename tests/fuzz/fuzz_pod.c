@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "milligpu/advice.h"
+#include "milligpu/condition.h"
 #include "milligpu/quantity.h"
 #include "milligpu/request.h"
 #include "milligpu/wire_kube.h"
@@ -47,6 +48,35 @@ static void advise(const struct pod *pod)
         for (const char *at = advice.text; *at != '\0'; at++)
             must((unsigned char)*at >= ' ' && *at != 0x7F);
     }
+}
+
+/* What people are told is clipped, and has nothing that a terminal interprets. */
+static void tell_one(const char *text, size_t most)
+{
+    if (text == NULL)
+        return;
+    must(strlen(text) < most);
+    for (const char *at = text; *at != '\0'; at++)
+        must((unsigned char)*at >= ' ' && *at != 0x7F);
+}
+
+static void tell(const struct pod *pod)
+{
+    const struct pod_scheduling *is = &pod->scheduling;
+    const struct condition condition = condition_read(is->reason, is->message, rules.resource);
+
+    tell_one(is->scheduler, SCHEDULER_NAME_MAX);
+    tell_one(is->gates, GATES_TEXT_MAX);
+    tell_one(is->reason, CONDITION_REASON_MAX);
+    tell_one(is->message, CONDITION_TEXT_MAX);
+    tell_one(pod->owner.kind, OWNER_TEXT_MAX);
+    tell_one(pod->owner.name, OWNER_TEXT_MAX);
+    tell_one(pod->owner.uid, OWNER_TEXT_MAX);
+    tell_one(pod->owner.revision, OWNER_TEXT_MAX);
+    must((pod->owner.kind == NULL) == (pod->owner.name == NULL));
+    must((is->reason == NULL) == (condition.kind == CONDITION_NONE));
+    must(is->since_ms >= 0);
+    must(pod_owner_same(&pod->owner, &pod->owner) == (pod->owner.kind != NULL));
 }
 
 /* A kept pod does not need the bytes that it was read from. */
@@ -215,6 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (result == 0) {
         check(&pod, &arena);
         advise(&pod);
+        tell(&pod);
         keep(&pod);
         const struct second second = second_read(bytes);
         must(!second.refused);

@@ -14,6 +14,7 @@
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/hints.h"
 #include "milligpu/outbox.h"
+#include "milligpu/pod_cache.h"
 
 #include "support_fixture.h"
 
@@ -512,11 +513,57 @@ static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once
     assert_int_equal(passed(fixture_filter(fixture, "b", "new")), 1);
 }
 
+static void say_condition(struct app_fixture *fixture, const char *pod, int number)
+{
+    char path[256];
+    char body[512];
+    struct strbuf out;
+
+    strbuf_init(&out);
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s/status", pod);
+    (void)snprintf(body, sizeof body,
+                   "{\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\","
+                   "\"reason\":\"Unschedulable\",\"message\":\"%d nodes are available\"}]}}",
+                   number);
+    assert_int_equal(fake_apiserver_request(fixture->app.fake, "PATCH", path, text_of(body), &out),
+                     200);
+    strbuf_done(&out);
+}
+
+/* kube-scheduler writes it after each attempt: if that woke it, there would be no end. */
+static void a_condition__that_changes_wakes_nobody(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct pod_record *record;
+
+    fixture_bound_pod(fixture, "on-1", "1000", "n1");
+    fixture_bound_pod(fixture, "on-2", "1000", "n2");
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "unasked", "300");
+    fixture_run(fixture);
+    (void)fixture_filter(fixture, "a", "n1 n2");
+    fixture_pass(fixture, 3000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    const uint32_t bindings = fixture->bindings;
+    for (int i = 0; i < 5; i++) {
+        say_condition(fixture, "a", i);
+        say_condition(fixture, "unasked", i);
+        fixture_pass(fixture, 1000);
+    }
+    assert_int_equal(fixture->wake_ups, wake_ups);
+    assert_int_equal(fixture->bindings, bindings);
+    record = pod_cache_copy(fixture->app.pod_cache, "default", "unasked");
+    assert_non_null(record->context);
+    assert_string_equal(record->context->scheduling.message, "4 nodes are available");
+    pod_record_free(record);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_condition__that_changes_wakes_nobody),
         TEST(every_ask_without_a_bind_gets_a_list_four_times_longer),
         TEST(a_bind_that_we_refuse_makes_no_list_longer),
         TEST(one_name_of_preemption_makes_no_list_longer),
