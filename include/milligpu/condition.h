@@ -45,7 +45,7 @@ struct condition {
     bool is_explained;
 };
 
-/* reason and message as in the condition; NULL: absent. resource: ours. */
+/* reason and message as in the condition, clipped (pod.h); NULL: absent. resource: ours. */
 struct condition condition_read(const char *reason, const char *message, const char *resource);
 
 #endif

@@ -53,7 +53,7 @@ struct pod_record {
      */
     const struct node_demands *demands;
     struct kept_demands *kept; /* of a record in the table: holds a reference to demands */
-    /* of unbound pods that ask and of bound pods of ours with a controller; NULL: none, or no room */
+    /* of unbound pods that ask, and of bound pods of ours with a controller; NULL: no room */
     struct pod_context *context;
     /* the whole pod, if pod_cache_remember() was called for it; else NULL */
     struct pod *told;

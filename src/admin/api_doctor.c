@@ -596,7 +596,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
     must(lot->offered + lot->unasked + lot->refused + lot->strange <= unbound.count);
 }
 
-/* "; kube-scheduler itself refuses 2 pods, among them default/a (taint)", for the line that is ok. */
+/* "; 2 waiting pods are refused before an extender is asked, among them default/a (taint)" */
 static const char *lot_words(struct doctor *doctor, const struct lot *lot)
 {
     struct arena *arena = &doctor->call->arena;

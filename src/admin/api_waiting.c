@@ -1,8 +1,8 @@
 /*
- * GET /api/v1/waiting: pods that asked and were refused or offered nodes, and pods that nobody asked
- * about. Called by the router in an admin thread. The first come from hints, the others from the
- * pod cache; a table that filter or the writer needs is locked for a look-up or a copy and never
- * while encoding.
+ * GET /api/v1/waiting: pods that were refused or offered nodes, and pods that nobody asked about.
+ * Called by the router in an admin thread. The first come from hints, the others from the pod
+ * cache; a table that filter or the writer needs is locked for a look-up or a copy and never while
+ * encoding.
  */
 #include <string.h>
 

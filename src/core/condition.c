@@ -17,6 +17,7 @@ const char *condition_word(enum condition_kind kind)
     };
 
     must((size_t)kind < ARRAY_LEN(words));
+    must(words[kind] != NULL);
     return words[kind];
 }
 
@@ -46,6 +47,7 @@ static size_t text_find(struct text text, const char *words)
     const size_t len = strlen(words);
 
     must(len > 0);
+    must(text.at != NULL);
     for (size_t i = 0; i + len <= text.len; i++)
         if (memcmp(text.at + i, words, len) == 0)
             return i;
@@ -57,6 +59,7 @@ static enum condition_kind kind_of(struct text part, const char *resource)
     static const char missing[] = "Insufficient ";
 
     must(resource[0] != '\0');
+    must(part.at != NULL);
     if (text_starts(part, missing)) {
         const struct text name = {part.at + sizeof missing - 1, part.len - (sizeof missing - 1)};
         if (text_is(name, resource))
@@ -71,14 +74,16 @@ static enum condition_kind kind_of(struct text part, const char *resource)
 /* Takes the number in front and the blank behind it; 1 where there is none. */
 static uint32_t take_count(struct text *part)
 {
-    enum { DIGITS_MAX = 8 };
+    enum { DIGITS_MAX = 7 }; /* sums of clipped messages then fit 32 bits */
     uint32_t count = 0;
     size_t i = 0;
 
+    must(part->at != NULL);
     for (; i < part->len && i < DIGITS_MAX && part->at[i] >= '0' && part->at[i] <= '9'; i++)
         count = count * 10 + (uint32_t)(part->at[i] - '0');
     if (i == 0 || i == part->len || part->at[i] != ' ')
         return 1;
+    must(i < part->len && count < 10000000);
     *part = (struct text){part->at + i + 1, part->len - i - 1};
     return count;
 }
@@ -86,13 +91,14 @@ static uint32_t take_count(struct text *part)
 /* The parts, separated by ", "; what preemption would do, and the last full stop, are left out. */
 static void count_parts(struct text parts, const char *resource, uint32_t count[CONDITIONS])
 {
+    must(count[CONDITION_NONE] == 0 && parts.at != NULL);
     parts = text_first(parts, text_find(parts, " preemption:"));
     if (text_ends(parts, "."))
         parts.len--;
     while (parts.len > 0) {
         struct text part = text_first(parts, text_find(parts, ", "));
         const size_t used = part.len < parts.len ? part.len + 2 : part.len;
-        must(used > 0);
+        must(used > 0 && used <= parts.len);
         parts = (struct text){parts.at + used, parts.len - used};
         const uint32_t nodes = take_count(&part);
         count[kind_of(part, resource)] += nodes;
@@ -122,6 +128,7 @@ struct condition condition_read(const char *reason, const char *message, const c
     for (enum condition_kind kind = CONDITION_NONE; kind < CONDITIONS; kind++)
         if (count[kind] > count[out.kind])
             out.kind = kind;
+    must(out.kind != CONDITION_NONE && count[CONDITION_NONE] == 0);
     out.is_explained = count[CONDITION_SHARES] == 0;
     return out;
 }

@@ -40,6 +40,7 @@ static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
 static struct pod_scheduling keep_scheduling(struct arena *arena, const struct pod_scheduling *from)
 {
     must(from->since_ms >= 0);
+    must(from->message == NULL || from->reason != NULL);
     return (struct pod_scheduling){
         .scheduler = pod_copy_text(arena, from->scheduler),
         .gates = pod_copy_text(arena, from->gates),
@@ -52,6 +53,7 @@ static struct pod_scheduling keep_scheduling(struct arena *arena, const struct p
 static struct pod_owner keep_owner(struct arena *arena, const struct pod_owner *from)
 {
     must((from->kind == NULL) == (from->name == NULL));
+    must(from->uid == NULL || from->kind != NULL);
     return (struct pod_owner){
         .kind = pod_copy_text(arena, from->kind),
         .name = pod_copy_text(arena, from->name),
@@ -110,6 +112,8 @@ static bool pod_text_same(const char *a, const char *b)
 
 bool pod_owner_same(const struct pod_owner *a, const struct pod_owner *b)
 {
+    must(a->uid == NULL || a->kind != NULL);
+    must(b->uid == NULL || b->kind != NULL);
     must((a->kind == NULL) == (a->name == NULL));
     must((b->kind == NULL) == (b->name == NULL));
     return a->kind != NULL && pod_text_same(a->kind, b->kind) && pod_text_same(a->name, b->name) &&
@@ -118,6 +122,8 @@ bool pod_owner_same(const struct pod_owner *a, const struct pod_owner *b)
 
 bool pod_owner_replaces(const struct pod_owner *a, const struct pod_owner *b)
 {
+    must(a->revision == NULL || a->revision[0] != '\0');
+    must(b->revision == NULL || b->revision[0] != '\0');
     return pod_owner_same(a, b) && a->revision != NULL && b->revision != NULL &&
            strcmp(a->revision, b->revision) != 0;
 }

@@ -295,12 +295,13 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
 {
     struct refusal refusal;
 
+    if (question->simulated)
+        return true; /* nobody waits for the answer */
     policy_refuse(snapshot->outlook, cause, &question->request, &refusal);
     webhooks_remember(question, cause.why, refusal.text);
     app_between(question->app, BETWEEN_RECORD_AND_READING);
-    const bool stands =
-        question->last || question->simulated ||
-        view_capacity_generation(question->app->view) == snapshot->capacity_generation;
+    const bool stands = question->last || view_capacity_generation(question->app->view) ==
+                                              snapshot->capacity_generation;
     app_between(question->app, BETWEEN_READING_AND_ANSWER);
     return stands;
 }

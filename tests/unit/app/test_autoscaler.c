@@ -65,7 +65,7 @@ static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *po
     assert_non_null(record);
     const bool known = hints_find(fixture->app.hints, text_of(record->uid), &arena, &waiting);
     const struct pod_verdict verdict = {known, waiting.asks, waiting.offered, waiting.reason,
-                                    waiting.last_ms};
+                                        waiting.last_ms};
     pod_record_free(record);
     arena_done(&arena);
     return verdict;

@@ -86,9 +86,9 @@ static void the_word__is_that_of_most_nodes(void **state)
     assert_kind(AVAILABLE("Insufficient cpu, 2 node(s) were unschedulable"), CONDITION_CORDONED,
                 true);
     /* More digits than any cluster has nodes are no count. */
-    assert_kind(AVAILABLE("2 Insufficient cpu, 123456789 node(s) were unschedulable"),
+    assert_kind(AVAILABLE("2 Insufficient cpu, 12345678 node(s) were unschedulable"),
                 CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("12345677 Insufficient cpu, 12345678 node(s) were unschedulable"),
+    assert_kind(AVAILABLE("1234567 Insufficient cpu, 1234568 node(s) were unschedulable"),
                 CONDITION_CORDONED, true);
     assert_kind(AVAILABLE("2 Insufficient cpu, 9"), CONDITION_RESOURCES, true);
     assert_kind(AVAILABLE("2 Insufficient cpu, 9/ node(s) were unschedulable"), CONDITION_RESOURCES,
