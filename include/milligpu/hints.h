@@ -203,6 +203,8 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena,
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 void hints_let_go(struct hints *hints, struct waiting *waiting);
 
+/* Was it refused or offered nodes, and no bind is in progress? */
+bool hints_has_verdict(struct hints *hints, struct text uid);
 /* Has this pod asked before, whatever the result? */
 bool hints_has_asked(struct hints *hints, struct text uid);
 /*

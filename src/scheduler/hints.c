@@ -810,6 +810,17 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
     waiting->request = NULL;
 }
 
+bool hints_has_verdict(struct hints *hints, struct text uid)
+{
+    must(uid.len > 0);
+
+    hints_lock(hints);
+    const struct kept *kept = map_find(&hints->askers, uid);
+    const bool found = kept != NULL && kept->state != KEPT_IDLE;
+    hints_unlock(hints);
+    return found;
+}
+
 bool hints_has_asked(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);

@@ -709,8 +709,8 @@ static bool asks_for_templates(const struct question *question)
 }
 
 /*
- * Of templates, a refusal of a pod that nobody has asked about yet is remembered: kube-scheduler
- * may know a new node before our watch does, and a refused pod has to be woken.
+ * Of templates, a refusal of a pod that has no verdict is remembered: kube-scheduler may know a new
+ * node before our watch does, and a refused pod has to be woken.
  */
 static void note_scheduler(struct question *question, bool scoring)
 {
@@ -729,7 +729,7 @@ static void note_scheduler(struct question *question, bool scoring)
         question->simulated =
             !schedulers_asked(schedulers, pod->scheduling.scheduler, form, now_ms) ||
             (question->templates && pod->uid[0] != '\0' &&
-             hints_has_asked(app->hints, text_of(pod->uid)));
+             hints_has_verdict(app->hints, text_of(pod->uid)));
     }
 }
 
