@@ -261,7 +261,7 @@ static void a_filter_that_cannot_be_is_refused_by_its_name(void **state)
     refuses(fixture, NODES "state=opened", "state is opened: it is open, closed, ok, cordoned");
     refuses(fixture, NODES "state=", "state is empty: it is open, closed");
     refuses(fixture, "/api/v1/allocations?state=open", "it is reserved, bound or released");
-    refuses(fixture, WAITING "state=bound", "it is refused or offered");
+    refuses(fixture, WAITING "state=bound", "it is refused, offered or unasked");
     refuses(fixture, NODES "model=", "model is empty: it is a list of names or globs");
     refuses(fixture, WAITING "model=A100,,T4", "model is A100,,T4: it is a list of names or globs");
     refuses(fixture, "/api/v1/allocations?model=A%0A", "it is a list of names or globs");
