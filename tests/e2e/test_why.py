@@ -14,8 +14,8 @@ SELECTED = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/
 MISSING = "0/2 nodes are available: 2 Insufficient nvidia.com/vgpu."
 
 
-def node(name, gpus):
-    return {"apiVersion": "v1", "kind": "Node",
+def node(name, gpus, **spec):
+    return {"apiVersion": "v1", "kind": "Node", "spec": spec,
             "metadata": {"name": name, "uid": "uid-" + name,
                          "labels": {"nvidia.com/gpu.count": str(gpus), "nvidia.com/gpu.product": "Tesla-T4",
                                     "nvidia.com/gpu.memory": "15360"}},
@@ -65,7 +65,8 @@ class Why(unittest.TestCase):
         return done.stdout
 
     def test_a_pod_that_kube_scheduler_refuses_itself(self):
-        _, daemon = self.cluster(node("g1", 2), waiting("notebook", TAINTED))
+        taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+        _, daemon = self.cluster(node("g1", 2, taints=[taint]), waiting("notebook", TAINTED))
         pod = self.see(daemon, "notebook")
         scheduling = pod["scheduling"]
         self.assertEqual(scheduling["scheduler"], "default-scheduler")
@@ -73,6 +74,7 @@ class Why(unittest.TestCase):
         self.assertFalse(scheduling["asked"])
         self.assertEqual(scheduling["condition"], "Unschedulable: " + TAINTED)
         self.assertEqual(scheduling["since"], "2026-01-02T03:04:05.000Z")
+        self.assertEqual([(bar["reason"], bar["nodes"]) for bar in pod["unusable"]], [("tainted", 1)])
         listed = daemon.get("/api/v1/waiting")
         self.assertEqual(listed["counts"], [{"by": "kube-scheduler", "reason": "taint", "pods": 1}])
         self.assertEqual(listed["items"][0]["condition"], TAINTED)
@@ -89,6 +91,7 @@ class Why(unittest.TestCase):
         shown = self.ctl(daemon, "pod", "default/notebook")
         self.assertIn("default-scheduler finds no node by its own filters, so it has not asked", shown)
         self.assertIn("had untolerated taint {nvidia.com/gpu: present}", shown)
+        self.assertIn("1 node fits, the pod may use none: 1 tainted nvidia.com/gpu (g1)", shown)
 
     def test_gates_and_schedulers_that_nobody_runs_are_no_alarm(self):
         _, daemon = self.cluster(
@@ -147,6 +150,11 @@ class Why(unittest.TestCase):
         shown = self.ctl(daemon, "pod", "default/llm-new-1")
         self.assertIn("Predecessor:  the older pod llm-old-1 of the same Deployment holds 700 milli on node g1", shown)
         self.assertIn("Recreate", shown)
+        # Where kube-scheduler would not place it anyway, the end of the old pod is no help.
+        for cordoned, told in (True, False), (False, True):
+            status, said = api.request("PATCH", "/api/v1/nodes/g1", {"spec": {"unschedulable": cordoned}})
+            self.assertEqual(status, 200, said)
+            daemon.wait(lambda: ("predecessor" in daemon.get("/api/v1/pods/default/llm-new-1")) == told, "the cordon")
         api.gone("llm-old-1")
         daemon.forgets("llm-old-1")
         self.assertNotIn("predecessor", self.see(daemon, "llm-new-1"))
