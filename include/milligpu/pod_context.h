@@ -15,6 +15,6 @@ struct pod_context {
 
 /* NULL: there is nothing to tell. To be freed with xfree(). */
 struct pod_context *pod_context_new(const struct pod *pod) MUST_USE;
-struct pod_context *pod_context_clone(const struct pod_context *context) MUST_USE;
+struct pod_context *pod_context_clone(const struct pod_context *from) MUST_USE;
 
 #endif

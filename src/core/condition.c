@@ -11,7 +11,7 @@
 const char *condition_word(enum condition_kind kind)
 {
     static const char *const words[] = {[CONDITION_NONE] = "",
-#define X(code, word) [code] = word,
+#define X(code, word) [code] = (word),
                                         CONDITION_TABLE(X)
 #undef X
     };

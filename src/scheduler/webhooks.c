@@ -700,7 +700,8 @@ static bool asks_for_templates(const struct question *question)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const struct extender_args *args = &question->args;
 
-    if (!args->full_nodes || args->names == 0 || snapshot == NULL)
+    must(args->full_nodes);
+    if (args->names == 0 || snapshot == NULL)
         return false;
     for (uint32_t i = 0; i < args->names; i++)
         if (snapshot_node(snapshot, args->name[i]) != NULL)
@@ -725,7 +726,7 @@ static void note_scheduler(struct question *question, bool scoring)
     if (scoring) {
         schedulers_scored(schedulers, pod->scheduling.scheduler, form, now_ms);
     } else {
-        question->templates = asks_for_templates(question);
+        question->templates = question->args.full_nodes && asks_for_templates(question);
         question->simulated =
             !schedulers_asked(schedulers, pod->scheduling.scheduler, form, now_ms) ||
             (question->templates && pod->uid[0] != '\0' &&
