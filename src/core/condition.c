@@ -45,13 +45,13 @@ static const struct {
 static size_t text_find(struct text text, const char *words)
 {
     const size_t len = strlen(words);
+    size_t i = 0;
 
     must(len > 0);
     must(text.at != NULL);
-    for (size_t i = 0; i + len <= text.len; i++)
-        if (memcmp(text.at + i, words, len) == 0)
-            return i;
-    return text.len;
+    while (i + len <= text.len && memcmp(text.at + i, words, len) != 0)
+        i++;
+    return i + len <= text.len ? i : text.len;
 }
 
 static enum condition_kind kind_of(struct text part, const char *resource)

@@ -88,8 +88,18 @@ static void the_word__is_that_of_most_nodes(void **state)
     /* More digits than any cluster has nodes are no count. */
     assert_kind(AVAILABLE("2 Insufficient cpu, 12345678 node(s) were unschedulable"),
                 CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("1234567 Insufficient cpu, 1234568 node(s) were unschedulable"),
+    assert_kind(AVAILABLE("1234568 Insufficient cpu, 1234567 node(s) were unschedulable"),
+                CONDITION_RESOURCES, true);
+    assert_kind(AVAILABLE("9 Insufficient cpu, 2 Insufficient memory, 10 node(s) were "
+                          "unschedulable"),
+                CONDITION_RESOURCES, true);
+    assert_kind(AVAILABLE("1 Insufficient cpu, 2 Insufficient memory, 3 node(s) were "
+                          "unschedulable"),
                 CONDITION_CORDONED, true);
+    assert_kind(AVAILABLE(" Insufficient cpu"), CONDITION_RESOURCES, true);
+    assert_kind(AVAILABLE("1 Insufficient cpu, x"), CONDITION_OTHER, true);
+    assert_kind("0/9 nodes are available: 2 Insufficient cpu, 9 preemption: none",
+                CONDITION_RESOURCES, true);
     assert_kind(AVAILABLE("2 Insufficient cpu, 9"), CONDITION_RESOURCES, true);
     assert_kind(AVAILABLE("2 Insufficient cpu, 9/ node(s) were unschedulable"), CONDITION_RESOURCES,
                 true);
