@@ -49,7 +49,7 @@ struct slot {
     bool is_found;    /* of an agent before this one: it may have clients */
 };
 
-enum label { LABEL_UNKNOWN, LABEL_OFF, LABEL_ON };
+enum mps_label { LABEL_UNKNOWN, LABEL_OFF, LABEL_ON };
 
 struct mps {
     struct mps_rules rules;
@@ -57,7 +57,7 @@ struct mps {
     int wake; /* an eventfd */
     atomic_bool stop;
     pthread_mutex_t lock; /* guards label, slots, and what the slots say above */
-    enum label label;
+    enum mps_label label;
     uint32_t slots;
     struct slot slot[GPUS_PER_NODE_MAX];
 };
@@ -150,7 +150,7 @@ bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all)
 
 void mps_label(struct mps *mps, bool on)
 {
-    const enum label label = on ? LABEL_ON : LABEL_OFF;
+    const enum mps_label label = on ? LABEL_ON : LABEL_OFF;
     struct err err;
 
     lock(mps);
@@ -401,7 +401,7 @@ static void choose(struct mps *mps)
     const struct gpu_reading *reading = nvml_latest(mps->rules.nvml);
 
     lock(mps);
-    const enum label label = mps->label;
+    const enum mps_label label = mps->label;
     unlock(mps);
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
@@ -464,7 +464,7 @@ static void *mps_main(void *user)
 /* --- start and stop --- */
 
 /* What the label said when it was read last; the API server may be away now. */
-static enum label label_of_file(const char *file)
+static enum mps_label label_of_file(const char *file)
 {
     char *bytes = NULL;
     size_t len = 0;
@@ -472,9 +472,9 @@ static enum label label_of_file(const char *file)
 
     if (file_read(file, LABEL_BYTES_MAX, &bytes, &len, &err) < 0)
         return LABEL_UNKNOWN;
-    const enum label label = strcmp(bytes, "on\n") == 0    ? LABEL_ON
-                             : strcmp(bytes, "off\n") == 0 ? LABEL_OFF
-                                                           : LABEL_UNKNOWN;
+    const enum mps_label label = strcmp(bytes, "on\n") == 0    ? LABEL_ON
+                                 : strcmp(bytes, "off\n") == 0 ? LABEL_OFF
+                                                               : LABEL_UNKNOWN;
     xfree(bytes);
     return label;
 }
