@@ -3,7 +3,8 @@
  *
  * Milligpu grants what is written. Some of it is allowed and nearly always wrong: an amount of 1
  * where a whole GPU is meant, an annotation with a misspelled key, which therefore has no effect.
- * Advice is a sentence about that, for an Event on the pod; no decision depends on it.
+ * Advice is a sentence about that, for an Event on the pod and its view in REST; no decision
+ * depends on it.
  *
  * Pure.
  */
@@ -34,7 +35,10 @@ struct advice {
  */
 bool annotation_is_odd(struct text key);
 
-/* About an unbound pod, by what it says itself. False: there is nothing to say. */
+/*
+ * About a pod of ours, by what it says itself; of a bound one nothing that would be refused now.
+ * False: there is nothing to say.
+ */
 bool advice_of(enum advice_kind kind, const struct pod *pod, const struct request_rules *rules,
                struct advice *out) MUST_USE;
 

@@ -134,8 +134,8 @@ enum { PLAN_MODELS = 64 };
 struct plan_model {
     const struct atom *model; /* NULL: free */
     bool takes;
-    bool named;           /* named_price is known */
-    uint32_t named_price; /* rulebook_named_price() */
+    bool named;               /* named_price is known */
+    struct named_price price; /* rulebook_named_price() */
 };
 
 /* Which GPUs a request of one want gets, of those that fit. */

@@ -8,7 +8,7 @@
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
  * number of entries has no limit here. What a tenant can make large has one: equal requests are
  * stored once, and all of them take at most WISHES_BYTES_MAX; so are demands on nodes
- * (known_demands.h); whole pods (pod_cache_remember) take at most TOLD_BYTES_MAX. Beyond that, a
+ * (known_demands.h); whole pods (pod_cache_remember) and advice take at most TOLD_BYTES_MAX. Beyond that, a
  * pod is stored without its request: a bind then gets the pod from the API server, and a bound pod
  * is reconciled from the event or list that shows it. What is only told to people takes at most
  * CONTEXTS_BYTES_MAX; beyond that it is left out.
@@ -59,6 +59,8 @@ struct pod_record {
     struct pod *told;
     struct arena *memory; /* of told, or in a copy of demands */
     bool untold;          /* it should have been remembered, and there was no room */
+    /* what pod says that is probably meant otherwise, a line for each; NULL: nothing, or no room */
+    char *advice;
     /* one bit for each enum advice_kind that was sent about this pod, or need not be */
     uint32_t advised;
 };
@@ -151,7 +153,7 @@ struct pod_predecessor {
 struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
                                              const struct pod_owner *owner);
 
-/* Bytes of requests, of whole pods, of demands, and of contexts. */
+/* Bytes of requests, of whole pods and advice, of demands, and of contexts. */
 struct pod_cache_bytes {
     size_t requests;
     size_t told;

@@ -138,6 +138,8 @@ void request_format(const struct request *request, char *out, size_t bytes);
 
 /* Its models, of which there is at least one: "A100* or H100*". */
 void request_add_models(struct strbuf *buf, const struct request *request);
+/* Where a name looks like several that no comma separates: a hint, to end a refusal with. */
+void request_add_comma_hint(struct strbuf *buf, const struct request *request);
 
 /* The text for a reason, made from the request's numbers only. */
 void request_refuse(const struct request *request, enum reason why, struct refusal *out);
@@ -150,7 +152,9 @@ void request_refuse(const struct request *request, enum reason why, struct refus
 const char *request_read_models(struct text list, struct arena *arena,
                                 struct request *out) MUST_USE;
 
-/* Is it one of the request's models (model.h), or does the request name none? */
+/* Does this one of its models take the GPU's model (model.h)? */
+bool request_name_takes(const struct request *request, uint32_t name, struct text model);
+/* Is it one of the request's models, or does the request name none? */
 bool request_takes_model(const struct request *request, struct text model);
 
 /* The peak on one GPU. amount[i] is what want i (in order of life) takes there, 0 if nothing. */

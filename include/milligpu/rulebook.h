@@ -74,7 +74,7 @@ struct rule {
     enum topology topology; /* demanded of wants of several GPUs, or more by the pod itself */
 };
 
-/* The price of a GPU of a model; the first that matches counts. */
+/* The price of a GPU of a model; an exact name counts before the first that matches. */
 struct model_price {
     const char *model; /* a glob, as model_bare() makes it */
     uint32_t price;    /* 1 .. PRICE_MAX */
@@ -82,7 +82,7 @@ struct model_price {
 
 enum price_mode {
     PRICES_OFF,   /* all models cost the same */
-    PRICES_KNOWN, /* by price[], else by the table of known models, else by memory */
+    PRICES_KNOWN, /* by price[], else by the table of known products, else by memory */
 };
 
 /* A shape of several GPUs that is expected although it may come rarely. */
@@ -132,16 +132,21 @@ bool rulebook_needs_workload(const struct rulebook *book);
 
 /*
  * The price of a GPU, 1 .. PRICE_MAX; 0 with PRICES_OFF. mib: of the whole physical GPU, 0 if not
- * known. The first of these that has one: the rulebook, the table of known models, the memory, at a
- * T4's price for 16 GiB. A GPU of which neither is known costs what a T4 does, 100.
+ * known. The first of these that has one: the rulebook, the table of known products (model.h), the
+ * memory, at a T4's price for 16 GiB. A part of a known GPU costs its part by memory. A GPU of
+ * which neither is known costs PRICE_MAX, so that it comes last.
  */
 uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib);
-/* Its two parts: by the name alone, with PRICES_KNOWN, 0 if nobody knows it; and by the memory. */
-uint32_t rulebook_named_price(const struct rulebook *book, struct text model);
-uint32_t price_of_memory(uint32_t mib);
 
-/* The table of known models, for check-policy: false at the end. */
-bool known_price(uint32_t at, struct model_price *out);
+/* What the name alone tells, with PRICES_KNOWN. */
+struct named_price {
+    uint32_t price;     /* 0: the name is not known */
+    uint32_t whole_mib; /* of a part of a GPU: memory of the GPU that has this price; else 0 */
+    uint32_t part_mib;  /* of the part, by its name; 0: not known */
+};
+struct named_price rulebook_named_price(const struct rulebook *book, struct text model);
+/* And the price, with the GPU's memory; mib: 0 if not known. */
+uint32_t price_by_memory(const struct named_price *named, uint32_t mib);
 
 /* The winner among rules; NULL: the set is empty. */
 static inline const struct rule *rulebook_first(const struct rulebook *book, rule_set rules)

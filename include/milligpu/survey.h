@@ -71,6 +71,16 @@ void survey_cluster(const struct snapshot *snapshot, const struct survey_questio
 /* Nodes that fit by their GPUs, and that the pod may not use. */
 uint32_t survey_barred(const struct survey *survey);
 
+/* The models of the GPUs that the cluster has, each once, in order of their names. */
+enum { SURVEY_MODELS_MAX = 64 };
+struct survey_models {
+    uint32_t count; /* of more, the first that were met */
+    const struct atom *model[SURVEY_MODELS_MAX];
+};
+
+/* Costs a walk over all GPUs. */
+void survey_models(const struct snapshot *snapshot, struct survey_models *out);
+
 /*
  * Where no GPU of the cluster is of a model that the request takes: "no node has a GPU of model T5;
  * the nearest are T4, A10, L4". Else empty. At most the first 64 models are compared. Costs a walk

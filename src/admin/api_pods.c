@@ -385,6 +385,42 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
     admin_waiting_brief(json, &waiting);
 }
 
+/* What each name of the annotation gpu-model stands for, of the models that the cluster has. */
+static void put_models(struct json_writer *json, const struct snapshot *snapshot,
+                       const struct request *request)
+{
+    struct survey_models models;
+
+    must(request->models > 0);
+    survey_models(snapshot, &models);
+    json_write_key(json, "models");
+    json_write_array(json);
+    for (uint32_t name = 0; name < request->models; name++) {
+        json_write_object(json);
+        api_pods_put(json, "name", request->model[name]);
+        json_write_key(json, "standsFor");
+        json_write_array(json);
+        for (uint32_t i = 0; i < models.count; i++)
+            if (request_name_takes(request, name, atom_text(models.model[i])))
+                json_write_str(json, models.model[i]->text);
+        json_write_array_end(json);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
+static void put_advice(struct json_writer *json, struct text lines)
+{
+    struct text line;
+
+    must(lines.len > 0);
+    json_write_key(json, "advice");
+    json_write_array(json);
+    while (text_cut(&lines, '\n', &line))
+        json_write_text(json, line);
+    json_write_array_end(json);
+}
+
 /*
  * A pod with an allocation shows that; an unbound pod shows why it is not placed. A bound pod
  * without an allocation is not ours to explain and shows only its node.
@@ -410,6 +446,10 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     api_pods_put(&json, "phase", phase_of(sought));
     api_pods_put(&json, "node", node);
     api_pods_put(&json, "request", request);
+    if (record != NULL && record->advice != NULL)
+        put_advice(&json, text_of(record->advice));
+    if (record != NULL && record->request != NULL && record->request->models > 0)
+        put_models(&json, snapshot, record->request);
     if (allocation != NULL) {
         json_write_key(&json, "allocation");
         put_allocation(&json, call, allocation, sought->node);

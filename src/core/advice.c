@@ -279,6 +279,8 @@ static bool advise_on_amount(const struct pod *pod, const struct request_rules *
         *out_word = "tiny";
         return advise_on_tiny(pod, rules->resource, buf);
     case REQUEST_REFUSED:
+        if (pod->node[0] != '\0')
+            return false; /* it runs: what is refused now, was granted */
         *out_word = reason_name(refusal.why);
         strbuf_str(buf, refusal.text);
         return refusal.why == REASON_AMOUNT || refusal.why == REASON_MINIMUM ||
@@ -297,7 +299,7 @@ bool advice_of(enum advice_kind kind, const struct pod *pod, const struct reques
     CLEANUP(strbuf_done) struct strbuf buf;
 
     must(kind == ADVICE_AMOUNT || kind == ADVICE_ANNOTATION);
-    must(pod->node[0] == '\0');
+    must(pod != NULL && rules != NULL);
     strbuf_init(&buf);
     *out = (struct advice){.word = "annotation"};
     const bool given = kind == ADVICE_AMOUNT ? advise_on_amount(pod, rules, &out->word, &buf)

@@ -240,7 +240,7 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
         return rulebook_price(book, atom_text(gpu->model), whole);
     if (!known->named) {
         known->named = true;
-        known->named_price = rulebook_named_price(book, atom_text(gpu->model));
+        known->price = rulebook_named_price(book, atom_text(gpu->model));
     }
-    return known->named_price > 0 ? known->named_price : price_of_memory(whole);
+    return price_by_memory(&known->price, whole);
 }

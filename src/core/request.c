@@ -530,6 +530,8 @@ const char *request_read_models(struct text list, struct arena *arena, struct re
             return "has an entry of more than 128 characters";
         if (!request_is_printable(piece))
             return "has characters that no model has";
+        if (memchr(piece.at, ';', piece.len) != NULL || memchr(piece.at, '|', piece.len) != NULL)
+            return "joins models by ; or |";
         char dashed[MODEL_BYTES_MAX];
         const struct text glob = model_bare(piece, dashed);
         if (glob.len == 0)
@@ -871,6 +873,17 @@ void request_add_models(struct strbuf *buf, const struct request *request)
     }
 }
 
+void request_add_comma_hint(struct strbuf *buf, const struct request *request)
+{
+    must(buf->len > 0);
+    must(request->models == 0 || request->model != NULL);
+    for (uint32_t i = 0; i < request->models; i++)
+        if (model_names_several(text_of(request->model[i]))) {
+            strbuf_str(buf, " (several models? separate them by commas)");
+            return;
+        }
+}
+
 static void add_kind(struct strbuf *buf, enum container_kind kind)
 {
     must(buf->len > 0);
@@ -1010,6 +1023,7 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
     if (why == REASON_MODEL && request->models > 0) {
         strbuf_str(buf, "no GPU of model ");
         request_add_models(buf, request);
+        request_add_comma_hint(buf, request);
     } else if (why == REASON_SMALL) {
         strbuf_printf(buf, "no GPU of %u milli", x.most);
     } else if (why == REASON_MEMORY && x.least == x.most) {
@@ -1061,21 +1075,26 @@ void request_refuse(const struct request *request, enum reason why, struct refus
     text_clip((struct text){buf.data, buf.len}, out->text, sizeof out->text);
 }
 
-bool request_takes_model(const struct request *request, struct text model)
+bool request_name_takes(const struct request *request, uint32_t name, struct text model)
 {
-    must(request != NULL);
-    must(model.at != NULL || model.len == 0);
-
-    if (request->models == 0)
-        return true;
     char dashed[MODEL_BYTES_MAX];
+
+    must(name < request->models);
+    must(model.at != NULL || model.len == 0);
     if (model.len > sizeof dashed)
         return false; /* inventory lets none pass, but a database may hold anything */
-    const struct text bare = model_bare(model, dashed);
+    return model_takes(text_of(request->model[name]), model_bare(model, dashed));
+}
+
+bool request_takes_model(const struct request *request, struct text model)
+{
+    must(request->models <= MODELS_MAX);
+    must(model.at != NULL || model.len == 0);
+
     for (uint32_t i = 0; i < request->models; i++)
-        if (model_takes(text_of(request->model[i]), bare))
+        if (request_name_takes(request, i, model))
             return true;
-    return false;
+    return request->models == 0;
 }
 
 uint32_t request_peak(const struct request *request, const uint32_t *amount)

@@ -105,10 +105,49 @@ void survey_missing_model(const struct snapshot *snapshot, const struct request 
     qsort(search.model, search.models, sizeof *search.model, nearest_first);
     strbuf_str(&text, "no node has a GPU of model ");
     request_add_models(&text, request);
+    request_add_comma_hint(&text, request);
     if (search.models > 0)
         strbuf_str(&text, search.models == 1 ? "; the nearest is " : "; the nearest are ");
     for (uint32_t i = 0; i < search.models && i < NEAREST_MAX; i++)
         strbuf_printf(&text, "%s%s", i > 0 ? ", " : "", search.model[i].model->text);
     must(text.len > 0);
     text_clip((struct text){text.data, text.len}, out, bytes);
+}
+
+static int by_model_name(const void *left, const void *right)
+{
+    const struct atom *const *a = left;
+    const struct atom *const *b = right;
+    must(*a != NULL && *b != NULL);
+    must(*a != *b || a == b);
+    return atom_cmp(*a, *b);
+}
+
+static void collect_model(struct survey_models *models, const struct atom *model)
+{
+    must(model != NULL);
+    must(models->count <= SURVEY_MODELS_MAX);
+    for (uint32_t i = 0; i < models->count; i++)
+        if (models->model[i] == model)
+            return;
+    if (model->len > 0 && models->count < SURVEY_MODELS_MAX)
+        models->model[models->count++] = model;
+}
+
+void survey_models(const struct snapshot *snapshot, struct survey_models *out)
+{
+    const struct atom *last = NULL; /* neighbors have the same model nearly always */
+    const struct node *node;
+
+    must(snapshot != NULL);
+    must(out != NULL);
+    out->count = 0;
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+            if (node->gpu[i].model != last) {
+                last = node->gpu[i].model;
+                collect_model(out, last);
+            }
+    qsort(out->model, out->count, sizeof *out->model, by_model_name);
+    must(out->count <= SURVEY_MODELS_MAX);
 }

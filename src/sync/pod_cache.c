@@ -15,6 +15,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/allocation.h"
 #include "milligpu/map.h"
+#include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
 #include "milligpu/wishes.h"
 
@@ -75,6 +76,8 @@ static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
     record->demands = NULL;
     if (record->context != NULL)
         pods->context_bytes -= record->context->bytes;
+    if (record->advice != NULL)
+        pods->told_bytes -= strlen(record->advice) + 1;
     record->wish = NULL;
     record->request = NULL;
 }
@@ -110,6 +113,7 @@ void pod_record_free(struct pod_record *record)
     xfree((struct request *)(uintptr_t)record->request);
     xfree(record->refusal);
     xfree(record->context);
+    xfree(record->advice);
     if (record->memory != NULL)
         arena_done(record->memory);
     xfree(record->memory);
@@ -135,6 +139,7 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->wish = NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
     record->context = from->context != NULL ? pod_context_clone(from->context) : NULL;
+    record->advice = from->advice != NULL ? xstrdup(from->advice) : NULL;
     record->told = NULL;
     record->memory = NULL;
     record->kept = NULL;
@@ -162,6 +167,22 @@ static bool keeps_context(const struct pod_record *record)
     return pod_record_asks(record) || record->verdict == REQUEST_REFUSED;
 }
 
+/* The lines of advice, in *out; NULL if there is none. What is refused is said as a refusal. */
+static char *advice_lines(const struct pod *pod, const struct request_rules *rules,
+                          const char *refusal, struct strbuf *out)
+{
+    static const enum advice_kind kinds[] = {ADVICE_AMOUNT, ADVICE_ANNOTATION};
+    struct advice advice;
+
+    must(pod->ours);
+    must(out->len == 0);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (advice_of(kinds[i], pod, rules, &advice) &&
+            (refusal == NULL || strcmp(advice.text, refusal) != 0))
+            strbuf_printf(out, "%s%s", out->len > 0 ? "\n" : "", advice.text);
+    return out->len > 0 ? out->data : NULL;
+}
+
 /*
  * Before the lock is taken, because parsing takes long. Most pods ask for no GPU: they keep no
  * name.
@@ -171,6 +192,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
 {
     must(pod->uid[0] != '\0');
 
+    CLEANUP(strbuf_done) struct strbuf advice;
     struct arena arena;
     struct request request;
     struct refusal refusal;
@@ -190,6 +212,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     };
 
     arena_init(&arena);
+    strbuf_init(&advice);
     if (pod->ours || pod->whole_gpus > 0) {
         facts.namespace = pod->namespace;
         facts.name = pod->name;
@@ -203,6 +226,8 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
             facts.request = &request;
         if (facts.verdict == REQUEST_REFUSED)
             facts.refusal = refusal.text;
+        if (pod->ours)
+            facts.advice = advice_lines(pod, rules, facts.refusal, &advice);
     }
     struct pod_record *record = record_copy(&facts);
     if (keeps_context(&facts))
@@ -331,6 +356,20 @@ static void count_context(struct pod_cache *pods, struct pod_record *record)
         xfree(STEAL(record->context));
 }
 
+/* Advice is for people: without room there is none. */
+static void count_advice(struct pod_cache *pods, struct pod_record *record)
+{
+    const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
+
+    must(pods->told_bytes <= TOLD_BYTES_MAX);
+    if (bytes <= TOLD_BYTES_MAX - pods->told_bytes) {
+        pods->told_bytes += bytes;
+        return;
+    }
+    xfree(record->advice);
+    record->advice = NULL;
+}
+
 /* One critical section: no reader sees the pod missing. */
 static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
                               const struct node_demands *demands)
@@ -343,6 +382,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
     share_request(pods, record);
     share_demands(pods, record, demands);
     count_context(pods, record);
+    count_advice(pods, record);
     pod_cache_enter(pods, record);
     pod_cache_unlock(pods);
     pod_record_free(before);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "milligpu/model.h"
 #include "milligpu/wire_kube.h"
 
 #include "policies.h"
@@ -50,13 +51,15 @@ static void policy_add_price(struct arena *arena, struct doc *list, const struct
 static struct doc *policy_prices(struct arena *arena, const struct rulebook *book)
 {
     struct doc *list = doc_new(arena, DOC_ARRAY);
-    struct model_price known;
+    const struct product *known;
 
     must(book->prices <= PRICES_MAX);
     for (uint32_t i = 0; i < book->prices; i++)
         policy_add_price(arena, list, &book->price[i], "document");
-    for (uint32_t i = 0; book->prices_by == PRICES_KNOWN && known_price(i, &known); i++)
-        policy_add_price(arena, list, &known, "known");
+    for (uint32_t i = 0; book->prices_by == PRICES_KNOWN && (known = product_at(i)) != NULL; i++) {
+        const struct model_price price = {known->model, known->price};
+        policy_add_price(arena, list, &price, "known");
+    }
     return list;
 }
 
@@ -274,10 +277,11 @@ static void policy_put_head(struct ctl *ctl, const struct doc *answer, const str
     put_field(ctl, "Memory", "%s",
               book->raise ? "raise: the share grows to what gpu-memory needs"
                           : "filter: gpu-memory says which GPUs do");
-    put_field(ctl, "Prices", "%s",
-              book->prices_by == PRICES_OFF
-                  ? "off: all models cost the same"
-                  : "known: the first model that matches counts; of others, the memory");
+    put_field(
+        ctl, "Prices", "%s",
+        book->prices_by == PRICES_OFF
+            ? "off: all models cost the same"
+            : "known: an exact name, else the first model that matches; of others, the memory");
 }
 
 int policies_put_rules(struct ctl *ctl, const struct doc *rules)

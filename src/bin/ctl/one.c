@@ -456,6 +456,22 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
     return ctl_show_rows(ctl, nodes, &view);
 }
 
+/* What a name of a model stands for, and what the pod probably means otherwise. */
+static void show_hints(struct ctl *ctl, const struct doc *pod)
+{
+    must(pod != NULL);
+    doc_each (entry, doc_get(pod, "models")) {
+        CLEANUP(strbuf_done) struct strbuf models;
+        strbuf_init(&models);
+        doc_each (model, doc_get(entry, "standsFor"))
+            strbuf_printf(&models, "%s%s", models.len > 0 ? ", " : "", model->shown);
+        put_field(ctl, "Model", "%s %s%s", doc_shown(entry, "name"),
+                  models.len > 0 ? "stands for " : "stands for no GPU of the cluster", models.data);
+    }
+    doc_each (line, doc_get(pod, "advice"))
+        put_field(ctl, "Advice", "%s", line->shown);
+}
+
 int show_pod(struct ctl *ctl, const struct doc *pod)
 {
     const struct doc *allocation = doc_get(pod, "allocation");
@@ -472,6 +488,7 @@ int show_pod(struct ctl *ctl, const struct doc *pod)
         node = doc_shown(allocation, "node");
     put_field(ctl, "Pod", "%s/%s", doc_shown(pod, "namespace"), doc_shown(pod, "name"));
     put_field(ctl, "Request", "%s", or_unknown(doc_shown(pod, "request")));
+    show_hints(ctl, pod);
     put_field(ctl, "Phase", "%s", or_unknown(doc_shown(pod, "phase")));
     put_field(ctl, "Node", "%s", node[0] != '\0' ? node : "none");
     if (allocation != NULL)

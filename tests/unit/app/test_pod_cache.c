@@ -419,6 +419,94 @@ static void doctor_visits_those_that_wait_and_no_other(void **state)
     assert_int_equal(unbound(pods), WAIT - 2);
 }
 
+static void put_amount(struct pod_cache *pods, const char *uid, const char *amount,
+                       const char *odd_key, uint32_t odd_keys)
+{
+    struct pod_container container = {.name = "c", .amount = amount};
+    const struct pod pod = {.uid = uid,
+                            .namespace = "default",
+                            .name = uid,
+                            .node = "",
+                            .resource_version = "1",
+                            .ours = true,
+                            .odd_keys = odd_keys,
+                            .odd_key = {odd_key, odd_key, odd_key, odd_key},
+                            .containers = 1,
+                            .container = &container};
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+static void advises(struct pod_cache *pods, const char *uid, const char *expected)
+{
+    struct pod_record *record = pod_cache_copy(pods, "default", uid);
+
+    assert_non_null(record);
+    if (expected == NULL)
+        assert_null(record->advice);
+    else
+        assert_string_equal(record->advice, expected);
+    pod_record_free(record);
+}
+
+static void advice__is_kept_with_the_pod(void **state)
+{
+    struct pod_cache *pods = *state;
+    static const char tiny[] = "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is "
+                               "one whole GPU; did you mean 1000?";
+    static const char odd[] = "annotation milligpu.io/gpu_model has no effect; did you mean "
+                              "milligpu.io/gpu-model?";
+    char both[sizeof tiny + sizeof odd];
+
+    put_amount(pods, "a", "1", NULL, 0);
+    advises(pods, "a", tiny);
+    assert_int_equal(pod_cache_bytes(pods).told, sizeof tiny);
+    put_amount(pods, "a", "1", "milligpu.io/gpu_model", 1);
+    (void)snprintf(both, sizeof both, "%s\n%s", tiny, odd);
+    advises(pods, "a", both);
+    assert_int_equal(pod_cache_bytes(pods).told, sizeof tiny + sizeof odd);
+    put_amount(pods, "a", "300", "milligpu.io/gpu_model", 1);
+    advises(pods, "a", odd);
+    put_amount(pods, "b", "300", NULL, 0);
+    advises(pods, "b", NULL);
+    put_amount(pods, "b", "1500", NULL, 0); /* the refusal says it already */
+    advises(pods, "b", NULL);
+    pod_cache_remove(pods, "a");
+    assert_int_equal(pod_cache_bytes(pods).told, 0);
+}
+
+/* Tenants write it, so it has a bound, together with whole pods. */
+static void advice__ends_where_its_table_does(void **state)
+{
+    struct pod_cache *pods = *state;
+    enum { LEFT = 10000 };
+    char *note = xmalloc(TOLD_BYTES_MAX - LEFT);
+    const struct pod large = {.uid = "large",
+                              .namespace = "default",
+                              .name = "large",
+                              .node = "n1",
+                              .resource_version = "1",
+                              .note_text = note};
+    unsigned without = 0;
+
+    memset(note, 'x', TOLD_BYTES_MAX - LEFT);
+    note[TOLD_BYTES_MAX - LEFT - 1] = '\0';
+    pod_cache_put(pods, &large, &rules, 1);
+    pod_cache_remember(pods, &large);
+    assert_in_range(pod_cache_bytes(pods).told, TOLD_BYTES_MAX - LEFT, TOLD_BYTES_MAX);
+    for (unsigned i = 0; i < 100; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "%u", i);
+        put_amount(pods, uid, "1", "milligpu.io/gpu_model", ODD_KEYS_MAX);
+        without += pod_cache_find(pods, uid)->advice == NULL;
+        assert_true(pod_cache_bytes(pods).told <= TOLD_BYTES_MAX);
+    }
+    assert_in_range(without, 80, 99);
+    pod_cache_remove(pods, "large");
+    put_amount(pods, "99", "1", NULL, 0);
+    assert_non_null(pod_cache_find(pods, "99")->advice);
+    xfree(note);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -436,6 +524,8 @@ int main(void)
         TEST(what_others_tolerate_does_not_count),
         TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones),
         TEST(doctor_visits_those_that_wait_and_no_other),
+        TEST(advice__is_kept_with_the_pod),
+        TEST(advice__ends_where_its_table_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

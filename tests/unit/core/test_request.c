@@ -580,6 +580,8 @@ static void models_that_are_none_are_refused(void **state)
         {"A\xFF", "has characters that no model has"},
         {"1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3",
          "names more than 32 models"},
+        {"T4;L4", "\"T4;L4\" joins models by ; or |; write models or globs, comma separated"},
+        {"A100,t4 | l4", "joins models by ; or |"},
     };
     start();
     add(CONTAINER_APP, "300");
@@ -717,6 +719,18 @@ static const char *refused(enum reason why)
     request_refuse(&fixture.request, why, &fixture.refusal);
     assert_int_equal(fixture.refusal.why, why);
     return fixture.refusal.text;
+}
+
+static void refusal__hints_at_commas(void **state)
+{
+    (void)state;
+    start();
+    add(CONTAINER_APP, "300");
+    fixture.pod.model = "A100*, T4 L4";
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or T4-L4 (several models? "
+                                               "separate them by commas)");
+    assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or T4-L4");
 }
 
 static void texts_of_refusals_have_the_requests_numbers(void **state)
@@ -1364,6 +1378,7 @@ int main(void)
         cmocka_unit_test(a_bound_pod_demands_no_topology),
         cmocka_unit_test(reasons_are_judged_in_the_order_of_their_table),
         cmocka_unit_test(texts_of_refusals_have_the_requests_numbers),
+        cmocka_unit_test(refusal__hints_at_commas),
         cmocka_unit_test(requests_are_told_to_people),
         cmocka_unit_test(a_clone_is_equal_and_stands_alone),
         cmocka_unit_test(a_request_names_the_containers_that_ask_for_nothing),

@@ -417,9 +417,13 @@ static void a_model_that_no_gpu_is_of_names_the_nearest(void **state)
     assert_string_equal(missing_model(core, "H100-80GB-HBM2", NULL, 256),
                         "no node has a GPU of model H100-80GB-HBM2; the nearest are "
                         "H100-80GB-HBM3, A100-PCIE-40GB, A100-SXM4-80GB");
-    assert_string_equal(missing_model(core, "A100", NULL, 256),
-                        "no node has a GPU of model A100; the nearest are A100-PCIE-40GB, "
-                        "A100-SXM4-80GB, H100-80GB-HBM3");
+    assert_string_equal(missing_model(core, "A100-SXM", NULL, 256),
+                        "no node has a GPU of model A100-SXM; the nearest are A100-SXM4-80GB, "
+                        "X, A100-PCIE-40GB");
+    assert_string_equal(missing_model(core, "L4-T4", NULL, 256),
+                        "no node has a GPU of model L4-T4 (several models? separate them by "
+                        "commas); the nearest are L4, Tesla-T4, X");
+    assert_string_equal(missing_model(core, "A100", NULL, 256), ""); /* from the left */
     assert_string_equal(missing_model(core, "A10O", "L5", 256),
                         "no node has a GPU of model A10O or L5; the nearest are L4, "
                         "A100-PCIE-40GB, A100-SXM4-80GB");
@@ -428,6 +432,31 @@ static void a_model_that_no_gpu_is_of_names_the_nearest(void **state)
     assert_string_equal(missing_model(core, "T4", NULL, 256), "");
     assert_string_equal(missing_model(core, "A100*", "T5", 256), "");
     assert_string_equal(missing_model(core, NULL, NULL, 256), "");
+}
+
+static void models__of_the_cluster(void **state)
+{
+    struct core_fixture *core = *state;
+    static const char *const models[] = {"T4", "H100", "", "T4", "A100", "A100"};
+    const char *many[SURVEY_MODELS_MAX + 1];
+    struct survey_models out;
+
+    show_models(core, models, ARRAY_LEN(models));
+    struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    survey_models(snapshot, &out);
+    snapshot_unref(snapshot);
+    assert_int_equal(out.count, 3);
+    assert_string_equal(out.model[0]->text, "A100");
+    assert_string_equal(out.model[1]->text, "H100");
+    assert_string_equal(out.model[2]->text, "T4");
+    for (uint32_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = arena_printf(&core->arena, "B%03u", i);
+    show_models(core, many, ARRAY_LEN(many));
+    snapshot = ledger_publish(core->ledger, NULL, 0);
+    survey_models(snapshot, &out);
+    snapshot_unref(snapshot);
+    assert_int_equal(out.count, SURVEY_MODELS_MAX);
+    assert_string_equal(out.model[SURVEY_MODELS_MAX - 1]->text, "B063");
 }
 
 static void no_more_than_64_models_are_compared(void **state)
@@ -466,6 +495,7 @@ int main(void)
         core_test(where_shares_are_raised_the_whole_memory_counts),
         core_test(a_model_that_no_gpu_is_of_names_the_nearest),
         core_test(no_more_than_64_models_are_compared),
+        core_test(models__of_the_cluster),
         core_test(what_is_told_is_of_gpus_that_suit),
         core_test(a_missing_gpu_may_come_back_whole),
         core_test(whoever_holds_a_node_may_leave_it),

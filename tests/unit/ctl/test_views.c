@@ -332,7 +332,9 @@ static void a_waiting_pod_tells_each_reason_once(void **state)
 {
     static const char pod[] =
         "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
-        "\"request\":\"300 milli of one GPU\",\"never\":\"no node has one\",\"reasons\":[{"
+        "\"request\":\"300 milli of one GPU\",\"advice\":[\"no\",\"yes\"],\"models\":[{\"name\":"
+        "\"A100\",\"standsFor\":[\"A100-x\",\"A100-y\"]},{\"name\":\"T5\",\"standsFor\":[]}],"
+        "\"never\":\"no node has one\",\"reasons\":[{"
         "\"reason\":\"room\",\"nodes\":183,\"text\":\"no GPU with 300 milli free\",\"detail\":"
         "\"largest free piece 220 milli\"},{\"reason\":\"no_gpu\",\"nodes\":17,"
         "\"text\":\"no GPUs\",\"detail\":\"\"}],\"nodes\":["
@@ -344,6 +346,10 @@ static void a_waiting_pod_tells_each_reason_once(void **state)
     assert_string_equal(shown.out,
                         "Pod:          a/x\n"
                         "Request:      300 milli of one GPU\n"
+                        "Model:        A100 stands for A100-x, A100-y\n"
+                        "Model:        T5 stands for no GPU of the cluster\n"
+                        "Advice:       no\n"
+                        "Advice:       yes\n"
                         "Phase:        Pending\n"
                         "Node:         none\n"
                         "Waiting:      kube-scheduler has not asked about it yet\n"
