@@ -165,6 +165,25 @@ bool rule_takes(const struct rule *rule, const struct request *request);
 bool rule_takes_model(const struct rule *rule, struct text model);
 /* The smallest share from this one on that the rule hands out; 0: there is none. */
 uint32_t rule_next(const struct rule *rule, uint32_t milli);
+
+/* How many nodes of a cluster a rule matches, by each of its fields. */
+struct rule_matches {
+    uint32_t nodes;                  /* that have all of its labels */
+    uint32_t allowed;                /* of these, with a GPU of any of its models */
+    uint32_t label[RULE_LABELS_MAX]; /* that have this label */
+    uint32_t model[RULE_GLOBS_MAX];  /* with a GPU that this one takes */
+};
+
+/* Counts one node: its labels (NULL: none), and the models of its GPUs. */
+void rule_match_node(const struct rule *rule, const struct labels *labels,
+                     const struct atom *const *model, uint32_t models, struct rule_matches *out);
+/*
+ * A line for each field that matches nothing, without a newline at the end: "rule 1 (night), nodes:
+ * pool=traning matches 0 nodes".
+ */
+void rule_add_unmatched(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
+                        const struct rule_matches *matches);
+
 /* Why a pod does not get a node. */
 struct cause {
     enum reason why;

@@ -89,6 +89,12 @@ void survey_models(const struct snapshot *snapshot, struct survey_models *out);
 void survey_missing_model(const struct snapshot *snapshot, const struct request *request, char *out,
                           size_t bytes);
 
+/*
+ * A line for each field of a rule of the policy that matches no node of the cluster
+ * (rule_add_unmatched()); none where no node is known. Costs a walk over all GPUs for each rule.
+ */
+void survey_unmatched_rules(const struct snapshot *snapshot, struct strbuf *out);
+
 /* Do numbers of the moment explain it? Where the kind of the node is in the way, they do not. */
 bool survey_has_moment(enum reason why);
 /* The sentence for one reason: the refusal's where that names what lacks, else what is closed. */

@@ -18,6 +18,8 @@
 #include "milligpu/pod_cache.h"
 #include "milligpu/policy_reload.h"
 #include "milligpu/rights.h"
+#include "milligpu/strbuf.h"
+#include "milligpu/survey.h"
 #include "milligpu/usage_book.h"
 #include "milligpu/verifier.h"
 
@@ -217,6 +219,25 @@ static void check_policy(struct doctor *doctor)
         api_doctor_say(doctor, "policy", HEALTH_OK, "", "%s orders by %s; of its %u rules %u hold",
                        book->name, policy_name(book->policy), book->rules, holding);
     }
+}
+
+/* A rule with a slip of the pen decides nothing, and nobody misses it. */
+static void check_rules(struct doctor *doctor)
+{
+    CLEANUP(strbuf_done) struct strbuf unmatched;
+
+    must(doctor->snapshot->outlook->rulebook != NULL);
+    strbuf_init(&unmatched);
+    survey_unmatched_rules(doctor->snapshot, &unmatched);
+    if (unmatched.len == 0)
+        return;
+    for (size_t i = 0; i < unmatched.len; i++)
+        if (unmatched.data[i] == '\n')
+            unmatched.data[i] = ';';
+    api_doctor_say(doctor, "rules", HEALTH_WARNING,
+                   "correct the labels and models in the policy document (milligpuctl "
+                   "check-policy FILE --cluster DUMP), unless such nodes come later",
+                   "%s", unmatched.data);
 }
 
 /* --- the API server --- */
@@ -812,6 +833,7 @@ void api_doctor(struct api_call *call)
     check_ledger(&doctor);
     check_history(&doctor);
     check_policy(&doctor);
+    check_rules(&doctor);
     check_api(&doctor);
     check_watch(&doctor, "nodes", atomic_load(&app->nodes_synced),
                 atomic_load(&app->nodes_heard_ms));

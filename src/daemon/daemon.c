@@ -767,18 +767,20 @@ static int daemon_start(struct daemon *daemon, struct err *err)
  * Old certificates stay in use if the new ones do not load, so a half-written file interrupts
  * nothing; the next check finds the complete one.
  */
-static void reload_certificates(struct daemon *daemon, size_t port)
+static bool reload_certificates(struct daemon *daemon, size_t port)
 {
     struct err err;
 
     must(port < PORTS);
     if (daemon->port[port] == NULL)
-        return;
-    if (http_reload(daemon->port[port], &err) < 0)
+        return true;
+    if (http_reload(daemon->port[port], &err) < 0) {
         log_write(LOG_ERROR, "certificates were not reloaded; the old ones stay in use",
                   log_str("port", port_names[port]), log_str("error", err.text));
-    else
-        log_write(LOG_INFO, "certificates reloaded", log_str("port", port_names[port]));
+        return false;
+    }
+    log_write(LOG_INFO, "certificates reloaded", log_str("port", port_names[port]));
+    return true;
 }
 
 static void policy_not_reloaded(struct daemon *daemon, const char *error)
@@ -795,7 +797,7 @@ static void policy_not_reloaded(struct daemon *daemon, const char *error)
  * stays in force if the new one is broken; a file that is repaired is found at the next look. What
  * finds the queue full is read again then, too: this thread has to go on looking for signals.
  */
-static void reload_policy(struct daemon *daemon)
+static bool reload_policy(struct daemon *daemon)
 {
     struct app *app = &daemon->app;
     const struct settings *settings = atomic_load(&app->settings);
@@ -805,17 +807,18 @@ static void reload_policy(struct daemon *daemon)
     must(app->queue != NULL);
     if (policy_source_read(&daemon->policy, settings->policy, &book, &err) < 0) {
         policy_not_reloaded(daemon, err.text);
-        return;
+        return false;
     }
     struct message *message = message_new(MESSAGE_POLICY);
     message->rulebook = book;
     if (queue_put(app->queue, message)) {
         policy_reload_tell(app->policy_reload, NULL, 0);
-        return;
+        return true;
     }
     message_abandon(message);
     policy_source_again(&daemon->policy);
     policy_not_reloaded(daemon, "too much waits for the writer: it is tried again");
+    return false;
 }
 
 /* A setting that needs a restart keeps its value, so that REST shows what is in force. */
@@ -851,7 +854,6 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     atomic_store(&daemon->app.set, take_set);
     atomic_store(&daemon->app.settings, settings_get(take_set));
     set_log(settings_get(take_set));
-    log_plain(LOG_INFO, "settings reloaded");
 }
 
 /* Certificates and policy are read again even if the settings are wrong. */
@@ -863,15 +865,19 @@ static void daemon_reload(struct daemon *daemon)
     enum settings_action action;
     struct err err;
 
-    if (settings_load(daemon->argc, daemon->argv, daemon->envp, &set, &action, &err) < 0) {
+    const bool taken =
+        settings_load(daemon->argc, daemon->argv, daemon->envp, &set, &action, &err) >= 0;
+    if (taken)
+        take_settings(daemon, set);
+    else
         log_write(LOG_ERROR, "settings were not reloaded; the old ones stay in use",
                   log_str("error", err.text));
-    } else {
-        take_settings(daemon, set);
-    }
-    reload_policy(daemon);
+    bool all = reload_policy(daemon);
     for (size_t i = 0; i < ARRAY_LEN(tls_ports); i++)
-        reload_certificates(daemon, tls_ports[i]);
+        all = reload_certificates(daemon, tls_ports[i]) && all;
+    if (taken)
+        log_plain(LOG_INFO, all ? "settings reloaded"
+                                : "settings reloaded, except for what could not be read (above)");
 }
 
 /* kubelet replaces the files of a mounted Secret or ConfigMap without a signal. */
@@ -880,9 +886,9 @@ static void look_at_files(struct daemon *daemon)
     must(daemon->port[WEBHOOK] != NULL);
     for (size_t i = 0; i < ARRAY_LEN(tls_ports); i++)
         if (daemon->port[tls_ports[i]] != NULL && http_files_changed(daemon->port[tls_ports[i]]))
-            reload_certificates(daemon, tls_ports[i]);
+            (void)reload_certificates(daemon, tls_ports[i]);
     if (policy_source_changed(&daemon->policy))
-        reload_policy(daemon);
+        (void)reload_policy(daemon);
 }
 
 /* Read one after the other while all threads run: a good moment to stop, and no guarantee. */

@@ -91,6 +91,7 @@ struct writer {
     const struct rulebook
         *next_book;               /* by which it decides from the next batch on; NULL: the same */
     bool rules_told;              /* the journal says which rules decide */
+    bool rules_matched;           /* it was looked whether its rules match any node */
     bool rules_change;            /* this batch does nothing but tell it */
     int64_t rules_from_ms;        /* UTC: from then ... */
     int64_t rules_until_ms;       /* ... and until then the same rules hold */
@@ -348,6 +349,8 @@ int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms);
  * The first of a batch: if other rules decide from now on, the journal says so, and the batch ends.
  */
 bool writer_note_policy(struct writer *writer);
+/* Once for each rulebook, when all nodes are known: logs what of its rules matches none of them. */
+void writer_match_rules(struct writer *writer);
 /* That batch is on disk: the rules decide, and who waits is woken. */
 void writer_take_policy(struct writer *writer);
 

@@ -9,6 +9,8 @@
  */
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/survey.h"
+#include "milligpu/view.h"
 
 #include "writer/writer_internal.h"
 
@@ -115,6 +117,26 @@ static void tell_of_rules(const struct writer *writer)
               log_str("rules", holding.len > 0 ? holding.data : ""));
 }
 
+void writer_match_rules(struct writer *writer)
+{
+    CLEANUP(strbuf_done) struct strbuf unmatched;
+    struct text line;
+
+    strbuf_init(&unmatched);
+    if (writer->rules_matched)
+        return;
+    must(!writer->batch.open);
+    writer->rules_matched = true;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
+    survey_unmatched_rules(snapshot, &unmatched);
+    struct text rest = {unmatched.data, unmatched.len};
+    while (unmatched.len > 0 && text_cut(&rest, '\n', &line)) {
+        char text[ERR_TEXT_MAX];
+        text_clip(line, text, sizeof text);
+        log_write(LOG_WARN, "policy", log_str("warning", text));
+    }
+}
+
 void writer_take_policy(struct writer *writer)
 {
     const bool first = !writer->rules_told;
@@ -135,6 +157,8 @@ void writer_take_policy(struct writer *writer)
         batch_publish(writer->app, writer->ledger);
         writer_wake(writer, writer_some_node(writer));
     }
-    if (writer->rulebook != former)
-        rulebook_unref(former);
+    if (writer->rulebook == former)
+        return;
+    writer->rules_matched = false;
+    rulebook_unref(former);
 }

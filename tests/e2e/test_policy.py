@@ -131,6 +131,22 @@ class Policies(unittest.TestCase):
         (self.home / name).write_text(body)
         return self.check(name)
 
+    def test_a_cluster_says_what_matches_nothing(self):
+        body = HEAD + """rules:
+  - {name: slip, nodes: {pool: traning}, whole: true}
+  - {name: fine, namespaces: [a], models: [T4], min: 100}
+  - {name: none, models: [H200*, A100], min: 100}
+"""
+        lines = ["rule 1 (slip), nodes: pool=traning matches 0 nodes", "rule 3 (none), models: H200* matches 0 nodes"]
+        self.assertEqual(self.document(body).stderr, "")
+        done = self.check("p.yaml", "--cluster", harness.DEMO)
+        self.assertEqual((done.returncode, done.stderr.splitlines()), (0, lines))
+        done = self.check("p.yaml", "--cluster", harness.DEMO, "-o", "json")
+        self.assertEqual(json.loads(done.stdout)["warnings"], lines)
+        done = self.check("p.yaml", "--cluster", "gone.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gone.json", done.stderr)
+
     def test_each_example_says_the_same_from_outside(self):
         count = 0
         for says, body in examples():

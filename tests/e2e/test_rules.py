@@ -123,6 +123,32 @@ class Documents(unittest.TestCase):
         self.assertNotIn("failed", self.policy())
         self.assertEqual(self.finding()["status"], "ok")
 
+    def test_a_reload_says_one_truth(self):
+        self.begin(NIGHT)
+        self.reload()
+        self.daemon.wait(lambda: "settings reloaded\n" in self.daemon.logged(), "the reload")
+        self.write(BROKEN)
+        self.reload()
+        told = "settings reloaded, except for what could not be read (above)"
+        self.daemon.wait(lambda: told in self.daemon.logged(), told)
+        log = self.daemon.logged()
+        self.assertLess(log.index("the policy was not reloaded"), log.index(told))
+        self.assertEqual(log.count("settings reloaded\n"), 1)
+
+    def test_a_rule_that_matches_nothing_is_told(self):
+        slip = HEAD + ("\nrules:\n  - {name: ok, nodes: {pool: night}, min: 100}\n"
+                       "  - {name: slip, nodes: {pool: nigth}, models: [H200*], whole: true}\n")
+        self.begin(NIGHT)
+        self.write(slip)
+        lines = ["rule 2 (slip), nodes: pool=nigth matches 0 nodes", "rule 2 (slip), models: H200* matches 0 nodes"]
+        self.daemon.wait(lambda: all(line in self.daemon.logged() for line in lines), lines)
+        found = [check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "rules"]
+        self.assertEqual([(check["status"], check["text"]) for check in found], [("warning", ";".join(lines))])
+        self.assertNotIn("rule 1 (ok)", self.daemon.logged())
+        self.write(NIGHT)
+        self.decides("research", "night")
+        self.assertNotIn("rules", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
+
     def test_a_document_that_is_gone_leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
         self.file.unlink()

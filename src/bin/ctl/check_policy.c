@@ -9,6 +9,7 @@
 #include "milligpu/wire_kube.h"
 
 #include "policies.h"
+#include "simulate.h"
 
 struct policy_check {
     struct ctl *ctl;
@@ -318,6 +319,57 @@ static int policy_show(struct ctl *ctl, const struct doc *answer, const struct r
     return status;
 }
 
+/* --- the nodes of a cluster --- */
+
+static void policy_match_node(const struct rule *rule, const struct inventory *inventory,
+                              struct names *names, struct rule_matches *out)
+{
+    const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
+    const struct atom *model[GPUS_PER_NODE_MAX];
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        model[i] = names_intern(names, text_of(inventory->gpu[i].model));
+    rule_match_node(rule, labels, model, inventory->gpus, out);
+    labels_unref(labels);
+}
+
+static void policy_match_world(const struct rulebook *book, const struct world *world,
+                               struct strbuf *warnings)
+{
+    struct names *names = names_new();
+
+    for (uint32_t at = 0; at < book->rules; at++) {
+        CLEANUP(strbuf_done) struct strbuf lines;
+        struct rule_matches matches = {0};
+        strbuf_init(&lines);
+        for (uint32_t i = 0; i < world->nodes; i++)
+            policy_match_node(&book->rule[at], world->node[i].inventory, names, &matches);
+        rule_add_unmatched(&lines, book, &book->rule[at], &matches);
+        if (lines.len > 0)
+            strbuf_printf(warnings, "%s\n", lines.data);
+    }
+    names_free(names);
+}
+
+/* With --cluster: what of the rules matches none of its nodes, as warnings. */
+static int policy_match_cluster(const struct ctl *ctl, const struct rulebook *book,
+                                struct strbuf *warnings, struct err *err)
+{
+    const char *file = ctl->options.given[OPTION_cluster];
+    struct world world;
+
+    must(book->rules <= RULES_MAX);
+    if (file == NULL)
+        return 0;
+    world_init(&world);
+    const int rc = world_read_cluster(&world, file, NULL, err);
+    if (rc >= 0)
+        policy_match_world(book, &world, warnings);
+    world_done(&world);
+    return rc;
+}
+
 /* Warnings do not change the exit status: milligpud takes the document. */
 int command_check_policy(struct ctl *ctl)
 {
@@ -330,10 +382,14 @@ int command_check_policy(struct ctl *ctl)
     strbuf_init(&warnings);
     if (policies_read_at(ctl, &check.at_ms, &err) < 0)
         return ctl_misused(ctl, &err);
-    const int rc = policies_choose(ctl->options.argument[0], &book, &warnings, &err);
+    int rc = policies_choose(ctl->options.argument[0], &book, &warnings, &err);
+    if (rc >= 0)
+        rc = policy_match_cluster(ctl, book, &warnings, &err);
     (void)fputs(warnings.data, ctl->err);
-    if (rc < 0)
+    if (rc < 0) {
+        rulebook_unref(book);
         return ctl_fail(ctl, &err);
+    }
     check.book = book;
     check.warnings = warnings.data;
     const int status = policy_show(ctl, policy_answer(&check), book);

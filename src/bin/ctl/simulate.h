@@ -107,7 +107,7 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings,
                         struct err *err) MUST_USE;
 /*
  * What `kubectl get nodes,pods -A -o json` prints, or the same as YAML. warnings: where to say what
- * is not looked at.
+ * is not looked at; NULL: nowhere.
  */
 int world_read_cluster(struct world *world, const char *file, FILE *warnings,
                        struct err *err) MUST_USE;

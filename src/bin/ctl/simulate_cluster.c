@@ -329,7 +329,8 @@ static int cluster_read(struct cluster *cluster, FILE *warnings, struct err *err
         cluster_set_host(&world->node[i], &cluster->room[i]);
     must(world->gpus > 0);
     cluster_order(cluster);
-    cluster_tell(cluster, warnings);
+    if (warnings != NULL)
+        cluster_tell(cluster, warnings);
     return 0;
 }
 

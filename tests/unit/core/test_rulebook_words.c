@@ -61,11 +61,83 @@ static void a_rule_says_where_it_applies(void **state)
     assert_string_equal(text.data, "pool=a*, disk= ml-*, b all all");
 }
 
+/* A cluster of three nodes, by what they show. */
+static void unmatched(const struct rule *rule, const char *want)
+{
+    static const struct {
+        struct label label[2];
+        uint32_t labels;
+        const char *model[2];
+        uint32_t models;
+    } shown[] = {
+        {{{"pool", "night"}, {"disk", "ssd"}}, 2, {"NVIDIA-A100-SXM4-80GB", "Tesla-T4"}, 2},
+        {{{"pool", "day"}}, 1, {"NVIDIA-H100-80GB-HBM3"}, 1},
+        {{{"disk", "hdd"}}, 0, {""}, 0},
+    };
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
+    struct names *names = names_new();
+    struct rule_matches matches = {0};
+
+    strbuf_init(&text);
+    book->rules = 1;
+    book->rule = rule;
+    for (size_t i = 0; i < ARRAY_LEN(shown); i++) {
+        const struct labels *labels = labels_new(shown[i].label, shown[i].labels, names);
+        const struct atom *model[2];
+        for (uint32_t m = 0; m < shown[i].models; m++)
+            model[m] = names_intern(names, text_of(shown[i].model[m]));
+        rule_match_node(rule, labels, model, shown[i].models, &matches);
+        labels_unref(labels);
+    }
+    rule_add_unmatched(&text, book, rule, &matches);
+    assert_string_equal(text.data, want);
+    names_free(names);
+    rulebook_unref(book);
+}
+
+static void rule__says_what_matches_nothing(void **state)
+{
+    static const struct label slip[] = {{"pool", "nigth"}};
+    static const struct label some[] = {{"pool", "n*"}, {"disk", "ssd"}};
+    static const struct label apart[] = {{"pool", "day"}, {"disk", "ssd"}};
+    static const struct label half[] = {{"pool", "night"}, {"dsk", "*"}, {"disk", "hdd"}};
+    static const struct label day[] = {{"pool", "day"}};
+    static const char *const models[] = {"H200*", "A100", "T5"};
+    static const char *const a100[] = {"A100"};
+    static const char *const any[] = {"T4", "H100"};
+    (void)state;
+    unmatched(&(struct rule){.name = "r"}, "");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip},
+              "rule 1 (r), nodes: pool=nigth matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .labels = 2, .label = some}, "");
+    unmatched(&(struct rule){.name = "r", .labels = 2, .label = apart},
+              "rule 1 (r), nodes: pool=day, disk=ssd matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .labels = 3, .label = half},
+              "rule 1 (r), nodes: dsk=* matches 0 nodes\n"
+              "rule 1 (r), nodes: disk=hdd matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .models = 3, .model = models},
+              "rule 1 (r), models: H200* matches 0 nodes\n"
+              "rule 1 (r), models: T5 matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .models = 2, .model = any}, "");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 1, .model = a100},
+              "rule 1 (r), models: matches 0 of its 1 node");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 2, .model = any},
+              "");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip, .models = 1, .model = a100},
+              "rule 1 (r), nodes: pool=nigth matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip, .models = 3, .model = models},
+              "rule 1 (r), nodes: pool=nigth matches 0 nodes\n"
+              "rule 1 (r), models: H200* matches 0 nodes\n"
+              "rule 1 (r), models: T5 matches 0 nodes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rule_says_each_of_its_demands),
         cmocka_unit_test(a_rule_says_where_it_applies),
+        cmocka_unit_test(rule__says_what_matches_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,45 @@
+/*
+ * Which rules of a policy match no node of a snapshot. Called by doctor, and by the writer when a
+ * rulebook begins to decide.
+ */
+#include "milligpu/policy.h"
+#include "milligpu/survey.h"
+
+/* The models of a node, each once: neighbors have the same nearly always. */
+static uint32_t models_of(const struct node *node, const struct atom **model)
+{
+    uint32_t models = 0;
+
+    must(node->gpus <= GPUS_PER_NODE_MAX);
+    must(node->gpus == 0 || node->gpu != NULL);
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if (models == 0 || model[models - 1] != node->gpu[i].model)
+            model[models++] = node->gpu[i].model;
+    return models;
+}
+
+static void match_cluster(const struct snapshot *snapshot, const struct rule *rule,
+                          struct rule_matches *out)
+{
+    const struct atom *model[GPUS_PER_NODE_MAX];
+    const struct node *node;
+
+    must(snapshot->nodes > 0);
+    must(out->nodes == 0);
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        if (!node->gone)
+            rule_match_node(rule, node->labels, model, models_of(node, model), out);
+}
+
+void survey_unmatched_rules(const struct snapshot *snapshot, struct strbuf *out)
+{
+    const struct rulebook *book = snapshot->outlook->rulebook;
+
+    must(book != NULL);
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules && snapshot->nodes > 0; i++) {
+        struct rule_matches matches = {0};
+        match_cluster(snapshot, &book->rule[i], &matches);
+        rule_add_unmatched(out, book, &book->rule[i], &matches);
+    }
+}
