@@ -119,7 +119,7 @@ void api_standalone_create(struct api_call *call)
         return;
     if (meta_decode(body, &call->arena, &meta, &err) < 0) {
         (void)err_wrap(&err, "the body is not a Pod");
-        api_fail_err(call, &err);
+        api_fail(call, 400, "%s", err.text); /* a name that is too long, too: 413 is of bodies */
         return;
     }
     if (meta.kind[0] != '\0' && strcmp(meta.kind, "Pod") != 0) {

@@ -107,6 +107,11 @@ static void put_content(struct json_writer *json, const struct api_route *route)
         put_ref(json, "schema", route->schema);
     else if (literal)
         put_raw(json, "schema", "{\"type\":\"object\"}");
+    else if (strcmp(route->type, "text/event-stream") == 0) /* no string: it does not end */
+        put_raw(json, "schema",
+                "{\"type\":\"string\",\"format\":\"binary\",\"description\":\"a stream of "
+                "server-sent events; the data of each is an object of x-event\",\"x-event\":"
+                "{\"$ref\":\"#/components/schemas/Event\"}}");
     else
         put_raw(json, "schema",
                 text ? "{\"type\":\"string\"}" : "{\"type\":\"string\",\"format\":\"binary\"}");
