@@ -117,7 +117,6 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
     const struct settings *settings = atomic_load(&app->settings);
     const struct condition condition =
         condition_read(scheduling->reason, scheduling->message, settings->resource);
-    const char *said = scheduling->message != NULL ? scheduling->message : "";
 
     *out = (struct unasked){
         .serves = schedulers_serves(hints_schedulers(app->hints), unbound_scheduler(scheduling)),
@@ -141,10 +140,10 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
     } else {
         out->by = UNASKED_BY_SCHEDULER;
         out->word = condition_word(condition.kind);
-        (void)snprintf(out->text, sizeof out->text, "%s %s: %s%s%s", unbound_scheduler(scheduling),
+        (void)snprintf(out->text, sizeof out->text,
                        condition.is_explained && condition.kind != CONDITION_OTHER
-                           ? "finds no node by its own filters, so it has not asked"
-                           : "has not asked since milligpud started",
-                       scheduling->reason, said[0] != '\0' ? ": " : "", said);
+                           ? "%s finds no node by its own filters (%s), so it has not asked"
+                           : "%s has not asked since milligpud started, and refuses the pod (%s)",
+                       unbound_scheduler(scheduling), out->word);
     }
 }

@@ -87,9 +87,11 @@ class Why(unittest.TestCase):
         check = self.scheduler(daemon)
         self.assertEqual(check["status"], "ok", check)
         self.assertIn("default/notebook (taint)", check["text"])
-        self.assertTrue(self.ctl(daemon, "waiting").startswith("1 waits: 1 refused by kube-scheduler: taint\n"))
+        table = self.ctl(daemon, "waiting")
+        self.assertTrue(table.startswith("1 waits: 1 refused by kube-scheduler: taint\n"), table)
+        self.assertIn(TAINTED, table)
         shown = self.ctl(daemon, "pod", "default/notebook")
-        self.assertIn("default-scheduler finds no node by its own filters, so it has not asked", shown)
+        self.assertIn("default-scheduler finds no node by its own filters (taint), so it has not asked\n", shown)
         self.assertIn("had untolerated taint {nvidia.com/gpu: present}", shown)
         self.assertIn("1 node fits, the pod may use none: 1 tainted nvidia.com/gpu (g1)", shown)
 

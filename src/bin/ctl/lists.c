@@ -287,14 +287,15 @@ static const struct table_column waiting_columns[] = {
     {"REASON", COLUMN_WRAP}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT},
 };
 
-/* Of an offer that led to no bind, kube-scheduler's own words say more. */
+/* Where something else refuses the pod, kube-scheduler's own words say more. */
 static const char *waiting_reason(const struct doc *item)
 {
     const char *condition = doc_shown(item, "condition");
 
     must(item != NULL);
-    return doc_int(item, "offered") > 0 && condition[0] != '\0' ? condition
-                                                                : doc_shown(item, "text");
+    const bool others =
+        doc_int(item, "offered") > 0 || strcmp(doc_shown(item, "by"), "kube-scheduler") == 0;
+    return others && condition[0] != '\0' ? condition : doc_shown(item, "text");
 }
 
 static void waiting_row(struct table *table, const struct doc *item)
