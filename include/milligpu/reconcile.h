@@ -58,6 +58,18 @@ struct drift {
     char text[REASON_BYTES_MAX];
 };
 
+/*
+ * Of interest, but nothing that a person should look at: a pod that others bound long before. Those
+ * that ran before milligpu came would else hide all other drift as long as they live.
+ */
+enum { DRIFT_ADOPTED_MS = 24 * 60 * 60 * 1000 };
+bool drift_is_information(const struct drift *drift, int64_t now_ms);
+
+/* The place in DRIFT_KINDS; DRIFT_KIND_COUNT: no kind. */
+size_t drift_kind_find(struct text word);
+const char *drift_kind_name(size_t kind);
+const char *drift_kind_help(size_t kind);
+
 /* Emits every drift of one node. All drift is a function of the snapshot. */
 void drift_of(const struct node *node, void *user,
               void (*emit)(void *user, const struct drift *drift));
@@ -77,5 +89,9 @@ void drift_of(const struct node *node, void *user,
     X("duplicate_gpu", "one UUID on two nodes")                                                    \
     X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \
     X("node_gone", "the node is gone, its pods are not")
+
+#define X(word, help) +1
+enum { DRIFT_KIND_COUNT = 0 DRIFT_KINDS(X) };
+#undef X
 
 #endif

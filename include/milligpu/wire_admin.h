@@ -92,7 +92,7 @@ void admin_usage(struct json_writer *json, const struct admin_usage *usage);
 /* The members learned ... shapes, inside an object that is open. */
 void admin_defrag(struct json_writer *json, const struct defrag_plan *plan);
 
-void admin_drift(struct json_writer *json, const struct drift *drift);
+void admin_drift(struct json_writer *json, const struct drift *drift, int64_t now_ms);
 
 /* The text when the tables that remember requests are full. */
 #define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"

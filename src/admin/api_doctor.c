@@ -796,15 +796,80 @@ static void check_plugin(struct doctor *doctor)
 /* A warning and no failure: milligpud does not repair drift by itself, an operator decides. */
 static void check_drift(struct doctor *doctor)
 {
-    const uint32_t drift = api_drift_count(doctor->snapshot);
+    CLEANUP(strbuf_done) struct strbuf kinds;
+    CLEANUP(strbuf_done) struct strbuf old;
+    struct drift_counts drift;
 
     must(doctor->snapshot != NULL);
-    if (drift > 0)
+    strbuf_init(&kinds);
+    strbuf_init(&old);
+    api_drift_count(doctor->app, doctor->snapshot, &drift);
+    api_drift_put_kinds(&kinds, drift.warnings_of);
+    if (drift.information > 0)
+        strbuf_printf(&old, "; %u adopted %s more than a day ago, which is information",
+                      drift.information,
+                      drift.information == 1 ? "pod was bound" : "pods were bound");
+    if (drift.warnings > 0)
         api_doctor_say(doctor, "drift", HEALTH_WARNING, "run milligpuctl drift to list them",
-                       "ledger and cluster disagree in %u %s", drift,
-                       drift == 1 ? "place" : "places");
+                       "ledger and cluster disagree in %u %s: %s%s", drift.warnings,
+                       drift.warnings == 1 ? "place" : "places", kinds.data, old.data);
     else
-        api_doctor_say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree");
+        api_doctor_say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree%s", old.data);
+}
+
+/* --- GPUs --- */
+
+/* "gpu-a/3 (XID 79, since ...)", while there is room for it; else only counted. */
+static void add_sick(struct strbuf *out, const struct node *node, const struct gpu *gpu,
+                     uint32_t *unnamed)
+{
+    enum { NAMED_MAX = 700 }; /* the text of a check has 1023 bytes */
+    const struct gpu_note *note = node_note_of(node, gpu);
+    const char *ill = note != NULL ? note->ill : NULL;
+
+    must(node->name->len > 0);
+    if (out->len > NAMED_MAX) {
+        (*unnamed)++;
+        return;
+    }
+    strbuf_printf(out, "%s%s/%u", out->len > 0 ? "; " : "", node->name->text, (unsigned)gpu->index);
+    if (ill != NULL)
+        strbuf_printf(out, " (%s)", ill);
+}
+
+/* Pods are not placed on a sick GPU, and nobody else says that it has to be repaired. */
+static void check_gpus(struct doctor *doctor)
+{
+    CLEANUP(strbuf_done) struct strbuf names;
+    const struct node *node;
+    uint32_t gpus = 0;
+    uint32_t sick = 0;
+    uint32_t unnamed = 0;
+
+    strbuf_init(&names);
+    for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->gpus && !node->gone; i++) {
+            const struct gpu *gpu = &node->gpu[i];
+            if ((gpu->flags & GPU_ABSENT) != 0)
+                continue;
+            gpus++;
+            if ((gpu->flags & GPU_UNHEALTHY) == 0)
+                continue;
+            sick++;
+            add_sick(&names, node, gpu, &unnamed);
+        }
+    must(unnamed <= sick && sick <= gpus);
+    if (unnamed > 0)
+        strbuf_printf(&names, "; and %u more: milligpuctl nodes --state unhealthy", unnamed);
+    if (sick > 0)
+        api_doctor_say(doctor, "gpus", HEALTH_WARNING,
+                       "repair or replace them, or restart the node; milligpuctl node NODE shows "
+                       "the pods that have shares there",
+                       "%u of %u GPUs %s unhealthy, and get no new shares: %s", sick, gpus,
+                       sick == 1 ? "is" : "are", names.data);
+    else
+        api_doctor_say(doctor, "gpus", HEALTH_OK, "", "none of %u GPUs is reported unhealthy",
+                       gpus);
 }
 
 /*
@@ -846,6 +911,7 @@ void api_doctor(struct api_call *call)
     check_webhooks(&doctor);
     check_sources(&doctor);
     check_plugin(&doctor);
+    check_gpus(&doctor);
     check_drift(&doctor);
     json_write_array_end(&doctor.json);
     json_write_object_end(&doctor.json);

@@ -165,7 +165,16 @@ struct api_check {
 enum { API_CHECKS_MAX = 8 };
 size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX]);
 
-uint32_t api_drift_count(const struct snapshot *snapshot);
+struct drift_counts {
+    uint32_t warnings;
+    uint32_t information; /* drift_is_information() now */
+    uint32_t warnings_of[DRIFT_KIND_COUNT];
+    uint32_t information_of[DRIFT_KIND_COUNT];
+};
+void api_drift_count(const struct app *app, const struct snapshot *snapshot,
+                     struct drift_counts *out);
+/* "30 over, 2 absent"; nothing if there is none. */
+void api_drift_put_kinds(struct strbuf *out, const uint32_t of[DRIFT_KIND_COUNT]);
 
 /* The newest allocation of a pod in the history; 0 rows if it never held anything. */
 int api_history_last(struct api_call *call, const char *namespace, const char *name,

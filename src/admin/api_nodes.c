@@ -1,5 +1,5 @@
 /*
- * Handlers for nodes: summary, nodes, one node, drift. Called by the router in an admin thread.
+ * Handlers for nodes: summary, nodes, one node. Called by the router in an admin thread.
  * Each answer comes from one snapshot, so its sums agree with its parts.
  */
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct node_totals {
     uint64_t unplaced_milli;
     uint32_t reserved;
     uint32_t bound;
-    uint32_t drift;
+    struct drift_counts drift;
     uint32_t nodes[NODE_WORDS_MAX]; /* by what admin_node_shown() says of them */
 };
 
@@ -36,29 +36,6 @@ static size_t place_of_word(const char *word)
     return at;
 }
 
-static void count_drift(void *user, const struct drift *drift)
-{
-    uint32_t *count = user;
-
-    must(drift->node != NULL);
-    (*count)++;
-}
-
-/*
- * Drift is stored nowhere: it is computed from the snapshot, so it can be neither stale nor lost.
- * The cost is one pass over all nodes, for each summary and each doctor.
- */
-uint32_t api_drift_count(const struct snapshot *snapshot)
-{
-    const struct node *node;
-    uint32_t count = 0;
-
-    must(snapshot != NULL);
-    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        drift_of(node, &count, count_drift);
-    return count;
-}
-
 /* One pass over all GPUs and allocations; nothing is kept between calls, so sums cannot drift. */
 static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals *out)
 {
@@ -66,7 +43,7 @@ static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals
     uint32_t fragment[GPUS_PER_NODE_MAX];
     const struct node *node;
 
-    *out = (struct node_totals){.drift = api_drift_count(snapshot)};
+    *out = (struct node_totals){.bound = 0};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         fragments_of_node(fragments, node, fragment);
         for (uint32_t i = 0; i < node->gpus; i++)
@@ -196,10 +173,11 @@ void api_summary(struct api_call *call)
     if (snapshot == NULL)
         return;
     must(call->body.len == 0);
-    api_tag(call, snapshot->generation,
-            arena_printf(&call->arena, "-%d%d%d-%zu", facts.claimed, facts.ready, facts.safe_mode,
-                         facts.waiting));
     api_nodes_sum_up(snapshot, &totals);
+    api_drift_count(call->app, snapshot, &totals.drift);
+    api_tag(call, snapshot->generation,
+            arena_printf(&call->arena, "-%d%d%d-%zu-%u", facts.claimed, facts.ready,
+                         facts.safe_mode, facts.waiting, totals.drift.information));
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     put_daemon(&json, call->app, &facts, snapshot);
@@ -210,7 +188,9 @@ void api_summary(struct api_call *call)
     json_write_key(&json, "waitingPods");
     json_write_u64(&json, facts.waiting);
     json_write_key(&json, "drift");
-    json_write_u64(&json, totals.drift);
+    json_write_u64(&json, totals.drift.warnings);
+    json_write_key(&json, "driftInformation");
+    json_write_u64(&json, totals.drift.information);
     api_nodes_put_models(&json, snapshot);
     json_write_object_end(&json);
 }
@@ -296,51 +276,4 @@ void api_node(struct api_call *call)
     json_writer_init(&json, &call->body);
     admin_node(&json, node, fragments, &measured, true);
     measured_unref(measured.is);
-}
-
-/* --- drift --- */
-
-struct drifting {
-    struct api_call *call;
-    struct api_list list;
-};
-
-/*
- * The record is valid only during the call of drift_of(), so it is copied. The key makes one order
- * of it and is distinct: node, kind, then the GPU or the pod, of which there is at most one.
- */
-static void add_drift(void *user, const struct drift *drift)
-{
-    struct drifting *drifting = user;
-    struct arena *arena = &drifting->call->arena;
-    const char *gpu = drift->gpu != NULL ? drift->gpu->id->text : "";
-    const char *pod = drift->allocation != NULL ? drift->allocation->is.uid : "";
-    struct drift *copy = arena_alloc(arena, sizeof *copy);
-
-    must(drift->gpu == NULL || drift->allocation == NULL);
-    *copy = *drift;
-    const char *key =
-        arena_printf(arena, "%s\n%s\n%s%s", drift->node->name->text, drift->kind, gpu, pod);
-    api_list_add(drifting->call, &drifting->list, key, copy, NULL);
-}
-
-static void encode_drift(struct json_writer *json, const struct api_item *item)
-{
-    must(item->what != NULL);
-    admin_drift(json, item->what);
-}
-
-void api_drift(struct api_call *call)
-{
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
-    struct drifting drifting = {.call = call};
-    const struct node *node;
-
-    if (snapshot == NULL)
-        return;
-    api_tag(call, snapshot->generation, "");
-    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        drift_of(node, &drifting, add_drift);
-    must(call->status == 200);
-    api_list_write(call, &drifting.list, encode_drift);
 }

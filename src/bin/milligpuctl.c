@@ -8,16 +8,33 @@
 
 #include "ctl/ctl.h"
 
-enum { WIDTH_UNKNOWN = 80 };
+enum { WIDTH_UNKNOWN = 80, SIZE_MOST = 10000 };
 
-/* 0 columns is what a serial line or an editor's shell reports. */
-static size_t terminal_width(void)
+/* A number of columns or lines that a person set, as the shells do; 0: none. */
+static size_t size_of_variable(const char *name)
 {
-    struct winsize size;
+    const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
+    size_t size = 0;
 
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return WIDTH_UNKNOWN;
+    for (; value != NULL && *value >= '0' && *value <= '9' && size < SIZE_MOST; value++)
+        size = size * 10 + (size_t)(*value - '0');
+    return value == NULL || *value != '\0' || size >= SIZE_MOST ? 0 : size;
+}
+
+/*
+ * COLUMNS and LINES are for a terminal that does not know its size: 0 is what a serial line or an
+ * editor's shell reports.
+ */
+static void measure(size_t *width, size_t *rows)
+{
+    struct winsize size = {0};
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+        size = (struct winsize){0};
+    *width = size.ws_col > 0 ? size.ws_col : size_of_variable("COLUMNS");
+    *rows = size.ws_row > 0 ? size.ws_row : size_of_variable("LINES");
+    if (*width == 0)
+        *width = WIDTH_UNKNOWN;
 }
 
 /* An empty variable counts as unset, as NO_COLOR demands. */
@@ -33,13 +50,14 @@ int main(int argc, char **argv)
     static_assert(CTL_USAGE == 2, "as kubectl and getopt have it");
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the only thread */
     const bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    const struct ctl_environment environment = {
+    struct ctl_environment environment = {
         .server = milligpuctl_variable("MILLIGPU_SERVER"),
         .no_color = milligpuctl_variable("NO_COLOR") != NULL,
         .terminal = isatty(STDOUT_FILENO) == 1,
         .utf8 = utf8,
-        .width = terminal_width(),
+        .measure = measure,
     };
 
+    measure(&environment.width, &environment.rows);
     return ctl_main(argc, argv, &environment, stdout, stderr);
 }

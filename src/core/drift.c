@@ -16,24 +16,46 @@ struct report {
     struct strbuf text;
 };
 
-static const char *const kinds[] = {
-#define X(word, help) (word),
+static const char *const kinds[][2] = {
+#define X(word, help) {word, help},
     DRIFT_KINDS(X)
 #undef X
 };
 
-static bool is_kind(const char *word)
+static_assert(ARRAY_LEN(kinds) == DRIFT_KIND_COUNT, "one row for each kind");
+
+size_t drift_kind_find(struct text word)
 {
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-        if (strcmp(word, kinds[i]) == 0)
-            return true;
-    return false;
+    size_t kind = 0;
+
+    must(word.len == 0 || word.at != NULL);
+    while (kind < DRIFT_KIND_COUNT && !text_is(word, kinds[kind][0]))
+        kind++;
+    return kind;
+}
+
+const char *drift_kind_name(size_t kind)
+{
+    must(kind < DRIFT_KIND_COUNT);
+    return kinds[kind][0];
+}
+
+const char *drift_kind_help(size_t kind)
+{
+    must(kind < DRIFT_KIND_COUNT);
+    return kinds[kind][1];
+}
+
+bool drift_is_information(const struct drift *drift, int64_t now_ms)
+{
+    must(drift->kind != NULL);
+    return strcmp(drift->kind, "adopted") == 0 && now_ms - drift->since_ms >= DRIFT_ADOPTED_MS;
 }
 
 /* The sentence is in report->text; the text of a long problem is truncated. */
 static void drift_say(struct report *report, const char *kind, struct drift drift)
 {
-    must(is_kind(kind));
+    must(drift_kind_find(text_of(kind)) < DRIFT_KIND_COUNT);
     must(report->text.len > 0);
 
     text_clip((struct text){report->text.data, report->text.len}, drift.text, sizeof drift.text);

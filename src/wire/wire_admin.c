@@ -675,7 +675,7 @@ void admin_defrag(struct json_writer *json, const struct defrag_plan *plan)
 /* --- the rest --- */
 
 /* gpu and allocation are there only if the drift is about one. */
-void admin_drift(struct json_writer *json, const struct drift *drift)
+void admin_drift(struct json_writer *json, const struct drift *drift, int64_t now_ms)
 {
     const struct allocation *allocation = drift->allocation;
 
@@ -693,6 +693,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift)
     }
     put_str(json, "text", drift->text);
     put_time(json, "since", drift->since_ms);
+    put_str(json, "severity", drift_is_information(drift, now_ms) ? "information" : "warning");
     json_write_object_end(json);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Reports drift once when it begins and once when it ends. The writer calls drift_watch_step()
+ * Reports drift once when it begins and once when it ends; much of it at once in one line. The writer calls drift_watch_step()
  * after each batch. Two snapshots are compared, the one whose drift was reported and the newest:
  * node by node, at most NODES_A_TURN per step, so that no bind waits for a large comparison. Only
  * when the comparison is complete does the new snapshot replace the old one and does the metric
@@ -24,12 +24,8 @@ enum {
     LOOK_MS = 2000,
     /* changed nodes per step; the others wait for the writer's next step */
     NODES_A_TURN = 256,
-};
-
-static const char *const kinds[] = {
-#define X(word, help) word,
-    DRIFT_KINDS(X)
-#undef X
+    /* lines for single drift per comparison; the rest is counted in one line */
+    LINES_MAX = 16,
 };
 
 struct drift_watch {
@@ -47,7 +43,11 @@ struct drift_watch {
     /* of the last Event, for its name */
     uint64_t serial;
     /* present drift of each kind, as far as the comparison has come */
-    uint32_t count[ARRAY_LEN(kinds)];
+    uint32_t count[DRIFT_KIND_COUNT];
+    /* new drift of each kind in this comparison, without and with a line of its own */
+    uint32_t untold[DRIFT_KIND_COUNT];
+    uint32_t lines;
+    bool untold_warns; /* some of untold is more than information */
     struct drift_watch_work work;
 };
 
@@ -108,26 +108,61 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
     outbox_event(watch->app->outbox, &facts);
 }
 
+/*
+ * The pods that run already when milligpud starts may be hundreds, and are the same at each start:
+ * the first comparison counts those that were adopted. What is information has no Event.
+ */
 static void drift_watch_tell(struct drift_watch *watch, const struct drift *drift)
 {
-    must(drift->text[0] != '\0');
+    const size_t kind = drift_kind_find(text_of(drift->kind));
+    const bool information = drift_is_information(drift, watch->wall_ms);
+    const bool at_start = watch->told == NULL && strcmp(drift->kind, "adopted") == 0;
 
-    log_write(LOG_WARN, "drift", log_str("kind", drift->kind),
-              log_str("node", drift->node->name->text), log_str("text", drift->text));
-    send_event(watch, drift);
+    must(drift->text[0] != '\0');
+    must(kind < DRIFT_KIND_COUNT);
+    if (information || at_start || watch->lines >= LINES_MAX) {
+        watch->untold[kind]++;
+        watch->untold_warns = watch->untold_warns || !information;
+    } else {
+        watch->lines++;
+        log_write(LOG_WARN, "drift", log_str("kind", drift->kind),
+                  log_str("node", drift->node->name->text), log_str("text", drift->text));
+    }
+    if (!information)
+        send_event(watch, drift);
+}
+
+/* One line for all that had none: "300 adopted, 12 over". */
+static void drift_watch_sum_up(struct drift_watch *watch)
+{
+    CLEANUP(strbuf_done) struct strbuf kinds;
+    uint32_t sum = 0;
+
+    strbuf_init(&kinds);
+    for (size_t i = 0; i < DRIFT_KIND_COUNT; i++) {
+        if (watch->untold[i] > 0)
+            strbuf_printf(&kinds, "%s%u %s", kinds.len > 0 ? ", " : "", watch->untold[i],
+                          drift_kind_name(i));
+        sum += watch->untold[i];
+        watch->untold[i] = 0;
+    }
+    must((sum > 0) == (kinds.len > 0));
+    if (sum > 0)
+        log_write(watch->untold_warns ? LOG_WARN : LOG_INFO,
+                  "drift without a line of its own: milligpuctl drift --kind KIND lists it",
+                  log_i64("count", sum), log_str("kinds", kinds.data));
+    watch->lines = 0;
+    watch->untold_warns = false;
 }
 
 /* The list of kinds is closed. */
 static uint32_t *drift_watch_counter(struct drift_watch *watch, const struct drift *drift)
 {
-    size_t known = 0;
+    const size_t kind = drift_kind_find(text_of(drift->kind));
 
-    while (strcmp(kinds[known], drift->kind) != 0) {
-        known++;
-        must(known < ARRAY_LEN(kinds));
-    }
+    must(kind < DRIFT_KIND_COUNT);
     watch->work.drifts++;
-    return &watch->count[known];
+    return &watch->count[kind];
 }
 
 /*
@@ -206,9 +241,9 @@ static void drift_watch_expose(const struct drift_watch *watch)
 {
     must(watch->told != NULL);
 
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+    for (size_t i = 0; i < DRIFT_KIND_COUNT; i++) {
         char labels[64];
-        (void)snprintf(labels, sizeof labels, "kind=\"%s\"", kinds[i]);
+        (void)snprintf(labels, sizeof labels, "kind=\"%s\"", drift_kind_name(i));
         metric_set(M_DRIFT, labels, watch->count[i]);
     }
 }
@@ -257,6 +292,7 @@ void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms
     snapshot_unref(watch->told);
     watch->told = watch->looks;
     watch->looks = NULL;
+    drift_watch_sum_up(watch);
     drift_watch_expose(watch);
 }
 
@@ -264,7 +300,7 @@ size_t drift_watch_told(const struct drift_watch *watch)
 {
     size_t sum = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+    for (size_t i = 0; i < DRIFT_KIND_COUNT; i++)
         sum += watch->count[i];
     return sum;
 }

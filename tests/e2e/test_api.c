@@ -973,6 +973,7 @@ static void a_healthy_daemon_has_no_complaints(void **state)
     finds(fixture, "signing", "ok", "allocations are not signed");
     finds(fixture, "wake", "ok", "through namespace wakes");
     finds(fixture, "webhooks", "ok", "only this machine or pod can reach it");
+    finds(fixture, "gpus", "ok", "none of 4 GPUs is reported unhealthy");
     finds(fixture, "drift", "ok", "agree");
 }
 
@@ -1106,7 +1107,68 @@ static void doctor_counts_drift(void **state)
     struct api_fixture *fixture = *state;
 
     api_fixture_pod(fixture, "stray", "200", "n3");
-    finds(fixture, "drift", "warning", "in 1 place");
+    finds(fixture, "drift", "warning", "in 1 place: 1 adopted");
+}
+
+/* The same words wherever they stand, or a kind could be neither asked for nor read. */
+static void the_kinds_of_drift_can_be_asked_for(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    struct api_fixture *fixture = *state;
+
+    strbuf_init(&path);
+    api_fixture_pod(fixture, "stray", "200", "n3");
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        strbuf_reset(&path);
+        strbuf_printf(&path, "/api/v1/drift?kind=%s", drift_kind_name(kind));
+        const struct doc *list = api_fixture_get(fixture, path.data);
+        const bool adopted = strcmp(drift_kind_name(kind), "adopted") == 0;
+        assert_int_equal(size_of(doc_get(list, "items")), adopted ? 1 : 0);
+        const struct doc *count = nth(doc_get(list, "counts"), kind);
+        assert_string_equal(str(count, "kind"), drift_kind_name(kind));
+        assert_string_equal(str(count, "meaning"), drift_kind_help(kind));
+        assert_int_equal(number_of(count, "warnings"), adopted ? 1 : 0);
+    }
+    const struct doc *both = api_fixture_get(fixture, "/api/v1/drift?kind=over,adopted");
+    assert_int_equal(size_of(doc_get(both, "items")), 1);
+    refuses(fixture->admin, "GET", "/api/v1/drift?kind=over,", NULL, 400, "one or more of adopted");
+    refuses(fixture->admin, "GET", "/api/v1/drift?kind=adopt", NULL, 400, "one or more of adopted");
+    const struct doc *other = api_fixture_get(fixture, "/api/v1/drift?node=n1");
+    assert_int_equal(size_of(doc_get(other, "items")), 0);
+    assert_int_equal(number_of(nth(doc_get(other, "counts"), 0), "warnings"), 0);
+    assert_int_equal(size_of(doc_get(api_fixture_get(fixture, "/api/v1/drift?node=n3"), "items")),
+                     1);
+}
+
+static int64_t a_day_later(void *ctx)
+{
+    struct clock_ops real;
+
+    (void)ctx;
+    clock_real(&real);
+    return real.wall_ms(real.ctx) + DRIFT_ADOPTED_MS;
+}
+
+/* A day after the pod was bound, without a new snapshot: the ETag is another one, too. */
+static void an_adopted_pod_becomes_information(void **state)
+{
+    struct api_fixture *fixture = *state;
+
+    api_fixture_pod(fixture, "stray", "200", "n3");
+    const struct doc *list = api_fixture_get(fixture, "/api/v1/drift");
+    assert_int_equal(size_of(doc_get(list, "items")), 1);
+    assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "warning");
+    fixture->app.clock.wall_ms = a_day_later;
+    list = api_fixture_get(fixture, "/api/v1/drift");
+    assert_int_equal(size_of(doc_get(list, "items")), 0);
+    assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "warnings"), 0);
+    assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "information"), 1);
+    list = api_fixture_get(fixture, "/api/v1/drift?kind=adopted");
+    assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "information");
+    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    assert_int_equal(number_of(summary, "drift"), 0);
+    assert_int_equal(number_of(summary, "driftInformation"), 1);
+    finds(fixture, "drift", "ok", "agree; 1 adopted pod was bound more than a day ago");
 }
 
 /* --- settings, backup, standalone --- */
@@ -1302,6 +1364,8 @@ int main(void)
         api_fixture_test(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn),
         api_fixture_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
         api_fixture_test(doctor_counts_drift),
+        api_fixture_test(the_kinds_of_drift_can_be_asked_for),
+        api_fixture_test(an_adopted_pod_becomes_information),
         api_fixture_test(settings_say_where_they_come_from),
         api_fixture_test(a_backup_is_a_ledger_that_opens),
         api_fixture_test(pods_come_and_go_in_standalone),

@@ -332,7 +332,7 @@ class Ctl(harness.Story):
                 (["pod"], ["POD"]), (["pod", "a/b/c"], ["a/b/c"]), (["pod", "a/b", "-n", "c"], ["a/b"]),
                 (["history"], ["GPU|POD"]), (["history", "x", "--at", "noon"], ["noon", "--at"]),
                 (["history", "x", "--gpu", "--pod"], ["--gpu"]), (["history", ""], ["empty"]),
-                (["summary", "x"], ["summary"]), (["drift", "--node", "x"], ["--node"]),
+                (["summary", "x"], ["summary"]), (["drift", "--state", "x"], ["--state"]),
                 (["waiting", "x"], ["waiting"]), (["doctor", "--watch"], ["--watch"]),
                 (["backup"], ["FILE"]), (["backup", ""], ["empty"]),
                 (["check-config"], ["FILE"]), (["play"], ["FILE"]), (["tpo"], ["top"])):
@@ -504,6 +504,46 @@ class Plugin(unittest.TestCase):
         done = run("nodes", "-o", "name", "-l", "nvidia.com/gpu.product=Tesla-T4", "--server",
                    f"127.0.0.1:{daemon.port['admin']}", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertEqual((done.returncode, done.stdout), (0, "node/t4-0\n"), done.stderr)
+
+    def test_a_pod_without_a_namespace_is_one_of_the_context(self):
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.close)
+        for namespace in ("team-a", "default"):
+            self.assertIsNotNone(daemon.schedule(harness.pod("r1", 300, namespace=namespace))[0])
+        said = pathlib.Path(self.folder.name, "said")
+
+        def kubectl(namespace):
+            self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
+                         f'exec sleep 100;; esac\necho "$*" >> {said}\n{namespace}\n')
+            said.write_text("")
+
+        def pod(*words, status=0):
+            done = run(*words, "-o", "name", env=self.env, program=harness.BIN / "kubectl-milligpu")
+            self.assertEqual(done.returncode, status, done.stderr)
+            return done.stdout, done.stderr
+
+        kubectl("printf team-a")
+        self.assertEqual(pod("pod", "r1", "--context", "c1", "--kubeconfig", "f")[0], "pod/team-a/r1\n")
+        self.assertEqual(said.read_text(), "--context c1 --kubeconfig f config view --minify "
+                                           "--output=jsonpath={.contexts[0].context.namespace}\n")
+        self.assertEqual(pod("history", "r1")[0], "pod/team-a/r1\n")
+        self.assertEqual(pod("history", "r1", "--pod")[0], "pod/team-a/r1\n")
+        # Whoever says a namespace asks for no other.
+        said.write_text("")
+        self.assertEqual(pod("pod", "r1", "-n", "default")[0], "pod/default/r1\n")
+        self.assertEqual(pod("pod", "default/r1")[0], "pod/default/r1\n")
+        self.assertEqual(said.read_text(), "")
+        kubectl("true")  # a context that has none
+        self.assertEqual(pod("pod", "r1")[0], "pod/default/r1\n")
+        kubectl("echo no context >&2; exit 1")
+        out, err = pod("pod", "r1")
+        self.assertEqual(out, "pod/default/r1\n")
+        self.assertIn("the namespace of the context is not known", err)
+        # milligpuctl by its own name knows no contexts.
+        said.write_text("")
+        self.assertEqual(run("pod", "r1", "-o", "name", "--server", f"127.0.0.1:{daemon.port['admin']}", env=self.env).stdout,
+                         "pod/default/r1\n")
+        self.assertEqual(said.read_text(), "")
 
     def test_a_server_that_is_named_needs_no_kubectl(self):
         self.kubectl("echo called >&2; exit 1\n")

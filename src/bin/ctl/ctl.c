@@ -11,6 +11,8 @@
 
 #include "milligpu/alloc.h"
 
+#include "kubectl.h"
+
 static const char default_server[] = "127.0.0.1:8911";
 static const char default_namespace[] = "milligpu-system";
 
@@ -139,6 +141,42 @@ int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *er
 
 /* --- arguments that several commands share --- */
 
+/*
+ * As a kubectl plugin, a pod without a namespace is one of the context, as everywhere in kubectl.
+ * kubectl fails where there is no context (in a pod, for example), after it has said so; then it
+ * uses default itself.
+ */
+static const char *namespace_of_context(struct ctl *ctl)
+{
+    static const char fallback[] = "default";
+    CLEANUP(strbuf_done) struct strbuf said;
+    struct kubectl kubectl;
+    struct err err;
+
+    must(ctl->plugin);
+    if (ctl->context_namespace != NULL)
+        return ctl->context_namespace;
+    strbuf_init(&said);
+    kubectl_begin(&kubectl, ctl->options.given[OPTION_context],
+                  ctl->options.given[OPTION_kubeconfig]);
+    kubectl_add(&kubectl, "config");
+    kubectl_add(&kubectl, "view");
+    kubectl_add(&kubectl, "--minify");
+    kubectl_add(&kubectl, "--output=jsonpath={.contexts[0].context.namespace}");
+    ctl->context_namespace = fallback;
+    if (kubectl_run(&kubectl, &said, &err) < 0) {
+        (void)fprintf(ctl->err,
+                      "milligpuctl: the namespace of the context is not known (%s): taking "
+                      "%s; -n says which\n",
+                      err.text, fallback);
+        return fallback;
+    }
+    const struct text found = text_trim((struct text){said.data, said.len});
+    if (found.len > 0)
+        ctl->context_namespace = arena_copy(&ctl->kept, found);
+    return ctl->context_namespace;
+}
+
 /* A namespace given twice must be the same one: otherwise one of the two is a mistake. */
 int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, struct err *err)
 {
@@ -151,7 +189,9 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
                        "%.200s is not a pod: write NAMESPACE/NAME, or NAME with -n",
                        argument[0] != '\0' ? argument : "\"\"");
     if (slash == NULL) {
-        *out = (struct pod_name){namespace != NULL ? namespace : "default", argument};
+        if (namespace == NULL)
+        namespace = ctl->plugin ? namespace_of_context(ctl) : "default";
+        *out = (struct pod_name){namespace, argument};
         return 0;
     }
     const struct text before = {argument, (size_t)(slash - argument)};
@@ -168,7 +208,8 @@ bool ctl_is_filtered(const struct ctl *ctl)
 
     return given[OPTION_node] != NULL || given[OPTION_namespace] != NULL ||
            given[OPTION_model] != NULL || given[OPTION_state] != NULL ||
-           given[OPTION_selector] != NULL || given[OPTION_idle] != NULL;
+           given[OPTION_selector] != NULL || given[OPTION_idle] != NULL ||
+           given[OPTION_kind] != NULL;
 }
 
 /* --- showing --- */

@@ -26,9 +26,11 @@ struct ctl {
     struct arena kept;     /* of the whole run */
     struct client *client; /* NULL until the first question */
     struct forward forward;
-    const char *base; /* admin listener; NULL until the first question */
-    bool plugin;      /* started as kubectl-milligpu */
+    const char *base;              /* admin listener; NULL until the first question */
+    const char *context_namespace; /* of kubectl's context; NULL until kubectl was asked */
+    bool plugin;                   /* started as kubectl-milligpu */
     const char *environment_server;
+    void (*measure)(size_t *width, size_t *rows); /* of the environment */
     FILE *err;
 };
 
@@ -39,6 +41,9 @@ struct ctl_environment {
     bool terminal;
     bool utf8;
     size_t width;
+    size_t rows; /* of the terminal; 0: not known */
+    /* Sets both to the present size, or leaves them; NULL: they do not change. */
+    void (*measure)(size_t *width, size_t *rows);
 };
 int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
              FILE *err);
@@ -71,7 +76,7 @@ enum ctl_selects { SELECT_NOTHING, SELECT_NODES, SELECT_PODS };
 int ctl_check_selector(struct ctl *ctl, struct err *err) MUST_USE;
 /* Keeps the items that --selector chooses; without it, all. */
 int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct err *err) MUST_USE;
-/* Is any of --node, --namespace, --model, --state, --selector and --idle given? */
+/* Is any of --node, --namespace, --model, --state, --selector, --idle and --kind given? */
 bool ctl_is_filtered(const struct ctl *ctl);
 /* Adds --namespace, --model, --state, --node and --idle to the query of a list. */
 void ctl_add_filters(const struct ctl *ctl, struct strbuf *path);
@@ -79,7 +84,10 @@ void ctl_add_filters(const struct ctl *ctl, struct strbuf *path);
 /* -o json and yaml: writes answer and returns true. */
 bool ctl_document(struct ctl *ctl, const struct doc *answer);
 
-/* NAMESPACE/NAME, or NAME in -n or default. Borrowed from the arena. */
+/*
+ * NAMESPACE/NAME, or NAME in -n, else in the namespace of kubectl's context (as a plugin), else in
+ * default. Borrowed from the arena.
+ */
 struct pod_name {
     const char *namespace;
     const char *name;
@@ -102,6 +110,13 @@ int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_vi
 
 /* Why no share is placed here: the GPU's reason takes precedence over the node's. */
 const char *top_state_of(const struct doc *node, const struct doc *gpu);
+/* What is said about that state, and since when; "" if nothing is. */
+const char *gpu_why(const struct doc *node, const struct doc *gpu);
+/* The sick GPUs of the node, and what its state means; nothing if there is nothing to say. */
+void put_node_why(struct strbuf *out, const struct doc *node);
+/* The state of the node, or "unhealthy" or "cordoned" if that is ok. */
+const char *node_word(const struct doc *node);
+bool gpu_is_sick(const struct doc *gpu);
 
 /* What each command prints for an answer; returns the exit status. */
 int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary);

@@ -11,6 +11,7 @@
 #include "kubectl.h"
 #include "policies.h"
 
+enum { TEXT_BEGIN = 21 };               /* the column where the texts of checks begin */
 enum { OBJECTS_BYTES_MAX = 512 << 20 }; /* 15,000 Nodes with what kubelet writes into them */
 
 /* --- doctor --- */
@@ -40,10 +41,11 @@ static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
     must(check != NULL);
     (void)fprintf(out, "%s%-7s%s  %-10s  ", look.color, look.word,
                   look.color[0] != '\0' ? "\033[0m" : "", doc_shown(check, "name"));
-    (void)fputs(doc_shown(check, "text"), out);
-    if (fix[0] != '\0')
-        (void)fprintf(out, "\n%21sdo: %s", "", fix);
-    (void)fputc('\n', out); /* judged at the end, as all output is */
+    text_fill(&ctl->screen, doc_shown(check, "text"), TEXT_BEGIN, TEXT_BEGIN);
+    if (fix[0] == '\0')
+        return;
+    (void)fprintf(out, "%*sdo: ", TEXT_BEGIN, ""); /* judged at the end, as all output is */
+    text_fill(&ctl->screen, fix, TEXT_BEGIN + strlen("do: "), TEXT_BEGIN + strlen("do: "));
 }
 
 /*

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "gpu_name.h"
 
 /* --- pieces --- */
 
@@ -127,18 +128,6 @@ static const char *since_of(const struct doc *item)
     return reserved[0] != '\0' ? reserved : doc_shown(item, "boundAt");
 }
 
-static int lists_ask_and_show(struct ctl *ctl, const char *path,
-                              int (*show)(struct ctl *ctl, const struct doc *list))
-{
-    struct doc *list;
-    struct err err;
-
-    must(show != NULL);
-    if (ctl_list(ctl, path, &list, &err) < 0)
-        return ctl_fail(ctl, &err);
-    return show(ctl, list);
-}
-
 /* --- filters --- */
 
 static int lists_filter_and_show(struct ctl *ctl, const char *path, enum ctl_selects what,
@@ -163,46 +152,64 @@ static int lists_filter_and_show(struct ctl *ctl, const char *path, enum ctl_sel
 
 /* --- nodes --- */
 
+/* USED, RESERVED, FREE, HELD and CLOSED add up to TOTAL: SIZE and what is held BEYOND it. */
 static const struct table_column node_columns[] = {
-    {"NAME", 0},
-    {"MODEL", 0},
-    {"GPUS", COLUMN_RIGHT},
-    {"SIZE", COLUMN_RIGHT},
+    {"NAME", COLUMN_CUT | COLUMN_LABEL},
+    {"MODEL", COLUMN_MODEL | COLUMN_SPARE(3)},
+    {"GPUS", COLUMN_RIGHT | COLUMN_SPARE(4)},
+    {"TOTAL", COLUMN_RIGHT},
     {"USED", COLUMN_RIGHT},
-    {"RESERVED", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT | COLUMN_ZERO},
     {"FREE", COLUMN_RIGHT},
-    {"LARGEST", COLUMN_RIGHT},
+    {"HELD", COLUMN_RIGHT | COLUMN_ZERO},
+    {"CLOSED", COLUMN_RIGHT | COLUMN_ZERO},
+    {"BEYOND", COLUMN_RIGHT | COLUMN_ZERO | COLUMN_SPARE(2)},
+    {"LARGEST", COLUMN_RIGHT | COLUMN_SPARE(1)},
     {"FRAGMENT", COLUMN_RIGHT | COLUMN_WIDE},
-    {"HELD", COLUMN_RIGHT | COLUMN_WIDE},
+    {"SIZE", COLUMN_RIGHT | COLUMN_WIDE},
+    {"WHOLE", COLUMN_RIGHT | COLUMN_WIDE},
     {"SOURCE", COLUMN_WIDE},
     {"UID", COLUMN_WIDE},
     {"STATE", 0},
-    {"REASON", COLUMN_WIDE | COLUMN_WRAP},
+    {"REASON", COLUMN_NOTE},
 };
+
+static void put_node_state(struct table *table, const struct doc *node)
+{
+    const char *state = node_word(node);
+
+    must(state != NULL);
+    table_text(table, state);
+    if (strcmp(state, "ok") != 0 && strcmp(state, "excluded") != 0)
+        table_color(table, "red");
+}
 
 static void node_row(struct table *table, const struct doc *node)
 {
+    CLEANUP(strbuf_done) struct strbuf why;
     const struct doc *gpus = doc_get(node, "gpus");
-    const char *state = doc_shown(node, "state");
-    const bool cordoned = strcmp(state, "ok") == 0 && doc_true(node, "cordoned");
 
     must(table->columns == ARRAY_LEN(node_columns));
+    strbuf_init(&why);
+    put_node_why(&why, node);
     table_text(table, doc_shown(node, "name"));
     table_text(table, doc_shown(node, "model"));
     table_number(table, gpus != NULL ? gpus->count : 0);
-    table_number(table, doc_int(node, "capacityMilli"));
+    table_number(table, doc_int(node, "totalMilli"));
     table_number(table, doc_int(node, "usedMilli"));
     table_number(table, doc_int(node, "reservedMilli"));
     table_number(table, doc_int(node, "freeMilli"));
+    table_number(table, doc_int(node, "heldMilli"));
+    table_number(table, doc_int(node, "closedMilli"));
+    table_number(table, doc_int(node, "beyondMilli"));
     table_number(table, doc_int(node, "largestFreeMilli"));
     table_number(table, doc_int(node, "fragmentMilli"));
+    table_number(table, doc_int(node, "capacityMilli"));
     table_number(table, doc_int(node, "heldGpus"));
     table_text(table, doc_shown(node, "source"));
     table_text(table, doc_shown(node, "uid"));
-    table_text(table, cordoned ? "cordoned" : state);
-    if (cordoned || (strcmp(state, "ok") != 0 && strcmp(state, "excluded") != 0))
-        table_color(table, "red");
-    table_text(table, doc_shown(node, "stateText"));
+    put_node_state(table, node);
+    table_text(table, why.data);
 }
 
 static void node_name(struct strbuf *out, const struct doc *node)
@@ -229,18 +236,18 @@ int command_nodes(struct ctl *ctl)
 /* --- allocations --- */
 
 static const struct table_column allocation_columns[] = {
-    {"NAMESPACE", 0},
-    {"NAME", 0},
-    {"NODE", 0},
-    {"GPU:MILLI", 0},
-    {"MILLI", COLUMN_RIGHT},
-    {"MEASURED", COLUMN_RIGHT},
+    {"NAMESPACE", COLUMN_CUT},
+    {"NAME", COLUMN_CUT},
+    {"NODE", COLUMN_CUT},
+    {"GPU:MILLI", COLUMN_CUT},
+    {"MILLI", COLUMN_RIGHT | COLUMN_SPARE(1)},
+    {"MEASURED", COLUMN_RIGHT | COLUMN_BLANK},
     {"MIB", COLUMN_RIGHT | COLUMN_WIDE},
     {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_WIDE},
-    {"IDLE", COLUMN_RIGHT},
+    {"IDLE", COLUMN_RIGHT | COLUMN_BLANK},
     {"ORIGIN", COLUMN_WIDE},
     {"UID", COLUMN_WIDE},
-    {"STATE", 0},
+    {"STATE", COLUMN_CUT},
     {"AGE", COLUMN_RIGHT},
 };
 
@@ -283,8 +290,10 @@ int command_allocations(struct ctl *ctl)
 /* --- waiting --- */
 
 static const struct table_column waiting_columns[] = {
-    {"NAMESPACE", 0},        {"NAME", 0},          {"REQUEST", 0},        {"ASKS", COLUMN_RIGHT},
-    {"REASON", COLUMN_WRAP}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT},
+    {"NAMESPACE", COLUMN_CUT}, {"NAME", COLUMN_CUT},
+    {"REQUEST", COLUMN_WRAP},  {"ASKS", COLUMN_RIGHT | COLUMN_SPARE(1)},
+    {"REASON", COLUMN_WRAP},   {"UID", COLUMN_WIDE},
+    {"AGE", COLUMN_RIGHT},
 };
 
 /* Where something else refuses the pod, kube-scheduler's own words say more. */
@@ -369,14 +378,14 @@ int command_waiting(struct ctl *ctl)
 /* --- usage --- */
 
 static const struct table_column usage_columns[] = {
-    {"NAMESPACE", 0},
-    {"MODEL", 0},
+    {"NAMESPACE", COLUMN_CUT},
+    {"MODEL", COLUMN_MODEL | COLUMN_CUT},
     {"PODS", COLUMN_RIGHT},
     {"GPUS", COLUMN_RIGHT},
     {"BOUND", COLUMN_RIGHT},
-    {"RESERVED", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT | COLUMN_ZERO},
     {"MIB", COLUMN_RIGHT},
-    {"WHOLE", COLUMN_RIGHT},
+    {"WHOLE", COLUMN_RIGHT | COLUMN_ZERO},
     {"UNPLACED", COLUMN_RIGHT | COLUMN_WIDE},
 };
 
@@ -440,10 +449,14 @@ int show_usage(struct ctl *ctl, const struct doc *list)
 /* --- usage since a time --- */
 
 static const struct table_column usage_past_columns[] = {
-    {"NAMESPACE", 0},           {"MODEL", 0},
-    {"PODS", COLUMN_RIGHT},     {"GPU-HOURS", COLUMN_RIGHT},
-    {"MEASURED", COLUMN_RIGHT}, {"USED", COLUMN_RIGHT},
-    {"COVERED", COLUMN_RIGHT},  {"GIB-HOURS", COLUMN_RIGHT},
+    {"NAMESPACE", COLUMN_CUT},
+    {"MODEL", COLUMN_MODEL | COLUMN_CUT},
+    {"PODS", COLUMN_RIGHT},
+    {"GPU-HOURS", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT | COLUMN_BLANK},
+    {"USED", COLUMN_RIGHT | COLUMN_BLANK},
+    {"COVERED", COLUMN_RIGHT | COLUMN_ZERO},
+    {"GIB-HOURS", COLUMN_RIGHT},
 };
 
 static void add_hours(struct table *table, int64_t milli_hours)
@@ -528,8 +541,28 @@ int command_usage(struct ctl *ctl)
 /* --- drift --- */
 
 static const struct table_column drift_columns[] = {
-    {"KIND", 0}, {"NODE", 0}, {"GPU", 0}, {"POD", 0}, {"WHAT", COLUMN_WRAP}, {"AGE", COLUMN_RIGHT},
+    {"KIND", 0},
+    {"NODE", COLUMN_CUT},
+    {"GPU", COLUMN_ID | COLUMN_CUT | COLUMN_BLANK},
+    {"POD", COLUMN_CUT | COLUMN_BLANK},
+    {"WHAT", COLUMN_WRAP | COLUMN_BLANK},
+    {"AGE", COLUMN_RIGHT | COLUMN_SPARE(1)},
 };
+
+static const struct table_column count_columns[] = {
+    {"KIND", 0},
+    {"WARNINGS", COLUMN_RIGHT},
+    {"INFORMATION", COLUMN_RIGHT | COLUMN_ZERO},
+    {"MEANING", COLUMN_WRAP},
+};
+
+/* There may be hundreds of this kind, all with the text that the counts above the list have, too. */
+static bool counts_say(const struct screen *screen, const struct doc *item)
+{
+    must(screen != NULL);
+    return screen->terminal && screen->headers && !screen->wide &&
+           strcmp(doc_shown(item, "kind"), "adopted") == 0;
+}
 
 static void drift_row(struct table *table, const struct doc *item)
 {
@@ -543,13 +576,46 @@ static void drift_row(struct table *table, const struct doc *item)
         table_printf(table, "%s/%s", doc_shown(item, "namespace"), name);
     else
         table_text(table, "");
-    table_text(table, doc_shown(item, "text"));
+    table_text(table, counts_say(table->screen, item) ? "" : doc_shown(item, "text"));
     table_age(table, doc_shown(item, "since"));
 }
 
 static void drift_name(struct strbuf *out, const struct doc *item)
 {
     strbuf_printf(out, "%s/%s", doc_shown(item, "kind"), doc_shown(item, "node"));
+}
+
+static void count_row(struct table *table, const struct doc *count)
+{
+    must(table->columns == ARRAY_LEN(count_columns));
+    table_text(table, doc_shown(count, "kind"));
+    table_number(table, doc_int(count, "warnings"));
+    table_number(table, doc_int(count, "information"));
+    table_text(table, doc_shown(count, "meaning"));
+}
+
+/*
+ * Each kind of which there is any, before the list; a script does without it, as without headings.
+ * A milligpud of an older version does not count.
+ */
+static int show_counts(struct ctl *ctl, const struct doc *list)
+{
+    static const struct list_view view = {count_columns, ARRAY_LEN(count_columns), count_row, NULL,
+                                          ""};
+    struct doc *some = doc_new(&ctl->arena, DOC_ARRAY);
+    const char *sort_by = ctl->screen.sort_by;
+
+    must(list != NULL);
+    doc_each (count, doc_get(list, "counts"))
+        if (doc_int(count, "warnings") + doc_int(count, "information") > 0)
+            doc_append(some, doc_copy(&ctl->arena, count));
+    if (some->count == 0 || !ctl->screen.headers)
+        return CTL_FINE;
+    ctl->screen.sort_by = NULL; /* that is about the list */
+    const int status = ctl_show_rows(ctl, some, &view);
+    ctl->screen.sort_by = sort_by;
+    (void)fputc('\n', ctl->screen.out); /* judged at the end, as all output is */
+    return status;
 }
 
 int show_drift(struct ctl *ctl, const struct doc *list)
@@ -561,30 +627,58 @@ int show_drift(struct ctl *ctl, const struct doc *list)
         drift_name,
         "no drift: ledger and cluster agree",
     };
-    return ctl_show_list(ctl, list, &view);
+    const struct doc *items = doc_get(list, "items");
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+    const int status = table ? show_counts(ctl, list) : CTL_FINE;
+    int64_t information = 0;
+
+    must(list != NULL);
+    doc_each (count, doc_get(list, "counts"))
+        information += doc_int(count, "information");
+    /* What was not asked for is not missing: the counts have named it. */
+    if (status != CTL_FINE || !table || information == 0 || (items != NULL && items->count > 0) ||
+        ctl->options.given[OPTION_kind] != NULL)
+        return status != CTL_FINE ? status : ctl_show_list(ctl, list, &view);
+    (void)fputs("no drift that needs a look; --kind lists what is information\n", ctl->err);
+    return CTL_FINE;
 }
 
+/* A kind that this version does not know may be known to milligpud: it is asked. */
 int command_drift(struct ctl *ctl)
 {
-    return lists_ask_and_show(ctl, "/api/v1/drift", show_drift);
+    CLEANUP(strbuf_done) struct strbuf path;
+    const char *const *given = ctl->options.given;
+    struct doc *list;
+    struct err err;
+
+    must(ctl->options.command != NULL);
+    strbuf_init(&path);
+    strbuf_str(&path, "/api/v1/drift");
+    url_query(&path, "node", given[OPTION_node]);
+    url_query(&path, "kind", given[OPTION_kind]);
+    if (given[OPTION_node] != NULL && node_name_check(given[OPTION_node], &err) < 0)
+        return ctl_misused(ctl, &err);
+    if (ctl_list(ctl, path.data, &list, &err) < 0)
+        return err.code == ERR_INVALID ? ctl_misused(ctl, &err) : ctl_fail(ctl, &err);
+    return show_drift(ctl, list);
 }
 
 /* --- history --- */
 
 static const struct table_column history_columns[] = {
-    {"NAMESPACE", 0},
-    {"NAME", 0},
-    {"NODE", 0},
-    {"GPU", 0},
+    {"NAMESPACE", COLUMN_CUT | COLUMN_SPARE(1)},
+    {"NAME", COLUMN_CUT},
+    {"NODE", COLUMN_CUT},
+    {"GPU", COLUMN_ID},
     {"MILLI", COLUMN_RIGHT},
     {"MIB", COLUMN_RIGHT | COLUMN_WIDE},
-    {"STATE", 0},
+    {"STATE", COLUMN_SPARE(2)},
     {"FROM", 0},
-    {"UNTIL", 0},
+    {"UNTIL", COLUMN_BLANK},
     {"UID", COLUMN_WIDE},
     {"NODEUID", COLUMN_WIDE},
-    {"AGE", COLUMN_RIGHT},
-    {"OVER", 0}, /* only of a pod's history */
+    {"AGE", COLUMN_RIGHT | COLUMN_SPARE(3)},
+    {"OVER", COLUMN_BLANK}, /* only of a pod's history */
 };
 
 /* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest time, and how many more there are. */

@@ -9,21 +9,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+
 #include "ctl.h"
 #include "gpu_name.h"
 #include "milligpu_version.h"
 
+enum { FIELD_BEGIN = 14 }; /* where the texts begin */
+
 /* name has at most 12 letters, so that the texts are aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...)
 {
+    char text[4096];
     va_list args;
 
     must(name[0] != '\0');
-    (void)fprintf(ctl->screen.out, "%s:%*s", name, (int)(13 - strlen(name)), "");
     va_start(args, fmt);
-    (void)vfprintf(ctl->screen.out, fmt, args); /* judged at the end */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a text this long is cut */
     va_end(args);
-    (void)fputc('\n', ctl->screen.out);
+    (void)fprintf(ctl->screen.out, "%s:%*s", name, (int)(FIELD_BEGIN - 1 - strlen(name)), "");
+    text_fill(&ctl->screen, text, FIELD_BEGIN, FIELD_BEGIN);
 }
 
 static int show_name(const struct ctl *ctl, const char *kind, const char *name)
@@ -41,18 +47,19 @@ static const char *or_unknown(const char *text)
 /* --- node --- */
 
 static const struct table_column gpu_columns[] = {
-    {"GPU", COLUMN_RIGHT},
-    {"ID", 0},
-    {"MODEL", 0},
-    {"MIB", COLUMN_RIGHT},
-    {"SIZE", COLUMN_RIGHT},
+    {"GPU", COLUMN_RIGHT | COLUMN_LABEL},
+    {"ID", COLUMN_ID | COLUMN_CUT},
+    {"MODEL", COLUMN_MODEL | COLUMN_SPARE(3)},
+    {"MIB", COLUMN_RIGHT | COLUMN_SPARE(2)},
+    {"SIZE", COLUMN_RIGHT | COLUMN_SPARE(1)},
     {"USED", COLUMN_RIGHT},
-    {"RESERVED", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT | COLUMN_ZERO},
     {"FREE", COLUMN_RIGHT},
-    {"FRAGMENT", COLUMN_RIGHT},
+    {"FRAGMENT", COLUMN_RIGHT | COLUMN_SPARE(4)},
     {"NUMA", COLUMN_RIGHT | COLUMN_WIDE},
     {"NVLINK", COLUMN_WIDE},
     {"STATE", 0},
+    {"REASON", COLUMN_NOTE},
 };
 
 /* The indexes of its peers: "1,2,3". */
@@ -75,7 +82,6 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node
                     const struct doc *gpu)
 {
     const char *state = top_state_of(node, gpu);
-    const char *by = doc_shown(gpu, "heldBy");
 
     must(table->columns == ARRAY_LEN(gpu_columns));
     table_number(table, doc_int(gpu, "index"));
@@ -91,10 +97,11 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node
                           ? arena_printf(&ctl->arena, "%lld", (long long)doc_int(gpu, "numa"))
                           : "-");
     put_peers(ctl, table, node, gpu);
-    table_text(table,
-               strcmp(state, "held") == 0 ? arena_printf(&ctl->arena, "held by %s", by) : state);
+    table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
+    /* The state of the node is above the table, once. */
+    table_text(table, strcmp(doc_shown(gpu, "state"), "ok") != 0 ? gpu_why(node, gpu) : "");
 }
 
 static int show_gpus(struct ctl *ctl, const struct doc *node)
@@ -110,8 +117,8 @@ static int show_gpus(struct ctl *ctl, const struct doc *node)
 }
 
 static const struct table_column holder_columns[] = {
-    {"NAMESPACE", 0},        {"NAME", 0},           {"GPU", COLUMN_RIGHT},
-    {"MILLI", COLUMN_RIGHT}, {"MIB", COLUMN_RIGHT}, {"STATE", 0},
+    {"NAMESPACE", COLUMN_CUT}, {"NAME", COLUMN_CUT},  {"GPU", COLUMN_RIGHT},
+    {"MILLI", COLUMN_RIGHT},   {"MIB", COLUMN_RIGHT}, {"STATE", 0},
 };
 
 /* --sort-by names a column of the first table, so it is not applied to this one. */
@@ -138,9 +145,65 @@ static int show_holders(struct ctl *ctl, const struct doc *node)
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
+/* Only the parts that are not 0, but always used and free; then what is BEYOND. */
+static void put_node_milli(struct ctl *ctl, const struct doc *node)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    const long long beyond = (long long)doc_int(node, "beyondMilli");
+    static const struct {
+        const char *field;
+        const char *word;
+    } part[] = {
+        {"reservedMilli", "reserved"},
+        {"heldMilli", "held whole"},
+        {"closedMilli", "closed"},
+    };
+
+    must(node != NULL);
+    strbuf_init(&text);
+    strbuf_printf(&text, "%lld: %lld used, %lld free", (long long)doc_int(node, "capacityMilli"),
+                  (long long)doc_int(node, "usedMilli"), (long long)doc_int(node, "freeMilli"));
+    for (size_t i = 0; i < ARRAY_LEN(part); i++)
+        if (doc_int(node, part[i].field) > 0)
+            strbuf_printf(&text, ", %lld %s", (long long)doc_int(node, part[i].field),
+                          part[i].word);
+    if (beyond > 0)
+        strbuf_printf(&text, "; %lld of what is used exceeds the size of its GPU", beyond);
+    put_field(ctl, "Milli", "%s", text.data);
+    put_field(ctl, "Largest", "%lld milli free in one piece",
+              (long long)doc_int(node, "largestFreeMilli"));
+    if (doc_int(node, "fragmentMilli") > 0)
+        put_field(ctl, "Fragment", "%lld of %lld free milli: of no use to the pods that come",
+                  (long long)doc_int(node, "fragmentMilli"), (long long)doc_int(node, "freeMilli"));
+}
+
+/*
+ * Beside "ok" the text is no reason: it tells what else there is to know. Sick GPUs are counted, as
+ * the table says which they are.
+ */
+static void put_state(struct ctl *ctl, const struct doc *node)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    const char *state = doc_shown(node, "state");
+    const char *state_text = doc_shown(node, "stateText");
+    long long sick = 0;
+
+    must(node != NULL);
+    strbuf_init(&text);
+    doc_each (gpu, doc_get(node, "gpus"))
+        sick += gpu_is_sick(gpu);
+    strbuf_str(&text, state);
+    if (doc_true(node, "cordoned"))
+        strbuf_str(&text, ", cordoned");
+    if (sick > 0)
+        strbuf_printf(&text, ", %lld unhealthy %s", sick, sick == 1 ? "GPU" : "GPUs");
+    if (state_text[0] != '\0')
+        strbuf_printf(&text, "%s%s", strcmp(state, "ok") == 0 ? "; " : ": ", state_text);
+    put_field(ctl, "State", "%s", text.data);
+}
+
 int show_node(struct ctl *ctl, const struct doc *node)
 {
-    const char *state_text = doc_shown(node, "stateText");
     const struct doc *gpus = doc_get(node, "gpus");
     const long long held = (long long)doc_int(node, "heldGpus");
 
@@ -154,17 +217,8 @@ int show_node(struct ctl *ctl, const struct doc *node)
     put_field(ctl, "Inventory", "%s", or_unknown(doc_shown(node, "source")));
     if (doc_true(node, "agent"))
         put_field(ctl, "Agent", "milligpu-node gives containers their GPUs");
-    /* Beside "ok" the text is no reason: it tells what else there is to know. */
-    put_field(ctl, "State", "%s%s%s%s", doc_shown(node, "state"),
-              doc_true(node, "cordoned") ? ", cordoned" : "",
-              state_text[0] == '\0'                         ? ""
-              : strcmp(doc_shown(node, "state"), "ok") == 0 ? "; "
-                                                            : ": ",
-              state_text);
-    put_field(ctl, "Milli", "%lld used, %lld reserved, %lld free of %lld; largest free piece %lld",
-              (long long)doc_int(node, "usedMilli"), (long long)doc_int(node, "reservedMilli"),
-              (long long)doc_int(node, "freeMilli"), (long long)doc_int(node, "capacityMilli"),
-              (long long)doc_int(node, "largestFreeMilli"));
+    put_state(ctl, node);
+    put_node_milli(ctl, node);
     if (held > 0)
         put_field(ctl, "Held", "%lld whole %s by pods of another resource", held,
                   held == 1 ? "GPU" : "GPUs");
@@ -199,14 +253,14 @@ int command_node(struct ctl *ctl)
 /* --- pod --- */
 
 static const struct table_column share_columns[] = {
-    {"CONTAINER", 0},
+    {"CONTAINER", COLUMN_CUT},
     {"KIND", 0},
     {"GPU", 0},
-    {"ID", 0},
+    {"ID", COLUMN_ID | COLUMN_CUT},
     {"MILLI", COLUMN_RIGHT},
     {"MIB", COLUMN_RIGHT},
-    {"MEASURED", COLUMN_RIGHT},
-    {"MEASUREDMIB", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT | COLUMN_BLANK},
+    {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_BLANK},
 };
 
 /* What the container used of it in the last minutes, where agents report it. */
@@ -230,15 +284,15 @@ static void share_row(struct table *table, const struct doc *share)
 
 /* The same where a share was raised: what was asked for stands beside what it has. */
 static const struct table_column raised_columns[] = {
-    {"CONTAINER", 0},
+    {"CONTAINER", COLUMN_CUT},
     {"KIND", 0},
     {"GPU", 0},
-    {"ID", 0},
+    {"ID", COLUMN_ID | COLUMN_CUT},
     {"ASKED", COLUMN_RIGHT},
     {"MILLI", COLUMN_RIGHT},
     {"MIB", COLUMN_RIGHT},
-    {"MEASURED", COLUMN_RIGHT},
-    {"MEASUREDMIB", COLUMN_RIGHT},
+    {"MEASURED", COLUMN_RIGHT | COLUMN_BLANK},
+    {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_BLANK},
 };
 
 static void raised_row(struct table *table, const struct doc *share)
@@ -270,6 +324,9 @@ static int show_shares(struct ctl *ctl, const struct doc *shares)
     return ctl_show_rows(ctl, shares, raised ? &with_asked : &plain);
 }
 
+/* --- a pod that waits, node by node --- */
+
+/* For scripts, and with -o wide: a row for each node. */
 static const struct table_column verdict_columns[] = {
     {"NODE", 0},
     {"FITS", 0},
@@ -287,6 +344,96 @@ static void verdict_row(struct table *table, const struct doc *verdict)
     table_color(table, fits ? "green" : "red");
     table_text(table, doc_shown(verdict, "text"));
     table_text(table, doc_shown(verdict, "detail"));
+}
+
+static const struct table_column group_columns[] = {
+    {"NODES", COLUMN_RIGHT},
+    {"FITS", 0},
+    {"WHICH", COLUMN_WRAP},
+    {"WHY NOT", COLUMN_WRAP | COLUMN_BLANK},
+    {"DETAIL", COLUMN_WRAP | COLUMN_BLANK},
+};
+
+/* Nodes with one answer, in the order of their names. */
+struct answer_group {
+    const struct doc *first;
+    struct strbuf names;
+    size_t nodes;
+};
+enum { GROUP_NAMES_SHOWN = 3 };
+
+struct answer_groups {
+    struct answer_group *group;
+    size_t count;
+    size_t capacity;
+    struct map by_answer; /* struct answer_group's place + 1, by its texts */
+};
+
+static void group_add(struct ctl *ctl, struct answer_groups *groups, const struct doc *verdict)
+{
+    const char *key = arena_printf(&ctl->arena, "%d\n%s\n%s", doc_true(verdict, "fits"),
+                                   doc_shown(verdict, "text"), doc_shown(verdict, "detail"));
+    size_t place = (size_t)(uintptr_t)map_find(&groups->by_answer, text_of(key));
+
+    if (place == 0) {
+        groups->group =
+            xgrow(groups->group, groups->count, &groups->capacity, sizeof *groups->group);
+        groups->group[groups->count] = (struct answer_group){.first = verdict};
+        strbuf_init(&groups->group[groups->count].names);
+        place = ++groups->count;
+        must(map_put(&groups->by_answer, text_of(key), (void *)(uintptr_t)place) == NULL);
+    }
+    struct answer_group *group = &groups->group[place - 1];
+    if (group->nodes++ < GROUP_NAMES_SHOWN)
+        strbuf_printf(&group->names, "%s%s", group->nodes > 1 ? ", " : "",
+                      doc_shown(verdict, "name"));
+}
+
+static void group_row(struct ctl *ctl, struct table *table, const struct answer_group *group)
+{
+    const bool fits = doc_true(group->first, "fits");
+    const bool all = group->nodes <= GROUP_NAMES_SHOWN;
+
+    must(table->columns == ARRAY_LEN(group_columns));
+    table_number(table, (int64_t)group->nodes);
+    table_text(table, fits ? "yes" : "no");
+    table_color(table, fits ? "green" : "red");
+    table_text(table, all ? group->names.data
+                          : arena_printf(&ctl->arena, "%s and %zu more", group->names.data,
+                                         group->nodes - GROUP_NAMES_SHOWN));
+    table_text(table, doc_shown(group->first, "text"));
+    table_text(table, doc_shown(group->first, "detail"));
+}
+
+/* Each answer once, and which nodes give it: 184 nodes say the same in one row. */
+static int show_groups(struct ctl *ctl, const struct doc *nodes)
+{
+    CLEANUP(table_done) struct table table;
+    struct answer_groups groups = {.count = 0};
+    struct err err;
+
+    must(nodes != NULL);
+    map_init(&groups.by_answer);
+    table_init(&table, &ctl->screen, &ctl->arena, group_columns, ARRAY_LEN(group_columns));
+    doc_each (verdict, nodes)
+        group_add(ctl, &groups, verdict);
+    for (size_t i = 0; i < groups.count; i++) {
+        group_row(ctl, &table, &groups.group[i]);
+        strbuf_done(&groups.group[i].names);
+    }
+    map_done(&groups.by_answer);
+    xfree(groups.group);
+    return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
+}
+
+static int show_verdicts(struct ctl *ctl, const struct doc *nodes)
+{
+    static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
+                                          NULL, ""};
+
+    must(nodes != NULL);
+    return ctl->screen.terminal && !ctl->screen.wide ? show_groups(ctl, nodes)
+                                                     : ctl_show_rows(ctl, nodes, &view);
 }
 
 static const struct table_column reason_columns[] = {
@@ -453,7 +600,20 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
     if (!each || nodes == NULL || nodes->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
-    return ctl_show_rows(ctl, nodes, &view);
+    return show_verdicts(ctl, nodes);
+}
+
+/* A pod that was placed is Pending until its containers have started. */
+static void put_phase(struct ctl *ctl, const struct doc *pod)
+{
+    const char *phase = or_unknown(doc_shown(pod, "phase"));
+    const char *state = doc_shown(pod, "allocation.state");
+
+    must(pod != NULL);
+    if (strcmp(phase, "Pending") != 0 || strcmp(state, "bound") != 0)
+        put_field(ctl, "Phase", "%s", phase);
+    else
+        put_field(ctl, "Phase", "placed; its containers have not started (Pending)");
 }
 
 /* What a name of a model stands for, and what the pod probably means otherwise. */
@@ -489,7 +649,7 @@ int show_pod(struct ctl *ctl, const struct doc *pod)
     put_field(ctl, "Pod", "%s/%s", doc_shown(pod, "namespace"), doc_shown(pod, "name"));
     put_field(ctl, "Request", "%s", or_unknown(doc_shown(pod, "request")));
     show_hints(ctl, pod);
-    put_field(ctl, "Phase", "%s", or_unknown(doc_shown(pod, "phase")));
+    put_phase(ctl, pod);
     put_field(ctl, "Node", "%s", node[0] != '\0' ? node : "none");
     if (allocation != NULL)
         return show_allocation(ctl, allocation);
@@ -517,16 +677,16 @@ int command_pod(struct ctl *ctl)
 /* --- summary --- */
 
 static const struct table_column model_columns[] = {
-    {"MODEL", 0},
+    {"MODEL", COLUMN_MODEL | COLUMN_CUT | COLUMN_LABEL},
     {"GPUS", COLUMN_RIGHT},
-    {"TOTAL", COLUMN_RIGHT},
+    {"TOTAL", COLUMN_RIGHT | COLUMN_SPARE(1)},
     {"USED", COLUMN_RIGHT},
-    {"RESERVED", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT | COLUMN_ZERO},
     {"FREE", COLUMN_RIGHT},
-    {"HELD", COLUMN_RIGHT},
-    {"CLOSED", COLUMN_RIGHT},
-    {"LARGEST", COLUMN_RIGHT},
-    {"CLOSED BY", COLUMN_WRAP},
+    {"HELD", COLUMN_RIGHT | COLUMN_ZERO},
+    {"CLOSED", COLUMN_RIGHT | COLUMN_ZERO},
+    {"LARGEST", COLUMN_RIGHT | COLUMN_SPARE(2)},
+    {"CLOSED BY", COLUMN_NOTE},
 };
 
 /* "500 unhealthy, 200 cordoned": the closed parts that are not empty. */
@@ -603,7 +763,7 @@ static void put_milli(struct ctl *ctl, const struct doc *summary)
                   (long long)doc_int(summary, "unplacedMilli"));
     put_field(ctl, "Largest", "%lld milli free in one piece",
               (long long)doc_int(summary, "largestFreeMilli"));
-    put_field(ctl, "Fragment", "%lld of %lld free milli: what the workload cannot use",
+    put_field(ctl, "Fragment", "%lld of %lld free milli: of no use to the pods that come",
               (long long)doc_int(summary, "fragmentMilli"),
               (long long)doc_int(summary, "freeMilli"));
 }
@@ -630,7 +790,12 @@ int show_summary(struct ctl *ctl, const struct doc *summary)
               (long long)doc_int(summary, "allocations.bound"),
               (long long)doc_int(summary, "allocations.reserved"));
     put_field(ctl, "Waiting pods", "%lld", (long long)doc_int(summary, "waitingPods"));
-    put_field(ctl, "Drift", "%lld", (long long)doc_int(summary, "drift"));
+    if (doc_int(summary, "driftInformation") > 0)
+        put_field(ctl, "Drift", "%lld, and %lld as information",
+                  (long long)doc_int(summary, "drift"),
+                  (long long)doc_int(summary, "driftInformation"));
+    else
+        put_field(ctl, "Drift", "%lld", (long long)doc_int(summary, "drift"));
     (void)fputc('\n', ctl->screen.out);
     return ctl_show_rows(ctl, doc_get(summary, "models"), &view);
 }

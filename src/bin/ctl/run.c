@@ -54,6 +54,7 @@ static int read_screen(struct ctl *ctl, const struct ctl_environment *environmen
     ctl->screen.colors = environment->terminal && !environment->no_color;
     ctl->screen.utf8 = environment->utf8;
     ctl->screen.width = environment->width;
+    ctl->screen.rows = environment->rows;
     ctl->screen.headers = ctl->options.given[OPTION_no_headers] == NULL;
     ctl->screen.sort_by = ctl->options.given[OPTION_sort_by];
     ctl->screen.now_ms = clock.wall_ms(clock.ctx);
@@ -139,6 +140,7 @@ int ctl_main(int argc, char *const *argv, const struct ctl_environment *environm
     arena_init(&ctl.arena);
     arena_init(&ctl.kept);
     ctl.environment_server = environment->server;
+    ctl.measure = environment->measure;
     /* kubectl runs this name to complete the words of a plugin. */
     if (is_called(argv[0], "kubectl_complete-milligpu"))
         return ctl_finish(&ctl, complete_line(&ctl, argc, argv, false));

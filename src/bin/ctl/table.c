@@ -179,40 +179,11 @@ static int table_sort(const struct table *table, struct sorted *row, size_t rows
 
 /* --- lines of a cell --- */
 
-static bool is_shown(const struct table *table, size_t column)
-{
-    must(column < table->columns);
-    return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
-}
-
-/* A column that is wrapped is never narrower: the terminal breaks lines better than this would. */
-enum { WRAP_MIN = 24, SEPARATOR = 2, WIDER_THAN_ANY = 1 << 16 };
-
-/* In cells of a terminal: each letter takes one. */
-static size_t letters(struct text text)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < text.len; i++)
-        if (((unsigned char)text.at[i] & 0xc0) != 0x80)
-            count++;
-    return count;
-}
+enum { WIDER_THAN_ANY = 1 << 16 };
 
 static bool wraps(const struct table *table, size_t column)
 {
     return table->screen->terminal && (table->column[column].flags & COLUMN_WRAP) != 0;
-}
-
-static size_t natural_width(const struct table *table, size_t column)
-{
-    size_t width = letters(text_of(table->column[column].name));
-
-    for (size_t i = column; i < table->cells; i += table->columns) {
-        const size_t cell = letters(text_of(table->cell[i].text));
-        width = cell > width ? cell : width;
-    }
-    return width;
 }
 
 /* How many bytes of the text go on a line: up to a space, or else as many letters as fit. */
@@ -260,18 +231,19 @@ static void wrap_cells(const struct table *table)
     size_t wrapped = 0;
 
     for (size_t i = 0; i < table->columns; i++) {
-        if (!is_shown(table, i))
+        if (!table_shows(table, i))
             continue;
-        const size_t used = SEPARATOR + (wraps(table, i) ? 0 : natural_width(table, i));
+        const size_t used = SEPARATOR + (wraps(table, i) ? 0 : table_width_of(table, i));
         left -= used < left ? used : left;
         wrapped += wraps(table, i) ? 1 : 0;
     }
     for (size_t i = 0; i < table->columns && wrapped > 0; i++) {
-        if (!is_shown(table, i) || !wraps(table, i))
+        if (!table_shows(table, i) || !wraps(table, i))
             continue;
-        const size_t natural = natural_width(table, i);
+        const size_t natural = table_width_of(table, i);
         size_t width = left / wrapped--;
-        width = width < WRAP_MIN ? WRAP_MIN : width;
+        width = width < table->wrap_min ? table->wrap_min : width;
+        must(natural > 0);
         left -= natural < width ? (natural < left ? natural : left) : (width < left ? width : left);
         for (size_t at = i; at < table->cells; at += table->columns)
             table->cell[at].text = wrap_text(table->arena, table->cell[at].text, width);
@@ -302,7 +274,7 @@ static struct libscols_table *make_scols(const struct table *table)
         (void)scols_table_set_termwidth(made, WIDER_THAN_ANY);
     for (size_t i = 0; i < table->columns; i++) {
         int flags = (table->column[i].flags & COLUMN_RIGHT) != 0 ? SCOLS_FL_RIGHT : 0;
-        if (!is_shown(table, i))
+        if (!table_shows(table, i))
             continue;
         struct libscols_column *column = scols_table_new_column(
             made, table->column[i].name, 0, wraps(table, i) ? flags | SCOLS_FL_WRAP : flags);
@@ -323,7 +295,7 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
 
     must(line != NULL);
     for (size_t i = 0; i < table->columns; i++) {
-        if (!is_shown(table, i))
+        if (!table_shows(table, i))
             continue;
         /* fails only without memory */
         (void)scols_line_set_data(line, at, row[i].text);
@@ -333,26 +305,123 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     }
 }
 
+/* Of the longest wrapped cell. */
+static size_t lines_of(const struct table *table, const struct cell *row)
+{
+    size_t most = 1;
+
+    for (size_t i = 0; i < table->columns; i++) {
+        size_t lines = 1;
+        for (const char *at = row[i].text; table_shows(table, i) && *at != '\0'; at++)
+            lines += *at == '\n';
+        most = lines > most ? lines : most;
+    }
+    must(most >= 1);
+    return most;
+}
+
+/* How many rows fit into so many lines; all of them into 0, which is no bound. */
+static size_t rows_that_fit(const struct table *table, const struct sorted *row, size_t rows,
+                            size_t lines_max)
+{
+    size_t lines = 0;
+
+    for (size_t i = 0; i < rows && lines_max > 0; i++) {
+        lines += lines_of(table, row[i].row);
+        if (lines > lines_max)
+            return i;
+    }
+    return rows;
+}
+
+/* A person who misses a column learns its name and how to see it. */
+static void say_no_room(const struct table *table)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    for (size_t i = 0; i < table->columns; i++)
+        if ((table->no_room & (UINT32_C(1) << i)) != 0)
+            strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "", table->column[i].name);
+    if (text.len == 0 || !table->screen->headers || table->rows_only)
+        return;
+    strbuf_printf(&text, ": no room for %s in %zu columns; -o wide shows everything",
+                  table->no_room & (table->no_room - 1) ? "them" : "it", table->screen->width);
+    text_fill(table->screen, text.data, 0, 0);
+}
+
 /* An empty table prints no headings. */
+static void print_rows(struct table *table, const struct sorted *row, size_t rows)
+{
+    struct libscols_table *made = make_scols(table);
+
+    for (size_t i = 0; i < rows; i++)
+        add_row(table, made, row[i].row);
+    if (rows > 0)
+        /* a closed pipe is detected when the stream is flushed */
+        (void)scols_print_table(made);
+    scols_unref_table(made);
+}
+
 int table_print(struct table *table, struct err *err)
 {
+    CLEANUP(strbuf_done) struct strbuf notes;
     const size_t rows = table->cells / table->columns;
 
     must(table->cells % table->columns == 0);
+    strbuf_init(&notes);
     struct sorted *row = xcalloc(rows + 1, sizeof *row);
     const int status = table_sort(table, row, rows, err);
     if (status == 0) {
+        const size_t most = table->lines_max;
+        const size_t lines =
+            table->rows_only ? 0 : table_notes(table, most > 0 ? most / 3 + 1 : 0, &notes);
+        table_fit(table);
         wrap_cells(table);
-        struct libscols_table *made = make_scols(table);
-        for (size_t i = 0; i < rows; i++)
-            add_row(table, made, row[i].row);
-        if (rows > 0)
-            /* a closed pipe is detected when the stream is flushed */
-            (void)scols_print_table(made);
-        scols_unref_table(made);
+        const size_t shown = rows_that_fit(table, row, rows,
+                                           most > lines + 1 ? most - lines
+                                           : most > 0       ? 1
+                                                            : 0);
+        table->left_out = rows - shown;
+        print_rows(table, row, shown);
+        say_no_room(table);
+        if (lines > 0)
+            (void)fprintf(table->screen->out, "\n%s", notes.data); /* judged at the end */
     }
     xfree(row);
     return status;
+}
+
+/* --- sentences --- */
+
+void text_fill_into(struct strbuf *out, const struct screen *screen, const char *text, size_t from,
+                    size_t indent)
+{
+    struct text rest = text_of(text);
+    size_t begin = from;
+
+    must(out != NULL);
+    while (screen->terminal && screen->width > begin + WRAP_MIN &&
+           text_columns(rest) > screen->width - begin) {
+        const size_t bytes = line_bytes(rest, screen->width - begin);
+        must(bytes > 0);
+        strbuf_text(out, text_first(rest, bytes));
+        strbuf_printf(out, "\n%*s", (int)indent, "");
+        rest = text_trim((struct text){rest.at + bytes, rest.len - bytes});
+        begin = indent;
+    }
+    strbuf_text(out, rest);
+    strbuf_char(out, '\n');
+}
+
+void text_fill(const struct screen *screen, const char *text, size_t from, size_t indent)
+{
+    CLEANUP(strbuf_done) struct strbuf lines;
+
+    must(screen->out != NULL);
+    strbuf_init(&lines);
+    text_fill_into(&lines, screen, text, from, indent);
+    (void)fwrite(lines.data, 1, lines.len, screen->out); /* judged at the end */
 }
 
 /* --- ages and bars --- */

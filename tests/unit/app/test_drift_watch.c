@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/reconcile.h"
 
 #include "support/core_fixture.h"
 #include "writer/drift_watch.h"
@@ -196,6 +198,115 @@ static void a_look_goes_to_the_nodes_that_changed_and_to_no_other(void **state)
     assert_int_equal(after.nodes - before.nodes, 3);
 }
 
+/* Pods that others bound, one on each of the first nodes. */
+static void adopt(struct scene *scene, uint32_t pods, const char *prefix, int64_t bound_ms)
+{
+    for (uint32_t i = 0; i < pods; i++) {
+        const char *name = arena_printf(&scene->core.arena, "%s-%u", prefix, i);
+        struct pod *pod = core_pod(&scene->core, name, node_name(scene, i));
+        pod->scheduled_ms = bound_ms;
+        assert_int_equal(core_adopt(&scene->core, pod, "100"), VERDICT_OK);
+    }
+}
+
+/* What a look writes into the log, at wall_ms. */
+static char *logged_by_look(struct scene *scene, int64_t wall_ms)
+{
+    FILE *caught = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+    static char text[65536];
+
+    must(caught != NULL && kept >= 0 && dup2(fileno(caught), STDERR_FILENO) >= 0);
+    log_set(LOG_INFO, false);
+    view_publish(scene->app.view, ledger_publish(scene->core.ledger, NULL, 0));
+    scene->now_ms += LOOK_MS;
+    drift_watch_step(scene->watch, scene->now_ms, wall_ms);
+    log_set(LOG_ERROR, false);
+    must(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
+    must(fseek(caught, 0, SEEK_SET) == 0);
+    text[fread(text, 1, sizeof text - 1, caught)] = '\0';
+    must(fclose(caught) == 0);
+    return text;
+}
+
+static size_t count_of(const char *text, const char *word)
+{
+    size_t count = 0;
+
+    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
+        count++;
+    return count;
+}
+
+/* A cluster whose pods were there first: one line at each start, also if they came just now. */
+static void adopted_pods_at_the_start_are_counted_in_one_line(void **state)
+{
+    static const int64_t now_ms = INT64_C(1767323045000);
+    struct scene *scene = *state;
+
+    for (uint32_t i = 0; i < 200; i++)
+        show_node(scene, i);
+    adopt(scene, 200, "old", now_ms - DRIFT_ADOPTED_MS);
+    const char *text = logged_by_look(scene, now_ms);
+    assert_int_equal(count_of(text, "\n"), 1);
+    assert_non_null(strstr(text, " info "));
+    assert_non_null(strstr(text, "count=200 kinds=\"200 adopted\""));
+
+    adopt(scene, 1, "new", now_ms);
+    text = logged_by_look(scene, now_ms);
+    assert_int_equal(count_of(text, "\n"), 1);
+    assert_non_null(strstr(text, "warn  drift kind=adopted node=node-00000"));
+
+    adopt(scene, 3, "seen-late", now_ms - DRIFT_ADOPTED_MS);
+    text = logged_by_look(scene, now_ms);
+    assert_int_equal(count_of(text, "\n"), 1);
+    assert_non_null(strstr(text, "count=3 kinds=\"3 adopted\""));
+}
+
+static void fresh_adopted_pods_at_the_start_are_one_warning(void **state)
+{
+    struct scene *scene = *state;
+
+    show_node(scene, 0);
+    show_node(scene, 1);
+    adopt(scene, 2, "new", 1000);
+    const char *text = logged_by_look(scene, 1000);
+    assert_int_equal(count_of(text, "\n"), 1);
+    assert_non_null(strstr(text, " warn "));
+    assert_non_null(strstr(text, "kinds=\"2 adopted\""));
+    assert_null(strstr(logged_by_look(scene, 1000), "drift"));
+}
+
+/* One of each GPU and one of the node: nine a node, sixteen lines at most, the rest in one. */
+static void much_drift_at_once_has_a_few_lines_and_a_sum(void **state)
+{
+    struct scene *scene = *state;
+    const struct request *request = core_request(&scene->core, "8000");
+
+    for (uint32_t i = 0; i < 4; i++) {
+        show_node(scene, i);
+        const struct command reserve = {.kind = COMMAND_RESERVE,
+                                        .at_ms = 1,
+                                        .uid = arena_printf(&scene->core.arena, "uid-%u", i),
+                                        .namespace = "default",
+                                        .name = "pod",
+                                        .node = node_name(scene, i),
+                                        .request = request};
+        run(scene, &reserve);
+    }
+    assert_string_equal(logged_by_look(scene, 1), "");
+    lose_node(scene, 0);
+    assert_int_equal(count_of(logged_by_look(scene, 1), "\n"), GPUS + 1);
+    lose_node(scene, 1);
+    lose_node(scene, 2);
+    const char *text = logged_by_look(scene, 1);
+    assert_int_equal(count_of(text, "warn  drift kind="), 16);
+    assert_int_equal(count_of(text, "\n"), 17);
+    assert_non_null(strstr(text, "count=2 kinds=\"2 absent\""));
+    lose_node(scene, 3); /* the next comparison has its own lines */
+    assert_int_equal(count_of(logged_by_look(scene, 1), "\n"), GPUS + 1);
+}
+
 /* A node whose slot another took: its drift is gone, and the other node has only its own. */
 static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
 {
@@ -228,6 +339,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass),
         TEST(a_look_goes_to_the_nodes_that_changed_and_to_no_other),
+        TEST(adopted_pods_at_the_start_are_counted_in_one_line),
+        TEST(fresh_adopted_pods_at_the_start_are_one_warning),
+        TEST(much_drift_at_once_has_a_few_lines_and_a_sum),
         TEST(drift_goes_with_its_node_where_another_takes_the_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,6 +73,38 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
     assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
 
+/* At a day to the ms; no other kind ages, and a clock that is behind makes nothing old. */
+static void only_a_pod_that_others_bound_a_day_ago_is_information(void **state)
+{
+    const int64_t day_ms = INT64_C(86400000);
+    struct drift drift = {.kind = "adopted", .since_ms = 5000};
+
+    (void)state;
+    assert_false(drift_is_information(&drift, 5000 + day_ms - 1));
+    assert_true(drift_is_information(&drift, 5000 + day_ms));
+    assert_true(drift_is_information(&drift, 5000 + 9 * day_ms));
+    assert_false(drift_is_information(&drift, 5000));
+    assert_false(drift_is_information(&drift, 4000));
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        drift.kind = drift_kind_name(kind);
+        assert_int_equal(drift_is_information(&drift, 5000 + day_ms),
+                         strcmp(drift.kind, "adopted") == 0);
+    }
+}
+
+static void kinds_are_found_by_their_whole_names(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        assert_int_equal(drift_kind_find(text_of(drift_kind_name(kind))), kind);
+        assert_true(strlen(drift_kind_help(kind)) > strlen(drift_kind_name(kind)));
+    }
+    assert_int_equal(drift_kind_find(TEXT("adopt")), DRIFT_KIND_COUNT);
+    assert_int_equal(drift_kind_find(TEXT("")), DRIFT_KIND_COUNT);
+    assert_string_equal(drift_kind_name(0), "adopted");
+    assert_string_equal(drift_kind_name(DRIFT_KIND_COUNT - 1), "node_gone");
+}
+
 static void over_and_absent_name_their_gpu(void **state)
 {
     struct core_fixture *core = *state;
@@ -446,6 +478,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_CORE(a_node_in_order_has_no_drift),
         WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
+        cmocka_unit_test(only_a_pod_that_others_bound_a_day_ago_is_information),
+        cmocka_unit_test(kinds_are_found_by_their_whole_names),
         WITH_CORE(over_and_absent_name_their_gpu),
         WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
         WITH_CORE(mixed_needs_both),

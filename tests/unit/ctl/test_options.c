@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/reconcile.h"
 
 #include "support.h"
 #include "support/document.h"
@@ -212,6 +213,24 @@ static void help_fits_eighty_columns(void **state)
     shown_free(&shown);
 }
 
+/* The words of --kind, for completion, and the help are those of the daemon. */
+static void the_kinds_of_drift_are_words_of_their_option(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf words;
+    CLEANUP(strbuf_done) struct strbuf help;
+    const struct option *option = option_info(OPTION_kind);
+
+    (void)state;
+    strbuf_init(&words);
+    strbuf_init(&help);
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        strbuf_printf(&words, "%s%s", kind > 0 ? " " : "", drift_kind_name(kind));
+        strbuf_printf(&help, "%s%s", kind > 0 ? ", " : "", drift_kind_name(kind));
+    }
+    assert_string_equal(option->words, words.data);
+    assert_non_null(strstr(option->help, help.data));
+}
+
 static void the_documents_equal_their_tables(void **state)
 {
     (void)state;
@@ -231,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_port_file_that_is_none_is_named),
         cmocka_unit_test(help_and_version_need_no_server),
         cmocka_unit_test(help_fits_eighty_columns),
+        cmocka_unit_test(the_kinds_of_drift_are_words_of_their_option),
         cmocka_unit_test(the_documents_equal_their_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,6 +208,234 @@ static void a_word_longer_than_its_column_is_broken_all_the_same(void **state)
     assert_lines("see\nGPU-0123456789-0123456789-01\n23456789 there\n");
 }
 
+/* --- tables that fit their terminal --- */
+
+static const struct table_column fleet[] = {
+    {"NODE", COLUMN_CUT | COLUMN_LABEL},       {"ID", COLUMN_ID},
+    {"MODEL", COLUMN_MODEL | COLUMN_SPARE(2)}, {"USED", COLUMN_RIGHT},
+    {"RESERVED", COLUMN_RIGHT | COLUMN_ZERO},  {"MEASURED", COLUMN_RIGHT | COLUMN_BLANK},
+    {"PODS", COLUMN_RIGHT | COLUMN_SPARE(1)},  {"REASON", COLUMN_NOTE},
+};
+
+struct fleet_row {
+    const char *node;
+    const char *id;
+    const char *model;
+    int64_t reserved;
+    const char *measured;
+    const char *reason;
+};
+
+static const struct fleet_row two_nodes[] = {
+    {"gpu-node-aaaaaaaa-001", "GPU-11111111-2222-3333-4444-555555555555", "NVIDIA-A100", 0, "", ""},
+    {"gpu-node-aaaaaaaa-002", "GPU-aaaaaaaa-2222-3333-4444-555555555555", "Tesla-T4", 0, "",
+     "XID 79"},
+};
+
+static struct table_run {
+    size_t lines_max;
+    bool rows_only;
+    size_t left_out;
+} drawn;
+
+static void draw_fleet(const struct screen *how, const struct fleet_row *row, size_t rows)
+{
+    CLEANUP(table_done) struct table table;
+    struct screen screen = *how;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err err;
+
+    screen.out = open_memstream(&text, &bytes);
+    assert_non_null(screen.out);
+    table_init(&table, &screen, &arena, fleet, ARRAY_LEN(fleet));
+    table.lines_max = drawn.lines_max;
+    table.rows_only = drawn.rows_only;
+    for (size_t i = 0; i < rows; i++) {
+        table_text(&table, row[i].node);
+        table_text(&table, row[i].id);
+        table_text(&table, row[i].model);
+        table_number(&table, 100);
+        table_number(&table, row[i].reserved);
+        table_text(&table, row[i].measured);
+        table_number(&table, 2);
+        table_text(&table, row[i].reason);
+    }
+    assert_int_equal(table_print(&table, &err), 0);
+    drawn.left_out = table.left_out;
+    assert_int_equal(fclose(screen.out), 0);
+    strbuf_reset(&printed);
+    strbuf_str(&printed, text);
+    free(text);
+}
+
+static void a_terminal_shows_what_there_is_to_see(void **state)
+{
+    const struct screen screen = {.headers = true, .terminal = true, .width = 80};
+
+    (void)state;
+    draw_fleet(&screen, two_nodes, 2);
+    assert_lines("NODE                   ID            MODEL        USED  PODS\n"
+                 "gpu-node-aaaaaaaa-001  GPU-11111111  NVIDIA-A100   100     2\n"
+                 "gpu-node-aaaaaaaa-002  GPU-aaaaaaaa  Tesla-T4      100     2\n"
+                 "\n"
+                 "gpu-node-aaaaaaaa-002: XID 79\n");
+}
+
+/* One value is enough; 0 is one where COLUMN_ZERO is not said. */
+static void a_column_with_one_value_stays(void **state)
+{
+    const struct screen screen = {.headers = true, .terminal = true, .width = 99};
+    struct fleet_row row[] = {two_nodes[0], two_nodes[1]};
+
+    (void)state;
+    row[1].reserved = 7;
+    row[0].measured = "0";
+    draw_fleet(&screen, row, 2);
+    assert_non_null(strstr(printed.data, "RESERVED  MEASURED"));
+    assert_non_null(strstr(printed.data, "  0         0     2"));
+    assert_non_null(strstr(printed.data, "  7         -     2"));
+}
+
+static void scripts_and_wide_tables_have_every_column_and_letter(void **state)
+{
+    const struct screen ways[] = {{.headers = true, .width = 20},
+                                  {.headers = true, .terminal = true, .wide = true, .width = 20}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        draw_fleet(&ways[i], two_nodes, 2);
+        assert_lines(
+            "NODE                   ID                                        MODEL        "
+            "USED  RESERVED  MEASURED  PODS  REASON\n"
+            "gpu-node-aaaaaaaa-001  GPU-11111111-2222-3333-4444-555555555555  NVIDIA-A100  "
+            " 100         0         -     2  -\n"
+            "gpu-node-aaaaaaaa-002  GPU-aaaaaaaa-2222-3333-4444-555555555555  Tesla-T4     "
+            " 100         0         -     2  XID 79\n");
+    }
+}
+
+/* First the vendor, then spare columns by rank, then the middle of names. */
+static void a_narrow_terminal_loses_what_is_needed_least_first(void **state)
+{
+    struct screen screen = {.headers = true, .terminal = true, .width = 59};
+
+    (void)state;
+    draw_fleet(&screen, two_nodes, 2); /* one less than is needed */
+    assert_non_null(strstr(printed.data, "GPU-11111111  A100       100     2"));
+    screen.width = 56;
+    draw_fleet(&screen, two_nodes, 2); /* one less than is needed with short models */
+    assert_lines("NODE                   ID            USED  PODS\n"
+                 "gpu-node-aaaaaaaa-001  GPU-11111111   100     2\n"
+                 "gpu-node-aaaaaaaa-002  GPU-aaaaaaaa   100     2\n"
+                 "MODEL: no room for it in 56 columns; -o wide shows\n"
+                 "everything\n"
+                 "\n"
+                 "gpu-node-aaaaaaaa-002: XID 79\n");
+    screen.width = 38;
+    draw_fleet(&screen, two_nodes, 2);
+    assert_non_null(strstr(printed.data, "NODE                ID            USED\n"));
+    assert_non_null(strstr(printed.data, "gpu-node-~aaaa-001  GPU-11111111   100\n"));
+    assert_non_null(strstr(printed.data, "\ngpu-node-aaaaaaaa-002: XID 79\n"));
+    screen.width = 28; /* the last that can be done: the name has 8 columns */
+    draw_fleet(&screen, two_nodes, 2);
+    assert_non_null(strstr(printed.data, "gpu-~001  GPU-11111111   100\n"));
+}
+
+static void two_ids_with_one_beginning_are_not_shortened(void **state)
+{
+    const struct screen screen = {.headers = true, .terminal = true, .width = 200};
+    struct fleet_row row[] = {two_nodes[0], two_nodes[1], two_nodes[0]};
+
+    (void)state;
+    draw_fleet(&screen, row, 3); /* one id twice */
+    assert_non_null(strstr(printed.data, "GPU-11111111  "));
+    row[1].id = "GPU-11111111-2222-3333-4444-555555555556";
+    draw_fleet(&screen, row, 3);
+    assert_non_null(strstr(printed.data, "GPU-11111111-2222-3333-4444-555555555556  "));
+    row[1].id = "GPU-1111111g-2222-3333-4444-555555555555"; /* no UUID */
+    draw_fleet(&screen, row, 3);
+    assert_non_null(strstr(printed.data, row[1].id));
+    row[1].id = "n/gpu-0";
+    draw_fleet(&screen, row, 3);
+    assert_non_null(strstr(printed.data, "n/gpu-0 "));
+    assert_non_null(strstr(printed.data, "GPU-11111111  "));
+}
+
+static void a_column_that_is_sorted_by_stays(void **state)
+{
+    const struct screen screen = {
+        .headers = true, .terminal = true, .width = 50, .sort_by = "-model"};
+
+    (void)state;
+    draw_fleet(&screen, two_nodes, 2);
+    assert_non_null(strstr(printed.data, "Tesla-T4"));
+    assert_non_null(strstr(printed.data, "PODS: no room for it in 50 columns"));
+}
+
+static void a_reason_of_many_rows_is_one_note(void **state)
+{
+    const struct screen screen = {.headers = true, .terminal = true, .width = 60};
+    struct fleet_row row[] = {two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[1]};
+    static const char *const names[] = {"a", "b", "c", "d"};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        row[i].node = names[i];
+        row[i].reason = i < 3 ? "labels say MIG" : "";
+    }
+    draw_fleet(&screen, row, 5);
+    assert_non_null(
+        strstr(printed.data, "\na, b, c: labels say MIG\ngpu-node-aaaaaaaa-002: XID 79\n"));
+    row[3].reason = "labels say MIG";
+    draw_fleet(&screen, row, 5);
+    assert_non_null(strstr(printed.data, "\na, b, c and 1 more: labels say MIG\n"));
+}
+
+static void a_picture_has_no_more_lines_than_it_may(void **state)
+{
+    const struct screen screen = {.headers = true, .terminal = true, .width = 80};
+    struct fleet_row row[20];
+    static char name[20][8];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        row[i] = two_nodes[i % 2];
+        (void)snprintf(name[i], sizeof name[i], "n%zu", i);
+        row[i].node = name[i];
+        row[i].reason = name[i];
+    }
+    for (size_t most = 9; most < 40; most += 3) {
+        size_t lines = 0;
+        drawn = (struct table_run){.lines_max = most};
+        draw_fleet(&screen, row, ARRAY_LEN(row));
+        for (const char *at = printed.data; *at != '\0'; at++)
+            lines += *at == '\n';
+        assert_in_range(lines, most > 27 ? 2 : most, most + 2); /* headings, a blank line */
+        assert_int_equal(drawn.left_out == 0, strstr(printed.data, "n19 ") != NULL);
+    }
+    drawn = (struct table_run){.lines_max = 5, .rows_only = true};
+    draw_fleet(&screen, row, ARRAY_LEN(row));
+    assert_int_equal(drawn.left_out, 15);
+    assert_null(strstr(printed.data, "n0: n0"));
+    drawn = (struct table_run){0};
+}
+
+static void sentences_are_broken_on_a_terminal_only(void **state)
+{
+    struct screen screen = {.terminal = true, .width = 40};
+    CLEANUP(strbuf_done) struct strbuf out;
+
+    (void)state;
+    strbuf_init(&out);
+    text_fill_into(&out, &screen, "one two three four five six seven eight nine", 4, 2);
+    assert_string_equal(out.data, "one two three four five six seven\n  eight nine\n");
+    strbuf_reset(&out);
+    screen.terminal = false;
+    text_fill_into(&out, &screen, "one two three four five six seven eight nine", 4, 2);
+    assert_string_equal(out.data, "one two three four five six seven eight nine\n");
+}
+
 static void ages_are_written_as_kubectl_writes_them(void **state)
 {
     static const struct {
@@ -278,6 +506,15 @@ int main(void)
         TEST(control_characters_reach_no_terminal),
         TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns),
         TEST(a_word_longer_than_its_column_is_broken_all_the_same),
+        TEST(a_terminal_shows_what_there_is_to_see),
+        TEST(a_column_with_one_value_stays),
+        TEST(scripts_and_wide_tables_have_every_column_and_letter),
+        TEST(a_narrow_terminal_loses_what_is_needed_least_first),
+        TEST(two_ids_with_one_beginning_are_not_shortened),
+        TEST(a_column_that_is_sorted_by_stays),
+        TEST(a_reason_of_many_rows_is_one_note),
+        TEST(a_picture_has_no_more_lines_than_it_may),
+        TEST(sentences_are_broken_on_a_terminal_only),
         TEST(ages_are_written_as_kubectl_writes_them),
         TEST(bars_never_hide_what_is_used),
     };

@@ -30,7 +30,7 @@ static const char nodes[] =
     "{\"items\":[{\"name\":\"n1\",\"uid\":\"u1\",\"model\":\"NVIDIA-A100\",\"source\":"
     "\"annotation\",\"state\":\"ok\",\"stateText\":\"\",\"cordoned\":false,\"capacityMilli\":2000,"
     "\"usedMilli\":1300,\"reservedMilli\":200,\"freeMilli\":500,\"largestFreeMilli\":500,"
-    "\"fragmentMilli\":130,\"heldGpus\":0,\"gpus\":["
+    "\"fragmentMilli\":130,\"totalMilli\":2000,\"heldGpus\":0,\"gpus\":["
     "{\"id\":\"GPU-1\",\"index\":0,\"model\":\"NVIDIA-A100\",\"mib\":81920,"
     "\"milli\":1000,\"usedMilli\":1000,\"reservedMilli\":0,\"usedMib\":81920,"
     "\"freeMilli\":0,\"measuredMilli\":420,\"measuredMib\":40000,\"pods\":2,"
@@ -40,7 +40,8 @@ static const char nodes[] =
     "\"state\":\"ok\"}]},{\"name\":\"n2\",\"uid\":\"u2\",\"model\":\"\",\"source\":"
     "\"label\",\"state\":\"mixed\",\"stateText\":\"whole GPUs and shares\",\"cordoned\":false,"
     "\"capacityMilli\":500,\"usedMilli\":0,\"reservedMilli\":0,\"freeMilli\":0,"
-    "\"largestFreeMilli\":0,\"heldGpus\":1,\"gpus\":[{\"id\":\"n2/gpu-0\",\"index\":0,\"model\":"
+    "\"largestFreeMilli\":0,\"totalMilli\":700,\"beyondMilli\":200,\"heldMilli\":300,"
+    "\"closedMilli\":400,\"heldGpus\":1,\"gpus\":[{\"id\":\"n2/gpu-0\",\"index\":0,\"model\":"
     "\"\",\"mib\":0,\"milli\":500,\"usedMilli\":0,\"reservedMilli\":0,\"usedMib\":0,"
     "\"freeMilli\":0,\"pods\":0,\"state\":\"cordoned\"}]}]}";
 
@@ -75,12 +76,13 @@ static void top_has_a_line_for_each_gpu(void **state)
     show_top_of("top");
     assert_string_equal(
         shown.out,
-        "NODE  GPU  MODEL        USED  RESERVED  MEASURED  FREE  PODS  STATE\n"
-        "n1      0  NVIDIA-A100  1000         0       420     0     2  ok\n"
-        "n1      1  NVIDIA-A100   300       200         -   500     2  ok\n"
-        "n2      0  -               0         0         -     0     0  cordoned\n"
-        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 fragment), 1000 held whole, "
-        "500 closed of 3500 milli; 1 pod waits\n");
+        "NODE  GPU  MODEL        USED  RESERVED  MEASURED  FREE  PODS  STATE     REASON\n"
+        "n1      0  NVIDIA-A100  1000         0       420     0     2  ok        -\n"
+        "n1      1  NVIDIA-A100   300       200         -   500     2  ok        -\n"
+        "n2      0  -               0         0         -     0     0  cordoned  -\n"
+        "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 of it of no use "
+        "to the pods that come), 1000 held whole, 500 closed of 3460 milli; 40 of what is used exceeds the size "
+        "of its GPU; 1 pod waits\n");
 }
 
 static void top_draws_bars_when_asked(void **state)
@@ -134,10 +136,13 @@ static void nodes_show_what_decides(void **state)
 {
     (void)state;
     assert_int_equal(show("nodes", show_nodes, nodes), CTL_FINE);
-    assert_string_equal(shown.out,
-                        "NAME  MODEL        GPUS  SIZE  USED  RESERVED  FREE  LARGEST  STATE\n"
-                        "n1    NVIDIA-A100     2  2000  1300       200   500      500  ok\n"
-                        "n2    -               1   500     0         0     0        0  mixed\n");
+    assert_string_equal(
+        shown.out, "NAME  MODEL        GPUS  TOTAL  USED  RESERVED  FREE  HELD  CLOSED  BEYOND  "
+                   "LARGEST  STATE  REASON\n"
+                   "n1    NVIDIA-A100     2   2000  1300       200   500     0       0       0  "
+                   "    500  ok     -\n"
+                   "n2    -               1    700     0         0     0   300     400     200  "
+                   "      0  mixed  whole GPUs and shares\n");
     shown_free(&shown);
     assert_int_equal(show("nodes -o name", show_nodes, nodes), CTL_FINE);
     assert_string_equal(shown.out, "node/n1\nnode/n2\n");
@@ -146,6 +151,192 @@ static void nodes_show_what_decides(void **state)
     assert_non_null(strstr(shown.out, "whole GPUs and shares"));
     assert_non_null(strstr(shown.out, "LARGEST  FRAGMENT"));
     assert_non_null(strstr(shown.out, "500       130"));
+}
+
+/* As a person sees it: in a terminal of 80 columns. */
+static void show_on_terminal(const char *words,
+                             int (*view)(struct ctl *ctl, const struct doc *value),
+                             const char *json)
+{
+    shown_begin(&shown, words);
+    shown.ctl.screen.terminal = true;
+    shown.ctl.screen.width = 80;
+    assert_int_equal(view(&shown.ctl, answer(&shown, json)), CTL_FINE);
+    shown_end(&shown);
+}
+
+static int show_top_alone(struct ctl *ctl, const struct doc *nodes_answer)
+{
+    return show_top(ctl, nodes_answer, NULL);
+}
+
+/* n nodes with 8 GPUs each; the last one has a sick GPU. */
+static const char *many_nodes(struct strbuf *out, uint32_t count)
+{
+    strbuf_str(out, "{\"items\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        strbuf_printf(out,
+                      "%s{\"name\":\"n%02u\",\"model\":\"NVIDIA-L4\",\"state\":\"ok\","
+                      "\"stateText\":\"\",\"totalMilli\":8000,\"usedMilli\":%u,\"freeMilli\":%u,"
+                      "\"closedMilli\":%u,\"gpus\":[",
+                      i > 0 ? "," : "", i, i * 100, i + 1 == count ? 6000 : 8000 - i * 100,
+                      i + 1 == count ? 2000 - i * 100 : 0);
+        for (uint32_t gpu = 0; gpu < 8; gpu++)
+            strbuf_printf(
+                out, "%s{\"id\":\"g%u\",\"index\":%u,\"milli\":1000,\"state\":\"%s\"%s}",
+                gpu > 0 ? "," : "", gpu, gpu, i + 1 == count && gpu < 2 ? "unhealthy" : "ok",
+                i + 1 == count && gpu == 1 ? ",\"healthText\":\"XID 79, since noon\"" : "");
+        strbuf_str(out, "]}");
+    }
+    strbuf_str(out, "]}");
+    return out->data;
+}
+
+static void a_terminal_gets_a_line_for_each_node_of_many_gpus(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf eight;
+    CLEANUP(strbuf_done) struct strbuf nine;
+
+    (void)state;
+    strbuf_init(&eight);
+    strbuf_init(&nine);
+    (void)many_nodes(&eight, 8); /* 64 GPUs */
+    (void)many_nodes(&nine, 9);
+    show_on_terminal("top", show_top_alone, eight.data);
+    assert_non_null(strstr(shown.out, "NODE  GPU  MODEL"));
+    assert_non_null(strstr(shown.out, "\n\nn07/1: XID 79, since noon\n"));
+    shown_free(&shown);
+    show_on_terminal("top", show_top_alone, nine.data);
+    assert_non_null(strstr(shown.out, "NODE  GPUS  MODEL      TOTAL  USED  FREE  CLOSED  STATE\n"
+                                      "n00      8  NVIDIA-L4   8000     0  8000       0  ok"));
+    assert_non_null(
+        strstr(shown.out, "n08      8  NVIDIA-L4   8000   800  6000    1200  unhealthy"));
+    assert_non_null(strstr(shown.out, "n08: 2 of 8 GPUs unhealthy: XID 79, since noon\n"));
+    shown_free(&shown);
+    static const char *const by_gpu[] = {"top --by gpu", "top --node n01", "top --state ok",
+                                         "top -n a", "top -o wide"};
+    for (size_t i = 0; i < ARRAY_LEN(by_gpu); i++) {
+        show_on_terminal(by_gpu[i], show_top_alone, nine.data);
+        if (strncmp(shown.out, "NODE  GPU  ", strlen("NODE  GPU  ")) != 0)
+            fail_msg("%s: %s", by_gpu[i], shown.out);
+        shown_free(&shown);
+    }
+    assert_int_equal(show("top", show_top_alone, nine.data), CTL_FINE); /* no terminal */
+    assert_non_null(strstr(shown.out, "NODE  GPU  "));
+    shown_free(&shown);
+    assert_int_equal(show("top --by node", show_top_alone, eight.data), CTL_FINE);
+    assert_non_null(
+        strstr(shown.out, "NODE  GPUS  MODEL      TOTAL  USED  RESERVED  MEASURED  FREE"));
+}
+
+/* 24 lines: what needs a look comes first, and the rest is counted. */
+static void a_picture_of_watch_ends_before_the_terminal_does(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf many;
+
+    (void)state;
+    strbuf_init(&many);
+    (void)many_nodes(&many, 20);
+    shown_begin(&shown, "top --watch");
+    shown.ctl.screen.terminal = true;
+    shown.ctl.screen.width = 80;
+    shown.ctl.screen.rows = 24;
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, many.data), answer(&shown, summary)),
+                     CTL_FINE);
+    shown_end(&shown);
+    const char *sick = strstr(shown.out, "n19 ");
+    const char *first = strstr(shown.out, "n00 ");
+    assert_non_null(sick);
+    assert_non_null(first);
+    assert_true(sick < first);
+    assert_non_null(strstr(shown.out, "more nodes; what needs a look comes first"));
+    size_t lines = 0;
+    for (const char *at = shown.out; *at != '\0'; at++)
+        lines += *at == '\n';
+    assert_in_range(lines, 12, 23);
+}
+
+static void drift_is_counted_before_it_is_listed(void **state)
+{
+    static const char list[] =
+        "{\"items\":[{\"kind\":\"adopted\",\"node\":\"n1\",\"namespace\":\"a\",\"name\":\"x\","
+        "\"text\":\"bound without us\",\"since\":\"2026-01-02T03:04:00Z\"}],\"counts\":[{\"kind\":"
+        "\"adopted\",\"warnings\":1,\"information\":300,\"meaning\":\"a guess\"},{\"kind\":\"over\","
+        "\"warnings\":0,\"information\":0,\"meaning\":\"beyond\"}]}";
+    static const char old[] = "{\"items\":[],\"counts\":[{\"kind\":\"adopted\",\"warnings\":0,"
+                              "\"information\":300,\"meaning\":\"a guess\"}]}";
+
+    (void)state;
+    assert_int_equal(show("drift", show_drift, list), CTL_FINE);
+    assert_string_equal(shown.out, "KIND     WARNINGS  INFORMATION  MEANING\n"
+                                   "adopted         1          300  a guess\n"
+                                   "\n"
+                                   "KIND     NODE  GPU  POD  WHAT              AGE\n"
+                                   "adopted  n1    -    a/x  bound without us   5s\n");
+    shown_free(&shown);
+    assert_int_equal(show("drift --no-headers --sort-by AGE", show_drift, list), CTL_FINE);
+    assert_string_equal(shown.out, "adopted  n1    -    a/x  bound without us   5s\n");
+    shown_free(&shown);
+    assert_int_equal(show("drift -o name", show_drift, list), CTL_FINE);
+    assert_string_equal(shown.out, "adopted/n1\n");
+    shown_free(&shown);
+    show_on_terminal("drift", show_drift, list); /* the counts say what it is */
+    assert_non_null(strstr(shown.out, "KIND     NODE  POD  AGE\nadopted  n1    a/x   5s\n"));
+    shown_free(&shown);
+    assert_int_equal(show("drift", show_drift, old), CTL_FINE);
+    assert_non_null(strstr(shown.out, "adopted         0          300"));
+    assert_string_equal(shown.err,
+                        "no drift that needs a look; --kind lists what is information\n");
+    shown_free(&shown);
+    assert_int_equal(show("drift --kind over", show_drift, old), CTL_FINE);
+    assert_string_equal(shown.err, "nothing matches\n");
+}
+
+static void a_placed_pod_is_not_called_pending(void **state)
+{
+    static const struct {
+        const char *pod;
+        const char *want;
+    } row[] = {
+        {"{\"phase\":\"Pending\",\"node\":\"n\",\"allocation\":{\"state\":\"bound\"}}",
+         "Phase:        placed; its containers have not started (Pending)\n"},
+        {"{\"phase\":\"Running\",\"node\":\"n\",\"allocation\":{\"state\":\"bound\"}}",
+         "Phase:        Running\n"},
+        {"{\"phase\":\"Pending\",\"node\":\"\",\"allocation\":{\"state\":\"reserved\"}}",
+         "Phase:        Pending\n"},
+        {"{\"phase\":\"Pending\",\"node\":\"\"}", "Phase:        Pending\n"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        if (i > 0)
+            shown_free(&shown);
+        assert_int_equal(show("pod a/x", show_pod, row[i].pod), CTL_FINE);
+        if (strstr(shown.out, row[i].want) == NULL)
+            fail_msg("%s gives %s", row[i].pod, shown.out);
+    }
+}
+
+static void nodes_with_one_answer_are_one_row_on_a_terminal(void **state)
+{
+    static const char pod[] =
+        "{\"phase\":\"Pending\",\"node\":\"\",\"reasons\":[],\"nodes\":["
+        "{\"name\":\"n1\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"},"
+        "{\"name\":\"n2\",\"fits\":true,\"text\":\"\",\"detail\":\"d\"},"
+        "{\"name\":\"n3\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"},"
+        "{\"name\":\"n4\",\"fits\":false,\"text\":\"no room\",\"detail\":\"e\"},"
+        "{\"name\":\"n5\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"},"
+        "{\"name\":\"n6\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"}]}";
+
+    (void)state;
+    show_on_terminal("pod a/x -v", show_pod, pod);
+    assert_non_null(strstr(shown.out, "NODES  FITS  WHICH                  WHY NOT  DETAIL"));
+    assert_non_null(strstr(shown.out, "    4  no    n1, n3, n5 and 1 more  no room  d"));
+    assert_non_null(strstr(shown.out, "    1  yes   n2                     -        d"));
+    assert_non_null(strstr(shown.out, "    1  no    n4                     no room  e"));
+    shown_free(&shown);
+    show_on_terminal("pod a/x -v -o wide", show_pod, pod);
+    assert_non_null(strstr(shown.out, "n6    no    no room  d"));
 }
 
 static void json_and_yaml_are_the_answer_itself(void **state)
@@ -166,21 +357,27 @@ static void a_node_shows_for_each_gpu_what_top_shows(void **state)
         show("node n2", show_node,
              "{\"name\":\"n2\",\"model\":\"NVIDIA-L4\",\"source\":\"label\",\"state\":\"mixed\","
              "\"stateText\":\"a pod with whole GPUs lives there\",\"capacityMilli\":2000,"
+             "\"reservedMilli\":700,\"heldMilli\":300,\"closedMilli\":1000,\"beyondMilli\":200,"
              "\"heldGpus\":1,\"gpus\":[{\"id\":\"g0\",\"index\":0,\"model\":\"NVIDIA-L4\",\"mib\":"
              "23034,\"milli\":1000,\"state\":\"ok\"},{\"id\":\"g1\",\"index\":1,\"model\":"
-             "\"NVIDIA-L4\",\"mib\":23034,\"milli\":1000,\"state\":\"unhealthy\"}]}"),
+             "\"NVIDIA-L4\",\"mib\":23034,\"milli\":1000,\"state\":\"unhealthy\","
+             "\"healthText\":\"XID 79, since 12:00\"}]}"),
         CTL_FINE);
     assert_string_equal(
-        shown.out, "Node:         n2\n"
-                   "Model:        NVIDIA-L4\n"
-                   "Inventory:    label\n"
-                   "State:        mixed: a pod with whole GPUs lives there\n"
-                   "Milli:        0 used, 0 reserved, 0 free of 2000; largest free piece 0\n"
-                   "Held:         1 whole GPU by pods of another resource\n\n"
-                   "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  STATE\n"
-                   "  0  g0  NVIDIA-L4  23034  1000     0         0     0         0  mixed\n"
-                   "  1  g1  NVIDIA-L4  23034  1000     0         0     0         0  unhealthy\n\n"
-                   "no pod holds a share of them\n");
+        shown.out,
+        "Node:         n2\n"
+        "Model:        NVIDIA-L4\n"
+        "Inventory:    label\n"
+        "State:        mixed, 1 unhealthy GPU: a pod with whole GPUs lives there\n"
+        "Milli:        2000: 0 used, 0 free, 700 reserved, 300 held whole, 1000 closed; 200 "
+        "of what is used exceeds the size of its GPU\n"
+        "Largest:      0 milli free in one piece\n"
+        "Held:         1 whole GPU by pods of another resource\n\n"
+        "GPU  ID  MODEL        MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  STATE      REASON\n"
+        "  0  g0  NVIDIA-L4  23034  1000     0         0     0         0  mixed      -\n"
+        "  1  g1  NVIDIA-L4  23034  1000     0         0     0         0  unhealthy  XID 79, since "
+        "12:00\n\n"
+        "no pod holds a share of them\n");
 }
 
 static void a_wide_node_shows_which_gpus_lie_together(void **state)
@@ -194,12 +391,13 @@ static void a_wide_node_shows_which_gpus_lie_together(void **state)
             "\"nvlink\":[\"g0\"],\"state\":\"ok\"},{\"id\":\"g5\",\"index\":5,\"numa\":0,\"state\":"
             "\"ok\"}]}"),
         CTL_FINE);
-    assert_non_null(
-        strstr(shown.out,
-               "GPU  ID  MODEL  MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  NUMA  NVLINK  STATE\n"
-               "  0  g0  -        0     0     0         0     0         0     1  3,5     ok\n"
-               "  3  g3  -        0     0     0         0     0         0     -  0       ok\n"
-               "  5  g5  -        0     0     0         0     0         0     0  -       ok\n"));
+    assert_non_null(strstr(
+        shown.out,
+        "GPU  ID  MODEL  MIB  SIZE  USED  RESERVED  FREE  FRAGMENT  NUMA  NVLINK  STATE  "
+        "REASON\n"
+        "  0  g0  -        0     0     0         0     0         0     1  3,5     ok     -\n"
+        "  3  g3  -        0     0     0         0     0         0     -  0       ok     -\n"
+        "  5  g5  -        0     0     0         0     0         0     0  -       ok     -\n"));
 }
 
 /* Pods may live there all the same, on no GPU that is known. */
@@ -669,7 +867,7 @@ static void summary_adds_up_by_name(void **state)
         "Held whole:   1 GPU by pods of another resource\n"
         "Unplaced:     70 milli of pods whose GPUs are not known\n"
         "Largest:      500 milli free in one piece\n"
-        "Fragment:     130 of 500 free milli: what the workload cannot use\n"
+        "Fragment:     130 of 500 free milli: of no use to the pods that come\n"
         "Allocations:  3 bound, 1 reserved\n"
         "Waiting pods: 1\n"
         "Drift:        2\n"
@@ -858,6 +1056,11 @@ int main(void)
         TEST(top_names_gpus_and_tells_the_wide_story),
         TEST(top_says_when_there_is_nothing),
         TEST(nodes_show_what_decides),
+        TEST(a_terminal_gets_a_line_for_each_node_of_many_gpus),
+        TEST(a_picture_of_watch_ends_before_the_terminal_does),
+        TEST(drift_is_counted_before_it_is_listed),
+        TEST(a_placed_pod_is_not_called_pending),
+        TEST(nodes_with_one_answer_are_one_row_on_a_terminal),
         TEST(json_and_yaml_are_the_answer_itself),
         TEST(a_node_shows_for_each_gpu_what_top_shows),
         TEST(a_wide_node_shows_which_gpus_lie_together),
