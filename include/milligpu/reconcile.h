@@ -64,6 +64,8 @@ struct drift {
  */
 enum { DRIFT_ADOPTED_MS = 24 * 60 * 60 * 1000 };
 bool drift_is_information(const struct drift *drift, int64_t now_ms);
+/* "information" or "warning" */
+const char *drift_severity(const struct drift *drift, int64_t now_ms);
 
 /* The place in DRIFT_KINDS; DRIFT_KIND_COUNT: no kind. */
 size_t drift_kind_find(struct text word);

@@ -72,7 +72,7 @@ struct drifting {
     struct api_list list;
     struct drift_counts counts;
     int64_t now_ms;
-    bool kinds_given;
+    const char *severity; /* NULL: both */
     bool wanted[DRIFT_KIND_COUNT];
 };
 
@@ -82,7 +82,6 @@ static void read_kinds(struct drifting *drifting, const char *kinds)
     struct text rest = text_of(kinds != NULL ? kinds : "");
     struct text word;
 
-    drifting->kinds_given = kinds != NULL;
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++)
         drifting->wanted[kind] = kinds == NULL;
     while (kinds != NULL && text_cut(&rest, ',', &word)) {
@@ -92,15 +91,13 @@ static void read_kinds(struct drifting *drifting, const char *kinds)
     }
 }
 
-/* What is information only is listed where its kind was asked for. */
 static bool drift_is_listed(const struct drifting *drifting, const struct drift *drift)
 {
     const size_t kind = drift_kind_find(text_of(drift->kind));
 
     must(kind < DRIFT_KIND_COUNT);
-    if (!drifting->wanted[kind])
-        return false;
-    return drifting->kinds_given || !drift_is_information(drift, drifting->now_ms);
+    return drifting->wanted[kind] &&
+           api_is_wanted(drifting->severity, drift_severity(drift, drifting->now_ms));
 }
 
 /*
@@ -161,7 +158,8 @@ void api_drift(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
     const char *const *value = call->value;
-    struct drifting drifting = {.call = call, .now_ms = drift_now_ms(call->app)};
+    struct drifting drifting = {
+        .call = call, .severity = value[PARAMETER_severity], .now_ms = drift_now_ms(call->app)};
     const struct node *node;
 
     if (snapshot == NULL)

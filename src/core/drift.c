@@ -37,12 +37,14 @@ size_t drift_kind_find(struct text word)
 const char *drift_kind_name(size_t kind)
 {
     must(kind < DRIFT_KIND_COUNT);
+    must(kinds[kind][0][0] != '\0');
     return kinds[kind][0];
 }
 
 const char *drift_kind_help(size_t kind)
 {
     must(kind < DRIFT_KIND_COUNT);
+    must(kinds[kind][1][0] != '\0');
     return kinds[kind][1];
 }
 
@@ -50,6 +52,13 @@ bool drift_is_information(const struct drift *drift, int64_t now_ms)
 {
     must(drift->kind != NULL);
     return strcmp(drift->kind, "adopted") == 0 && now_ms - drift->since_ms >= DRIFT_ADOPTED_MS;
+}
+
+const char *drift_severity(const struct drift *drift, int64_t now_ms)
+{
+    must(drift->node != NULL);
+    must(drift_kind_find(text_of(drift->kind)) < DRIFT_KIND_COUNT);
+    return drift_is_information(drift, now_ms) ? "information" : "warning";
 }
 
 /* The sentence is in report->text; the text of a long problem is truncated. */

@@ -693,7 +693,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
     }
     put_str(json, "text", drift->text);
     put_time(json, "since", drift->since_ms);
-    put_str(json, "severity", drift_is_information(drift, now_ms) ? "information" : "warning");
+    put_str(json, "severity", drift_severity(drift, now_ms));
     json_write_object_end(json);
 }
 

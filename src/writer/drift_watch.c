@@ -1,10 +1,10 @@
 /*
- * Reports drift once when it begins and once when it ends; much of it at once in one line. The writer calls drift_watch_step()
- * after each batch. Two snapshots are compared, the one whose drift was reported and the newest:
- * node by node, at most NODES_A_TURN per step, so that no bind waits for a large comparison. Only
- * when the comparison is complete does the new snapshot replace the old one and does the metric
- * change. No list of drift is stored: both sides are computed from the snapshots, so a restart
- * reports all present drift again.
+ * Reports drift once when it begins and once when it ends; much of it at once in one line. The
+ * writer calls drift_watch_step() after each batch. Two snapshots are compared, the one whose drift
+ * was reported and the newest: node by node, at most NODES_A_TURN per step, so that no bind waits
+ * for a large comparison. Only when the comparison is complete does the new snapshot replace the
+ * old one and does the metric change. No list of drift is stored: both sides are computed from the
+ * snapshots, so a restart reports all present drift again.
  */
 #include "writer/drift_watch.h"
 

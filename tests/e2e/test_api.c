@@ -1159,11 +1159,15 @@ static void an_adopted_pod_becomes_information(void **state)
     assert_int_equal(size_of(doc_get(list, "items")), 1);
     assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "warning");
     fixture->app.clock.wall_ms = a_day_later;
-    list = api_fixture_get(fixture, "/api/v1/drift");
+    list = api_fixture_get(fixture, "/api/v1/drift?severity=warning");
     assert_int_equal(size_of(doc_get(list, "items")), 0);
     assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "warnings"), 0);
     assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "information"), 1);
-    list = api_fixture_get(fixture, "/api/v1/drift?kind=adopted");
+    list = api_fixture_get(fixture, "/api/v1/drift?severity=information&kind=over");
+    assert_int_equal(size_of(doc_get(list, "items")), 0);
+    list = api_fixture_get(fixture, "/api/v1/drift?severity=information");
+    assert_int_equal(size_of(doc_get(list, "items")), 1);
+    list = api_fixture_get(fixture, "/api/v1/drift");
     assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "information");
     const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_int_equal(number_of(summary, "drift"), 0);

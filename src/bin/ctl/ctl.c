@@ -154,9 +154,9 @@ static const char *namespace_of_context(struct ctl *ctl)
     struct err err;
 
     must(ctl->plugin);
+    strbuf_init(&said);
     if (ctl->context_namespace != NULL)
         return ctl->context_namespace;
-    strbuf_init(&said);
     kubectl_begin(&kubectl, ctl->options.given[OPTION_context],
                   ctl->options.given[OPTION_kubeconfig]);
     kubectl_add(&kubectl, "config");

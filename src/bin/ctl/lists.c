@@ -556,7 +556,7 @@ static const struct table_column count_columns[] = {
     {"MEANING", COLUMN_WRAP},
 };
 
-/* There may be hundreds of this kind, all with the text that the counts above the list have, too. */
+/* There may be hundreds of this kind, and what their text says is in the counts above the list. */
 static bool counts_say(const struct screen *screen, const struct doc *item)
 {
     must(screen != NULL);
@@ -656,6 +656,8 @@ int command_drift(struct ctl *ctl)
     strbuf_str(&path, "/api/v1/drift");
     url_query(&path, "node", given[OPTION_node]);
     url_query(&path, "kind", given[OPTION_kind]);
+    if (given[OPTION_kind] == NULL)
+        url_query(&path, "severity", "warning");
     if (given[OPTION_node] != NULL && node_name_check(given[OPTION_node], &err) < 0)
         return ctl_misused(ctl, &err);
     if (ctl_list(ctl, path.data, &list, &err) < 0)

@@ -186,24 +186,6 @@ static bool wraps(const struct table *table, size_t column)
     return table->screen->terminal && (table->column[column].flags & COLUMN_WRAP) != 0;
 }
 
-/* How many bytes of the text go on a line: up to a space, or else as many letters as fit. */
-static size_t line_bytes(struct text text, size_t width)
-{
-    size_t bytes = 0;
-    size_t space = 0;
-
-    must(width > 0);
-    for (size_t count = 0; bytes < text.len; bytes++) {
-        if (((unsigned char)text.at[bytes] & 0xc0) == 0x80)
-            continue;
-        if (text.at[bytes] == ' ')
-            space = bytes;
-        if (count++ == width)
-            return space > 0 ? space : bytes;
-    }
-    return bytes;
-}
-
 static const char *wrap_text(struct arena *arena, const char *whole, size_t width)
 {
     CLEANUP(strbuf_done) struct strbuf lines;
@@ -211,7 +193,7 @@ static const char *wrap_text(struct arena *arena, const char *whole, size_t widt
 
     strbuf_init(&lines);
     while (rest.len > 0) {
-        const size_t bytes = line_bytes(rest, width);
+        const size_t bytes = text_line_bytes(rest, width);
         must(bytes > 0);
         if (lines.len > 0)
             strbuf_char(&lines, '\n');
@@ -390,38 +372,6 @@ int table_print(struct table *table, struct err *err)
     }
     xfree(row);
     return status;
-}
-
-/* --- sentences --- */
-
-void text_fill_into(struct strbuf *out, const struct screen *screen, const char *text, size_t from,
-                    size_t indent)
-{
-    struct text rest = text_of(text);
-    size_t begin = from;
-
-    must(out != NULL);
-    while (screen->terminal && screen->width > begin + WRAP_MIN &&
-           text_columns(rest) > screen->width - begin) {
-        const size_t bytes = line_bytes(rest, screen->width - begin);
-        must(bytes > 0);
-        strbuf_text(out, text_first(rest, bytes));
-        strbuf_printf(out, "\n%*s", (int)indent, "");
-        rest = text_trim((struct text){rest.at + bytes, rest.len - bytes});
-        begin = indent;
-    }
-    strbuf_text(out, rest);
-    strbuf_char(out, '\n');
-}
-
-void text_fill(const struct screen *screen, const char *text, size_t from, size_t indent)
-{
-    CLEANUP(strbuf_done) struct strbuf lines;
-
-    must(screen->out != NULL);
-    strbuf_init(&lines);
-    text_fill_into(&lines, screen, text, from, indent);
-    (void)fwrite(lines.data, 1, lines.len, screen->out); /* judged at the end */
 }
 
 /* --- ages and bars --- */

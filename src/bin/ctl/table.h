@@ -107,6 +107,8 @@ bool table_shows(const struct table *table, size_t column);
 size_t table_width_of(const struct table *table, size_t column);
 /* Columns of a terminal that the text takes: one for each character. */
 size_t text_columns(struct text text);
+/* The bytes of its first line: up to a space, or else as many characters as fit. */
+size_t text_line_bytes(struct text text, size_t width);
 /* A column that is wrapped is not narrower, or not than the second if that makes the table fit. */
 enum { WRAP_MIN = 24, WRAP_LEAST = 16, SEPARATOR = 2 };
 

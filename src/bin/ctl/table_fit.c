@@ -30,17 +30,6 @@ bool table_shows(const struct table *table, size_t column)
     return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
 }
 
-size_t text_columns(struct text text)
-{
-    size_t count = 0;
-
-    must(text.len == 0 || text.at != NULL);
-    for (size_t i = 0; i < text.len; i++)
-        if (((unsigned char)text.at[i] & 0xc0) != 0x80)
-            count++;
-    return count;
-}
-
 size_t table_width_of(const struct table *table, size_t column)
 {
     size_t width = text_columns(text_of(table->column[column].name));

@@ -1,7 +1,7 @@
 /*
  * The command top: one line for each GPU, or for each node of a large cluster, with bars, once or
- * with --watch after each change until a signal. A picture of --watch is no longer than the terminal.
- * Called by ctl.c; lists.c has the other tables.
+ * with --watch after each change until a signal. A picture of --watch is no longer than the
+ * terminal. Called by ctl.c; lists.c has the other tables.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -77,9 +77,13 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
 static void only_a_pod_that_others_bound_a_day_ago_is_information(void **state)
 {
     const int64_t day_ms = INT64_C(86400000);
-    struct drift drift = {.kind = "adopted", .since_ms = 5000};
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct drift drift = {
+        .kind = "adopted", .since_ms = 5000, .node = ledger_node(core->ledger, TEXT("n1"))};
 
-    (void)state;
+    assert_string_equal(drift_severity(&drift, 5000 + day_ms - 1), "warning");
+    assert_string_equal(drift_severity(&drift, 5000 + day_ms), "information");
     assert_false(drift_is_information(&drift, 5000 + day_ms - 1));
     assert_true(drift_is_information(&drift, 5000 + day_ms));
     assert_true(drift_is_information(&drift, 5000 + 9 * day_ms));
@@ -478,7 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_CORE(a_node_in_order_has_no_drift),
         WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
-        cmocka_unit_test(only_a_pod_that_others_bound_a_day_ago_is_information),
+        WITH_CORE(only_a_pod_that_others_bound_a_day_ago_is_information),
         cmocka_unit_test(kinds_are_found_by_their_whole_names),
         WITH_CORE(over_and_absent_name_their_gpu),
         WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),

@@ -81,7 +81,8 @@ static void top_has_a_line_for_each_gpu(void **state)
         "n1      1  NVIDIA-A100   300       200         -   500     2  ok        -\n"
         "n2      0  -               0         0         -     0     0  cordoned  -\n"
         "\n2 nodes, 4 GPUs: 1300 used, 200 reserved, 500 free (130 of it of no use "
-        "to the pods that come), 1000 held whole, 500 closed of 3460 milli; 40 of what is used exceeds the size "
+        "to the pods that come), 1000 held whole, 500 closed of 3460 milli; 40 of what is used "
+        "exceeds the size "
         "of its GPU; 1 pod waits\n");
 }
 
@@ -261,7 +262,8 @@ static void drift_is_counted_before_it_is_listed(void **state)
     static const char list[] =
         "{\"items\":[{\"kind\":\"adopted\",\"node\":\"n1\",\"namespace\":\"a\",\"name\":\"x\","
         "\"text\":\"bound without us\",\"since\":\"2026-01-02T03:04:00Z\"}],\"counts\":[{\"kind\":"
-        "\"adopted\",\"warnings\":1,\"information\":300,\"meaning\":\"a guess\"},{\"kind\":\"over\","
+        "\"adopted\",\"warnings\":1,\"information\":300,\"meaning\":\"a guess\"},{"
+        "\"kind\":\"over\","
         "\"warnings\":0,\"information\":0,\"meaning\":\"beyond\"}]}";
     static const char old[] = "{\"items\":[],\"counts\":[{\"kind\":\"adopted\",\"warnings\":0,"
                               "\"information\":300,\"meaning\":\"a guess\"}]}";
