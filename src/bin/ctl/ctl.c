@@ -177,6 +177,12 @@ static const char *namespace_of_context(struct ctl *ctl)
     return ctl->context_namespace;
 }
 
+static const char *unnamed_namespace(struct ctl *ctl)
+{
+    must(ctl->options.given[OPTION_namespace] == NULL);
+    return ctl->plugin ? namespace_of_context(ctl) : "default";
+}
+
 /* A namespace given twice must be the same one: otherwise one of the two is a mistake. */
 int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, struct err *err)
 {
@@ -189,9 +195,8 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, st
                        "%.200s is not a pod: write NAMESPACE/NAME, or NAME with -n",
                        argument[0] != '\0' ? argument : "\"\"");
     if (slash == NULL) {
-        if (namespace == NULL)
-        namespace = ctl->plugin ? namespace_of_context(ctl) : "default";
-        *out = (struct pod_name){namespace, argument};
+        const char *fallback = namespace == NULL ? unnamed_namespace(ctl) : namespace;
+        *out = (struct pod_name){fallback, argument};
         return 0;
     }
     const struct text before = {argument, (size_t)(slash - argument)};
