@@ -31,7 +31,7 @@ def now():
 class Terminal:
     """milligpuctl in a terminal of this size; read() is what it has written, without colors."""
 
-    def __init__(self, *words, columns=80, lines=24):
+    def __init__(self, *words, columns=80, lines=24, env=()):
         try:
             self.master, slave = pty.openpty()
         except OSError as error:
@@ -39,7 +39,7 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
         self.process = subprocess.Popen([CTL, *words], stdout=slave, stderr=subprocess.PIPE,
-                                        env={**kept, "LC_ALL": "C.UTF-8"}, text=True)
+                                        env={**kept, "LC_ALL": "C.UTF-8", **dict(env)}, text=True)
         os.close(slave)
         self.bytes = b""
 
@@ -96,6 +96,16 @@ class Fleet(harness.Story):
                 widest = max(shown.splitlines(), key=len)
                 self.assertLessEqual(len(widest), columns, (words, widest))
                 self.assertGreater(shown.count("\n"), 1, words)
+
+    def test_a_terminal_that_does_not_know_its_size_is_told_by_columns(self):
+        shown = self.screen("nodes", columns=0, lines=0, env={"COLUMNS": "60"})
+        self.assertLessEqual(max(map(len, shown.splitlines())), 60)
+        self.assertIn("no room for them in 60 columns", " ".join(shown.split()))
+        for columns in ("", "wide", "0", "-5", "1000000000000000000000"):
+            shown = self.screen("nodes", columns=0, lines=0, env={"COLUMNS": columns})
+            self.assertIn(len(max(shown.splitlines(), key=len)), range(61, 81), columns)
+        # The terminal's own size is newer than a variable that a shell once exported.
+        self.assertGreater(max(map(len, self.screen("summary", env={"COLUMNS": "40"}).splitlines())), 60)
 
     def test_a_pipe_has_all_columns_and_whole_values(self):
         for words in VIEWS:

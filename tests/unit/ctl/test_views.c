@@ -1012,7 +1012,23 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
             const int status = show("nodes", views[j], odd[i]);
             assert_true(status == CTL_FINE || (views[j] == show_doctor && status == CTL_NO));
             shown_free(&shown);
+            shown_begin(&shown, "nodes");
+            shown.ctl.screen.terminal = true;
+            shown.ctl.screen.width = 1 + 7 * i; /* narrow ones, too */
+            assert_int_equal(views[j](&shown.ctl, answer(&shown, odd[i])), status);
+            shown_end(&shown);
+            shown_free(&shown);
         }
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        shown_begin(&shown, i % 2 == 0 ? "top --by node --watch" : "top --watch");
+        shown.ctl.screen.terminal = true;
+        shown.ctl.screen.width = 1 + 9 * i;
+        shown.ctl.screen.rows = 1 + 3 * i;
+        assert_int_equal(show_top(&shown.ctl, answer(&shown, odd[i]), answer(&shown, "17")),
+                         CTL_FINE);
+        shown_end(&shown);
+        shown_free(&shown);
+    }
     shown_begin(&shown, "top");
     assert_int_equal(show_top(&shown.ctl, answer(&shown, odd[6]), answer(&shown, "17")), CTL_FINE);
     shown_end(&shown);
