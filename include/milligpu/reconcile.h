@@ -92,6 +92,6 @@ void drift_of(const struct node *node, void *user,
     X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \
     X("node_gone", "the node is gone, its pods are not")
 
-enum { DRIFT_KIND_COUNT = 13 };
+enum { DRIFT_KIND_COUNT = 14 };
 
 #endif

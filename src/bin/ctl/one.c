@@ -578,8 +578,6 @@ static void put_waiting(struct ctl *ctl, const struct doc *pod)
  */
 static int show_why_not(struct ctl *ctl, const struct doc *pod)
 {
-    static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
-                                          NULL, ""};
     static const struct list_view counted = {reason_columns, ARRAY_LEN(reason_columns), reason_row,
                                              NULL, ""};
     const struct doc *reasons = doc_get(pod, "reasons");
