@@ -190,9 +190,9 @@ OTHER_VERSION='TwentyPods|TwoThousand|AWaitingPod|NewerPod|KillNine|LostLedger|O
 story_control_plane() { # whole|part VERSION
     export KUBERNETES_VERSION=$2
     if [ "$1" = part ]; then
-        control_plane -run "$OTHER_VERSION"
+        MILLIGPU_TEST_TIMEOUT=10m control_plane -run "$OTHER_VERSION"
     else
-        control_plane -skip DaemonSet
+        control_plane
     fi
 }
 
