@@ -211,7 +211,7 @@ story_database() { # whole|part
     [ "$1" = part ] || kills=5000 points=(--exhaustive)
     build fast power milligpud fake_api crash_ledger
     build asan "${STORE_LOOPS[@]}" unit.store.released
-    POINTS=all check asan -R '^unit\.store\.(faults|heal|migrating|released)$' --timeout 1200
+    POINTS=all check asan -R '^unit\.store\.(faults|heal|migrating|released)$'
     build/fast/tests/power "${points[@]}"
     tests/crash/run --build build/fast --kills $kills
 }
