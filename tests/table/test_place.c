@@ -23,6 +23,7 @@ struct made {
     uint32_t notes;
     const struct allocation *pod[PODS];
     uint32_t pods;
+    enum plugin_state plugin;
     bool host_known;
     struct host host;
     struct node *node;
@@ -245,6 +246,7 @@ static void rebuild(struct table *table, struct made *made)
         .problem_text = atom(table, ""),
         .gpus = made->gpus,
         .gpu = made->gpu,
+        .plugin = {.state = made->plugin},
         .notes = made->notes,
         .note = made->note,
         .allocations = made->pods,
@@ -305,6 +307,10 @@ static void run_node(struct table *table)
         read_groups(table, made, true);
     } else if (next_is(table, "parts")) {
         read_groups(table, made, false);
+    } else if (next_is(table, "misses")) {
+        need(table, "its");
+        need(table, "plugin");
+        made->plugin = PLUGIN_DOWN;
     } else if (next_is(table, "holds")) {
         if (next_is(table, "other")) {
             need(table, "GPUs");
