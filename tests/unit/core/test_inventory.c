@@ -680,7 +680,10 @@ static void gpus_that_no_source_names_are_missed(void **state)
     assert_found(SOURCE_NONE, 0);
     labels[1].value = "true";
     assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label = &labels[1];
     fixture.facts.labels = 1;
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label = labels;
     parse();
     assert_found(SOURCE_NONE, 0);
     fixture.facts.agent = true;
@@ -793,6 +796,9 @@ static void a_plugin_offers_as_many_as_are_healthy(void **state)
         assert_int_equal(fixture.out.plugin.offered, row[i].offered);
         assert_int_equal(fixture.out.plugin.healthy, row[i].healthy);
     }
+    fixture.gpu[0].health = fixture.gpu[2].health = "sick"; /* so none should be offered */
+    assert_int_equal(plugin_shown("3", "1"), PLUGIN_UP);
+    assert_int_equal(fixture.out.plugin.healthy, 0);
     assert_int_equal(plugin_shown("3", "99999999999"), PLUGIN_UP);
     assert_int_equal(fixture.out.plugin.offered, UINT32_MAX);
 }
