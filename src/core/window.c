@@ -17,6 +17,10 @@ enum {
     EPOCH_DAY = 3, /* 1970-01-01 was a Thursday */
     DAY_LETTERS = 3,
     RUN_MIN = 3, /* so many days in a row are written as Mon-Wed */
+    TIME_LEN = sizeof "HH:MM" - 1,
+    DATE_LEN = sizeof "YYYY-MM-DD" - 1,
+    YEAR_MIN = 1970,
+    DATES_MAX = 3700, /* ten years: looking for the next change has a bound */
 };
 
 static const char day_names[WEEK_DAYS][DAY_LETTERS + 1] = {"Mon", "Tue", "Wed", "Thu",
@@ -136,6 +140,130 @@ static int take_days(struct text word, struct window *window, struct err *err)
     return 0;
 }
 
+static int64_t floor_by(int64_t number, int64_t by)
+{
+    must(by > 0);
+    const int64_t down = number / by - (number % by < 0 ? 1 : 0);
+    must(down <= number / by && number / by - down <= 1);
+    return down;
+}
+
+/* 0: Monday. day: since 1970. */
+static int weekday_of(int64_t day)
+{
+    const int64_t week = floor_by(day + EPOCH_DAY, WEEK_DAYS);
+    const int64_t weekday = day + EPOCH_DAY - week * WEEK_DAYS;
+    must(weekday >= 0 && weekday < WEEK_DAYS);
+    return (int)weekday;
+}
+
+/*
+ * Dates
+ */
+
+static bool is_leap_year(int32_t year)
+{
+    must(year >= YEAR_MIN);
+    must(year <= 9999);
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static int32_t days_of_month(int32_t year, int32_t month)
+{
+    static const int8_t days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    must(month >= 1 && month <= (int32_t)ARRAY_LEN(days));
+    must(year >= YEAR_MIN);
+    return days[month - 1] + (month == 2 && is_leap_year(year));
+}
+
+static int32_t days_of_year(int32_t year)
+{
+    return is_leap_year(year) ? 366 : 365;
+}
+
+/* The digits at this place, all of which were checked. */
+static int32_t number_at(const char *at, int digits)
+{
+    int32_t number = 0;
+    must(digits > 0 && digits <= 4);
+    for (int i = 0; i < digits; i++) {
+        must(is_digit(at[i]));
+        number = number * 10 + (at[i] - '0');
+    }
+    return number;
+}
+
+/* "2026-12-24", as days since 1970. */
+static bool read_date(struct text word, int32_t *out)
+{
+    static const char form[] = "dddd-dd-dd";
+    must(out != NULL);
+    if (word.len != DATE_LEN)
+        return false;
+    for (size_t i = 0; i < DATE_LEN; i++)
+        if (form[i] == 'd' ? !is_digit(word.at[i]) : word.at[i] != form[i])
+            return false;
+    const int32_t year = number_at(word.at, 4);
+    const int32_t month = number_at(word.at + 5, 2);
+    const int32_t day = number_at(word.at + 8, 2);
+    if (year < YEAR_MIN || month < 1 || month > 12 || day < 1 || day > days_of_month(year, month))
+        return false;
+    *out = day - 1;
+    for (int32_t y = YEAR_MIN; y < year; y++)
+        *out += days_of_year(y);
+    for (int32_t m = 1; m < month; m++)
+        *out += days_of_month(year, m);
+    must(*out >= 0);
+    return true;
+}
+
+static void format_date(struct strbuf *out, int32_t date)
+{
+    int32_t year = YEAR_MIN;
+    int32_t month = 1;
+    must(date >= 0);
+    for (; date >= days_of_year(year); year++)
+        date -= days_of_year(year);
+    for (; date >= days_of_month(year, month); month++)
+        date -= days_of_month(year, month);
+    must(month <= 12);
+    strbuf_printf(out, "%04d-%02d-%02d", year, month, date + 1);
+}
+
+/* "2026-..." is no time of day. */
+static bool means_dates(struct text word)
+{
+    must(word.len > 0);
+    must(word.at != NULL);
+    return word.len > 4 && is_digit(word.at[0]) && is_digit(word.at[1]) && is_digit(word.at[2]) &&
+           is_digit(word.at[3]) && word.at[4] == '-';
+}
+
+static int take_dates(struct text word, struct window *window, struct err *err)
+{
+    const bool range = word.len == 2 * DATE_LEN + 2;
+    const struct text last =
+        range ? (struct text){word.at + DATE_LEN + 2, DATE_LEN} : (struct text){word.at, word.len};
+    must(word.len > 0);
+
+    if (!read_date(range ? text_first(word, DATE_LEN) : word, &window->first_date) ||
+        !read_date(last, &window->last_date) || (range && memcmp(word.at + DATE_LEN, "..", 2) != 0))
+        return err_set(err, ERR_INVALID,
+                       "\"%.*s\" is not a date: write 2026-12-24, or 2026-12-24..2027-01-02",
+                       TEXT_ARG(word));
+    if (window->last_date < window->first_date)
+        return err_set(err, ERR_INVALID, "\"%.*s\" ends before it begins", TEXT_ARG(word));
+    if (window->last_date - window->first_date >= DATES_MAX)
+        return err_set(err, ERR_INVALID, "\"%.*s\" is longer than ten years", TEXT_ARG(word));
+    window->dated = true;
+    must(window->first_date <= window->last_date);
+    return 0;
+}
+
+/*
+ * Times
+ */
+
 /* HH:MM, 24:00 at most. */
 static bool read_time(const char *at, int32_t *out_min)
 {
@@ -189,25 +317,100 @@ static int take_zone(struct text word, struct window *window, struct err *err)
     return 0;
 }
 
+enum { NO_DAY = -1 };
+
+/* "20:00-Mon" of "Fri 20:00-Mon 08:00": the day on which it ends; NO_DAY: it is no such word. */
+static int end_day_of(struct text word)
+{
+    int32_t from;
+    must(word.len > 0);
+    if (word.len <= TIME_LEN + 1 || !read_time(word.at, &from) || word.at[TIME_LEN] != '-')
+        return NO_DAY;
+    const int day = day_of((struct text){word.at + TIME_LEN + 1, word.len - TIME_LEN - 1});
+    must(day < WEEK_DAYS);
+    return day;
+}
+
+static bool is_one_day(const struct window *window)
+{
+    must(window->days > 0);
+    must(window->days <= ALL_DAYS);
+    return (window->days & (window->days - 1)) == 0;
+}
+
+/* Both words: "20:00-Mon" and "08:00". */
+static int take_span(struct text begin, struct text end, struct window *window, struct err *err)
+{
+    int32_t to;
+    int day = 0;
+    must(end_day_of(begin) != NO_DAY);
+
+    if (!is_one_day(window))
+        return err_set(err, ERR_INVALID,
+                       "\"%.*s\" ends on another day: write one day before it, as in Fri 20:00-Mon "
+                       "08:00",
+                       TEXT_ARG(begin));
+    if (end.len != TIME_LEN || !read_time(end.at, &to))
+        return err_set(err, ERR_INVALID,
+                       "\"%.*s\" has no time behind its day: write Fri 20:00-Mon 08:00",
+                       TEXT_ARG(begin));
+    const bool read = read_time(begin.at, &window->from_min);
+    must(read);
+    while ((window->days >> day & 1) == 0)
+        day++;
+    const int32_t days = (end_day_of(begin) - day + WEEK_DAYS) % WEEK_DAYS;
+    const int32_t minutes = days * DAY_MIN + to - window->from_min;
+    window->minutes = minutes > 0 ? minutes : minutes + WEEK_MIN;
+    if (window->from_min == DAY_MIN || window->minutes >= WEEK_MIN)
+        return err_set(err, ERR_INVALID,
+                       "\"%.*s %.*s\": write less than a week, from 23:59 at most", TEXT_ARG(begin),
+                       TEXT_ARG(end));
+    must(window->minutes > 0);
+    return 0;
+}
+
 /* The words in their order. */
-enum word { WORD_DAYS, WORD_TIMES, WORD_ZONE, WORDS };
+enum word { WORD_DATES, WORD_DAYS, WORD_TIMES, WORD_ZONE, WORDS };
 
 static int take_word(struct text word, enum word *next, struct window *window, struct err *err)
 {
     must(word.len > 0);
     must(*next <= WORDS);
 
-    const enum word is = is_digit(word.at[0]) ? WORD_TIMES
-                         : means_days(word)   ? WORD_DAYS
-                                              : WORD_ZONE;
+    const enum word is = means_dates(word)      ? WORD_DATES
+                         : is_digit(word.at[0]) ? WORD_TIMES
+                         : means_days(word)     ? WORD_DAYS
+                                                : WORD_ZONE;
     if (is < *next)
         return err_set(err, ERR_INVALID,
-                       "\"%.*s\" does not belong there: write days, times, zone, each once",
+                       "\"%.*s\" does not belong there: write dates, days, times, zone, each once",
                        TEXT_ARG(word));
     *next = (enum word)(is + 1);
-    return is == WORD_DAYS    ? take_days(word, window, err)
+    return is == WORD_DATES   ? take_dates(word, window, err)
+           : is == WORD_DAYS  ? take_days(word, window, err)
            : is == WORD_TIMES ? take_times(word, window, err)
                               : take_zone(word, window, err);
+}
+
+static struct text next_word(struct text *rest)
+{
+    struct text word = {0};
+    must(rest->at != NULL || rest->len == 0);
+    while (word.len == 0 && text_cut(rest, ' ', &word))
+        continue;
+    must(word.len == 0 || word.at[0] != ' ');
+    return word;
+}
+
+/* Of its dates, is there one on a day of the week on which it begins? */
+static bool has_a_day(const struct window *window)
+{
+    must(window->days > 0);
+    must(!window->dated || window->first_date <= window->last_date);
+    for (int32_t date = window->first_date; window->dated && date <= window->last_date; date++)
+        if ((window->days >> weekday_of(date) & 1) != 0)
+            return true;
+    return !window->dated;
 }
 
 int window_parse(struct text text, struct window *out, struct err *err)
@@ -215,15 +418,22 @@ int window_parse(struct text text, struct window *out, struct err *err)
     struct window window = {.days = ALL_DAYS, .minutes = DAY_MIN, .zone = "UTC"};
     struct text rest = text;
     struct text word;
-    enum word next = WORD_DAYS;
+    enum word next = WORD_DATES;
     must(text.at != NULL || text.len == 0);
 
-    while (text_cut(&rest, ' ', &word))
-        if (word.len > 0 && take_word(word, &next, &window, err) < 0)
+    while ((word = next_word(&rest)).len > 0) {
+        const bool span = next <= WORD_TIMES && end_day_of(word) != NO_DAY;
+        if ((span ? take_span(word, next_word(&rest), &window, err)
+                  : take_word(word, &next, &window, err)) < 0)
             return err_same(err);
-    if (next == WORD_DAYS)
-        return err_set(err, ERR_INVALID,
-                       "empty: write days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
+        next = span ? WORD_ZONE : next;
+    }
+    if (next == WORD_DATES)
+        return err_set(
+            err, ERR_INVALID,
+            "empty: write dates, days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
+    if (!has_a_day(&window))
+        return err_set(err, ERR_INVALID, "would never hold: none of its dates is on these days");
     must(window.days > 0);
     *out = window;
     return 0;
@@ -260,44 +470,71 @@ static void format_days(const struct window *window, struct strbuf *out)
     }
 }
 
-void window_format(const struct window *window, struct strbuf *out)
+/* "20:00-08:00", and over more than a day "20:00-Mon 08:00" */
+static void format_times(const struct window *window, struct strbuf *out)
 {
     const int32_t end = window->from_min + window->minutes;
-    const int32_t to = end > DAY_MIN ? end - DAY_MIN : end;
-    must(window->minutes > 0 && window->minutes <= DAY_MIN);
-    must(to != window->from_min);
+    int32_t to = end > DAY_MIN ? end - DAY_MIN : end;
+    int day = 0;
+    must(window->minutes > 0 && window->minutes < WEEK_MIN);
 
+    strbuf_printf(out, " %02d:%02d-", window->from_min / HOUR_MIN, window->from_min % HOUR_MIN);
+    if (window->minutes > DAY_MIN || (window->minutes == DAY_MIN && window->from_min > 0)) {
+        while ((window->days >> day & 1) == 0)
+            day++;
+        to = end % DAY_MIN;
+        strbuf_printf(out, "%s ", day_names[(day + end / DAY_MIN) % WEEK_DAYS]);
+    }
+    must(to <= DAY_MIN);
+    strbuf_printf(out, "%02d:%02d", to / HOUR_MIN, to % HOUR_MIN);
+}
+
+void window_format(const struct window *window, struct strbuf *out)
+{
+    must(window->minutes <= DAY_MIN || is_one_day(window));
+    must(!window->dated || window->first_date <= window->last_date);
+
+    if (window->dated) {
+        format_date(out, window->first_date);
+        if (window->last_date > window->first_date) {
+            strbuf_str(out, "..");
+            format_date(out, window->last_date);
+        }
+        strbuf_char(out, ' ');
+    }
     format_days(window, out);
-    strbuf_printf(out, " %02d:%02d-%02d:%02d %s", window->from_min / HOUR_MIN,
-                  window->from_min % HOUR_MIN, to / HOUR_MIN, to % HOUR_MIN, window->zone);
+    format_times(window, out);
+    strbuf_printf(out, " %s", window->zone);
 }
 
 bool window_always(const struct window *window)
 {
     must(window->days > 0 && window->days <= ALL_DAYS);
-    must(window->minutes > 0 && window->minutes <= DAY_MIN);
-    return window->days == ALL_DAYS && window->minutes == DAY_MIN;
+    must(window->minutes > 0 && window->minutes < WEEK_MIN);
+    return window->days == ALL_DAYS && window->minutes == DAY_MIN && !window->dated;
 }
 
-static int64_t floor_by(int64_t number, int64_t by)
+static bool begins_on(const struct window *window, int64_t day)
 {
-    must(by > 0);
-    const int64_t down = number / by - (number % by < 0 ? 1 : 0);
-    must(down <= number / by && number / by - down <= 1);
-    return down;
+    must(window->days <= ALL_DAYS);
+    must(!window->dated || window->first_date <= window->last_date);
+    return (window->days >> weekday_of(day) & 1) != 0 &&
+           (!window->dated || (day >= window->first_date && day <= window->last_date));
 }
 
-/* Does it hold when wall clocks show this time? Seconds since 1970 on the wall clock. */
+/*
+ * Does it hold when wall clocks show this time? Seconds since 1970 on the wall clock. One of the
+ * last seven days is the one on which it has begun, or today.
+ */
 static bool holds_locally(const struct window *window, int64_t local_s)
 {
-    const int64_t minute = floor_by(local_s, MINUTE_S) + (int64_t)EPOCH_DAY * DAY_MIN;
-    const int64_t of_week = minute - floor_by(minute, WEEK_MIN) * WEEK_MIN;
-    must(of_week >= 0 && of_week < WEEK_MIN);
-    must(window->days <= ALL_DAYS);
-    for (int day = 0; day < WEEK_DAYS; day++) {
-        const int64_t begin = (int64_t)day * DAY_MIN + window->from_min;
-        const int64_t since = (of_week - begin + WEEK_MIN) % WEEK_MIN;
-        if ((window->days >> day & 1) != 0 && since < window->minutes)
+    const int64_t minute = floor_by(local_s, MINUTE_S);
+    const int64_t today = floor_by(minute, DAY_MIN);
+    must(minute >= today * DAY_MIN);
+    must(window->minutes < WEEK_MIN);
+    for (int64_t day = today - WEEK_DAYS; day <= today; day++) {
+        const int64_t since = minute - day * DAY_MIN - window->from_min;
+        if (since >= 0 && since < window->minutes && begins_on(window, day))
             return true;
     }
     return false;
@@ -330,14 +567,36 @@ static int64_t next_edge_s(const struct window *window, int64_t local_s)
 
 /*
  * While the offset does not change, a week and a day have at most 16 edges, and the answer changes
- * at one of them. In two years of a rule, two weeks without a change of the offset are met.
+ * at one of them. In two years of a rule, two weeks without a change of the offset are met. Dates
+ * may hold through all of their days, with two edges each.
  */
-enum { STEPS_MAX = 17 * (ZONE_TRANSITIONS_MAX + 5) };
+enum { STEPS_MAX = 17 * (ZONE_TRANSITIONS_MAX + 5) + 2 * (DATES_MAX + 2 * WEEK_DAYS) };
+
+/* No zone is further from UTC, and nothing that begins goes on for longer. */
+enum { NEAR_DAYS = WEEK_DAYS + 2 };
+
+/* Far before its dates, shortly before them; else the same moment. UTC. */
+static int64_t skip_to_dates(const struct window *window, int64_t at_s)
+{
+    const int64_t day_s = (int64_t)DAY_MIN * MINUTE_S;
+    const int64_t near_s = (window->first_date - NEAR_DAYS) * day_s;
+    must(window->first_date >= 0);
+    must(window->first_date <= window->last_date);
+    return window->dated && at_s < near_s ? near_s : at_s;
+}
+
+static bool is_over(const struct window *window, int64_t at_s)
+{
+    const int64_t day_s = (int64_t)DAY_MIN * MINUTE_S;
+    must(window->last_date >= 0);
+    must(window->first_date <= window->last_date);
+    return window->dated && at_s > (window->last_date + NEAR_DAYS) * day_s;
+}
 
 int64_t window_next_ms(const struct window *window, const struct zone *zone, int64_t utc_ms)
 {
     const bool now = window_holds(window, zone, utc_ms);
-    int64_t at_s = floor_by(utc_ms, SECOND_MS);
+    int64_t at_s = skip_to_dates(window, floor_by(utc_ms, SECOND_MS));
     if (window_always(window))
         return INT64_MAX;
 
@@ -347,7 +606,7 @@ int64_t window_next_ms(const struct window *window, const struct zone *zone, int
         const int64_t change_s = zone_next_s(zone, at_s);
         must(edge_s > at_s && change_s > at_s);
         at_s = edge_s < change_s ? edge_s : change_s;
-        if (at_s > INT64_MAX / SECOND_MS)
+        if (at_s > INT64_MAX / SECOND_MS || is_over(window, at_s))
             return INT64_MAX;
         if (window_holds(window, zone, at_s * SECOND_MS) != now)
             return at_s * SECOND_MS;

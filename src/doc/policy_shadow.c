@@ -84,7 +84,9 @@ static bool covers_hours(const struct rule *wide, const struct rule *narrow)
     if (a == NULL || window_always(a))
         return true;
     return b != NULL && a->days == b->days && a->from_min == b->from_min &&
-           a->minutes == b->minutes && strcmp(a->zone, b->zone) == 0;
+           a->minutes == b->minutes && strcmp(a->zone, b->zone) == 0 &&
+           (!a->dated ||
+            (b->dated && a->first_date <= b->first_date && a->last_date >= b->last_date));
 }
 
 void policy_warn_shadows(struct policy_reader *in, const struct doc *list)

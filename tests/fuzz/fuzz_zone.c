@@ -40,12 +40,15 @@ static bool plainly_holds(const struct window *window, const struct zone *zone, 
     const time_t local = utc_s + zone_offset_s(zone, utc_s);
     struct tm tm;
     must(gmtime_r(&local, &tm) != NULL);
-    const int minute = tm.tm_hour * 60 + tm.tm_min;
-    const int today = (tm.tm_wday + 6) % 7;
-    const int yesterday = (tm.tm_wday + 5) % 7;
-    const int end = window->from_min + window->minutes;
-    return ((window->days >> today & 1) != 0 && minute >= window->from_min && minute < end) ||
-           ((window->days >> yesterday & 1) != 0 && minute + DAY_MIN < end);
+    for (int back = 0; back <= 7; back++) {
+        const int weekday = (tm.tm_wday + 6 - back + 7) % 7;
+        const int since = back * DAY_MIN + tm.tm_hour * 60 + tm.tm_min - window->from_min;
+        const int64_t date = (local - (((local % 86400) + 86400) % 86400)) / 86400 - back;
+        if ((window->days >> weekday & 1) != 0 && since >= 0 && since < window->minutes &&
+            (!window->dated || (date >= window->first_date && date <= window->last_date)))
+            return true;
+    }
+    return false;
 }
 
 static void window_changes_at_the_next(const struct window *window, const struct zone *zone)
@@ -57,7 +60,7 @@ static void window_changes_at_the_next(const struct window *window, const struct
             const int64_t next_ms = window_next_ms(window, zone, at_ms);
             must(now == plainly_holds(window, zone, at_ms / 1000));
             must(next_ms > at_ms);
-            must((next_ms == INT64_MAX) == window_always(window));
+            must(window->dated || (next_ms == INT64_MAX) == window_always(window));
             if (next_ms < INT64_MAX) {
                 must(window_holds(window, zone, next_ms) != now);
                 must(window_holds(window, zone, next_ms - 1) == now);

@@ -37,6 +37,9 @@ static void is_written(const char *text, const char *canonical)
     assert_int_equal(again.days, window.days);
     assert_int_equal(again.from_min, window.from_min);
     assert_int_equal(again.minutes, window.minutes);
+    assert_int_equal(again.dated, window.dated);
+    assert_int_equal(again.first_date, window.first_date);
+    assert_int_equal(again.last_date, window.last_date);
     assert_string_equal(again.zone, window.zone);
     strbuf_done(&out);
 }
@@ -142,7 +145,7 @@ static void misplaced(const char *text, const char *word)
 {
     char why[128];
     (void)snprintf(why, sizeof why,
-                   "\"%s\" does not belong there: write days, times, zone, each once", word);
+                   "\"%s\" does not belong there: write dates, days, times, zone, each once", word);
     refused(text, why);
 }
 
@@ -199,8 +202,8 @@ static void the_word_that_is_wrong_is_named(void **state)
     misplaced("08:00-10:00 12:00-14:00", "12:00-14:00");
     misplaced("UTC UTC", "UTC");
     misplaced("Mon 08:00-20:00 Europe/Berlin please", "please");
-    refused("", "empty: write days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
-    refused("   ", "empty: write days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
+    refused("", "empty: write dates, days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
+    refused("   ", "empty: write dates, days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
 }
 
 static void a_name_of_a_zone_may_have_64_bytes(void **state)
@@ -378,10 +381,13 @@ static bool plainly_holds(const struct plain *plain, time_t when)
     struct tm tm;
     (void)localtime_r(&when, &tm);
     const int minute = tm.tm_hour * 60 + tm.tm_min;
-    const int yesterday = (tm.tm_wday + 6) % 7;
-    return (plain->days[tm.tm_wday] == 'x' && minute >= plain->from_min &&
-            minute < plain->to_min) ||
-           (plain->days[yesterday] == 'x' && minute + 1440 < plain->to_min);
+    bool holds = false;
+    for (int back = 0; back <= 7; back++) {
+        const int since = minute + back * 1440;
+        holds = holds || (plain->days[(tm.tm_wday + 14 - back) % 7] == 'x' &&
+                          since >= plain->from_min && since < plain->to_min);
+    }
+    return holds;
 }
 
 static void minute_by_minute(const struct plain *plain, const char *name, int64_t from_s,
@@ -420,6 +426,8 @@ static void every_minute_is_as_the_calendar_says(void **state)
         {"Sat,Sun", "x.....x", 0, 1440},
         {"Sat 02:15-02:14", "......x", 135, 1440 + 134},
         {"Fri-Mon 23:59-00:01", "xx...xx", 1439, 1441},
+        {"Fri 20:00-Mon 08:00", ".....x.", 1200, 3 * 1440 + 480},
+        {"Sun 02:30-Sun 02:15", "x......", 150, 7 * 1440 + 135},
     };
     static const char *const names[] = {"Europe/Berlin", "America/New_York", "Australia/Lord_Howe",
                                         "Asia/Kolkata", "Africa/Casablanca"};
@@ -429,6 +437,136 @@ static void every_minute_is_as_the_calendar_says(void **state)
             minute_by_minute(&plain[i], names[j], at_ms(2026, 1, 1, 0, 0) / 1000, minutes);
         minute_by_minute(&plain[i], "Pacific/Apia", at_ms(2011, 11, 1, 0, 0) / 1000, 100 * 1440);
     }
+}
+
+static void span__over_several_days(void **state)
+{
+    (void)state;
+    is_written("Fri 20:00-Mon 08:00", "Fri 20:00-Mon 08:00 UTC");
+    is_written("fri 20:00-mon 08:00 Europe/Berlin", "Fri 20:00-Mon 08:00 Europe/Berlin");
+    is_written("Fri 20:00-Sat 08:00", "Fri 20:00-08:00 UTC");
+    is_written("Fri 08:00-Fri 20:00", "Fri 08:00-20:00 UTC");
+    is_written("Fri 20:00-Sat 20:00", "Fri 20:00-Sat 20:00 UTC");
+    is_written("Fri 00:00-Fri 24:00", "Fri 00:00-24:00 UTC");
+    is_written("Fri 20:00-Sat 20:01", "Fri 20:00-Sat 20:01 UTC");
+    is_written("Fri 20:00-Sun 24:00", "Fri 20:00-Mon 00:00 UTC");
+    is_written("Fri 20:00-Fri 19:59", "Fri 20:00-Fri 19:59 UTC");
+    is_written("Sun 00:00-Sat 23:59", "Sun 00:00-Sat 23:59 UTC");
+    refused("Fri 20:00-Fri 20:00",
+            "\"20:00-Fri 20:00\": write less than a week, from 23:59 at most");
+    refused("Fri 00:00-Thu 24:00",
+            "\"00:00-Thu 24:00\": write less than a week, from 23:59 at most");
+    refused("Fri 24:00-Mon 08:00",
+            "\"24:00-Mon 08:00\": write less than a week, from 23:59 at most");
+    refused("Fri 20:00-Mon", "\"20:00-Mon\" has no time behind its day: write Fri 20:00-Mon 08:00");
+    refused("Fri 20:00-Mon 8:00",
+            "\"20:00-Mon\" has no time behind its day: write Fri 20:00-Mon 08:00");
+    refused("Fri 20:00-Mon 08:60",
+            "\"20:00-Mon\" has no time behind its day: write Fri 20:00-Mon 08:00");
+    static const char one[] =
+        "\"20:00-Mon\" ends on another day: write one day before it, as in Fri 20:00-Mon 08:00";
+    refused("20:00-Mon 08:00", one);
+    refused("Thu,Fri 20:00-Mon 08:00", one);
+    no_time("20:00-Mox");
+    misplaced("Fri UTC 20:00-Mon 08:00", "20:00-Mon");
+    misplaced("Fri 20:00-Mon 08:00 08:00-20:00", "08:00-20:00");
+}
+
+static void dates__are_written_as_read(void **state)
+{
+    (void)state;
+    is_written("2026-12-24", "2026-12-24 daily 00:00-24:00 UTC");
+    is_written("2026-12-24 18:00-24:00", "2026-12-24 daily 18:00-24:00 UTC");
+    is_written("2026-12-24..2027-01-02", "2026-12-24..2027-01-02 daily 00:00-24:00 UTC");
+    is_written("2026-12-24..2026-12-24", "2026-12-24 daily 00:00-24:00 UTC");
+    is_written("2026-12-01..2026-12-31 Mon-Fri 08:00-20:00 Europe/Berlin",
+               "2026-12-01..2026-12-31 Mon-Fri 08:00-20:00 Europe/Berlin");
+    is_written("2026-12-01..2026-12-31 Fri 20:00-Mon 08:00",
+               "2026-12-01..2026-12-31 Fri 20:00-Mon 08:00 UTC");
+    is_written("2024-02-29", "2024-02-29 daily 00:00-24:00 UTC");
+    is_written("2000-02-29..2000-03-01", "2000-02-29..2000-03-01 daily 00:00-24:00 UTC");
+    is_written("1970-01-01", "1970-01-01 daily 00:00-24:00 UTC");
+    is_written("9999-12-31", "9999-12-31 daily 00:00-24:00 UTC");
+    is_written("2026-01-01..2036-02-17", "2026-01-01..2036-02-17 daily 00:00-24:00 UTC");
+    static const char *const wrong[] = {"2026-02-29",
+                                        "2100-02-29",
+                                        "2026-13-01",
+                                        "2026-00-10",
+                                        "2026-01-00",
+                                        "2026-04-31",
+                                        "1969-12-31",
+                                        "2026-1-01",
+                                        "2026-01-1",
+                                        "2026-01-011",
+                                        "2026-01/01",
+                                        "2026-12-24-2027-01-02",
+                                        "2026-12-24.2027-01-02",
+                                        "2026-12-24...2027-01-02",
+                                        "2026-12-24,,2027-01-02",
+                                        "2026-x2-24",
+                                        "2026-12-24..2027-01-32",
+                                        "2026-12-32..2027-01-02",
+                                        "2026-"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char text[128];
+        (void)snprintf(text, sizeof text,
+                       "\"%s\" is not a date: write 2026-12-24, or 2026-12-24..2027-01-02",
+                       wrong[i]);
+        refused(wrong[i], text);
+    }
+    refused("2026-12-24..2026-12-23", "\"2026-12-24..2026-12-23\" ends before it begins");
+    refused("2026-01-01..2036-02-18", "\"2026-01-01..2036-02-18\" is longer than ten years");
+    refused("2026-12-24 Fri", "would never hold: none of its dates is on these days");
+    is_written("2026-12-24 Thu", "2026-12-24 Thu 00:00-24:00 UTC");
+    misplaced("Mon 2026-12-24", "2026-12-24");
+    misplaced("2026-12-24 2026-12-25", "2026-12-25");
+}
+
+/* Each change, in order; the last never comes. */
+static void changes(const char *text, struct zone *zone, const int64_t *at, size_t count)
+{
+    const struct window window = parsed(text);
+    int64_t now_ms = INT64_MIN;
+    bool holds = false;
+    for (size_t i = 0; i < count; i++) {
+        const int64_t next_ms = window_next_ms(&window, zone, now_ms);
+        if (next_ms != at[i])
+            fail_msg("%s: change %zu at %lld", text, i, (long long)next_ms);
+        assert_int_equal(window_holds(&window, zone, next_ms - 1), holds);
+        holds = !holds;
+        assert_int_equal(window_holds(&window, zone, next_ms), holds);
+        now_ms = next_ms;
+    }
+    assert_true(window_next_ms(&window, zone, now_ms) == INT64_MAX);
+    assert_false(holds);
+}
+
+static void dates__begin_and_end_once(void **state)
+{
+    (void)state;
+    struct zone *utc = zones_installed("UTC");
+    struct zone *berlin = zones_installed("Europe/Berlin");
+    changes("2026-12-24", utc, (int64_t[]){at_ms(2026, 12, 24, 0, 0), at_ms(2026, 12, 25, 0, 0)},
+            2);
+    changes("2026-12-24 20:00-08:00", utc,
+            (int64_t[]){at_ms(2026, 12, 24, 20, 0), at_ms(2026, 12, 25, 8, 0)}, 2);
+    changes("2026-12-24..2027-01-02", utc,
+            (int64_t[]){at_ms(2026, 12, 24, 0, 0), at_ms(2027, 1, 3, 0, 0)}, 2);
+    changes("2026-12-24..2027-01-02 Europe/Berlin", berlin,
+            (int64_t[]){at_ms(2026, 12, 23, 23, 0), at_ms(2027, 1, 2, 23, 0)}, 2);
+    /* Clocks go forward between: an hour less. */
+    changes("2026-03-28..2026-03-29 Europe/Berlin", berlin,
+            (int64_t[]){at_ms(2026, 3, 27, 23, 0), at_ms(2026, 3, 29, 22, 0)}, 2);
+    changes("2026-01-01..2036-01-01", utc,
+            (int64_t[]){at_ms(2026, 1, 1, 0, 0), at_ms(2036, 1, 2, 0, 0)}, 2);
+    changes("2026-12-24..2026-12-25 08:00-20:00", utc,
+            (int64_t[]){at_ms(2026, 12, 24, 8, 0), at_ms(2026, 12, 24, 20, 0),
+                        at_ms(2026, 12, 25, 8, 0), at_ms(2026, 12, 25, 20, 0)},
+            4);
+    changes("2026-12-18 Fri 20:00-Thu 08:00", utc,
+            (int64_t[]){at_ms(2026, 12, 18, 20, 0), at_ms(2026, 12, 24, 8, 0)}, 2);
+    zone_free(utc);
+    zone_free(berlin);
 }
 
 int main(void)
@@ -447,6 +585,9 @@ int main(void)
         cmocka_unit_test(a_window_may_be_skipped),
         cmocka_unit_test(the_end_of_time_is_never),
         cmocka_unit_test(the_last_second_can_be_a_change),
+        cmocka_unit_test(span__over_several_days),
+        cmocka_unit_test(dates__are_written_as_read),
+        cmocka_unit_test(dates__begin_and_end_once),
         cmocka_unit_test(every_minute_is_as_the_calendar_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
