@@ -317,14 +317,13 @@ class Watches(Faulty):
         api = self.serve()
         daemon = self.open(api)
         daemon.schedule(harness.pod("before", 200))
-        listed = lists(api)
-        api.fault(WATCH, "status", number=503)
-        api.do("release")
-        daemon.logs("503")
+        api.do("stop")
+        daemon.logs("a list or watch failed")
         api.create(running("meanwhile", 100, "t4-0"))
         api.do("compact")
+        api.do("start")
         self.goes_on_as_before(daemon)
-        self.assertGreater(lists(api), listed, "it was listed again")
+        self.assertGreater(lists(api), 0, "it was listed again")  # counts begin anew
 
     @kind("429 with Retry-After")
     def test_429_with_retry_after(self):

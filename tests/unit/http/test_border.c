@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -242,9 +243,23 @@ static void a_listener_without_bodies_holds_none(void **state)
     close_all(fd);
 }
 
+static bool is_continued(const char *request)
+{
+    static const char start[] = "HTTP/1.1 100 ";
+    char got[sizeof start] = "";
+    const int fd = client_open(&site);
+
+    client_send(fd, request);
+    (void)recv(fd, got, sizeof start - 1, MSG_WAITALL);
+    (void)close(fd);
+    return strcmp(got, start) == 0;
+}
+
 static void all_bodies_together_have_a_bound(void **state)
 {
     (void)state;
+    static const char expecting[] =
+        "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n";
     static const char *const heads[] = {
         "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 99999\r\n\r\n",
         "POST /echo HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n1869f\r\n",
@@ -254,12 +269,13 @@ static void all_bodies_together_have_a_bound(void **state)
     for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
         int fd[PEERS]; /* 24 times 64 KiB is three times the bound */
         open_all(fd, heads[i], BODY);
+        int64_t until_ms = 0;
+        while (is_continued(expecting) && patience_left(&until_ms)) /* bodies still arrive */
+            continue;
         const size_t most = most_bytes(BODIES + 1);
         assert_in_range(most, BODIES / 2, BODIES);
         /* A body for which there is no room is refused before a byte of it is sent. */
-        assert_int_equal(status_of("POST /echo HTTP/1.1\r\n" HOST JSON
-                                   "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n"),
-                         503);
+        assert_int_equal(status_of(expecting), 503);
         assert_non_null(strcasestr(answer.data, "\r\nRetry-After: 1\r\n"));
         assert_int_equal(atomic_load(&site.last_status), 503);
         /* Requests without a body are still served. */
