@@ -400,14 +400,14 @@ class Lives(Cluster):
         api, daemon = self.pair()
         made = api.create(harness.pod("late", 700))  # the first one ever, so no pod shows that there was a grant before
         node = daemon.filter(made)["NodeNames"][0]
-        api.fault("/binding", "slow", number=4000)
+        api.fault("/binding", "slow", number=10000)  # a busy machine needs some for the restart
         seen = api.seen("/binding")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(self.ask_and_be_cut_off, daemon, made, node)
             daemon.wait(lambda: api.seen("/binding") > seen, "the Binding to be on its way")
             daemon.kill()
             asked.result(harness.PATIENCE)
-        self.lose_ledger(daemon, "8")
+        self.lose_ledger(daemon, "12")
         daemon.wait(lambda: b"the ledger is new" in daemon.admin("GET", "/readyz")[1], "the reason")
         self.assertIn("the ledger is new", daemon.filter(made)["Error"])
         self.assertIn("granted here before", json.dumps(daemon.get("/api/v1/doctor")))

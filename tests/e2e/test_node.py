@@ -588,8 +588,9 @@ class Agent(unittest.TestCase):
                 self.assertEqual(self.samples(node)[sick], 1)  # it is quiet for less than 10 minutes
 
     def test_a_gpu_is_healthy_after_its_quiet_time_although_the_wall_clock_went_back(self):
-        node, _ = self.metered("event 1 GPU-b 8 79\n", "--quiet-s", "2")
+        node, _ = self.metered("", "--quiet-s", "10")  # long enough to be seen
         healthy = 'milligpu_node_gpu_health{gpu="GPU-b",health="healthy"}'
+        node.driver("event 1 GPU-b 8 79\n")
         node.wait(lambda: "XID 79" in node.logged() or self.samples(node)[healthy] == 0, "the fault")
         node.clock(-7200)
         node.driver("")

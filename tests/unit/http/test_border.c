@@ -281,7 +281,7 @@ static void all_bodies_together_have_a_bound(void **state)
         /* Requests without a body are still served. */
         assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
         close_all(fd);
-        int64_t until_ms = 0;
+        until_ms = 0;
         while (http_body_bytes(site.http) > 0 && patience_left(&until_ms))
             continue;
         assert_int_equal(http_body_bytes(site.http), 0);
