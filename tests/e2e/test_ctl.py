@@ -142,11 +142,11 @@ class Ctl(harness.Story):
         self.assertEqual(frames[0], frames[13])
 
     def lines_until(self, process, wanted):
-        """Lines of a process until one matches; the time that it took."""
+        """Reads a process's lines until one matches."""
         began = time.monotonic()
         for line in process.stdout:
             if re.search(wanted, line):
-                return time.monotonic() - began
+                return
             self.assertLess(time.monotonic() - began, harness.PATIENCE, f"no {wanted}")
         self.fail("it has ended: " + process.stderr.read())
 
@@ -159,13 +159,16 @@ class Ctl(harness.Story):
             self.lines_until(process, "13 GPUs: ")
             self.lines_until(process, "13 GPUs: ")  # the stream has begun
             daemon.wait(lambda: b"\nmilligpu_streams 1\n" in daemon.admin("GET", "/metrics")[1], "its stream")
-            took = []
-            for number in range(5):
+            for number in range(5):  # a busy machine may miss it now and then
                 self.lines_until(process, "13 GPUs: ")
+                drawn = time.monotonic()
                 used = daemon.get("/api/v1/summary")["usedMilli"] + 300
                 self.assertIsNotNone(daemon.schedule(harness.pod(f"seen-at-once-{number}", 300))[0])
-                took.append(self.lines_until(process, f"13 GPUs: {used} used"))
-            self.assertLess(min(took), 3, "without news, a picture is drawn every 5 s")
+                self.lines_until(process, f"13 GPUs: {used} used")
+                if time.monotonic() - drawn < 3:
+                    break
+            else:
+                self.fail("a picture is drawn every 5 s only, as if there were no news")
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=harness.PATIENCE)
