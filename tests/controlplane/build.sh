@@ -2,7 +2,8 @@
 # build.sh [VERSION] - builds the programs of a real control plane into build/controlplane/VERSION/.
 #
 # These are etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
-# checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else 1.36.3.
+# checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else the one in the file
+# tests/controlplane/VERSION.
 # containerd, its shim, ctr, an NRI plugin and a device plugin for the tests come into build/controlplane/containerd-2.3.7/.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
@@ -14,7 +15,7 @@ case ${1:-} in
 esac
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-version=${1:-${KUBERNETES_VERSION:-1.36.3}}
+version=${1:-${KUBERNETES_VERSION:-$(cat "$here/VERSION")}}
 
 if [ ! -f "$here/build/$version/tools.go" ]; then
     there=$(cd "$here/build" && ls -d [0-9]* | tr '\n' ' ')

@@ -19,10 +19,14 @@ func Version() string {
 	if v := os.Getenv("KUBERNETES_VERSION"); v != "" {
 		return v
 	}
-	return "1.36.3"
+	text, err := os.ReadFile(filepath.Join(Root(), "tests", "controlplane", "VERSION"))
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
-// Minor is the 36 of 1.36.3.
+// Minor is the 37 of 1.37.2.
 func Minor() int {
 	var minor int
 	fmt.Sscanf(strings.TrimPrefix(Version(), "1."), "%d", &minor)
