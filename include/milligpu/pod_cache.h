@@ -8,10 +8,10 @@
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
  * number of entries has no limit here. What a tenant can make large has one: equal requests are
  * stored once, and all of them take at most WISHES_BYTES_MAX; so are demands on nodes
- * (known_demands.h); whole pods (pod_cache_remember) and advice take at most TOLD_BYTES_MAX. Beyond that, a
- * pod is stored without its request: a bind then gets the pod from the API server, and a bound pod
- * is reconciled from the event or list that shows it. What is only told to people takes at most
- * CONTEXTS_BYTES_MAX; beyond that it is left out.
+ * (known_demands.h); whole pods (pod_cache_remember) and advice take at most TOLD_BYTES_MAX. Beyond
+ * that, a pod is stored without its request: a bind then gets the pod from the API server, and a
+ * bound pod is reconciled from the event or list that shows it. What is only told to people takes
+ * at most CONTEXTS_BYTES_MAX; beyond that it is left out.
  *
  * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
  * it, so no reader goes through all pods. The writer writes; REST reads.

@@ -33,11 +33,12 @@ static void match_cluster(const struct snapshot *snapshot, const struct rule *ru
 
 void survey_unmatched_rules(const struct snapshot *snapshot, struct strbuf *out)
 {
-    const struct rulebook *book = snapshot->outlook->rulebook;
+    const struct rulebook *book = snapshot->outlook != NULL ? snapshot->outlook->rulebook : NULL;
+    const uint32_t rules = book != NULL && snapshot->nodes > 0 ? book->rules : 0;
 
-    must(book != NULL);
-    must(book->rules <= RULES_MAX);
-    for (uint32_t i = 0; i < book->rules && snapshot->nodes > 0; i++) {
+    must(rules <= RULES_MAX);
+    must(rules == 0 || book != NULL);
+    for (uint32_t i = 0; i < rules; i++) {
         struct rule_matches matches = {0};
         match_cluster(snapshot, &book->rule[i], &matches);
         rule_add_unmatched(out, book, &book->rule[i], &matches);

@@ -90,9 +90,9 @@ static int side_remove(const char *path, struct err *err)
     CLEANUP(xfreep) char *name = ledger_beside(path, ".id");
 
     must(path[0] == '/');
-    if (unlink(name) < 0 && errno != ENOENT)
-        return err_set(err, ERR_IO, "%s: %m", name);
-    return file_sync_folder(path, err);
+    if (unlink(name) == 0)
+        return file_sync_folder(path, err);
+    return errno == ENOENT ? 0 : err_set(err, ERR_IO, "%s: %m", name);
 }
 
 /* --- the ledger alone --- */

@@ -14,7 +14,8 @@ NODE_LABELS = {
     "nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": MODEL, "nvidia.com/gpu.memory": "81920",
     "nvidia.com/gpu.sharing-strategy": "none", "nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.workload.config": "container",
     "nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "single", "nvidia.com/mig.config": "all-disabled",
-    "nvidia.com/mig-1g.10gb.count": "0",
+    "nvidia.com/mig-1g.10gb.count": "0", "nvidia.com/mps.capable": "false",
+    "nvidia.com/gpu.deploy.operands": "true", "nvidia.com/gpu.deploy.device-plugin": "true",
 }
 
 
@@ -122,6 +123,20 @@ def pods():
     yield pod("torn", amounts(300), uid="uid-torn", on="idle", annotations={"milligpu.io/allocation": '{"v":1,"cont'})
     yield pod("astray", amounts(300), uid="uid-astray", on="a-node-that-is-gone")
     yield pod("waits", amounts(300), uid="uid-waits", phase="Pending")
+    kept_off = pod(
+        "kept-off", amounts(300), uid="uid-kept-off", phase="Pending",
+        spec={"schedulerName": "milligpu", "schedulingGates": [{"name": "example.com/quota"}], "nodeSelector": {"pool": "training"},
+              "tolerations": [{"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}],
+              "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                  {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["training"]}],
+                   "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["full"]}]}]}}}},
+        status={"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                                "lastTransitionTime": "2026-01-02T04:00:01Z"}]})
+    kept_off["metadata"]["labels"]["pod-template-hash"] = "6d4cf56db6"
+    kept_off["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "kept-off-6d4cf56db6",
+                                                "uid": "uid-of-its-owner", "controller": True}]
+    yield kept_off
     yield pod("ended", amounts(300), uid="uid-ended", on="idle", phase="Succeeded")
 
 

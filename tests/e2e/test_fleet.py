@@ -56,7 +56,7 @@ class Terminal:
     def read(self):
         while self.more(30):
             pass
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=harness.PATIENCE)
         os.close(self.master)
         assert self.process.returncode in (0, 1), (self.process.returncode, said)
         return plain(self.bytes)
@@ -81,7 +81,7 @@ class Fleet(harness.Story):
         assert not cls.daemon.schedule(harness.pod("v100", 300, annotations={"milligpu.io/gpu-model": "V100"}))[0]
 
     def ask(self, *words, status=0):
-        done = subprocess.run([CTL, *words, *self.server], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([CTL, *words, *self.server], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertNotIn("Sanitizer", done.stderr)
         return done.stdout
@@ -214,7 +214,7 @@ class Fleet(harness.Story):
         while terminal.bytes.count(b"\x1b[2J") < 2 and time.monotonic() < until:
             terminal.more()
         terminal.process.send_signal(signal.SIGINT)
-        terminal.process.communicate(timeout=20)
+        terminal.process.communicate(timeout=harness.PATIENCE)
         os.close(terminal.master)
         return plain(terminal.bytes.split(b"\x1b[2J")[1].split(b"\x1b[H")[0])
 

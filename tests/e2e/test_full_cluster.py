@@ -64,7 +64,7 @@ class Keys(unittest.TestCase):
 
 def ctl(*words, text=None, status=(0,)):
     kept = {key: value for key, value in os.environ.items() if key not in ("MILLIGPU_SERVER", "NO_COLOR")}
-    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=120, env=kept, input=text)
+    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE, env=kept, input=text)
     if "Sanitizer" in done.stderr or "runtime error" in done.stderr or done.returncode not in status:
         raise AssertionError(f"{words}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-8000:]}")
     return done

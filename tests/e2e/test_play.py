@@ -205,7 +205,7 @@ class Filters(Play):
         kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
         for server, env in (["--server", admin], kept), ([], {**kept, "MILLIGPU_SERVER": f"http://{admin}"}):
             Play.serial += 1
-            done = subprocess.run([CTL, "play", "-", *server], text=True, capture_output=True, timeout=60, env=env,
+            done = subprocess.run([CTL, "play", "-", *server], text=True, capture_output=True, timeout=harness.PATIENCE, env=env,
                                   input=json.dumps(pod(f"found-{Play.serial}", **ANYWHERE)))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("1 placed", done.stdout)

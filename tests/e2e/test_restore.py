@@ -28,7 +28,7 @@ class Restore(unittest.TestCase):
     def run_it(self, command, fails=None):
         ledger = str(self.daemon.home / "ledger.db")
         words = [ledger if word == LEDGER else word for word in command[1:]]
-        done = subprocess.run([harness.BIN / "milligpuctl", *words], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([harness.BIN / "milligpuctl", *words], capture_output=True, text=True, timeout=harness.PATIENCE,
                               cwd=self.daemon.home,
                               env={**os.environ, "MILLIGPU_SERVER": f"127.0.0.1:{self.daemon.port['admin']}"})
         self.assertEqual(done.returncode, 0 if fails is None else fails, done.stdout + done.stderr)
@@ -63,7 +63,7 @@ class Restore(unittest.TestCase):
         ledger = self.daemon.home / "ledger.db"
         ledger.write_bytes((self.daemon.home / self.backup[-1]).read_bytes())
         done = subprocess.run([harness.BIN / "milligpud", *self.daemon.source(), *self.daemon.flags, "--webhook-listen",
-                               "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+                               "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(f"milligpuctl restore BACKUP {ledger}", done.stderr)
         self.run_it(self.restore)

@@ -60,7 +60,7 @@ class Why(unittest.TestCase):
 
     def ctl(self, daemon, *words):
         done = subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True,
-                              text=True, timeout=60)
+                              text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
