@@ -30,7 +30,8 @@ def gpu(node, index, **more):
 
 
 def node(name, gpus=None, *, labels=None, annotations=None, amounts=None, spec=None):
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8", **(amounts or {})}
+    whole = len(gpus) if gpus is not None else (labels or {}).get("nvidia.com/gpu.count", 8)
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(whole), **(amounts or {})}
     noted = dict(annotations or {})
     if gpus is not None:
         noted["milligpu.io/gpus"] = json.dumps(gpus)
@@ -65,7 +66,8 @@ def nodes():
                                  "nvidia.com/gpu.product": MODEL + "-SHARED"})
     yield node("broken", annotations={"milligpu.io/gpus": '[{"uuid": "GPU-x", "index": "first"}]'})
     yield node("foreign", amounts={"nvidia.com/vgpu": "80"})
-    amounts = node("amounts", amounts={"nvidia.com/vgpu": "2000"})
+    yield node("cut", labels={"nvidia.com/gpu.count": "1"}, amounts={"nvidia.com/gpu": "4"})
+    amounts = node("amounts", amounts={"nvidia.com/vgpu": "2000", "nvidia.com/gpu": "2"})
     amounts["metadata"]["labels"] = bare
     yield amounts
     yield node("crowded", labels={"nvidia.com/gpu.count": "4096"})

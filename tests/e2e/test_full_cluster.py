@@ -99,7 +99,7 @@ class Files(unittest.TestCase):
                 ("--policy", "binpack", "--placements", self.home / "places"):
             with self.subTest(more):
                 done = ctl("simulate", "--cluster", self.cluster, "--arrivals", arrivals, *more)
-                self.assertIn("left out: Pod default/waits (bound to no node)", done.stderr)
+                self.assertIn("left out: Pod default/kept-off and 1 more (bound to no node)", done.stderr)
                 self.assertIn("left out: Pod default/astray (bound to a node that is not in the file)", done.stderr)
         for milli in 100, 1000, 3000:
             ctl("simulate", "--cluster", self.cluster, "--pods", self.file("m.yaml", manifest(milli, 1)))
