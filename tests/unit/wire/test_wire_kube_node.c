@@ -102,8 +102,8 @@ static void taints_are_read_with_their_effects(void **state)
 static void a_taint_that_cannot_be_read_is_noted(void **state)
 {
     static const char *const odd[] = {
-        "\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\","
-        "\"effect\":\"NoExecute\"}]}",
+        ("\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\","
+         "\"effect\":\"NoExecute\"}]}"),
         "\"spec\":{\"taints\":[null,{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
         "\"spec\":{\"taints\":[[],{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
     };
