@@ -123,7 +123,7 @@ struct change {
     enum command_kind kind;
     enum verdict verdict;
     enum reason reason; /* with VERDICT_REFUSED */
-    uint32_t rule;      /* with REASON_RULE: its position in the rulebook */
+    uint32_t rule;      /* with REASON_RULE and REASON_RESERVE: its position in the rulebook */
     /* only what the store does not keep of a node: labels, taints, rules, agent, notes, plugin */
     bool unwritten;
     uint32_t slot;                   /* of the node; valid if a node changes */

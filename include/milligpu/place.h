@@ -152,6 +152,7 @@ struct plan {
     uint32_t steps;           /* of one search; PLACE_STEPS_MAX except in tests */
     uint32_t walked;          /* steps that the last place_each() took */
     uint32_t most_parts;      /* of one want */
+    bool several;             /* request_is_of_several() */
     uint32_t running_milli;   /* of all parts that run at once */
     bool mixed_lives;         /* sidecars run beside init containers: their order matters */
     struct shapes *shapes;    /* NULL: each room is searched again */

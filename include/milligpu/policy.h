@@ -149,6 +149,11 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
                               const struct room *room, struct rank *out,
                               struct placement *out_placement) MUST_USE;
 
+/*
+ * For people: "policy rule 1 (big): keeps 2 idle hosts for pods of several GPUs, and 1 is idle".
+ * rule: of REASON_RESERVE. It has numbers of the moment, so kube-scheduler never gets it.
+ */
+void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct strbuf *out);
 /* request_refuse(), but REASON_RULE names the rule. outlook: of the snapshot that refused. */
 void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
                    struct refusal *out);

@@ -159,5 +159,7 @@ bool request_takes_model(const struct request *request, struct text model);
 
 /* The peak on one GPU. amount[i] is what want i (in order of life) takes there, 0 if nothing. */
 uint32_t request_peak(const struct request *request, const uint32_t *amount);
+/* Does it need two GPUs or more at a time, as it asks? For parts, a peak or whole GPUs. */
+bool request_is_of_several(const struct request *request);
 
 #endif

@@ -13,7 +13,7 @@
  * Of the rules that hold at the moment, the first whose nodes and namespaces match wins for this
  * pod on this node: all that it says applies, and nothing of any later rule. What a rule says
  * decides new grants only, never what runs. A pod that a rule keeps off a node gets REASON_RULE,
- * which names the rule, or REASON_RESERVE, which passes by itself.
+ * which names the rule, or REASON_RESERVE, which passes by itself and names it to people only.
  *
  * A set of rules is a word: bit i is rule i + 1. Which rules match a node is part of the node
  * (node.h), which match a pod is part of its request.
@@ -187,7 +187,7 @@ void rule_add_unmatched(struct strbuf *out, const struct rulebook *book, const s
 /* Why a pod does not get a node. */
 struct cause {
     enum reason why;
-    uint32_t rule; /* with REASON_RULE: its position in the rulebook */
+    uint32_t rule; /* with REASON_RULE and REASON_RESERVE: its position in the rulebook */
 };
 /* In words, for people: "pool=training, disk=ssd*"; "all". */
 void rule_add_nodes(struct strbuf *out, const struct rule *rule);

@@ -45,6 +45,12 @@ struct survey_bar {
     const struct atom *name[SURVEY_NAMES_MAX]; /* the first of them */
 };
 
+/* Idle hosts that a rule keeps from the pod. */
+struct survey_kept {
+    uint32_t nodes;
+    struct moment moment;
+};
+
 enum { SURVEY_TEXT_MAX = 512 };
 
 struct survey {
@@ -52,8 +58,9 @@ struct survey {
     uint32_t nodes[REASONS];
     uint32_t bars;
     struct survey_bar bar[SURVEY_BARS_MAX + UNUSABLES]; /* most nodes first */
-    uint32_t rule_nodes[RULES_MAX]; /* those of REASON_RULE, by position in the rulebook */
-    struct moment moment[REASONS];
+    uint32_t rule_nodes[RULES_MAX];     /* those of REASON_RULE, by position in the rulebook */
+    struct survey_kept kept[RULES_MAX]; /* those of REASON_RESERVE, in the same way */
+    struct moment moment[REASONS];      /* without these */
     /* It would fit on no node of the cluster, even if that were empty and open. */
     bool never;
     char never_text[SURVEY_TEXT_MAX]; /* why; empty if not never */

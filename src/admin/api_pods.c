@@ -308,6 +308,23 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
     json_write_object_end(json);
 }
 
+static void put_reason_of_rule(struct json_writer *json, const struct outlook *outlook,
+                               const struct request *request, struct cause cause,
+                               const struct survey *survey)
+{
+    CLEANUP(strbuf_done) struct strbuf detail;
+    const struct survey_kept *kept = &survey->kept[cause.rule];
+
+    must(cause.why == REASON_RULE || cause.why == REASON_RESERVE);
+    strbuf_init(&detail);
+    if (cause.why == REASON_RULE) {
+        put_reason(json, outlook, request, cause, survey->rule_nodes[cause.rule], "");
+        return;
+    }
+    moment_format(&detail, &kept->moment);
+    put_reason(json, outlook, request, cause, kept->nodes, detail.data);
+}
+
 /* Which nodes fit and the pod may not use: most nodes first. */
 static void put_bars(struct json_writer *json, const struct survey *survey)
 {
@@ -354,15 +371,16 @@ static bool put_reasons(struct json_writer *json, struct api_call *call,
     json_write_array(json);
     for (uint32_t at = 0; at < REASONS; at++) {
         const enum reason why = at == 0 ? REASON_NONE : (enum reason)(REASONS - at);
+        const bool by_rule = why == REASON_RULE || why == REASON_RESERVE;
+        for (uint32_t rule = 0; by_rule && rule < RULES_MAX; rule++)
+            put_reason_of_rule(json, snapshot->outlook, request, (struct cause){why, rule}, survey);
+        if (by_rule)
+            continue;
         strbuf_reset(&detail);
         if (survey_has_moment(why))
             moment_format(&detail, &survey->moment[why]);
-        for (uint32_t rule = 0; why == REASON_RULE && rule < RULES_MAX; rule++)
-            put_reason(json, snapshot->outlook, request, (struct cause){why, rule},
-                       survey->rule_nodes[rule], "");
-        if (why != REASON_RULE)
-            put_reason(json, snapshot->outlook, request, (struct cause){.why = why},
-                       survey->nodes[why], detail.data);
+        put_reason(json, snapshot->outlook, request, (struct cause){.why = why}, survey->nodes[why],
+                   detail.data);
     }
     json_write_array_end(json);
     put_bars(json, survey);

@@ -409,6 +409,9 @@ void filter_explain(const struct outlook *outlook, const struct node *node,
     if (why == REASON_RULE) {
         policy_refuse(outlook, cause, request, &refusal);
         strbuf_printf(&text, ": %s", refusal.text);
+    } else if (why == REASON_RESERVE) {
+        strbuf_str(&text, ": ");
+        policy_say_reserve(outlook, cause.rule, &text);
     } else if (why != REASON_NONE) {
         strbuf_printf(&text, ": %s", reason_help(why));
     } else if (!rank.exact) {

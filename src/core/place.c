@@ -545,9 +545,9 @@ enum reason place_judge(struct plan *plan, const struct room *room, struct rank 
     const enum reason refused = plan_admit(plan, room);
     if (refused != REASON_NONE)
         return refused;
-    if (plan->request->wants == 0)
-        return weigh_whole(room, plan->request, 0);
-    return plan_settle(plan, room, judge_level, out);
+    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                                      : plan_settle(plan, room, judge_level, out);
+    return plan_keep(plan, room, why);
 }
 
 /*
@@ -660,8 +660,9 @@ static enum reason find_level(struct plan *plan, const struct room *room, struct
     return REASON_NONE;
 }
 
-static enum reason find_way(struct plan *plan, const struct room *room, bool any,
-                            struct rank *out_rank, struct placement *out)
+/* Without the reserve. */
+static enum reason find_in_room(struct plan *plan, const struct room *room, bool any,
+                                struct rank *out_rank, struct placement *out)
 {
     gpu_set chosen = 0;
 
@@ -684,6 +685,17 @@ static enum reason find_way(struct plan *plan, const struct room *room, bool any
     start_placement(out, out_rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
         out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
+    return why;
+}
+
+static enum reason find_way(struct plan *plan, const struct room *room, bool any,
+                            struct rank *out_rank, struct placement *out)
+{
+    const enum reason why = plan_keep(plan, room, find_in_room(plan, room, any, out_rank, out));
+
+    must(out->parts <= PARTS_MAX);
+    if (why != REASON_NONE)
+        out->parts = 0;
     return why;
 }
 

@@ -106,8 +106,13 @@ void plan_raise(struct plan *plan, uint32_t milli);
 uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu);
 
 /* place_rule.c */
-/* REASON_NONE, REASON_RULE or REASON_RESERVE; sets plan->rule for what follows in this room. */
+/* REASON_NONE or REASON_RULE; sets plan->rule for what follows in this room. */
 enum reason plan_admit(struct plan *plan, const struct room *room) MUST_USE;
+/*
+ * REASON_RESERVE if the room is kept from the pod, in place of why it does not fit otherwise. What
+ * never fits stays so, and what is nearer to fitting in the order of reason.h.
+ */
+enum reason plan_keep(const struct plan *plan, const struct room *room, enum reason why) MUST_USE;
 /* Do the request and that rule take a GPU of this model? */
 bool plan_takes(struct plan *plan, const struct atom *model);
 

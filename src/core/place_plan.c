@@ -168,6 +168,7 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->steps = PLACE_STEPS_MAX;
     out->walked = 0;
     out->most_parts = 0;
+    out->several = request_is_of_several(request);
     out->running_milli = 0;
     out->mixed_lives =
         count_kind(request, CONTAINER_INIT) > 0 && count_kind(request, CONTAINER_SIDECAR) > 0;

@@ -62,7 +62,7 @@ static bool allows_a_model(struct plan *plan, const struct room *room)
 bool plan_reserve_matters(const struct plan *plan, const struct rule *rule)
 {
     must(rule == NULL || rule->reserve <= RULE_RESERVE_MAX);
-    return rule != NULL && rule->reserve > 0 && plan->most_parts < 2 && plan->request->whole < 2;
+    return rule != NULL && rule->reserve > 0 && !plan->several;
 }
 
 /* Is the room one of the idle hosts that the rule keeps? If victims leave it, there is one more. */
@@ -86,7 +86,7 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     /* That the GPUs do not lie as the rule demands, and the pod does not. */
     if (why == REASON_TOPOLOGY && plan->topology != plan->request->topology)
         cause.why = REASON_RULE;
-    if (cause.why != REASON_RULE)
+    if (cause.why != REASON_RULE && cause.why != REASON_RESERVE)
         return cause;
     must(plan->rule != NULL);
     must(plan->outlook != NULL);
@@ -110,7 +110,16 @@ enum reason plan_admit(struct plan *plan, const struct room *room)
     if (plan->rule == NULL || room->gpus == 0)
         return REASON_NONE;
     must(plan->outlook != NULL && plan->outlook->rulebook != NULL);
-    if (!rule_takes(plan->rule, plan->request) || !allows_a_model(plan, room))
-        return REASON_RULE;
-    return is_reserved(plan, room) ? REASON_RESERVE : REASON_NONE;
+    return rule_takes(plan->rule, plan->request) && allows_a_model(plan, room) ? REASON_NONE
+                                                                               : REASON_RULE;
+}
+
+enum reason plan_keep(const struct plan *plan, const struct room *room, enum reason why)
+{
+    must(why < REASONS);
+    must(plan->rule == NULL || plan->outlook != NULL);
+    if (!is_reserved(plan, room))
+        return why;
+    const bool is_never = why != REASON_NONE && reason_class(why) == REASON_CLASS_KIND;
+    return is_never || why == REASON_ROOM ? why : REASON_RESERVE;
 }

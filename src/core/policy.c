@@ -156,6 +156,20 @@ static void browse_all(enum policy_kind kind, struct plan *plan, const struct ro
         out_placement->exact = out->exact;
 }
 
+void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct strbuf *out)
+{
+    must(outlook->rulebook != NULL && rule < outlook->rulebook->rules);
+
+    const struct rule *keeper = &outlook->rulebook->rule[rule];
+    const uint32_t idle = outlook->idle[rule];
+    must(keeper->reserve > 0);
+    must(idle <= keeper->reserve);
+    strbuf_printf(out,
+                  "policy rule %u (%s): keeps %u idle %s for pods of several GPUs, and %u %s idle",
+                  rule + 1, keeper->name, keeper->reserve, keeper->reserve == 1 ? "host" : "hosts",
+                  idle, idle == 1 ? "is" : "are");
+}
+
 void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
                    struct refusal *out)
 {

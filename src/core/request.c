@@ -1121,3 +1121,19 @@ uint32_t request_peak(const struct request *request, const uint32_t *amount)
     must(peak <= UINT32_MAX);
     return (uint32_t)peak;
 }
+
+bool request_is_of_several(const struct request *request)
+{
+    uint32_t milli[CONTAINERS_MAX];
+    const uint32_t touched = request->wants > 0 ? 1 : 0;
+
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->wants; i++) {
+        must(request->want[i].parts > 0);
+        if (request->want[i].parts > 1)
+            return true;
+        milli[i] = request->want[i].milli;
+    }
+    /* Nobody else's share is on a whole GPU, and neither is the pod's own. */
+    return request->whole + touched > 1 || request_peak(request, milli) > GPU_MILLI;
+}

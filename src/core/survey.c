@@ -301,7 +301,10 @@ void survey_cluster(const struct snapshot *snapshot, const struct survey_questio
             out->nodes[cause.why]++;
         if (cause.why == REASON_RULE)
             out->rule_nodes[cause.rule]++;
-        moment_add(&out->moment[why], &room, bar.why, request);
+        if (why == REASON_RESERVE)
+            out->kept[cause.rule].nodes++;
+        moment_add(why == REASON_RESERVE ? &out->kept[cause.rule].moment : &out->moment[why], &room,
+                   bar.why, request);
         offer.fits = offer.fits || why == REASON_NONE;
         offer_add(&offer, &plan, node);
     }
@@ -317,13 +320,20 @@ void survey_cluster(const struct snapshot *snapshot, const struct survey_questio
 void survey_reason_text(const struct outlook *outlook, const struct request *request,
                         struct cause cause, char out[REASON_BYTES_MAX])
 {
+    CLEANUP(strbuf_done) struct strbuf kept;
     const enum reason why = cause.why;
     struct refusal refusal = {.text = ""};
 
     must(why < REASONS);
     out[0] = '\0';
+    strbuf_init(&kept);
     if (why == REASON_NONE)
         return;
+    if (why == REASON_RESERVE) {
+        policy_say_reserve(outlook, cause.rule, &kept);
+        text_clip((struct text){kept.data, kept.len}, out, REASON_BYTES_MAX);
+        return;
+    }
     const bool lacks = reason_class(why) != REASON_CLASS_MOMENT || why == REASON_ROOM;
     if (lacks)
         policy_refuse(outlook, cause, request, &refusal);

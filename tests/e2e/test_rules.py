@@ -20,6 +20,11 @@ STEPS = HEAD + """
 rules:
   - {name: day, nodes: {pool: night}, step: 100}
 """
+RESERVE = HEAD + """
+rules:
+  - {name: day, nodes: {pool: day}, reserve: 1}
+  - {name: night, nodes: {pool: night}, reserve: 2}
+"""
 BROKEN = HEAD + "\nrules:\n  - {name: day, min: 0}\n"
 WINDOW = HEAD + """
 rules:
@@ -88,6 +93,28 @@ class Documents(unittest.TestCase):
         shown = self.daemon.get("/api/v1/pods/default/part")
         self.assertIn("rule", json.dumps(shown))
         self.assertEqual(self.daemon.bind(part, "beta"), "")
+
+    def test_an_operator_reads_which_rule_keeps_hosts(self):
+        self.begin(RESERVE)
+        one = self.daemon.create(harness.pod("one", 1000))
+        self.assertEqual(self.refused(one), "no GPU with 1000 milli free")
+        says = ["policy rule 2 (night): keeps 2 idle hosts for pods of several GPUs, and 1 is idle",
+                "policy rule 1 (day): keeps 1 idle host for pods of several GPUs, and 1 is idle"]
+        shown = self.daemon.get("/api/v1/pods/default/one")
+        self.assertEqual(sorted((reason["reason"], reason["nodes"], reason["text"]) for reason in shown["reasons"]),
+                         sorted(("reserve", 1, text) for text in says))
+        done = run("--port-file", self.daemon.home / "ports", "pod", "one")
+        self.assertIn(says[0], done.stdout)
+        # Never comes before later.
+        model = self.daemon.create(harness.pod("model", 300, annotations={"milligpu.io/gpu-model": "H100"}))
+        self.refused(model)
+        shown = self.daemon.get("/api/v1/pods/default/model")
+        self.assertEqual([(reason["reason"], reason["nodes"]) for reason in shown["reasons"]], [("model", 2)])
+        self.assertIn("never", shown)
+        # Two containers with a GPU each are a pod of several.
+        both = self.daemon.create(harness.pod("both", containers={"a": 1000, "b": 1000}))
+        self.assertTrue(self.fits(both))
+        self.assertEqual(self.daemon.bind(both, "alpha"), "")
 
     def test_a_signal_reads_the_document_again(self):
         self.begin(NIGHT)

@@ -517,6 +517,14 @@ BUGS: List[Bug] = [
         "sim 1-60",
     ),
     Bug(
+        "one_container",
+        "a pod of two containers with a GPU each is no pod of several GPUs",
+        "src/core/request.c",
+        "touched > 1 || request_peak(request, milli) > GPU_MILLI;",
+        "touched > 1;",
+        "sim 1-60",
+    ),
+    Bug(
         "nobody_leaves",
         "preempt counts a host as kept that its victims would leave to the others",
         "src/core/place.c",

@@ -2,8 +2,9 @@
  * reserve - idle hosts that a rule keeps for pods of several GPUs.
  *
  * A host is idle if no pod is there and two or more of its GPUs take shares. While the rule matches
- * no more idle hosts than it keeps, none of them takes a small pod: one without a container of
- * several GPUs, and with fewer than two whole ones. A host whose victims leave is one more.
+ * no more idle hosts than it keeps, none of them takes a small pod: one that a single GPU could
+ * hold, as it asks: no container of several GPUs, a peak of at most one, and at most one whole one,
+ * without shares beside it. A host whose victims leave is one more.
  *
  * Counted in three ways. An answer goes by the snapshot that was shown, so there it is exact. A
  * grant goes by the ledger at that point of its batch, which is followed change by change, as it is
@@ -21,7 +22,9 @@ bool reserve_is_small(const struct shape *shape)
     for (uint32_t w = 0; w < shape->wants; w++)
         if (model_parts(&shape->want[w]) > 1)
             return false;
-    return shape->whole < 2;
+    if (model_peak(shape) > 1000)
+        return false;
+    return shape->whole + (model_peak(shape) > 0 ? 1 : 0) < 2;
 }
 
 /*
@@ -103,15 +106,6 @@ void reserve_loaded(struct sim *sim)
     snapshot_unref(snapshot);
 }
 
-static bool is_small_grant(const struct allocation_facts *is)
-{
-    for (uint32_t i = 0; i < is->shares; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (strcmp(is->share[i].container, is->share[k].container) == 0)
-                return false;
-    return is->held_gpus < 2;
-}
-
 /* Who holds GPUs whole is never written, so an agent may have freed one in this batch. */
 static bool may_be_idle(const struct sim *sim, uint32_t n)
 {
@@ -129,14 +123,15 @@ void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
     }
 }
 
-static void judge_grant(const struct sim *sim, const struct command *command,
-                        const struct change *change, uint32_t n)
+static void judge_grant(struct sim *sim, const struct command *command, const struct change *change,
+                        uint32_t n)
 {
     const char *name = change->after->is.node->text;
     const struct sim_rule *rule = rules_granting(sim, command, name);
+    const struct model_pod *pod = model_find(&sim->model, command->uid);
     uint32_t idle = 0;
 
-    if (rule == NULL || rule->reserve == 0 || !is_small_grant(&change->after->is) ||
+    if (rule == NULL || rule->reserve == 0 || pod == NULL || !reserve_is_small(pod->shape) ||
         !is_idle_shown(sim, change->node_before, &sim->model.node[n], NULL))
         return;
     for (uint32_t i = 0; i < sim->model.nodes; i++)

@@ -878,21 +878,39 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     asked_done(&asked);
 }
 
-static enum reason why_whole(struct scene *scene, uint32_t whole)
+/* Why a bind to node a is refused; filter says the same. */
+static enum reason why_asked(struct scene *scene, struct request *request)
 {
-    struct request *request = core_request(&scene->core, "300");
+    const struct outlook *outlook = ledger_outlook(scene->core.ledger);
+    struct placement placement = {.parts = 1};
+    struct room room;
+    struct plan plan;
+    struct rank rank;
     const struct command bind = {.kind = COMMAND_RESERVE,
                                  .uid = "w",
                                  .namespace = "x",
                                  .name = "w",
                                  .node = "a",
                                  .request = request};
-    request->wants = 0;
-    request->whole = whole;
+    request->rules = outlook_rules(outlook, TEXT("x"));
+    room_of(ledger_node(scene->core.ledger, TEXT("a")), &room);
+    plan_init(&plan, request, outlook);
+    const enum reason judged = place_judge(&plan, &room, &rank);
+    assert_int_equal(place_find(&plan, &room, &placement), judged);
+    assert_true((placement.parts > 0) == (judged == REASON_NONE && request->wants > 0));
     const enum verdict verdict = core_do(&scene->core, &bind);
     if (verdict == VERDICT_OK)
         core_undo(&scene->core);
-    return verdict == VERDICT_OK ? REASON_NONE : scene->core.reason;
+    assert_int_equal(judged, verdict == VERDICT_OK ? REASON_NONE : scene->core.reason);
+    return judged;
+}
+
+static enum reason why_whole(struct scene *scene, uint32_t whole)
+{
+    struct request *request = core_request(&scene->core, "300");
+    request->wants = 0;
+    request->whole = whole;
+    return why_asked(scene, request);
 }
 
 static void whole_gpus_of_the_other_resource_count_as_several(void **state)
@@ -904,6 +922,180 @@ static void whole_gpus_of_the_other_resource_count_as_several(void **state)
     assert_int_equal(why_whole(scene, 1), REASON_RESERVE);
     assert_int_equal(why_whole(scene, 2), REASON_NONE);
     assert_int_equal(why_whole(scene, 3), REASON_NONE);
+}
+
+/* Beside any share, one whole GPU is the second. */
+static void a_share_and_a_whole_gpu_are_two(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    struct request *request = core_request(&scene->core, "300");
+    assert_int_equal(why_asked(scene, request), REASON_RESERVE);
+    request->whole = 1;
+    assert_int_equal(why_asked(scene, request), REASON_NONE);
+}
+
+/* By the peak of its life, as it asks: what runs one after another may use the same GPU. */
+static void a_pod_that_one_gpu_cannot_hold_may_use_the_reserve(void **state)
+{
+    static const struct {
+        const char *words;
+        enum reason why;
+    } row[] = {
+        {"1000", REASON_RESERVE},
+        {"1000+1000", REASON_NONE},
+        {"500+500", REASON_RESERVE},
+        {"501+500", REASON_NONE},
+        {"300x2", REASON_NONE},
+        {"300x1", REASON_RESERVE},
+        {"i1000+1000", REASON_RESERVE},
+        {"i1000+i1000+1", REASON_RESERVE},
+        {"s300+i700", REASON_RESERVE},
+        {"s300+i701", REASON_NONE},
+        {"i1000+500+500", REASON_RESERVE},
+        {"s300+500+201", REASON_NONE},
+        {"400+300+300", REASON_RESERVE},
+        {"400+400+400", REASON_NONE},
+        {"i1+i200x2+300", REASON_NONE},
+    };
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+    for (uint32_t i = 0; i < ARRAY_LEN(row); i++) {
+        const enum reason why = why_asked(scene, core_request(&scene->core, row[i].words));
+        if (why != row[i].why)
+            fail_msg("%s: %s", row[i].words, reason_name(why));
+        assert_int_equal(cause_on(scene, row[i].words, "x", 0).why, why);
+    }
+}
+
+/* Two T4 that take shares; an A100 that does not, and a piece of one. */
+static void show_mixture(struct scene *scene, uint32_t milli)
+{
+    const struct core_gpu gpu[] = {{.index = 0, .milli = milli, .mib = 16 * milli},
+                                   {.index = 1, .milli = milli, .mib = 16 * milli},
+                                   {.index = 2, .milli = milli, .mib = 16 * milli, .sick = true}};
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 3);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+
+    for (uint32_t i = 0; i < 3; i++)
+        inventory->gpu[i].model = i < 2 ? "T4" : "A100";
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+}
+
+/* Never is not later: the reserve is the reason only where the host would do, now or later. */
+static void what_a_kept_host_can_never_serve_is_not_kept_from_it(void **state)
+{
+    static const char *sick[] = {"A100"};
+    static const char *h100[] = {"H100"};
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show_mixture(scene, 1000);
+    struct request *request = core_request(&scene->core, "300");
+    assert_int_equal(why_asked(scene, request), REASON_RESERVE);
+    request->models = 1;
+    request->model = h100;
+    assert_int_equal(why_asked(scene, request), REASON_MODEL);
+    request->model = sick; /* which is sick: it waits for both */
+    assert_int_equal(why_asked(scene, request), REASON_RESERVE);
+    request->models = 0;
+    request->memory_mib = 4800;
+    assert_int_equal(why_asked(scene, request), REASON_RESERVE);
+    request->memory_mib = 4801;
+    assert_int_equal(why_asked(scene, request), REASON_MEMORY);
+    request = core_request(&scene->core, "300+100");
+    request->memory_mib = 4800;
+    assert_int_equal(why_asked(scene, request), REASON_MEMORY);
+    show_mixture(scene, 400);
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "401")), REASON_SMALL);
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "400")), REASON_RESERVE);
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "300+300")), REASON_RESERVE);
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "300+300+300")), REASON_ROOM);
+    assert_int_equal(survey_of(scene, "401").nodes[REASON_SMALL], 1);
+    assert_true(survey_of(scene, "401").never);
+    scene->rule[0].min_milli = 350;
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "300")), REASON_RULE);
+    assert_int_equal(why_asked(scene, core_request(&scene->core, "350")), REASON_RESERVE);
+}
+
+/* The search ends before it knows; that the host is kept is known. */
+static void a_kept_host_that_is_not_searched_to_the_end_is_kept(void **state)
+{
+    struct scene *scene = *state;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    show_mixture(scene, 400);
+    struct request *request = core_request(&scene->core, "300+250+200");
+    struct room room;
+    struct plan plan;
+    struct rank rank;
+    room_of(ledger_node(scene->core.ledger, TEXT("a")), &room);
+    request->rules = RULES_ALL;
+    plan_init(&plan, request, NULL);
+    plan.steps = 1;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_UNSEARCHED);
+    plan_init(&plan, request, ledger_outlook(scene->core.ledger));
+    plan.steps = 1;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_RESERVE);
+}
+
+static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
+{
+    static const struct label big[] = {{"pool", "training"}};
+    struct scene *scene = *state;
+    struct survey survey;
+    struct asked asked;
+    char text[REASON_BYTES_MAX];
+    struct refusal refusal;
+    say(scene, (struct rule){.name = "big", .labels = 1, .label = big, .reserve = 1});
+    say(scene, (struct rule){.name = "rest", .reserve = 3});
+    enforce(scene, RULES_ALL);
+    three_pools(scene);
+    assert_int_equal(cause_on(scene, "300", "x", 0).rule, 0);
+    assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
+    ask(scene, "300", "x", false, &asked);
+    survey_cluster(asked.snapshot,
+                   &(struct survey_question){asked.request, &(struct node_demands){0}},
+                   &asked.arena, &survey);
+    assert_int_equal(survey.nodes[REASON_RESERVE], 3);
+    assert_int_equal(survey.kept[0].nodes, 1);
+    assert_int_equal(survey.kept[1].nodes, 2);
+    assert_int_equal(survey.kept[0].moment.gpus, 2);
+    assert_int_equal(survey.kept[1].moment.gpus, 4);
+    assert_int_equal(survey.moment[REASON_RESERVE].gpus, 0);
+    assert_int_equal(survey.rule_nodes[0] + survey.rule_nodes[1], 0);
+    const struct outlook *outlook = asked.snapshot->outlook;
+    survey_reason_text(outlook, asked.request, (struct cause){REASON_RESERVE, 0}, text);
+    assert_string_equal(text, "policy rule 1 (big): keeps 1 idle host for pods of several GPUs, "
+                              "and 1 is idle");
+    survey_reason_text(outlook, asked.request, (struct cause){REASON_RESERVE, 1}, text);
+    assert_string_equal(text, "policy rule 2 (rest): keeps 3 idle hosts for pods of several GPUs, "
+                              "and 3 are idle");
+    filter_explain(outlook, snapshot_node(asked.snapshot, TEXT("a")), asked.request, text,
+                   sizeof text);
+    assert_string_equal(text, "reserve: policy rule 1 (big): keeps 1 idle host for pods of several "
+                              "GPUs, and 1 is idle; largest free piece 1000 milli, 2000 milli free "
+                              "on 2 of 2 GPUs, at most 16000 MiB on one");
+    /* What kube-scheduler is told depends on the request alone. */
+    policy_refuse(outlook, (struct cause){REASON_RESERVE, 1}, asked.request, &refusal);
+    assert_string_equal(refusal.text, "no GPU with 300 milli free");
+    asked_done(&asked);
+    /* The ledger names the rule, too. */
+    const struct command bind = {.kind = COMMAND_RESERVE,
+                                 .uid = "q",
+                                 .namespace = "x",
+                                 .name = "q",
+                                 .node = "b",
+                                 .request = core_request(&scene->core, "300")};
+    struct change change;
+    assert_int_equal(ledger_decide(scene->core.ledger, &bind, &change), VERDICT_REFUSED);
+    assert_int_equal(change.reason, REASON_RESERVE);
+    assert_int_equal(change.rule, 1);
 }
 
 static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **state)
@@ -1139,6 +1331,11 @@ int main(void)
         WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
         WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
         WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
+        WITH_SCENE(a_share_and_a_whole_gpu_are_two),
+        WITH_SCENE(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve),
+        WITH_SCENE(what_a_kept_host_can_never_serve_is_not_kept_from_it),
+        WITH_SCENE(a_kept_host_that_is_not_searched_to_the_end_is_kept),
+        WITH_SCENE(an_operator_reads_which_rule_keeps_which_hosts),
         WITH_SCENE(a_host_with_whole_gpus_of_the_other_resource_is_not_idle),
         WITH_SCENE(what_nobody_could_have_for_itself_is_not_idle),
         WITH_SCENE(a_pool_can_be_ordered_by_another_policy),
