@@ -64,6 +64,11 @@ struct allocation_facts {
     bool presumed;           /* adopted: the GPUs are our guess, because nothing recorded them */
     bool in_doubt;           /* a Binding was sent and its outcome is not known */
     bool annotation_differs; /* the pod's annotation differs: drift */
+    /*
+     * Bound, and a list that was requested later shows the pod unbound: drift, and nobody binds it.
+     * In memory only: the first list after a restart shows it again.
+     */
+    bool listed_unbound;
     uint32_t held_gpus;      /* whole GPUs of the other resource: which ones is not known */
     uint32_t unplaced_milli; /* observed amount that could not be assigned to a GPU */
     int64_t reserved_ms;     /* UTC, unchanged since it happened; 0: never */
@@ -93,6 +98,12 @@ const char *allocation_fault(const struct allocation_facts *facts);
 struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
 const struct allocation *allocation_ref(const struct allocation *allocation);
 void allocation_unref(const struct allocation *allocation); /* NULL is fine */
+
+/* Reserved, or listed unbound: kube-scheduler may ask for this pod. */
+static inline bool allocation_is_open(const struct allocation *allocation)
+{
+    return allocation->is.state == STATE_RESERVED || allocation->is.listed_unbound;
+}
 
 /* The sum of the charges' milli: everything that the pod takes. */
 uint32_t allocation_milli(const struct allocation *allocation);

@@ -57,6 +57,7 @@ enum filter_verdict {
     FILTER_RESERVED, /* this uid has a reservation: only its node is a candidate */
     /* the node of its reservation is not among the names: answer with an Error */
     FILTER_HELD_ELSEWHERE,
+    FILTER_LISTED_UNBOUND, /* it is bound in the ledger alone: answer with an Error */
 };
 
 struct filter_answer {
@@ -64,9 +65,10 @@ struct filter_answer {
     uint32_t fitting;    /* how many nodes fit, before the shortlist */
     uint32_t candidates; /* best first */
     struct candidate *candidate;
-    uint64_t steps;                /* search steps of all nodes */
-    struct cause *cause;           /* for each name; REASON_NONE: it fits */
-    const struct allocation *held; /* RESERVED, HELD_ELSEWHERE; borrowed from the snapshot */
+    uint64_t steps;      /* search steps of all nodes */
+    struct cause *cause; /* for each name; REASON_NONE: it fits */
+    /* RESERVED, HELD_ELSEWHERE, LISTED_UNBOUND; borrowed from the snapshot */
+    const struct allocation *held;
 };
 
 /*
@@ -84,7 +86,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
 
 /*
  * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
- * NULL if it has none; a pod with a reservation fits only there.
+ * NULL if it has none; a pod with a reservation fits only there, one that is listed unbound nowhere.
  */
 enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
                         const struct request *request, const struct allocation *held,

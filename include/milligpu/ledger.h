@@ -33,7 +33,7 @@ struct ledger;
     X(COMMAND_RELEASE, "release") /* ended, gone, or refused by the API server */                  \
     X(COMMAND_ADOPT, "observe") /* a bound pod without a row: accept its annotation or adopt it */ \
     X(COMMAND_TERMINATING, "terminating") /* a deletion timestamp; frees nothing */                \
-    X(COMMAND_NOTE, "note") /* the pod's annotation differs from the ledger, or no longer does */  \
+    X(COMMAND_NOTE, "note") /* how what is shown of the pod differs from the ledger */             \
     X(COMMAND_NODE, "node") /* a Node as it is now */                                              \
     X(COMMAND_NODE_GONE, "node_gone")                                                              \
     X(COMMAND_CLOCK, "clock")   /* the wall clock stepped; a journal row only, as is the next */   \
@@ -79,7 +79,8 @@ struct command {
     const struct inventory *inventory; /* NODE */
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
-    bool differs;                      /* NOTE */
+    bool differs;                      /* NOTE: the annotation does */
+    bool unbound;                      /* NOTE: a list shows a bound pod unbound; in memory only */
     int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
@@ -124,7 +125,10 @@ struct change {
     enum verdict verdict;
     enum reason reason; /* with VERDICT_REFUSED */
     uint32_t rule;      /* with REASON_RULE and REASON_RESERVE: its position in the rulebook */
-    /* only what the store does not keep of a node: labels, taints, rules, agent, notes, plugin */
+    /*
+     * only what the store does not keep: of a node labels, taints, rules, agent, notes, plugin; of
+     * an allocation that it is listed unbound
+     */
     bool unwritten;
     uint32_t slot;                   /* of the node; valid if a node changes */
     const struct node *node_before;  /* NULL: new */
@@ -181,7 +185,8 @@ const struct node *ledger_node(const struct ledger *ledger, struct text name);
 const struct allocation *ledger_find(const struct ledger *ledger, struct text uid);
 /* *at starts at 0; NULL at the end. */
 const struct allocation *ledger_next(const struct ledger *ledger, size_t *at);
-const struct allocation *ledger_next_open(const struct ledger *ledger, size_t *at); /* reserved */
+/* Reserved, or listed unbound (allocation_is_open()). */
+const struct allocation *ledger_next_open(const struct ledger *ledger, size_t *at);
 const struct node *ledger_next_node(const struct ledger *ledger, size_t *at);
 
 /*

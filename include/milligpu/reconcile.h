@@ -31,6 +31,20 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
 size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t version,
                          int64_t now_ms, struct command command[RECONCILE_MAX]) MUST_USE;
 
+/*
+ * A complete list shows the pod unbound, and was requested after its row became bound: no Binding is
+ * ever taken back, so the API server's past was replaced (etcd was restored). The row keeps its
+ * charge, and is marked until the pod is shown bound, has ended, or is gone. Versions prove nothing
+ * here, because they repeat.
+ */
+size_t reconcile_listed_unbound(const struct ledger *ledger, const struct pod *pod, int64_t now_ms,
+                                struct command command[RECONCILE_MAX]) MUST_USE;
+
+/* What filter and bind answer for such a pod; names the node of its row. */
+#define LISTED_UNBOUND                                                                             \
+    "unbound: the ledger has the pod bound to node %.100s, the API server lists it unbound (etcd " \
+    "was restored?); its share stays charged: delete the pod"
+
 /* The pod does not exist (any more). */
 size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
                       struct command command[RECONCILE_MAX]) MUST_USE;
@@ -88,10 +102,11 @@ void drift_of(const struct node *node, void *user,
     X("plugin", "the device plugin offers fewer GPUs than the node has")                           \
     X("node_annotation", "a cordon that names no GPU, or a health that is no known word")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
+    X("unbound", "a pod that was bound is listed unbound: etcd was restored; delete the pod")      \
     X("duplicate_gpu", "one UUID on two nodes")                                                    \
     X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \
     X("node_gone", "the node is gone, its pods are not")
 
-enum { DRIFT_KIND_COUNT = 14 };
+enum { DRIFT_KIND_COUNT = 15 };
 
 #endif

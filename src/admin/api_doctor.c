@@ -810,9 +810,16 @@ static void check_drift(struct doctor *doctor)
                       drift.information,
                       drift.information == 1 ? "pod was bound" : "pods were bound");
     if (drift.warnings > 0)
-        api_doctor_say(doctor, "drift", HEALTH_WARNING, "run milligpuctl drift to list them",
-                       "ledger and cluster disagree in %u %s: %s%s", drift.warnings,
-                       drift.warnings == 1 ? "place" : "places", kinds.data, old.data);
+        api_doctor_say(
+            doctor, "drift", HEALTH_WARNING,
+            drift.warnings_of[drift_kind_find(TEXT("unbound"))] > 0
+                ? "delete the pods that milligpuctl drift --kind unbound lists: etcd was "
+                  "restored to a time before they were bound, and what they run may run "
+                  "still; or restore an etcd that has them bound. Run milligpuctl drift "
+                  "to list the rest"
+                : "run milligpuctl drift to list them",
+            "ledger and cluster disagree in %u %s: %s%s", drift.warnings,
+            drift.warnings == 1 ? "place" : "places", kinds.data, old.data);
     else
         api_doctor_say(doctor, "drift", HEALTH_OK, "", "ledger and cluster agree%s", old.data);
 }

@@ -235,6 +235,13 @@ static void of_allocation(struct report *report, const struct allocation *alloca
         strbuf_str(text, "its annotation milligpu.io/allocation differs from the ledger");
         drift_say(report, "annotation", drift);
     }
+    if (is->listed_unbound) {
+        must(is->state == STATE_BOUND);
+        strbuf_str(text, "it was bound, and the API server lists it unbound, as after a restore of "
+                         "etcd; its container may run still: its share stays charged, and it is "
+                         "not bound again until it is deleted");
+        drift_say(report, "unbound", drift);
+    }
     must(text->len == 0);
     of_health(report, allocation);
 }

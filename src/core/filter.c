@@ -290,11 +290,13 @@ static void ask_held(const struct filter_question *question, struct placement *p
                      struct filter_answer *out)
 {
     must(out->held != NULL);
-    must(out->held->is.state == STATE_RESERVED);
-    out->verdict = FILTER_HELD_ELSEWHERE;
+    must(allocation_is_open(out->held));
+    const bool disputed = out->held->is.listed_unbound;
+    out->verdict = disputed ? FILTER_LISTED_UNBOUND : FILTER_HELD_ELSEWHERE;
     for (uint32_t i = 0; i < question->names; i++) {
         out->cause[i].why = REASON_ELSEWHERE;
-        if (out->candidates > 0 || !text_eq(question->name[i], atom_text(out->held->is.node)))
+        if (disputed || out->candidates > 0 ||
+            !text_eq(question->name[i], atom_text(out->held->is.node)))
             continue;
         out->verdict = FILTER_RESERVED;
         out->cause[i].why = REASON_NONE;
@@ -380,7 +382,8 @@ enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
 
     must(request_asks(request));
     if (held != NULL)
-        return held->is.node == node->name ? REASON_NONE : REASON_ELSEWHERE;
+        return held->is.node == node->name && !held->is.listed_unbound ? REASON_NONE
+                                                                       : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
     must(room.gpus <= GPUS_PER_NODE_MAX);
     plan_init(&plan, request, outlook);

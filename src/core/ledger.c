@@ -380,7 +380,7 @@ static void index_open(struct ledger *ledger, const struct allocation *open, uin
 {
     const struct allocation *each;
 
-    must(open->is.state == STATE_RESERVED);
+    must(allocation_is_open(open));
     must(map_find(&ledger->open, text_of(open->is.uid)) == open);
     if (slot_index_has_room(ledger->open_index, 1)) {
         put_into(ledger, ledger->open_index, text_of(open->is.uid), slot);
@@ -462,14 +462,14 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
     if (ledger_lives(from)) {
         const struct text uid = text_of(from->is.uid);
         must(map_take(&ledger->live, uid) == from);
-        must((map_take(&ledger->open, uid) == from) == (from->is.state == STATE_RESERVED));
+        must((map_take(&ledger->open, uid) == from) == allocation_is_open(from));
     }
     if (ledger_lives(to)) {
         /* The map returns the pointer that it was given, and nobody writes through it. */
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
         const struct text uid = text_of(to->is.uid);
         must(map_put(&ledger->live, uid, value) == NULL);
-        if (to->is.state == STATE_RESERVED) {
+        if (allocation_is_open(to)) {
             must(map_put(&ledger->open, uid, value) == NULL);
             index_open(ledger, to, slot);
         }

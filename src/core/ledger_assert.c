@@ -41,9 +41,11 @@ static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
         return "it is reserved, and nobody granted it";
     if (!reserved && allocation->is.in_doubt)
         return "it is in doubt, and not reserved";
+    if (allocation->is.state != STATE_BOUND && allocation->is.listed_unbound)
+        return "it is listed unbound, and not bound";
     if (map_find(&ledger->live, uid) != allocation)
         return "the pod cache has another for it, or none";
-    if (map_find(&ledger->open, uid) != (reserved ? allocation : NULL))
+    if (map_find(&ledger->open, uid) != (allocation_is_open(allocation) ? allocation : NULL))
         return "the table of reservations is wrong about it";
     return NULL;
 }
@@ -91,7 +93,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
     totals->nodes++;
     totals->allocations += node->allocations;
     for (uint32_t i = 0; i < node->allocations; i++)
-        totals->open += node->allocation[i]->is.state == STATE_RESERVED;
+        totals->open += allocation_is_open(node->allocation[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         totals->rivals += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;

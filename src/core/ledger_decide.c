@@ -102,7 +102,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     case COMMAND_RELEASE:
         facts.state = STATE_RELEASED;
         facts.released_ms = command->at_ms;
-        facts.in_doubt = false;
+        facts.in_doubt = facts.listed_unbound = false;
         break;
     case COMMAND_TERMINATING:
         facts.terminating_ms = command->terminating_ms;
@@ -110,14 +110,17 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     default:
         must(command->kind == COMMAND_NOTE);
         facts.annotation_differs = command->differs;
+        facts.listed_unbound = command->unbound && was.state == STATE_BOUND;
         break;
     }
-    if (facts.state == was.state && facts.in_doubt == was.in_doubt &&
-        facts.terminating_ms == was.terminating_ms &&
-        facts.annotation_differs == was.annotation_differs) {
+    const bool alike = facts.state == was.state && facts.in_doubt == was.in_doubt &&
+                       facts.terminating_ms == was.terminating_ms &&
+                       facts.annotation_differs == was.annotation_differs;
+    if (alike && facts.listed_unbound == was.listed_unbound) {
         out->held = held;
         return VERDICT_SAME;
     }
+    out->unwritten = alike;
     return ledger_decide_step(ledger, command, held, &facts, out);
 }
 

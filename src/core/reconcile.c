@@ -97,9 +97,10 @@ static size_t reconcile_follow(const struct node *node, const struct allocation 
         command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
     }
-    if (bound && adopt_differs(node, &row->is, pod) != row->is.annotation_differs) {
+    const bool differs = bound && adopt_differs(node, &row->is, pod);
+    if (bound && (differs != row->is.annotation_differs || row->is.listed_unbound)) {
         command[count] = reconcile_about(COMMAND_NOTE, pod, now_ms);
-        command[count++].differs = !row->is.annotation_differs;
+        command[count++].differs = differs;
     }
     must(count <= RECONCILE_MAX);
     return count;
@@ -160,6 +161,21 @@ size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t 
         return 0;
     must(row->is.origin == ORIGIN_GRANTED);
     command[0] = release_row(row, uid, "unbound", now_ms);
+    return 1;
+}
+
+size_t reconcile_listed_unbound(const struct ledger *ledger, const struct pod *pod, int64_t now_ms,
+                                struct command command[RECONCILE_MAX])
+{
+    must(pod->uid[0] != '\0');
+    must(pod->node[0] == '\0' && !pod_ended(pod));
+
+    const struct allocation *row = ledger_find(ledger, text_of(pod->uid));
+    if (row == NULL || row->is.state != STATE_BOUND || row->is.listed_unbound)
+        return 0;
+    command[0] = reconcile_about(COMMAND_NOTE, pod, now_ms);
+    command[0].differs = row->is.annotation_differs;
+    command[0].unbound = true;
     return 1;
 }
 

@@ -381,7 +381,7 @@ const struct allocation *snapshot_open(const struct snapshot *snapshot, struct t
     while ((node = next_hashed(snapshot, snapshot->open, hash, &at)) != NULL) {
         const struct allocation *found = node_allocation(node, uid);
         must(found == NULL || found->is.node == node->name);
-        if (found != NULL && found->is.state == STATE_RESERVED)
+        if (found != NULL && allocation_is_open(found))
             return found;
     }
     return NULL;

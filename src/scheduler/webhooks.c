@@ -21,6 +21,7 @@
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
 #include "milligpu/problem.h"
+#include "milligpu/reconcile.h"
 
 /* the chunk size for many small allocations */
 enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
@@ -569,6 +570,11 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
     case FILTER_HELD_ELSEWHERE:
         (void)snprintf(refusal.text, sizeof refusal.text,
                        "elsewhere: the pod holds a reservation on node %.180s",
+                       answer.held->is.node->text);
+        filter_error(question->call, refusal.text);
+        break;
+    case FILTER_LISTED_UNBOUND:
+        (void)snprintf(refusal.text, sizeof refusal.text, LISTED_UNBOUND,
                        answer.held->is.node->text);
         filter_error(question->call, refusal.text);
         break;

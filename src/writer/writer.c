@@ -46,6 +46,7 @@ struct writer *writer_new(struct app *app)
     writer->host_sums = host_sums_new();
     map_init(&writer->inflight);
     map_init(&writer->doubts);
+    map_init(&writer->bound_since);
     map_init(&writer->nodes_seen);
     map_init(&writer->ages);
     writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
@@ -82,6 +83,7 @@ void writer_free(struct writer *writer)
     xfree(writer->kept);
     xfree(writer->listed);
     map_done(&writer->inflight);
+    writer_stop_bound(writer);
     map_done(&writer->doubts);
     map_done(&writer->nodes_seen);
     map_done(&writer->ages);

@@ -234,6 +234,8 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                            bind_inflight->node->text);
     } else if (bind_inflight != NULL) {
         inflight_join(bind_inflight, bind);
+    } else if (held != NULL && held->is.listed_unbound) {
+        writer_refuse_bind(bind, LISTED_UNBOUND, held->is.node->text);
     } else if (record->node[0] != '\0' && strcmp(record->node, asks->node) != 0) {
         writer_refuse_bind(bind, BOUND_ALREADY, record->node);
     } else if ((held != NULL && held->is.state == STATE_BOUND &&

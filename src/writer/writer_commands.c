@@ -17,7 +17,11 @@ bool writer_run(struct writer *writer, const struct command *command)
     const struct change *change;
     enum verdict verdict;
 
-    return batch_run(&writer->batch, command, &verdict, &change, NULL) != BATCH_LOST;
+    if (batch_run(&writer->batch, command, &verdict, &change, NULL) == BATCH_LOST)
+        return false;
+    if (change != NULL)
+        writer_note_bound(writer, change);
+    return true;
 }
 
 /* Each command was computed for the ledger before it, so none runs after a lost batch. */

@@ -98,8 +98,8 @@ static const struct allocation **open_reservations(const struct writer *writer, 
 
     *out_count = 0;
     for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
-        must(allocation->is.state == STATE_RESERVED);
-        if (map_find(&writer->inflight, text_of(allocation->is.uid)) != NULL)
+        if (allocation->is.state != STATE_RESERVED ||
+            map_find(&writer->inflight, text_of(allocation->is.uid)) != NULL)
             continue;
         open = xgrow(open, *out_count, &capacity, sizeof *open);
         open[(*out_count)++] = allocation_ref(allocation);

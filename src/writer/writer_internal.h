@@ -133,8 +133,10 @@ struct writer {
     size_t lists;
     size_t list_capacity;
     bool listing;
-    int64_t listed_ms;   /* when that list was requested */
-    uint64_t epoch;      /* of pod lists */
+    int64_t listed_ms; /* when that list was requested */
+    uint64_t epoch;    /* of pod lists */
+    /* uid to struct bound_since: rows that became bound after that list was requested, or later */
+    struct map bound_since;
     uint64_t heard;      /* the pod version up to which the watch has reported everything */
     uint64_t node_epoch; /* of node lists */
     /* node name to the epoch of the last list or event that showed it */
@@ -268,6 +270,18 @@ enum hints_pod writer_pod_state(void *user, struct text uid);
  * here, it takes seconds, and nothing is granted before.
  */
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end);
+
+/* writer_unbound.c */
+
+/* Notes when a row becomes bound, until it ends or a later list begins. */
+void writer_note_bound(struct writer *writer, const struct change *change);
+/* A list begins: what was bound before it was requested need not be remembered. */
+void writer_forget_bound(struct writer *writer);
+void writer_stop_bound(struct writer *writer);
+/* Is the row of this listed pod bound, and the pod not? */
+bool writer_is_disputed(const struct writer *writer, const struct pod *pod);
+/* The list is complete, and shows this pod: marks its row if it is evidence. */
+bool writer_mark_unbound(struct writer *writer, const struct pod *pod);
 
 /* writer_advice.c */
 

@@ -112,6 +112,7 @@ void writer_begin_list(struct writer *writer, int64_t asked_ms)
     writer->listed_ms = asked_ms;
     writer->listing = true;
     writer->epoch++;
+    writer_forget_bound(writer);
 }
 
 /*
@@ -141,7 +142,7 @@ bool writer_handle_listed(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
 
-    if (!waits_for_order(writer, pod))
+    if (!waits_for_order(writer, pod) && !writer_is_disputed(writer, pod))
         return writer_handle_pod(writer, pod);
     keep_listed(writer, pod);
     return true;
@@ -268,7 +269,8 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
     if (writer->lists > 0)
         qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
-        if (!writer_handle_pod(writer, writer->listed[i]))
+        if (!writer_mark_unbound(writer, writer->listed[i]) ||
+            !writer_handle_pod(writer, writer->listed[i]))
             return false;
     /*
      * First the pod cache forgets what the list lacks; orphans are those that it then does not

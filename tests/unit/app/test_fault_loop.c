@@ -69,7 +69,7 @@ static void an_error_says_what_happened(const char *error)
     static const char *const known[] = {
         "room: ",        "elsewhere: ", "changed: ",    "unknown_pod: ",
         "unknown_node:", "not ready: ", "in doubt: ",   "the ledger cannot be written: ",
-        "milligpu is",   "no_gpu: ",    "not allowed:",
+        "milligpu is",   "no_gpu: ",    "not allowed:", "unbound: ",
     };
     bool said = false;
 

@@ -11,6 +11,7 @@
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/reconcile.h"
 
 #include "store/store_internal.h"
 #include "support_fixture.h"
@@ -604,6 +605,155 @@ static const char *open_uid(struct app_fixture *fixture)
             if (node->allocation[i]->is.state == STATE_RESERVED)
                 return node->allocation[i]->is.uid;
     return NULL;
+}
+
+/* A list that was requested at asked_ms and shows this one object; then what the writer makes of it. */
+static void tell_list_of(struct app_fixture *fixture, const struct strbuf *object, int64_t asked_ms)
+{
+    struct message *message = message_new(MESSAGE_PODS_BEGIN);
+    struct err err;
+
+    message->asked_ms = asked_ms;
+    assert_true(queue_put(fixture->app.queue, message));
+    message = message_new(MESSAGE_POD_LISTED);
+    const struct text kept = {arena_copy(&message->arena, (struct text){object->data, object->len}),
+                              object->len};
+    assert_int_equal(
+        pod_decode(kept, &fixture->app.wire_rules, &message->arena, &message->pod, &err), 0);
+    assert_true(queue_put(fixture->app.queue, message));
+    tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
+    fixture_run_deaf(fixture);
+}
+
+static void count_unbound(void *user, const struct drift *drift)
+{
+    unsigned *count = user;
+
+    *count += strcmp(drift->kind, "unbound") == 0;
+}
+
+/* Of n1. */
+static unsigned unbound_drift(struct app_fixture *fixture)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    unsigned count = 0;
+
+    drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_unbound);
+    return count;
+}
+
+static void assert_undisputed(struct app_fixture *fixture)
+{
+    assert_int_equal(unbound_drift(fixture), 0);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+}
+
+static void assert_disputed(struct app_fixture *fixture)
+{
+    assert_int_equal(unbound_drift(fixture), 1);
+    const char *error = fixture_bind(fixture, "a", "n1");
+    assert_memory_equal(error, "unbound: the ledger has the pod bound to node n1, ", 50);
+    assert_non_null(strstr(error, "delete the pod"));
+    assert_memory_equal(fixture_bind(fixture, "a", "n2"), "unbound: ", 9);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"Error\":\"unbound: "));
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+}
+
+/* Pod a is bound to n1; before: the object as it was. */
+static void bind_a(struct app_fixture *fixture, struct strbuf *before)
+{
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    strbuf_init(before);
+    fixture_object(fixture, "a", before);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+}
+
+/* etcd was restored to a moment before the Binding: the pod cache has a later version. */
+static void a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf before;
+
+    bind_a(fixture, &before);
+    const int64_t bound_ms = fixture->now_ms;
+    fixture_pass(fixture, 1000);
+    tell_list_of(fixture, &before, bound_ms - 1); /* requested before it was bound */
+    assert_undisputed(fixture);
+    tell_list_of(fixture, &before, bound_ms); /* in the same ms: nobody knows */
+    assert_undisputed(fixture);
+    tell_list_of(fixture, &before, bound_ms + 1);
+    assert_disputed(fixture);
+    tell_list_of(fixture, &before, fixture->now_ms);
+    assert_disputed(fixture);
+    /* What the API server tells from now on is believed, though its versions repeat. */
+    tell(fixture, MESSAGE_POD, "a", 0);
+    fixture_run_deaf(fixture);
+    assert_undisputed(fixture);
+    strbuf_done(&before);
+}
+
+static void a_list_that_is_not_complete_is_no_evidence(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf before;
+
+    bind_a(fixture, &before);
+    fixture_pass(fixture, 1000);
+    fixture->disk_full = true;
+    tell_list_of(fixture, &before, fixture->now_ms);
+    assert_int_equal(unbound_drift(fixture), 0);
+    fixture->disk_full = false;
+    fixture->now_ms += 2000;
+    fixture_run_deaf(fixture);
+    assert_disputed(fixture); /* the same list, tried again */
+    strbuf_done(&before);
+}
+
+/* Every row that is bound at the start was bound before the first list. */
+static void after_a_restart_the_first_list_is_evidence(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf before;
+
+    bind_a(fixture, &before);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_undisputed(fixture);
+    tell_list_of(fixture, &before, fixture->now_ms);
+    assert_disputed(fixture);
+    tell(fixture, MESSAGE_POD_DELETED, "a", 0);
+    fixture_run_deaf(fixture);
+    assert_int_equal(unbound_drift(fixture), 0);
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    strbuf_done(&before);
+}
+
+/* Nothing of it was ours; the list that adopted it is no evidence against itself. */
+static void an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf before;
+    struct strbuf out;
+
+    fixture_pod(fixture, "a", "300");
+    strbuf_init(&before);
+    strbuf_init(&out);
+    fixture_object(fixture, "a", &before);
+    api(fixture, "POST", "/api/v1/namespaces/default/pods/a/binding",
+        "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"a\"},"
+        "\"target\":{\"kind\":\"Node\",\"name\":\"n1\"}}",
+        &out);
+    fixture_run(fixture);
+    fixture_pass(fixture, 1000);
+    assert_undisputed(fixture);
+    tell_list_of(fixture, &before, fixture->now_ms);
+    assert_disputed(fixture);
+    strbuf_done(&out);
+    strbuf_done(&before);
 }
 
 static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **state)
@@ -1251,6 +1401,10 @@ int main(void)
         TEST(an_old_list_says_nothing_however_often_it_comes),
         TEST(two_lists_in_a_row_both_count),
         TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones),
+        TEST(a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again),
+        TEST(a_list_that_is_not_complete_is_no_evidence),
+        TEST(after_a_restart_the_first_list_is_evidence),
+        TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound),
         TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it),
         TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
         TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),

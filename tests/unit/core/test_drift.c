@@ -109,6 +109,22 @@ static void kinds_are_found_by_their_whole_names(void **state)
     assert_string_equal(drift_kind_name(DRIFT_KIND_COUNT - 1), "node_gone");
 }
 
+static void a_pod_that_is_listed_unbound_is_drift(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    assert_int_equal(see(core, "n1", "unbound").count, 0);
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    struct sighting unbound = see(core, "n1", "unbound");
+    assert_int_equal(unbound.count, 1);
+    assert_string_equal(unbound.last.allocation->is.uid, "a");
+    assert_non_null(strstr(unbound.last.text, "until it is deleted"));
+    assert_int_equal(see(core, "n1", "annotation").count, 0);
+}
+
 static void over_and_absent_name_their_gpu(void **state)
 {
     struct core_fixture *core = *state;
@@ -484,6 +500,7 @@ int main(void)
         WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
         WITH_CORE(only_a_pod_that_others_bound_a_day_ago_is_information),
         cmocka_unit_test(kinds_are_found_by_their_whole_names),
+        WITH_CORE(a_pod_that_is_listed_unbound_is_drift),
         WITH_CORE(over_and_absent_name_their_gpu),
         WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
         WITH_CORE(mixed_needs_both),

@@ -208,6 +208,36 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     ask_done(&asked);
 }
 
+static void a_pod_that_is_listed_unbound_gets_no_node(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "asking", .unbound = true};
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "asking"), VERDICT_OK);
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_LISTED_UNBOUND);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.fitting, 0);
+    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    assert_int_equal(asked.answer.cause[1].why, REASON_ELSEWHERE);
+    uint8_t score[2];
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0] + score[1], 0);
+    for (size_t i = 1; i <= 2; i++) {
+        const struct node *node = ledger_node(core->ledger, i == 1 ? TEXT("n1") : TEXT("n3"));
+        assert_int_equal(
+            preempt_ask(NULL, node, core_request(core, "300"), asked.answer.held, NULL, 0),
+            REASON_ELSEWHERE);
+    }
+    ask_done(&asked);
+}
+
 static void a_reservation_is_offered_once_though_its_name_comes_twice(void **state)
 {
     struct core_fixture *core = *state;
@@ -1013,6 +1043,7 @@ int main(void)
         WITH_CORE(no_names_fit_nowhere),
         WITH_CORE(names_that_come_twice_keep_the_order_of_the_question),
         WITH_CORE(a_pod_with_a_reservation_gets_its_node_alone),
+        WITH_CORE(a_pod_that_is_listed_unbound_gets_no_node),
         WITH_CORE(a_reservation_is_offered_once_though_its_name_comes_twice),
         WITH_CORE(hashes_that_are_known_change_nothing),
         WITH_CORE(full_node_objects_stand_in_for_unknown_names_only),

@@ -75,6 +75,73 @@ static void a_pod_that_ended_frees_and_a_deletion_timestamp_does_not(void **stat
     assert_string_equal(reconcile(core, pod, "300"), "");
 }
 
+/* Executes what reconcile says of a pod that a complete list shows; false: nothing. */
+static bool list_unbound(struct core_fixture *core, const char *uid)
+{
+    struct command command[RECONCILE_MAX];
+    const size_t count =
+        reconcile_listed_unbound(core->ledger, core_pod(core, uid, ""), ++core->now_ms, command);
+    assert_true(count <= 1);
+    if (count == 1) {
+        assert_int_equal(core_do(core, &command[0]), VERDICT_OK);
+        assert_true(core->done[core->dones - 1].unwritten);
+    }
+    return count == 1;
+}
+
+static void a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    assert_false(list_unbound(core, "b"));
+    assert_false(list_unbound(core, "a")); /* its Binding may be on its way */
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-b 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "confirm note");
+    assert_false(row(core, "a")->is.listed_unbound);
+    assert_true(list_unbound(core, "a"));
+    assert_false(list_unbound(core, "a"));
+    assert_true(row(core, "a")->is.listed_unbound);
+    assert_true(row(core, "a")->is.annotation_differs);
+    assert_int_equal(row(core, "a")->is.state, STATE_BOUND);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
+    assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
+    assert_string_equal(reconcile(core, pod, "300"), "note");
+    assert_true(core->done[core->dones - 1].unwritten);
+    assert_false(row(core, "a")->is.listed_unbound);
+    assert_true(row(core, "a")->is.annotation_differs);
+    assert_string_equal(reconcile(core, pod, "300"), "");
+    /* Both at once: the annotation is written. */
+    assert_true(list_unbound(core, "a"));
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    assert_string_equal(reconcile(core, pod, "300"), "note");
+    assert_false(core->done[core->dones - 1].unwritten);
+    assert_false(row(core, "a")->is.listed_unbound || row(core, "a")->is.annotation_differs);
+}
+
+static void a_row_that_is_listed_unbound_ends_as_others_do(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "c", .unbound = true};
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_a100, 2);
+    assert_string_equal(reconcile(core, core_pod(core, "a", "n1"), "300"), "observe");
+    assert_string_equal(reconcile(core, core_pod(core, "b", "n1"), "300"), "observe");
+    assert_true(list_unbound(core, "a"));
+    assert_true(list_unbound(core, "b"));
+    struct pod *pod = core_pod(core, "a", "");
+    pod->phase = POD_FAILED;
+    assert_string_equal(reconcile(core, pod, "300"), "release(ended)");
+    assert_false(core->done[core->dones - 1].unwritten);
+    assert_false(core->done[core->dones - 1].after->is.listed_unbound);
+    assert_string_equal(reconcile(core, core_pod(core, "b", "n2"), "300"),
+                        "release(elsewhere) observe");
+    assert_false(row(core, "b")->is.listed_unbound);
+    (void)core_reserve(core, "c", "n1", "300");
+    assert_int_equal(core_do(core, &note), VERDICT_SAME); /* a reservation is not marked */
+}
+
 static void a_pod_that_is_gone_is_released(void **state)
 {
     struct core_fixture *core = *state;
@@ -374,6 +441,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_CORE(a_reservation_is_confirmed_where_its_pod_is_bound),
         WITH_CORE(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),
+        WITH_CORE(a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound),
+        WITH_CORE(a_row_that_is_listed_unbound_ends_as_others_do),
         WITH_CORE(a_pod_that_is_gone_is_released),
         WITH_CORE(the_api_server_is_the_truth_about_the_node),
         WITH_CORE(a_row_wins_over_the_annotation),

@@ -367,6 +367,17 @@ static void only_open_reservations_are_listed(void **state)
     assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
     assert_null(snapshot_find(snapshot, TEXT("d")));
     snapshot_unref(snapshot);
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    snapshot = publish(core);
+    assert_int_equal(snapshot->opens, 3);
+    assert_string_equal(snapshot_open(snapshot, TEXT("a"))->is.uid, "a");
+    snapshot_unref(snapshot);
+    core_undo(core);
+    snapshot = publish(core);
+    assert_int_equal(snapshot->opens, 2);
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    snapshot_unref(snapshot);
 }
 
 static void every_open_reservation_is_listed(void **state)
