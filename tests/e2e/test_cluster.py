@@ -125,6 +125,27 @@ class Placing(Cluster):
         self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 400)
         self.assertIn("adopted", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
 
+    def test_a_pod_that_is_unbound_again_is_reported_and_not_bound(self):
+        """As after a restore of etcd to a time before the Binding; the list after the restart is the evidence."""
+        api, daemon = self.pair()
+        node, _, made = daemon.schedule(harness.pod("back", 300))
+        daemon.knows("back")
+        daemon.stop()
+        status, said = api.request("PATCH", "/api/v1/namespaces/default/pods/back", {"spec": {"nodeName": None}})
+        self.assertEqual(status, 200, said)
+        daemon.start()
+        drift = [drift for drift in daemon.get("/api/v1/drift?kind=unbound")["items"]]
+        self.assertEqual([one["name"] for one in drift], ["back"])
+        self.assertRegex(daemon.bind(made, node), f"^unbound: .* bound to node {node}, .* delete the pod$")
+        self.assertRegex(daemon.filter(made)["Error"], "^unbound: ")
+        self.assertEqual(daemon.get(f"/api/v1/nodes/{node}")["usedMilli"], 300)
+        check, = [check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "drift"]
+        self.assertEqual(check["status"], "warning")
+        self.assertIn("delete the pods that milligpuctl drift --kind unbound lists", check["fix"])
+        api.gone("back")
+        daemon.forgets("back")
+        self.assertEqual(daemon.get("/api/v1/drift")["items"], [])
+
     def test_a_pod_of_the_same_name_and_another_uid_is_another_pod(self):
         api, daemon = self.pair()
         _, _, first = daemon.schedule(harness.pod("again", 300))
