@@ -20,7 +20,7 @@ bool writer_run(struct writer *writer, const struct command *command)
     if (batch_run(&writer->batch, command, &verdict, &change, NULL) == BATCH_LOST)
         return false;
     if (change != NULL)
-        writer_note_bound(writer, change);
+        writer_note_bound(writer, change, writer_now_ms(writer));
     return true;
 }
 

@@ -271,17 +271,15 @@ enum hints_pod writer_pod_state(void *user, struct text uid);
  */
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end);
 
-/* writer_unbound.c */
+/* writer_bound.c */
 
 /* Notes when a row becomes bound, until it ends or a later list begins. */
-void writer_note_bound(struct writer *writer, const struct change *change);
+void writer_note_bound(struct writer *writer, const struct change *change, int64_t now_ms);
 /* A list begins: what was bound before it was requested need not be remembered. */
 void writer_forget_bound(struct writer *writer);
 void writer_stop_bound(struct writer *writer);
-/* Is the row of this listed pod bound, and the pod not? */
-bool writer_is_disputed(const struct writer *writer, const struct pod *pod);
-/* The list is complete, and shows this pod: marks its row if it is evidence. */
-bool writer_mark_unbound(struct writer *writer, const struct pod *pod);
+/* Did this row become bound when the list was requested already? Then the list proves nothing. */
+bool writer_bound_lately(const struct writer *writer, const char *uid);
 
 /* writer_advice.c */
 

@@ -138,11 +138,19 @@ static bool waits_for_order(const struct writer *writer, const struct pod *pod)
            ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
 }
 
+/* Is the row of this listed pod bound, and the pod not? */
+static bool is_disputed(const struct writer *writer, const struct pod *pod)
+{
+    const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
+
+    return held != NULL && held->is.state == STATE_BOUND && pod->node[0] == '\0' && !pod_ended(pod);
+}
+
 bool writer_handle_listed(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
 
-    if (!waits_for_order(writer, pod) && !writer_is_disputed(writer, pod))
+    if (!waits_for_order(writer, pod) && !is_disputed(writer, pod))
         return writer_handle_pod(writer, pod);
     keep_listed(writer, pod);
     return true;
@@ -255,6 +263,33 @@ static bool holders_go_on(struct writer *writer)
     return whole && writer_heal_duplicates(writer);
 }
 
+/* The cache goes back with the API server, or it would take what follows for outdated. */
+static void forget_future(struct writer *writer, const struct pod *pod)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+
+    must(pod->node[0] == '\0');
+    if (record != NULL && record->node[0] != '\0')
+        pod_cache_remove(writer->app->pod_cache, pod->uid);
+}
+
+/*
+ * etcd was restored to a time before the Binding. An event or a list that is older than the Binding
+ * shows the same, and versions repeat after a restore; so the evidence is a complete list that was
+ * requested after the row became bound. Whatever was bound at the start was so before any list.
+ */
+static bool mark_unbound(struct writer *writer, const struct pod *pod)
+{
+    struct command command[RECONCILE_MAX];
+
+    must(!writer->batch.lost);
+    if (!is_disputed(writer, pod) || writer_bound_lately(writer, pod->uid))
+        return true;
+    forget_future(writer, pod);
+    const size_t count = reconcile_listed_unbound(writer->ledger, pod, writer->wall_ms, command);
+    return writer_run_all(writer, command, count);
+}
+
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
     must(writer->listing || writer->lists == 0);
@@ -269,7 +304,7 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
     if (writer->lists > 0)
         qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);
     for (size_t i = 0; i < writer->lists; i++)
-        if (!writer_mark_unbound(writer, writer->listed[i]) ||
+        if (!mark_unbound(writer, writer->listed[i]) ||
             !writer_handle_pod(writer, writer->listed[i]))
             return false;
     /*
