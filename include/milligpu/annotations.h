@@ -25,5 +25,7 @@
 #define KEYS_CONFIGMAP "milligpu-keys"
 /* On the ConfigMap, written by an operator: the id of a key that shall sign no more (keyring.h). */
 #define ANNOTATION_REPLACE_KEY "milligpu.io/replace-key"
+/* The same, with the id of a key behind it that shall be trusted no more; any value. */
+#define ANNOTATION_REVOKED_KEY "revoked-key.milligpu.io/"
 
 #endif

@@ -10,9 +10,11 @@
  * key_wait_s, in case somebody deleted them; the answer shows the annotation by which an operator
  * has a key replaced (annotations.h).
  *
- * A retiring key is taken away when it has not signed for KEY_RETIRE_WAITS times key_wait_s, and no
- * pod carries its signature, by a list of pods that is complete and fresh, and no reservation is in
- * doubt, whose Binding may still give a pod that signature. Who does not know takes none away.
+ * A retiring key is taken away when it has not signed for KEY_RETIRE_WAITS times key_wait_s, no
+ * running pod needs it (struct key_pods) by a list of pods that is complete and fresh, and no
+ * reservation is in doubt, whose Binding may still give a pod that signature. Otherwise it stays.
+ * An operator can revoke it before: an annotation of the ConfigMap names it (annotations.h), which
+ * has an effect once the key does not sign any more.
  * A request that takes effect late may bring it back: it stays, and nobody can sign with it.
  *
  * One lock for the facts; everything else belongs to the informer's thread.
@@ -39,11 +41,27 @@ int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms);
 bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
                           const struct kube_answer *answer);
 
+enum { OTHER_KEYS_MAX = 64 };
 struct key_facts {
     bool published;    /* once at least, since the start */
     char error[256];   /* of the last try to publish; "": it succeeded, or there was none yet */
     char trouble[256]; /* why keys cannot change; "": they can */
+    /* ids of keys in the ConfigMap that are not in the keyring; the first OTHER_KEYS_MAX */
+    size_t n_others;
+    char other[OTHER_KEYS_MAX][KEY_ID_BYTES];
 };
+
+/*
+ * Pods that an agent starts again only while this public key is published: bound, with a row of
+ * the ledger on that node, and a signature of this key over uid, node and allocation.
+ */
+struct key_pods {
+    uint64_t number; /* key_number() of its id */
+    size_t verified;
+    size_t naming; /* the same, whose signature may be bad; all that is known of other keys */
+};
+/* Sets verified and naming; 0 without a snapshot. Looks up each allocation. Any thread. */
+void key_pods_count(const struct app *app, struct key_pods *of, size_t count);
 
 /* Any thread. */
 void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out);

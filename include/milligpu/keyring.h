@@ -23,6 +23,7 @@
 
 enum {
     KEYRING_MAX = 16,    /* keys at once; beyond, none is replaced */
+    KEYRING_SPARE = 4,   /* with less room, doctor warns */
     KEY_RETIRE_WAITS = 5 /* a retiring key stays for so many times wait_ms at least */
 };
 

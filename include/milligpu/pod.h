@@ -77,6 +77,15 @@ bool pod_owner_same(const struct pod_owner *a, const struct pod_owner *b);
 /* Of one controller, and of different revisions. */
 bool pod_owner_replaces(const struct pod_owner *a, const struct pod_owner *b);
 
+/* Does the signature cover what the pod says it was granted? (pod_cache_check_signature()) */
+enum signature_verdict {
+    SIGNATURE_UNCHECKED,
+    SIGNATURE_UNKNOWN, /* nothing to verify, or no public key to verify it with */
+    SIGNATURE_BAD,
+    SIGNATURE_GOOD,
+};
+enum { SIGNATURE_DIGEST_BYTES = 32 };
+
 struct pod {
     const char *uid;
     const char *namespace;
@@ -114,8 +123,11 @@ struct pod {
     struct pod_scheduling scheduling;
     struct pod_owner owner;
 
-    uint64_t signed_by; /* key of annotation milligpu.io/signature (key_number()); 0: none */
-    enum pod_annotation annotation; /* annotation milligpu.io/allocation */
+    uint64_t signed_by;    /* key of annotation milligpu.io/signature (key_number()); 0: none */
+    const char *signature; /* that annotation, if it names a key; "" once it is checked */
+    enum signature_verdict signature_verdict;
+    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with GOOD and BAD */
+    enum pod_annotation annotation;                         /* annotation milligpu.io/allocation */
     const char *note_text;
     const char *note_error; /* with NOTE_BROKEN: the reason */
     uint32_t shares;

@@ -41,8 +41,11 @@ struct pod_record {
     int64_t memory_bytes;
     /* of the last list that contained it; 0: a GET found it, and no list or event has since */
     uint64_t epoch;
-    uint64_t version;   /* resourceVersion; 0: not a number */
-    uint64_t signed_by; /* the key of its signature (pod.h); of pods without ours always 0 */
+    uint64_t version; /* resourceVersion; 0: not a number */
+    /* The key of its signature (pod.h); 0 unless the pod is bound and asks for shares. */
+    uint64_t signed_by;
+    enum signature_verdict signature;
+    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with SIGNATURE_GOOD and BAD */
     enum request_verdict verdict;
     const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
     struct wish *wish;             /* of a record in the table: holds a reference to the request */
@@ -136,8 +139,28 @@ void pod_record_free(struct pod_record *record);
 enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
-/* How many pods carry a signature of this key, which is not 0. Any thread. */
-size_t pod_cache_signed(struct pod_cache *pods, uint64_t key);
+
+/*
+ * The public keys by which signatures are verified from now on; replaces those of before. Any
+ * thread.
+ */
+struct cached_key {
+    uint64_t number; /* key_number() of its id */
+    char key[45];    /* public, base64 */
+};
+void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, size_t count);
+/*
+ * Verifies the signature of a decoded pod, once: takes about 0.2 ms, or a hash only if the record
+ * has a verdict on the same bytes. Any thread. A pod that was not checked before it is put is
+ * checked then.
+ */
+void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);
+/* Who signed the pod with this uid, if it is bound to that node. Any thread. */
+struct pod_signer {
+    uint64_t key; /* as the pod says; 0: unknown pod, another node, or not signed */
+    bool is_verified;
+};
+struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, struct text node);
 
 /* What the pods tolerate that wait for shares or hold them. Writer only; borrowed. */
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);

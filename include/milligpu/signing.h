@@ -62,6 +62,11 @@ bool signature_key_id(struct text signature, char out[KEY_ID_BYTES]);
 /* Is key (base64) the key that its id says? */
 bool public_key_has_id(struct text key, const char *id);
 
+/* SHA-256 of a signature and of what it should cover: equal digests have one verdict by a key. */
+enum { SIGNED_DIGEST_BYTES = 32 };
+void signed_digest(struct text signature, const struct signed_facts *what,
+                   unsigned char out[SIGNED_DIGEST_BYTES]);
+
 /* Did the owner of this public key (base64) sign exactly this? False for rubbish, too. */
 bool signature_is_good(struct text key, struct text signature, const struct signed_facts *what);
 

@@ -165,17 +165,26 @@ void wake_object_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);
 /*
  * The ConfigMap of all public keys (annotations.h): to create it, and the merge patch that adds
  * keys, takes away those whose key is NULL, and leaves all others. The answer to either is the
- * ConfigMap: which key somebody wants to have replaced, "" if none.
+ * ConfigMap. Of its entries and annotations keys_decode() keeps the first KEYS_READ_MAX that it
+ * asks about; whoever may write more can sign.
  */
 struct published_key {
     const char *id;
     const char *key;
 };
+enum { KEYS_READ_MAX = 256 };
+struct keys_read {
+    const char *replace; /* the key that somebody wants to have replaced; "": none */
+    size_t n_revoked;
+    const char *revoked[KEYS_READ_MAX]; /* ids of keys, as written */
+    size_t n_keys;
+    struct published_key key[KEYS_READ_MAX]; /* entries whose name is the id of a key */
+};
 const char *configmaps_path(struct arena *arena, const char *namespace);
 void keys_encode(struct strbuf *out, const char *namespace, const struct published_key *key,
                  size_t count);
 void keys_patch(struct strbuf *out, const struct published_key *key, size_t count);
-int keys_decode(struct text bytes, struct arena *arena, const char **out_replace,
+int keys_decode(struct text bytes, struct arena *arena, struct keys_read *out,
                 struct err *err) MUST_USE;
 /* JSON merge patch of a Node's annotation milligpu.io/bell (wake=node). */
 void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms);

@@ -390,25 +390,128 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
+/* What a check of the keys is about. */
+struct keys_seen {
+    struct key_entry key[KEYRING_MAX];
+    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX]; /* of key[], then of facts.other[] */
+    size_t count;
+    struct key_facts facts;
+    struct strbuf others; /* a part of a sentence about the keys besides the one that signs */
+    struct strbuf stale;  /* ids of keys that outlive their pods */
+};
+
+/* A key that no pod needs is taken away at the next or the second next publication. */
+static bool outlives_pods(const struct app *app, const struct key_entry *key, size_t pods)
+{
+    const int64_t wait_ms = (int64_t)atomic_load(&app->settings)->key_wait_s * 1000;
+
+    must(wait_ms > 0);
+    return key->state == KEY_RETIRING && pods == 0 &&
+           app->clock.now_ms(app->clock.ctx) > key->due_ms + 2 * wait_ms;
+}
+
+static void add_stale(struct keys_seen *seen, const char *id)
+{
+    must(id[0] != '\0');
+    strbuf_printf(&seen->stale, "%s%s", seen->stale.len > 0 ? ", " : "", id);
+}
+
 /* The keys besides the one that signs: "; 2 keys of before stay for 7 pods". */
-static void add_other_keys(const struct app *app, const struct key_entry *key, size_t count,
-                           struct strbuf *out)
+static void add_other_keys(const struct app *app, struct keys_seen *seen)
 {
     size_t retiring = 0;
     size_t pods = 0;
 
-    for (size_t i = 1; i < count; i++) {
-        if (key[i].state == KEY_NEXT)
-            strbuf_printf(out, "; key %s will sign %d s after it is published", key[i].id,
+    for (size_t i = 1; i < seen->count; i++) {
+        const struct key_entry *key = &seen->key[i];
+        if (key->state == KEY_NEXT)
+            strbuf_printf(&seen->others, "; key %s will sign %d s after it is published", key->id,
                           (int)atomic_load(&app->settings)->key_wait_s);
-        if (key[i].state != KEY_RETIRING)
+        if (key->state != KEY_RETIRING)
             continue;
         retiring++;
-        pods += pod_cache_signed(app->pod_cache, key_number(text_of(key[i].id)));
+        pods += seen->of[i].verified;
+        if (outlives_pods(app, key, seen->of[i].verified))
+            add_stale(seen, key->id);
     }
     if (retiring > 0)
-        strbuf_printf(out, "; %zu key%s of before stay%s for %zu pods", retiring,
+        strbuf_printf(&seen->others, "; %zu key%s of before stay%s for %zu pods", retiring,
                       retiring == 1 ? "" : "s", retiring == 1 ? "s" : "", pods);
+}
+
+static void see_keys(const struct app *app, struct keys_seen *seen)
+{
+    must(app->keyring != NULL && app->key_publisher != NULL);
+    strbuf_init(&seen->others);
+    strbuf_init(&seen->stale);
+    key_publisher_facts(app->key_publisher, &seen->facts);
+    const size_t n_others = seen->facts.n_others;
+    seen->count = keyring_list(app->keyring, seen->key);
+    for (size_t i = 0; i < seen->count + n_others; i++)
+        seen->of[i].number = key_number(
+            text_of(i < seen->count ? seen->key[i].id : seen->facts.other[i - seen->count]));
+    key_pods_count(app, seen->of, seen->count + n_others);
+    add_other_keys(app, seen);
+    for (size_t i = 0; i < n_others; i++)
+        if (seen->of[seen->count + i].naming == 0)
+            add_stale(seen, seen->facts.other[i]);
+    if (n_others > 0)
+        strbuf_printf(&seen->others, "; %zu key%s in it %s not in this keyring", n_others,
+                      n_others == 1 ? "" : "s", n_others == 1 ? "is" : "are");
+}
+
+/* The keys are published, and can change: is there anything to do about them? */
+static void say_published_keys(struct doctor *doctor, const struct keys_seen *seen)
+{
+    const char *id = seen->key[0].id;
+
+    must(seen->facts.published);
+    if (seen->stale.len > 0)
+        api_doctor_say(doctor, "signing", HEALTH_WARNING,
+                       "if no other milligpud signs with it: milligpuctl revoke-key KEYID",
+                       "agents still trust keys that no running pod needs: %s; key %s signs%s",
+                       seen->stale.data, id, seen->others.data);
+    else if (seen->count > KEYRING_MAX - KEYRING_SPARE)
+        api_doctor_say(doctor, "signing", HEALTH_WARNING,
+                       "restart the pods of the oldest key, or revoke it: milligpuctl keys, "
+                       "milligpuctl revoke-key KEYID",
+                       "%zu of %d keys are in use; with %d, none can be replaced; key %s signs%s",
+                       seen->count, KEYRING_MAX, KEYRING_MAX, id, seen->others.data);
+    else
+        api_doctor_say(doctor, "signing", HEALTH_OK, "",
+                       "signing key %s is published in ConfigMap %s of namespace %s%s", id,
+                       KEYS_CONFIGMAP, keys_namespace(doctor->app), seen->others.data);
+}
+
+static void say_keys(struct doctor *doctor, const struct keys_seen *seen)
+{
+    const struct key_facts *facts = &seen->facts;
+
+    must(seen->count > 0);
+    if (facts->error[0] != '\0')
+        api_doctor_say(
+            doctor, "signing", HEALTH_FAILED,
+            "allow the ServiceAccount to create configmaps in that namespace and to patch "
+            "milligpu-keys (see manifests)",
+            "the signing keys cannot be published in ConfigMap %s of namespace %s: %s",
+            KEYS_CONFIGMAP, keys_namespace(doctor->app), facts->error);
+    else if (facts->trouble[0] != '\0' && seen->count == KEYRING_MAX)
+        api_doctor_say(doctor, "signing", HEALTH_WARNING,
+                       "milligpuctl keys shows how many pods need each key; milligpuctl revoke-key "
+                       "KEYID removes one",
+                       "key %s signs, and cannot be replaced: %s%s", seen->key[0].id,
+                       facts->trouble, seen->others.data);
+    else if (facts->trouble[0] != '\0')
+        api_doctor_say(doctor, "signing", HEALTH_WARNING,
+                       "let milligpud write the folder of the signing key; a key that is mounted "
+                       "from a Secret is replaced there, and milligpud restarted",
+                       "key %s signs, and keys cannot be replaced: %s%s", seen->key[0].id,
+                       facts->trouble, seen->others.data);
+    else if (!facts->published)
+        api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",
+                       "the signing key is not published yet");
+    else
+        say_published_keys(doctor, seen);
 }
 
 /*
@@ -417,40 +520,17 @@ static void add_other_keys(const struct app *app, const struct key_entry *key, s
  */
 static void check_signing(struct doctor *doctor)
 {
-    struct app *app = doctor->app;
-    struct key_entry key[KEYRING_MAX];
-    struct key_facts facts;
+    struct keys_seen seen;
 
-    if (app->key_publisher == NULL) {
+    if (doctor->app->key_publisher == NULL) {
         api_doctor_say(doctor, "signing", HEALTH_OK, "",
                        "allocations are not signed: no agent reads a cluster file");
         return;
     }
-    must(app->keyring != NULL);
-    CLEANUP(strbuf_done) struct strbuf others;
-    strbuf_init(&others);
-    key_publisher_facts(app->key_publisher, &facts);
-    add_other_keys(app, key, keyring_list(app->keyring, key), &others);
-    if (facts.error[0] != '\0')
-        api_doctor_say(
-            doctor, "signing", HEALTH_FAILED,
-            "allow the ServiceAccount to create configmaps in that namespace and to patch "
-            "milligpu-keys (see manifests)",
-            "the signing keys cannot be published in ConfigMap %s of namespace %s: %s",
-            KEYS_CONFIGMAP, keys_namespace(app), facts.error);
-    else if (facts.trouble[0] != '\0')
-        api_doctor_say(doctor, "signing", HEALTH_WARNING,
-                       "let milligpud write the folder of the signing key; a key that is mounted "
-                       "from a Secret is replaced there, and milligpud restarted",
-                       "key %s signs, and keys cannot be replaced: %s%s", key[0].id, facts.trouble,
-                       others.data);
-    else if (!facts.published)
-        api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",
-                       "the signing key is not published yet");
-    else
-        api_doctor_say(doctor, "signing", HEALTH_OK, "",
-                       "signing key %s is published in ConfigMap %s of namespace %s%s", key[0].id,
-                       KEYS_CONFIGMAP, keys_namespace(app), others.data);
+    see_keys(doctor->app, &seen);
+    say_keys(doctor, &seen);
+    strbuf_done(&seen.others);
+    strbuf_done(&seen.stale);
 }
 
 /* Only where a node has an agent: without one nobody could report. */

@@ -3,7 +3,7 @@
  * operator has a key replaced by an annotation of the ConfigMap, where RBAC decides who may.
  */
 #include "milligpu/key_publisher.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/wire_kube.h"
 
 #include "admin/api_internal.h"
 
@@ -27,15 +27,45 @@ static void write_key(struct json_writer *json, const struct key_entry *key, siz
     json_write_object_end(json);
 }
 
-static void write_place(struct json_writer *json, const struct app *app)
+/* Of a key that is not in the keyring, the ConfigMap says no more than its id. */
+static void write_other_key(struct json_writer *json, const char *id, size_t pods)
 {
-    struct key_facts facts;
+    must(id[0] != '\0');
+    json_write_object(json);
+    json_write_key(json, "id");
+    json_write_str(json, id);
+    json_write_key(json, "state");
+    json_write_str(json, "other");
+    json_write_key(json, "published");
+    json_write_bool(json, true);
+    json_write_key(json, "pods");
+    json_write_u64(json, pods);
+    json_write_object_end(json);
+}
 
-    must(app->key_publisher != NULL);
-    key_publisher_facts(app->key_publisher, &facts);
+static void write_all_keys(struct json_writer *json, const struct app *app,
+                           const struct key_facts *facts)
+{
+    struct key_entry key[KEYRING_MAX];
+    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX];
+    const size_t count = keyring_list(app->keyring, key);
+
+    must(facts->n_others <= OTHER_KEYS_MAX);
+    for (size_t i = 0; i < count + facts->n_others; i++)
+        of[i].number = key_number(text_of(i < count ? key[i].id : facts->other[i - count]));
+    key_pods_count(app, of, count + facts->n_others);
+    for (size_t i = 0; i < count; i++)
+        write_key(json, &key[i], of[i].verified);
+    for (size_t i = 0; i < facts->n_others; i++)
+        write_other_key(json, facts->other[i], of[count + i].naming);
+}
+
+static void write_place(struct json_writer *json, const struct app *app,
+                        const struct key_facts *facts)
+{
     json_write_key(json, "namespace");
     json_write_str(json, keys_namespace(app));
-    const char *trouble = facts.error[0] != '\0' ? facts.error : facts.trouble;
+    const char *trouble = facts->error[0] != '\0' ? facts->error : facts->trouble;
     if (trouble[0] == '\0')
         return;
     json_write_key(json, "trouble");
@@ -45,18 +75,20 @@ static void write_place(struct json_writer *json, const struct app *app)
 void api_keys(struct api_call *call)
 {
     const struct app *app = call->app;
-    struct key_entry key[KEYRING_MAX];
+    struct key_facts facts;
     struct json_writer json;
 
-    const size_t count = app->keyring != NULL ? keyring_list(app->keyring, key) : 0;
+    must((app->keyring != NULL) == (app->key_publisher != NULL));
+    if (app->key_publisher != NULL)
+        key_publisher_facts(app->key_publisher, &facts);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     json_write_key(&json, "items");
     json_write_array(&json);
-    for (size_t i = 0; i < count; i++)
-        write_key(&json, &key[i], pod_cache_signed(app->pod_cache, key_number(text_of(key[i].id))));
+    if (app->keyring != NULL)
+        write_all_keys(&json, app, &facts);
     json_write_array_end(&json);
     if (app->keyring != NULL)
-        write_place(&json, app);
+        write_place(&json, app, &facts);
     json_write_object_end(&json);
 }

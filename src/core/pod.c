@@ -86,6 +86,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->owner = keep_owner(arena, &pod->owner);
     for (uint32_t i = 0; i < pod->odd_keys; i++)
         kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);
+    kept->signature = pod_copy_text(arena, pod->signature);
     kept->note_text = pod_copy_text(arena, pod->note_text);
     kept->note_error = pod_copy_text(arena, pod->note_error);
     kept->share = keep_shares(arena, pod);

@@ -354,8 +354,9 @@ int keyring_replace(struct keyring *keyring, struct key_times now, struct err *e
                        entry[keyring->next != NULL].id);
     if (count == KEYRING_MAX)
         return err_set(err, ERR_CONFLICT,
-                       "%d keys of before are still used by pods; a key can be replaced once a key "
-                       "is not used any more",
+                       "%d keys of before are still published, for the pods that they signed; "
+                       "restart the pods of one of them, or revoke it: milligpuctl keys, "
+                       "milligpuctl revoke-key KEYID",
                        KEYRING_MAX - 1);
     if (signing_key_open(keyring->next_file, &next, err) < 0)
         return err_same(err);

@@ -272,6 +272,21 @@ bool public_key_has_id(struct text key, const char *id)
     return strcmp(own, id) == 0;
 }
 
+void signed_digest(struct text signature, const struct signed_facts *what,
+                   unsigned char out[SIGNED_DIGEST_BYTES])
+{
+    struct strbuf bytes;
+
+    static_assert((int)SIGNED_DIGEST_BYTES == (int)SHA256_BYTES, "the digest is that of SHA-256");
+    must(memchr(signature.at, 0, signature.len) == NULL);
+    strbuf_init(&bytes);
+    strbuf_text(&bytes, signature);
+    strbuf_char(&bytes, '\0');
+    write_signed(&bytes, what);
+    must(gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes.data, bytes.len, out) == 0);
+    strbuf_done(&bytes);
+}
+
 static bool verifies(const unsigned char key[PUBLIC_BYTES],
                      const unsigned char signature[SIGNATURE_BYTES],
                      const struct signed_facts *what)

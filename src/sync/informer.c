@@ -15,6 +15,7 @@
 #include "milligpu/log.h"
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
+#include "milligpu/pod_cache.h"
 #include "milligpu/usage_book.h"
 
 enum {
@@ -109,8 +110,10 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
     struct pod pod;
     const int rc = pod_decode(object, &stream->informer->app->wire_rules, scratch, &pod, err);
 
-    if (rc == 0)
+    if (rc == 0) {
+        pod_cache_check_signature(stream->informer->app->pod_cache, &pod); /* not by the writer */
         message->pod = *pod_keep(&pod, &message->arena);
+    }
     if (rc == 0 && pod.ours && pod.unreadable != NULL)
         informer_complain(stream, pod.uid, pod.name, pod.unreadable);
     if (object.len > SCRATCH_KEEP_BYTES)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/allocation.h"
 #include "milligpu/annotations.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
@@ -47,6 +48,9 @@ struct key_publisher {
     struct key_entry sent[KEYRING_MAX];
     bool takes[KEYRING_MAX]; /* that key away */
     size_t sents;
+    /* of our keys, those that an operator has revoked: taken away as soon as they sign no more */
+    char revoked[KEYRING_MAX][KEY_ID_BYTES];
+    size_t n_revoked;
     struct strbuf answer;
 };
 
@@ -56,6 +60,22 @@ const char *keys_namespace(const struct app *app)
 
     must(settings != NULL);
     return settings->keys_namespace[0] != '\0' ? settings->keys_namespace : app->wake_namespace;
+}
+
+/* Pods that the informer decodes from now on are verified by these keys. */
+static void give_keys(const struct app *app)
+{
+    struct key_entry key[KEYRING_MAX];
+    struct cached_key cached[KEYRING_MAX] = {{.number = 0}};
+    const size_t count = keyring_list(app->keyring, key);
+
+    must(app->pod_cache != NULL);
+    for (size_t i = 0; i < count; i++) {
+        static_assert(sizeof cached->key == sizeof key->key, "a whole public key");
+        cached[i].number = key_number(text_of(key[i].id));
+        memcpy(cached[i].key, key[i].key, sizeof key[i].key);
+    }
+    pod_cache_set_keys(app->pod_cache, cached, count);
 }
 
 struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *ops)
@@ -69,6 +89,7 @@ struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *
     publisher->change_ms = INT64_MAX;
     must(pthread_mutex_init(&publisher->lock, NULL) == 0);
     strbuf_init(&publisher->answer);
+    give_keys(app);
     return publisher;
 }
 
@@ -180,10 +201,64 @@ static bool knows_pods(const struct app *app, int64_t now_ms)
            now_ms - atomic_load(&app->pods_heard_ms) < HEARD_MS && !is_in_doubt(snapshot);
 }
 
-static bool is_spent(const struct app *app, const struct key_entry *key, int64_t now_ms)
+static void count_pod(const struct app *app, const struct allocation *allocation,
+                      struct key_pods *of, size_t count)
 {
-    return key->state == KEY_RETIRING && now_ms >= key->due_ms && knows_pods(app, now_ms) &&
-           pod_cache_signed(app->pod_cache, key_number(text_of(key->id))) == 0;
+    const struct pod_signer signer = pod_cache_signer(app->pod_cache, text_of(allocation->is.uid),
+                                                      atom_text(allocation->is.node));
+
+    must(signer.key != 0 || !signer.is_verified);
+    for (size_t i = 0; signer.key != 0 && i < count; i++) {
+        if (of[i].number != signer.key)
+            continue;
+        of[i].naming++;
+        of[i].verified += signer.is_verified;
+    }
+}
+
+void key_pods_count(const struct app *app, struct key_pods *of, size_t count)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
+    const struct node *node;
+
+    must(app->pod_cache != NULL);
+    for (size_t i = 0; i < count; i++)
+        of[i].verified = of[i].naming = 0;
+    for (uint32_t at = 0; snapshot != NULL && (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++)
+            count_pod(app, node->allocation[i], of, count);
+}
+
+static bool is_revoked(const struct key_publisher *publisher, const char *id)
+{
+    must(publisher->n_revoked <= KEYRING_MAX);
+    for (size_t i = 0; i < publisher->n_revoked; i++)
+        if (strcmp(publisher->revoked[i], id) == 0)
+            return true;
+    return false;
+}
+
+/* Sets takes[]: which of the keys in sent[] no pod needs, or an operator has revoked. */
+static void find_spent(struct key_publisher *publisher, int64_t now_ms)
+{
+    struct key_pods of[KEYRING_MAX];
+    size_t n_due = 0;
+
+    must(publisher->sents <= KEYRING_MAX);
+    for (size_t i = 0; i < publisher->sents; i++) {
+        const struct key_entry *key = &publisher->sent[i];
+        publisher->takes[i] = key->state == KEY_RETIRING && is_revoked(publisher, key->id);
+        of[i] = (struct key_pods){.number = key_number(text_of(key->id))};
+        n_due += key->state == KEY_RETIRING && now_ms >= key->due_ms;
+    }
+    if (n_due == 0 || !knows_pods(publisher->app, now_ms))
+        return;
+    key_pods_count(publisher->app, of, publisher->sents);
+    for (size_t i = 0; i < publisher->sents; i++) {
+        const struct key_entry *key = &publisher->sent[i];
+        if (key->state == KEY_RETIRING && now_ms >= key->due_ms && of[i].verified == 0)
+            publisher->takes[i] = true;
+    }
 }
 
 /* --- requests and answers --- */
@@ -200,9 +275,9 @@ static void publish(struct key_publisher *publisher, int64_t now_ms)
     arena_init(&arena);
     strbuf_init(&body);
     publisher->sents = keyring_list(publisher->app->keyring, publisher->sent);
+    find_spent(publisher, now_ms);
     for (size_t i = 0; i < publisher->sents; i++) {
         const struct key_entry *entry = &publisher->sent[i];
-        publisher->takes[i] = is_spent(publisher->app, entry, now_ms);
         key[i] = (struct published_key){entry->id, publisher->takes[i] ? NULL : entry->key};
     }
     const char *path = configmaps_path(&arena, namespace);
@@ -250,40 +325,96 @@ static bool forget_keys(struct key_publisher *publisher)
             change_failed(publisher, &err);
             return false;
         }
-        log_write(LOG_INFO, "no pod needs this signing key of before: it is published no more",
+        log_write(LOG_INFO,
+                  is_revoked(publisher, publisher->sent[i].id)
+                      ? "an operator has revoked this signing key of before: it is removed"
+                      : "no pod needs this signing key of before: it is published no more",
                   log_str("key", publisher->sent[i].id));
+        give_keys(publisher->app);
     }
     return true;
 }
 
 /* An operator names the key that shall be replaced; once it signs no more, that is done. */
-static bool replace_key(struct key_publisher *publisher, int64_t now_ms)
+static bool replace_key(struct key_publisher *publisher, int64_t now_ms, const char *replace)
 {
     struct key_entry key[KEYRING_MAX];
     const size_t count = keyring_list(publisher->app->keyring, key);
     const bool has_next = count > 1 && key[1].state == KEY_NEXT;
-    const char *replace = "";
-    struct arena arena;
     struct err err;
-    int rc;
 
-    arena_init(&arena);
-    rc = keys_decode((struct text){publisher->answer.data, publisher->answer.len}, &arena, &replace,
-                     &err);
-    const bool wanted = rc == 0 && strcmp(replace, key[0].id) == 0 && !has_next;
-    arena_done(&arena);
-    if (wanted)
-        rc = keyring_replace(publisher->app->keyring, times_of(publisher, now_ms), &err);
-    if (rc < 0) {
+    if (strcmp(replace, key[0].id) != 0 || has_next)
+        return true;
+    if (keyring_replace(publisher->app->keyring, times_of(publisher, now_ms), &err) < 0) {
         change_failed(publisher, &err);
         return false;
     }
-    if (wanted) {
-        publisher->due_ms = now_ms; /* publish it */
-        log_write(LOG_INFO, "a signing key is to be replaced; the next one is made",
-                  log_str("key", key[0].id));
-    }
+    give_keys(publisher->app);
+    publisher->due_ms = now_ms; /* publish it */
+    log_write(LOG_INFO, "a signing key is to be replaced; the next one is made",
+              log_str("key", key[0].id));
     return true;
+}
+
+static bool has_entry(const struct key_entry *key, size_t count, const char *id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* A key that this request has published again, although it is revoked, goes with the next. */
+static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
+                         const struct keys_read *read)
+{
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(publisher->app->keyring, key);
+
+    publisher->n_revoked = 0;
+    for (size_t i = 0; i < read->n_revoked && publisher->n_revoked < KEYRING_MAX; i++)
+        if (has_entry(key, count, read->revoked[i]) && !is_revoked(publisher, read->revoked[i]))
+            memcpy(publisher->revoked[publisher->n_revoked++], read->revoked[i], KEY_ID_BYTES);
+    for (size_t i = 0; i < count; i++)
+        if (key[i].state == KEY_RETIRING && is_revoked(publisher, key[i].id))
+            publisher->due_ms = now_ms;
+}
+
+/* Keys in the ConfigMap that are not ours: another milligpud's, or of a keyring that is lost. */
+static void note_others(struct key_publisher *publisher, const struct keys_read *read)
+{
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(publisher->app->keyring, key);
+
+    publisher_lock(publisher);
+    struct key_facts *facts = &publisher->facts;
+    facts->n_others = 0;
+    for (size_t i = 0; i < read->n_keys && facts->n_others < OTHER_KEYS_MAX; i++)
+        if (!has_entry(key, count, read->key[i].id) &&
+            public_key_has_id(text_of(read->key[i].key), read->key[i].id))
+            memcpy(facts->other[facts->n_others++], read->key[i].id, KEY_ID_BYTES);
+    publisher_unlock(publisher);
+}
+
+/* What the ConfigMap says; false: there is trouble. */
+static bool obey(struct key_publisher *publisher, int64_t now_ms)
+{
+    struct arena arena;
+    struct err err;
+
+    arena_init(&arena);
+    struct keys_read *read = arena_alloc(&arena, sizeof *read);
+    const struct text answer = {publisher->answer.data, publisher->answer.len};
+    bool done = keys_decode(answer, &arena, read, &err) == 0;
+    if (done) {
+        note_revoked(publisher, now_ms, read);
+        note_others(publisher, read);
+        done = replace_key(publisher, now_ms, read->replace);
+    } else {
+        change_failed(publisher, &err);
+    }
+    arena_done(&arena);
+    return done;
 }
 
 /* When does a next key sign? */
@@ -321,7 +452,7 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
     if (keyring_published(publisher->app->keyring, kept, count, times_of(publisher, now_ms), &err) <
         0)
         change_failed(publisher, &err);
-    else if (forget_keys(publisher) && replace_key(publisher, now_ms))
+    else if (forget_keys(publisher) && obey(publisher, now_ms))
         change_failed(publisher, NULL);
     plan_change(publisher);
 }

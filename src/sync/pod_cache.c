@@ -15,6 +15,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/allocation.h"
 #include "milligpu/map.h"
+#include "milligpu/signing.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
 #include "milligpu/wishes.h"
@@ -24,8 +25,9 @@ struct pod_cache {
     struct map by_uid;
     /* "namespace\0name" of records that have a name: the one that was put last */
     struct map by_name;
-    struct map unbound; /* by uid: pods that ask for a share and are on no node */
-    struct map signers; /* by key: struct signer, for each key that signed a pod here */
+    struct map unbound;     /* by uid: pods that ask for a share and are on no node */
+    struct cached_key *key; /* public keys that verify signatures */
+    size_t keys;
     struct wishes wishes;
     struct known_demands demands;
     size_t told_bytes;
@@ -33,11 +35,9 @@ struct pod_cache {
     struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
 };
 
-/* A tenant can write any key, on one pod after all: there are at most as many as pods. */
-struct signer {
-    uint64_t key;
-    size_t pods;
-};
+static_assert((int)SIGNATURE_DIGEST_BYTES == (int)SIGNED_DIGEST_BYTES,
+              "a pod keeps the whole digest");
+static_assert(sizeof((struct cached_key *)NULL)->key == PUBLIC_KEY_TEXT_BYTES, "and the whole key");
 
 struct pod_cache *pod_cache_new(void)
 {
@@ -47,7 +47,6 @@ struct pod_cache *pod_cache_new(void)
     map_init(&pods->by_uid);
     map_init(&pods->by_name);
     map_init(&pods->unbound);
-    map_init(&pods->signers);
     known_demands_init(&pods->demands);
     return pods;
 }
@@ -93,10 +92,7 @@ void pod_cache_free(struct pod_cache *pods)
     }
     must(pods->wishes.bytes == 0 && pods->told_bytes == 0 && pods->context_bytes == 0);
     known_demands_done(&pods->demands);
-    struct signer *signer;
-    for (size_t at = 0; (signer = map_next(&pods->signers, &at)) != NULL;)
-        xfree(signer);
-    map_done(&pods->signers);
+    xfree(pods->key);
     map_done(&pods->by_uid);
     map_done(&pods->by_name);
     map_done(&pods->unbound);
@@ -183,6 +179,16 @@ static char *advice_lines(const struct pod *pod, const struct request_rules *rul
     return out->len > 0 ? out->data : NULL;
 }
 
+static void take_signature(struct pod_record *facts, const struct pod *pod)
+{
+    must(pod->signature_verdict != SIGNATURE_UNCHECKED);
+    if (!pod->ours || pod->node[0] == '\0')
+        return;
+    facts->signed_by = pod->signed_by;
+    facts->signature = pod->signature_verdict;
+    memcpy(facts->signature_digest, pod->signature_digest, sizeof facts->signature_digest);
+}
+
 /*
  * Before the lock is taken, because parsing takes long. Most pods ask for no GPU: they keep no
  * name.
@@ -218,7 +224,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         facts.name = pod->name;
         facts.created_ms = pod->created_ms;
         facts.terminating_ms = pod->terminating_ms;
-        facts.signed_by = pod->ours ? pod->signed_by : 0;
+        take_signature(&facts, pod);
         facts.verdict = pod->node[0] != '\0'
                             ? request_parse_bound(pod, rules, &arena, &request, &refusal)
                             : request_parse(pod, rules, &arena, &request, &refusal);
@@ -255,29 +261,6 @@ static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *recor
         count(pods->host_sums, record->node, record->cpu_milli, record->memory_bytes);
 }
 
-static struct text signer_key(const uint64_t *key)
-{
-    must(*key != 0);
-    return (struct text){(const char *)key, sizeof *key};
-}
-
-/* One pod more, or one fewer. */
-static void pod_cache_sign(struct pod_cache *pods, const struct pod_record *record, bool more)
-{
-    if (record->signed_by == 0)
-        return;
-    struct signer *signer = map_find(&pods->signers, signer_key(&record->signed_by));
-    must(more || (signer != NULL && signer->pods > 0));
-    if (signer == NULL) {
-        signer = xcalloc(1, sizeof *signer);
-        signer->key = record->signed_by;
-        (void)map_put(&pods->signers, signer_key(&signer->key), signer);
-    }
-    signer->pods = more ? signer->pods + 1 : signer->pods - 1;
-    if (signer->pods == 0)
-        xfree(map_take(&pods->signers, signer_key(&record->signed_by)));
-}
-
 static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
 {
     const struct text uid = text_of(record->uid);
@@ -289,7 +272,6 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
     if (pod_record_asks(record) && record->node[0] == '\0')
         (void)map_put(&pods->unbound, uid, record);
     pod_cache_sum(pods, record, true);
-    pod_cache_sign(pods, record, true);
 }
 
 /* NULL if it is not in the table. The keys live in the record. */
@@ -305,7 +287,6 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_sum(pods, record, false);
-    pod_cache_sign(pods, record, false);
     pod_cache_let_go(pods, record);
     return record;
 }
@@ -388,6 +369,68 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
     pod_record_free(before);
 }
 
+void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, size_t count)
+{
+    struct cached_key *copy = xcalloc(count + 1, sizeof *copy);
+
+    must(count == 0 || key != NULL);
+    if (count > 0)
+        memcpy(copy, key, count * sizeof *copy);
+    pod_cache_lock(pods);
+    struct cached_key *before = pods->key;
+    pods->key = copy;
+    pods->keys = count;
+    pod_cache_unlock(pods);
+    xfree(before);
+}
+
+/* The public key that a pod names; an empty text if it is not known. Under the lock. */
+static void key_named(const struct pod_cache *pods, uint64_t number, struct cached_key *out)
+{
+    must(number != 0);
+    *out = (struct cached_key){.number = 0};
+    for (size_t i = 0; i < pods->keys; i++)
+        if (pods->key[i].number == number)
+            *out = pods->key[i];
+}
+
+void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
+{
+    const struct signed_facts what = {
+        .uid = text_of(pod->uid), .node = text_of(pod->node), .bytes = text_of(pod->note_text)};
+    const char *signature = pod->signature;
+    struct cached_key key;
+
+    must(pod->signature_verdict == SIGNATURE_UNCHECKED);
+    pod->signature_verdict = SIGNATURE_UNKNOWN;
+    pod->signature = "";
+    if (!pod->ours || pod->node[0] == '\0' || pod->signed_by == 0 || what.bytes.len == 0)
+        return;
+    signed_digest(text_of(signature), &what, pod->signature_digest);
+    pod_cache_lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, what.uid);
+    if (record != NULL && record->signature > SIGNATURE_UNKNOWN &&
+        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
+        pod->signature_verdict = record->signature;
+    key_named(pods, pod->signed_by, &key);
+    pod_cache_unlock(pods);
+    if (pod->signature_verdict != SIGNATURE_UNKNOWN || key.number == 0)
+        return;
+    const bool good = signature_is_good(text_of(key.key), text_of(signature), &what);
+    pod->signature_verdict = good ? SIGNATURE_GOOD : SIGNATURE_BAD;
+}
+
+/* The record of a pod whose signature is checked, at the latest now. */
+static struct pod_record *checked_record(struct pod_cache *pods, const struct pod *pod,
+                                         const struct request_rules *rules, uint64_t epoch)
+{
+    if (pod->signature_verdict != SIGNATURE_UNCHECKED)
+        return record_of(pod, rules, epoch);
+    struct pod checked = *pod;
+    pod_cache_check_signature(pods, &checked);
+    return record_of(&checked, rules, epoch);
+}
+
 /* Is it known in a later version than this one? Then only the epoch is new. */
 static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
 {
@@ -410,7 +453,7 @@ bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct r
     must(epoch > 0);
     if (is_old(pods, pod, epoch))
         return false;
-    pod_cache_replace(pods, record_of(pod, rules, epoch), &pod->demands);
+    pod_cache_replace(pods, checked_record(pods, pod, rules, epoch), &pod->demands);
     return true;
 }
 
@@ -422,7 +465,7 @@ bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
 
     if (is_old(pods, pod, 0) || (record != NULL && record->version == pod_cache_version_of(pod)))
         return false;
-    pod_cache_replace(pods, record_of(pod, rules, 0), &pod->demands);
+    pod_cache_replace(pods, checked_record(pods, pod, rules, 0), &pod->demands);
     return true;
 }
 
@@ -567,13 +610,17 @@ struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
     return copy;
 }
 
-size_t pod_cache_signed(struct pod_cache *pods, uint64_t key)
+struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, struct text node)
 {
+    struct pod_signer signer = {.key = 0};
+
+    must(uid.len > 0 && node.len > 0);
     pod_cache_lock(pods);
-    const struct signer *signer = map_find(&pods->signers, signer_key(&key));
-    const size_t count = signer != NULL ? signer->pods : 0;
+    const struct pod_record *record = map_find(&pods->by_uid, uid);
+    if (record != NULL && text_is(node, record->node))
+        signer = (struct pod_signer){record->signed_by, record->signature == SIGNATURE_GOOD};
     pod_cache_unlock(pods);
-    return count;
+    return signer;
 }
 
 struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,

@@ -126,6 +126,7 @@ static void read_signature(struct json_reader *in, struct pod *pod)
         pod->signed_by = signature_key_number(text_of(signature));
     else
         pass_over(in, mark, &why);
+    pod->signature = pod->signed_by != 0 ? signature : "";
 }
 
 static bool pod_label(void *user, struct json_reader *in, struct text key)
@@ -792,7 +793,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
                                 .annotation = pod_read_annotation,
                                 .owners = pod_owners};
     int key;
-    *out = (struct pod){.node = "", .note_text = "", .note_error = ""};
+    *out = (struct pod){.node = "", .signature = "", .note_text = "", .note_error = ""};
     meta_clear(&meta.is);
     if (!json_read_object(in))
         return false;

@@ -76,31 +76,66 @@ int review_decode(struct text bytes, struct arena *arena, bool *out_allowed, str
     return rc;
 }
 
-static bool read_replace(void *user, struct json_reader *in, struct text key)
+/* The value is not read: only the key counts. */
+static bool read_revoked(struct json_reader *in, struct keys_read *out, struct text id)
 {
-    const char **replace = user;
-
-    must(replace != NULL);
-    return text_is(key, ANNOTATION_REPLACE_KEY) ? read_once(in, replace) : json_read_skip(in);
+    must(out->n_revoked <= KEYS_READ_MAX);
+    if (key_number(id) != 0 && out->n_revoked < KEYS_READ_MAX)
+        out->revoked[out->n_revoked++] = arena_copy(in->arena, id);
+    return json_read_skip(in);
 }
 
-/* The API server has only texts for annotations; a value that is none is passed over. */
-int keys_decode(struct text bytes, struct arena *arena, const char **out_replace, struct err *err)
+static bool read_key_annotation(void *user, struct json_reader *in, struct text key)
 {
-    static const char *const keys[] = {"metadata"};
+    static const size_t head = sizeof ANNOTATION_REVOKED_KEY - 1;
+    struct keys_read *out = user;
+
+    must(out != NULL);
+    if (text_is(key, ANNOTATION_REPLACE_KEY))
+        return read_once(in, &out->replace);
+    if (text_starts(key, ANNOTATION_REVOKED_KEY))
+        return read_revoked(in, out, (struct text){key.at + head, key.len - head});
+    return json_read_skip(in);
+}
+
+/* Entries that are no keys belong to somebody else. */
+static void read_key_data(struct json_reader *in, struct keys_read *out)
+{
+    struct text key;
+
+    must(out->n_keys <= KEYS_READ_MAX);
+    json_read_object(in);
+    while (json_read_key(in, &key)) {
+        const bool kept = key_number(key) != 0 && out->n_keys < KEYS_READ_MAX;
+        const char *id = kept ? arena_copy(in->arena, key) : NULL;
+        struct text text;
+        if (!kept)
+            (void)json_read_skip(in);
+        else if (json_read_string(in, &text)) /* with a NUL inside it is no key */
+            out->key[out->n_keys++] = (struct published_key){id, arena_copy(in->arena, text)};
+    }
+}
+
+/* The API server has only texts for annotations and data; a value that is none is an error. */
+int keys_decode(struct text bytes, struct arena *arena, struct keys_read *out, struct err *err)
+{
+    static const char *const keys[] = {"metadata", "data"};
     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
-    const char *replace = NULL;
-    struct meta_reading meta = {.user = &replace, .annotation = read_replace};
+    struct meta_reading meta = {.user = out, .annotation = read_key_annotation};
     struct json_reader in;
     int key;
 
+    *out = (struct keys_read){.replace = NULL};
     meta_clear(&meta.is);
     json_reader_init(&in, bytes, "ConfigMap", arena, err);
     json_read_object(&in);
-    while (json_read_field(&in, &fields, &key))
-        read_meta(&in, &meta);
-    const int rc = json_reader_finish(&in);
-    if (rc == 0)
-        *out_replace = replace != NULL ? replace : "";
-    return rc;
+    while (json_read_field(&in, &fields, &key)) {
+        if (key == 0)
+            read_meta(&in, &meta);
+        else
+            read_key_data(&in, out);
+    }
+    if (out->replace == NULL)
+        out->replace = "";
+    return json_reader_finish(&in);
 }

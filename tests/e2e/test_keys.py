@@ -16,9 +16,12 @@ KUBECTL = """#!/usr/bin/env python3
 import json, sys, urllib.request
 words = sys.argv[1:]
 open({said!r}, "w").write("\\n".join(words))
-key, value = words[5].split("=")
+if words[0] == "patch":
+    body = json.loads(words[-1])
+else:
+    body = {{"metadata": {{"annotations": dict([words[5].split("=")])}}}}
 request = urllib.request.Request({url!r} + "/api/v1/namespaces/" + words[4] + "/configmaps/" + words[2], method="PATCH",
-    data=json.dumps({{"metadata": {{"annotations": {{key: value}}}}}}).encode(),
+    data=json.dumps(body).encode(),
     headers={{"Content-Type": "application/merge-patch+json"}})
 print(urllib.request.urlopen(request).status)
 """
@@ -95,8 +98,8 @@ class Keys(Cluster):
         self.assertEqual([path.name for path in sorted(self.daemon.home.glob("*.key*"))],
                          ["ledger.db.key", "ledger.db.key.keys"])
 
-    def test_milligpuctl_shows_keys_and_has_one_replaced(self):
-        old = self.signer()
+    def ctl_with_kubectl(self):
+        """milligpuctl, and the file that has the words of its last kubectl."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         said = pathlib.Path(folder.name) / "said"
@@ -110,6 +113,91 @@ class Keys(Cluster):
             self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
             return done
 
+        return ctl, said
+
+    def replace(self):
+        """The ids of the key of before and of the one that signs now."""
+        old = self.signer()
+        self.want_replaced(old)
+        self.daemon.wait(lambda: self.signer() != old, "another key to sign")
+        return old, self.signer()
+
+    def check(self):
+        return {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["signing"]
+
+    def pods_of(self, key):
+        return {item["id"]: item["pods"] for item in self.shown()["items"]}.get(key)
+
+    def pretender(self, name, key, node=None, annotations=None):
+        pod = harness.pod(name, 100)
+        pod["metadata"]["annotations"] = {"milligpu.io/signature": f"v1:{key}:{'0' * 86}=="} | (annotations or {})
+        if node is not None:
+            pod["spec"]["nodeName"] = node
+        code, _ = self.api.request("POST", "/api/v1/namespaces/default/pods", pod)
+        self.assertEqual(code, 201)
+
+    def test_pods_that_only_name_a_key_do_not_keep_it(self):
+        self.daemon.schedule(harness.pod("real", 100))
+        old, new = self.replace()
+        real = self.api.pod("real")
+        node = real["spec"]["nodeName"]
+        self.pretender("unbound", old)
+        self.pretender("bound", old, node)
+        copied = {name: real["metadata"]["annotations"][name] for name in ("milligpu.io/allocation", "milligpu.io/signature")}
+        self.pretender("copied", old, node, copied)
+        self.daemon.wait(lambda: self.pods_of(old) == 1, "one pod that needs it")
+        self.api.request("DELETE", "/api/v1/namespaces/default/pods/real?gracePeriodSeconds=0")
+        self.daemon.wait(lambda: self.published() == [new], "the key to be taken away", 30)
+        self.daemon.wait(lambda: self.states() == ["signing"], "it to be forgotten")
+
+    def test_a_key_is_revoked_at_once(self):
+        ctl, said = self.ctl_with_kubectl()
+        signing = self.signer()
+        self.assertIn("run milligpuctl replace-key first", ctl("revoke-key", signing, "--yes", status=1).stderr)
+        self.assertIn("no key 0123456789abcdef", ctl("revoke-key", "0123456789abcdef", "--yes", status=1).stderr)
+        self.daemon.schedule(harness.pod("a", 100))
+        self.daemon.schedule(harness.pod("b", 100))
+        old, new = self.replace()
+        self.daemon.wait(lambda: self.pods_of(old) == 2, "both pods to be counted")
+        shown = ctl("revoke-key", old).stdout
+        self.assertIn(f"key {old}: 2 running pods will not restart containers without it", shown)
+        self.assertIn("add --yes", shown)
+        dry = ctl("revoke-key", old, "--dry-run")
+        self.assertTrue(dry.stdout.startswith("kubectl patch configmap milligpu-keys --namespace gpu"), dry.stdout)
+        self.assertIn("2 running pods", dry.stderr)
+        self.assertFalse(said.exists())
+        self.assertEqual(self.published(), sorted([old, new]))
+        self.assertIn(f"key {old} is revoked", ctl("revoke-key", old, "--yes").stdout)
+        self.daemon.wait(lambda: self.states() == ["signing"], "the key to be forgotten")
+        self.daemon.wait(lambda: self.published() == [new], "it to be gone")
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertEqual((self.signer(), self.published()), (new, [new]))
+
+    def test_a_key_that_no_keyring_knows_is_shown_and_revoked(self):
+        ctl, _ = self.ctl_with_kubectl()
+        self.daemon.schedule(harness.pod("before", 100))
+        old = self.signer()
+        self.daemon.kill()
+        for path in self.daemon.home.glob("*.key*"):
+            path.unlink()
+        self.daemon.start()
+        new = self.signer()
+        self.daemon.wait(lambda: self.states() == ["signing", "other"], "the lost key")
+        self.assertEqual((self.shown()["items"][1]["id"], self.pods_of(old)), (old, 1))
+        self.assertRegex(ctl("keys").stdout, rf"\n{old} +other +yes +1 ")
+        self.assertEqual(self.check()["status"], "ok", self.check())
+        self.api.request("DELETE", "/api/v1/namespaces/default/pods/before?gracePeriodSeconds=0")
+        self.daemon.wait(lambda: self.check()["status"] == "warning", "doctor to warn")
+        self.assertIn(f"keys that no running pod needs: {old}", self.check()["text"])
+        self.assertIn("0 running pods", ctl("revoke-key", old, "--yes").stdout)
+        self.daemon.wait(lambda: self.states() == ["signing"], "it to be gone")
+        self.assertEqual(self.published(), [new])
+        self.assertEqual(self.check()["status"], "ok")
+
+    def test_milligpuctl_shows_keys_and_has_one_replaced(self):
+        old = self.signer()
+        ctl, said = self.ctl_with_kubectl()
         self.assertRegex(ctl("keys").stdout, rf"^KEY +STATE +PUBLISHED +PODS +SINCE\n{old} +signing +yes +0 ")
         words = ["annotate", "configmap", "milligpu-keys", "--namespace", "gpu", f"milligpu.io/replace-key={old}",
                  "--overwrite"]

@@ -11,8 +11,10 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/json.h"
 #include "milligpu/key_publisher.h"
 #include "milligpu/log.h"
+#include "milligpu/wire_kube.h"
 
 #include "support_fixture.h"
 
@@ -559,6 +561,222 @@ static void a_folder_that_cannot_be_written_is_said(void **state)
     has(scene, "signing next");
 }
 
+/* --- pods that only pretend to need a key --- */
+
+/* A pod with the allocation of p, and that signature unless another is given. */
+static void put_copy(struct scene *scene, const char *name, const char *signature, const char *node)
+{
+    struct strbuf object;
+    struct arena arena;
+    struct pod pod;
+    struct err err;
+
+    strbuf_init(&object);
+    arena_init(&arena);
+    fixture_object(scene->fixture, "p", &object);
+    assert_int_equal(pod_decode((struct text){object.data, object.len}, &scene->app->wire_rules,
+                                &arena, &pod, &err),
+                     0);
+    struct strbuf annotations;
+    strbuf_init(&annotations);
+    strbuf_str(&annotations, "\"milligpu.io/allocation\":");
+    struct json_writer json;
+    json_writer_init(&json, &annotations);
+    json_write_str(&json, pod.note_text);
+    strbuf_printf(&annotations, ",\"milligpu.io/signature\":\"%s\"",
+                  signature != NULL ? signature : pod.signature);
+    fixture_pod_of(scene->fixture, name, "\"nvidia.com/vgpu\":\"300\"", annotations.data, node);
+    fixture_run(scene->fixture);
+    strbuf_done(&annotations);
+    strbuf_done(&object);
+    arena_done(&arena);
+}
+
+static const char *made_up(struct scene *scene)
+{
+    static char text[SIGNATURE_TEXT_BYTES];
+
+    (void)snprintf(text, sizeof text, "v1:%s:%086d==", scene->key[1].id, 0);
+    return text;
+}
+
+/* It goes although pods name it: in vain, or unbound. */
+static void a_key_that_pods_only_name_goes(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    put_copy(scene, "unbound", NULL, NULL);
+    put_copy(scene, "unbound-made-up", made_up(scene), NULL);
+    put_copy(scene, "bound-made-up", made_up(scene), "n1");
+    put_copy(scene, "bound-copied", NULL, "n1");
+    end_pod(scene);
+    pass(scene, KEY_RETIRE_WAITS * WAIT_MS - 1);
+    hear(scene);
+    has(scene, "signing retiring");
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+    assert_false(shows_key(scene, 1));
+}
+
+/* Somebody has damaged its annotations, so no agent starts it again anyway. */
+static void a_pod_whose_signature_was_overwritten_keeps_no_key(void **state)
+{
+    struct scene *scene = *state;
+    char annotation[200];
+
+    bind_and_replace(scene);
+    (void)snprintf(annotation, sizeof annotation, "\"milligpu.io/signature\":\"%s\"",
+                   made_up(scene));
+    pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
+    hear(scene);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing retiring");
+    fixture_annotate(scene->fixture, "p", annotation);
+    fixture_run(scene->fixture);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+}
+
+static void pods_are_counted_by_the_key_that_they_need(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    put_copy(scene, "bound-made-up", made_up(scene), "n1");
+    fixture_pod(scene->fixture, "after", "100");
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, "after", "n2"), "");
+    fixture_run(scene->fixture);
+    struct key_pods of[] = {{.number = key_number(text_of(scene->key[0].id)), .verified = 9},
+                            {.number = key_number(text_of(scene->key[1].id)), .naming = 9},
+                            {.number = 5, .verified = 9, .naming = 9}};
+    key_pods_count(scene->app, of, ARRAY_LEN(of));
+    assert_int_equal(of[0].verified, 1);
+    assert_int_equal(of[0].naming, 1);
+    assert_int_equal(of[1].verified, 1);
+    assert_int_equal(of[1].naming, 2);
+    assert_int_equal(of[2].verified, 0);
+    assert_int_equal(of[2].naming, 0);
+}
+
+/* --- revoking --- */
+
+/* What milligpuctl revoke-key has kubectl write. */
+static void write_revoked(struct scene *scene, const char *id)
+{
+    char body[200];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"annotations\":{\"revoked-key.milligpu.io/%s\":\"true\"}},"
+                   "\"data\":{\"%s\":null}}",
+                   id, id);
+    assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
+}
+
+static void a_revoked_key_goes_although_pods_need_it(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    write_revoked(scene, scene->key[1].id);
+    assert_false(shows_key(scene, 1));
+    pass(scene, AGAIN_MS);
+    assert_false(shows_key(scene, 1));
+    has(scene, "signing");
+    /* Nor does it come back. */
+    for (int i = 0; i < 3; i++) {
+        pass(scene, AGAIN_MS);
+        assert_false(shows_key(scene, 1));
+    }
+    assert_int_equal(facts_of(scene).n_others, 0);
+}
+
+/* The word was written while nobody read it. */
+static void a_key_that_was_revoked_meanwhile_goes_at_the_start(void **state)
+{
+    struct scene *scene = *state;
+
+    bind_and_replace(scene);
+    key_publisher_free(scene->publisher);
+    write_revoked(scene, scene->key[1].id);
+    open_keyring(scene);
+    begin(scene);
+    has(scene, "signing retiring");
+    run(scene);
+    assert_false(shows_key(scene, 1));
+    has(scene, "signing");
+}
+
+static void a_key_that_signs_is_not_revoked_before_it_is_replaced(void **state)
+{
+    struct scene *scene = *state;
+
+    run(scene);
+    has(scene, "signing");
+    write_revoked(scene, scene->key[0].id);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+    is_there(scene);
+    bind_and_replace(scene);
+    pass(scene, AGAIN_MS);
+    has(scene, "signing");
+    assert_false(shows_key(scene, 1));
+}
+
+static void another_key_in_the_config_map_is_known(void **state)
+{
+    static const char others[] =
+        "{\"data\":{\"21fe31dfa154a261\":\"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\","
+        "\"31fe31dfa154a261\":\"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\",\"a\":\"b\"}}";
+    struct scene *scene = *state;
+
+    run(scene);
+    assert_int_equal(facts_of(scene).n_others, 0);
+    assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", others), 200);
+    pass(scene, AGAIN_MS);
+    assert_int_equal(facts_of(scene).n_others, 1); /* the second is not what its id says */
+    assert_string_equal(facts_of(scene).other[0], "21fe31dfa154a261");
+    write_revoked(scene, "21fe31dfa154a261");
+    pass(scene, AGAIN_MS);
+    assert_int_equal(facts_of(scene).n_others, 0);
+    has(scene, "signing");
+}
+
+/* Each of them is needed; one that is revoked makes room. */
+static void a_full_keyring_has_a_way_out(void **state)
+{
+    struct scene *scene = *state;
+    struct key_entry key[KEYRING_MAX];
+
+    run(scene);
+    for (size_t n = 1; n < KEYRING_MAX; n++) {
+        char name[20];
+        (void)snprintf(name, sizeof name, "p%zu", n);
+        fixture_pod(scene->fixture, name, "10");
+        fixture_run(scene->fixture);
+        assert_string_equal(fixture_bind(scene->fixture, name, "n1"), "");
+        fixture_run(scene->fixture);
+        (void)keyring_list(scene->keyring, key);
+        want_replaced(scene, key[0].id);
+        pass(scene, AGAIN_MS);
+        pass(scene, WAIT_MS);
+        const size_t count = keyring_list(scene->keyring, key);
+        assert_int_equal(count, n + 1);
+        assert_int_equal(key[0].state, KEY_SIGNING);
+    }
+    want_replaced(scene, key[0].id);
+    pass(scene, AGAIN_MS);
+    assert_non_null(strstr(facts_of(scene).trouble, "15 keys of before"));
+    assert_non_null(strstr(facts_of(scene).trouble, "milligpuctl revoke-key"));
+    write_revoked(scene, key[KEYRING_MAX - 1].id);
+    pass(scene, AGAIN_MS);
+    assert_string_equal(facts_of(scene).trouble, "");
+    const size_t count = keyring_list(scene->keyring, key);
+    assert_int_equal(count, KEYRING_MAX);
+    assert_int_equal(key[1].state, KEY_NEXT);
+}
+
 static void a_request_in_flight_ends_with_us(void **state)
 {
     struct scene *scene = *state;
@@ -581,6 +799,14 @@ int main(void)
         TEST(a_config_map_that_came_meanwhile_is_patched),
         TEST(an_answer_of_somebody_else_is_not_ours),
         TEST(a_request_in_flight_ends_with_us),
+        TEST(a_key_that_pods_only_name_goes),
+        TEST(a_pod_whose_signature_was_overwritten_keeps_no_key),
+        TEST(pods_are_counted_by_the_key_that_they_need),
+        TEST(a_revoked_key_goes_although_pods_need_it),
+        TEST(a_key_that_was_revoked_meanwhile_goes_at_the_start),
+        TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced),
+        TEST(another_key_in_the_config_map_is_known),
+        TEST(a_full_keyring_has_a_way_out),
         TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it),
         TEST(a_key_that_no_pod_needs_stays_a_while),
         TEST(who_does_not_know_all_pods_takes_no_key_away),

@@ -1,14 +1,18 @@
 /* The pod cache: pods are found by uid and by name, without going through all of it. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/signing.h"
+#include "milligpu/wire_kube.h"
 
 static const struct request_rules rules = {
     .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
@@ -46,41 +50,151 @@ static void stale(void *user, const struct pod_record *record)
     assert_non_null(record);
 }
 
-static void put_signed(struct pod_cache *pods, const char *uid, bool ours, uint64_t key)
+/* --- signatures --- */
+
+/* RFC 8032, 7.1, TEST 2: the seed as PKCS#8. */
+static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"
+                              "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                              "-----END PRIVATE KEY-----\n";
+static const char granted[] = "the bytes of an allocation";
+
+struct signer {
+    char signature[SIGNATURE_TEXT_BYTES]; /* of "u1" on "n1" with granted */
+    struct cached_key key;
+};
+
+static void make_signer(struct signer *out)
 {
-    const struct pod pod = {.uid = uid,
-                            .namespace = "default",
-                            .name = uid,
-                            .node = "n1",
-                            .resource_version = "1",
-                            .ours = ours,
-                            .whole_gpus = 1,
-                            .signed_by = key};
-    pod_cache_put(pods, &pod, &rules, 1);
+    const struct signed_facts what = {
+        .uid = TEXT("u1"), .node = TEXT("n1"), .bytes = text_of(granted)};
+    struct signing_key *key = NULL;
+    char file[64];
+    struct err err;
+
+    (void)snprintf(file, sizeof file, "/tmp/milligpu-cache-%d", (int)getpid());
+    const int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, rfc_key, sizeof rfc_key - 1), sizeof rfc_key - 1);
+    (void)close(fd);
+    assert_int_equal(signing_key_open(file, &key, &err), 0);
+    assert_int_equal(signing_sign(key, &what, out->signature, &err), 0);
+    out->key.number = key_number(text_of(signing_key_id(key)));
+    memcpy(out->key.key, signing_key_public(key), sizeof out->key.key);
+    signing_key_free(key);
+    (void)unlink(file);
 }
 
-/* A key stays published while a pod needs it. */
-static void pods_are_counted_by_the_key_that_signed_them(void **state)
+static struct pod signed_pod(const struct signer *signer)
+{
+    return (struct pod){.uid = "u1",
+                        .namespace = "default",
+                        .name = "p",
+                        .node = "n1",
+                        .resource_version = "1",
+                        .ours = true,
+                        .whole_gpus = 1,
+                        .signed_by = signer->key.number,
+                        .signature = signer->signature,
+                        .note_text = granted};
+}
+
+static struct pod_signer signer_of(struct pod_cache *pods)
+{
+    return pod_cache_signer(pods, TEXT("u1"), TEXT("n1"));
+}
+
+/* Each row changes one fact of a pod whose signature is good. */
+static void a_signature_is_verified_over_uid_node_and_allocation(void **state)
 {
     struct pod_cache *pods = *state;
+    struct signer signer;
+    struct pod row[6];
+    char broken[SIGNATURE_TEXT_BYTES];
 
-    put(pods, "u0", "unsigned", "n1");
-    assert_int_equal(pod_cache_signed(pods, 7), 0);
-    put_signed(pods, "u1", true, 7);
-    put_signed(pods, "u2", true, 7);
-    put_signed(pods, "u3", true, 8);
-    put_signed(pods, "u4", false, 8); /* it asks for none of ours */
-    assert_int_equal(pod_cache_signed(pods, 7), 2);
-    assert_int_equal(pod_cache_signed(pods, 8), 1);
-    put_signed(pods, "u2", true, 7); /* again */
-    assert_int_equal(pod_cache_signed(pods, 7), 2);
-    put_signed(pods, "u2", true, 8); /* somebody has written another */
-    assert_int_equal(pod_cache_signed(pods, 7), 1);
-    assert_int_equal(pod_cache_signed(pods, 8), 2);
-    pod_cache_remove(pods, "u1");
-    assert_int_equal(pod_cache_signed(pods, 7), 0);
+    make_signer(&signer);
+    pod_cache_set_keys(pods, &signer.key, 1);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        row[i] = signed_pod(&signer);
+    memcpy(broken, signer.signature, sizeof broken);
+    broken[40] = broken[40] == 'A' ? 'B' : 'A';
+    row[1].note_text = "the bytes of another allocation";
+    row[2].signature = broken;
+    row[3].note_text = "";
+    row[4].ours = false;
+    row[5].signed_by = 0;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        pod_cache_put(pods, &row[i], &rules, 1);
+        assert_int_equal(signer_of(pods).is_verified, i == 0);
+        assert_int_equal(signer_of(pods).key, i < 4 ? signer.key.number : 0);
+        assert_int_equal(row[i].signature_verdict, SIGNATURE_UNCHECKED); /* it was borrowed */
+        pod_cache_remove(pods, "u1");
+    }
+    assert_int_equal(signer_of(pods).key, 0);
+}
+
+static void a_signature_counts_only_on_the_node_and_pod_that_it_is_for(void **state)
+{
+    struct pod_cache *pods = *state;
+    struct signer signer;
+
+    make_signer(&signer);
+    pod_cache_set_keys(pods, &signer.key, 1);
+    struct pod pod = signed_pod(&signer);
+    pod.node = "n2";
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_int_equal(signer_of(pods).key, 0); /* it is on another node */
+    assert_false(pod_cache_signer(pods, TEXT("u1"), TEXT("n2")).is_verified);
+    pod.node = "";
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_int_equal(signer_of(pods).key, 0);
+    pod = signed_pod(&signer);
+    pod.uid = "u2";
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_false(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).is_verified);
+    assert_int_equal(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).key, signer.key.number);
+}
+
+/* A verdict stays while the bytes stay; only a hash is made then. */
+static void a_signature_is_verified_once(void **state)
+{
+    struct pod_cache *pods = *state;
+    struct cached_key other = {.number = 7};
+    struct signer signer;
+
+    make_signer(&signer);
+    struct pod pod = signed_pod(&signer);
+    pod_cache_check_signature(pods, &pod); /* no key is known */
+    assert_int_equal(pod.signature_verdict, SIGNATURE_UNKNOWN);
+    assert_string_equal(pod.signature, "");
+    pod_cache_set_keys(pods, &signer.key, 1);
+    pod_cache_put(pods, &pod, &rules, 1); /* it is not checked again */
+    assert_false(signer_of(pods).is_verified);
+    assert_int_equal(signer_of(pods).key, signer.key.number);
+    pod = signed_pod(&signer);
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_true(signer_of(pods).is_verified);
+    pod_cache_set_keys(pods, &other, 1); /* without the key, nothing could be verified anew */
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_true(signer_of(pods).is_verified);
+    pod.note_text = "other bytes";
+    pod_cache_put(pods, &pod, &rules, 1);
+    assert_false(signer_of(pods).is_verified);
+    pod_cache_set_keys(pods, &signer.key, 1);
+    pod_cache_put_fetched(pods,
+                          &(struct pod){.uid = "u1",
+                                        .namespace = "default",
+                                        .name = "p",
+                                        .node = "n1",
+                                        .resource_version = "2",
+                                        .ours = true,
+                                        .whole_gpus = 1,
+                                        .signed_by = signer.key.number,
+                                        .signature = signer.signature,
+                                        .note_text = granted},
+                          &rules);
+    assert_true(signer_of(pods).is_verified);
+    pod_cache_set_keys(pods, NULL, 0);
     pod_cache_remove_stale(pods, (struct pod_cache_list){2, 9}, NULL, stale);
-    assert_int_equal(pod_cache_signed(pods, 8), 0);
+    assert_int_equal(signer_of(pods).key, 0);
 }
 
 static void put_waiting(struct pod_cache *pods, const char *uid, const char *message,
@@ -512,7 +626,9 @@ int main(void)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_pod_is_found_by_its_name_and_namespace),
-        TEST(pods_are_counted_by_the_key_that_signed_them),
+        TEST(a_signature_is_verified_over_uid_node_and_allocation),
+        TEST(a_signature_counts_only_on_the_node_and_pod_that_it_is_for),
+        TEST(a_signature_is_verified_once),
         TEST(context__is_copied_with_the_record),
         TEST(context__is_kept_only_of_pods_that_somebody_asks_about),
         TEST(context__is_left_out_beyond_the_bound),

@@ -47,6 +47,7 @@ static void fill(struct scene *scene)
                               .odd_key = {text_lay(&at, "x.io/a"), text_lay(&at, "x.io/b"),
                                           text_lay(&at, "x.io/c"), text_lay(&at, "x.io/d")},
                               .annotation = NOTE_BROKEN,
+                              .signature = text_lay(&at, "v1:x"),
                               .note_text = text_lay(&at, "{"),
                               .note_error = text_lay(&at, "it is no JSON"),
                               .shares = ARRAY_LEN(scene->share),
@@ -82,6 +83,7 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     assert_string_equal(kept->odd_key[2], "x.io/c");
     assert_string_equal(kept->odd_key[3], "x.io/d");
     assert_int_equal(kept->annotation, NOTE_BROKEN);
+    assert_string_equal(kept->signature, "v1:x");
     assert_string_equal(kept->note_text, "{");
     assert_string_equal(kept->note_error, "it is no JSON");
     assert_int_equal(kept->containers, 2);
@@ -119,6 +121,7 @@ static void what_is_not_set_stays_not_set(void **state)
     assert_null(kept->model);
     assert_null(kept->memory);
     assert_null(kept->topology);
+    assert_null(kept->signature);
     assert_null(kept->note_text);
     assert_null(kept->note_error);
     assert_null(kept->container[0].amount);

@@ -838,15 +838,18 @@ static void keys_have_their_lines(void **state)
 {
     (void)state;
     assert_int_equal(
-        show("keys", show_keys,
-             "{\"namespace\":\"gpu\",\"items\":[{\"id\":\"0123456789abcdef\",\"state\":"
-             "\"signing\",\"published\":true,\"since\":\"2026-01-02T03:04:00Z\",\"pods\":12},"
-             "{\"id\":\"1123456789abcdef\",\"state\":\"next\",\"published\":false,\"since\":"
-             "\"2026-01-02T03:04:00Z\",\"pods\":0}],\"trouble\":\"no room\"}"),
+        show(
+            "keys", show_keys,
+            "{\"namespace\":\"gpu\",\"items\":[{\"id\":\"0123456789abcdef\",\"state\":"
+            "\"signing\",\"published\":true,\"since\":\"2026-01-02T03:04:00Z\",\"pods\":12},"
+            "{\"id\":\"1123456789abcdef\",\"state\":\"next\",\"published\":false,\"since\":"
+            "\"2026-01-02T03:04:00Z\",\"pods\":0},{\"id\":\"2123456789abcdef\",\"state\":\"other\","
+            "\"published\":true,\"pods\":3}],\"trouble\":\"no room\"}"),
         CTL_FINE);
     assert_string_equal(shown.out, "KEY               STATE    PUBLISHED  PODS  SINCE\n"
                                    "0123456789abcdef  signing  yes          12     5s\n"
-                                   "1123456789abcdef  next     no            0     5s\n");
+                                   "1123456789abcdef  next     no            0     5s\n"
+                                   "2123456789abcdef  other    yes           3      -\n");
     assert_string_equal(shown.err, "The keys cannot change: no room\n");
     shown_free(&shown);
     assert_int_equal(show("keys", show_keys, "{\"items\":[]}"), CTL_FINE);

@@ -296,7 +296,7 @@ static void there_are_so_many_keys(void **state)
     open_again(scene);
     assert_int_equal(keyring_list(scene->keyring, scene->key), KEYRING_MAX);
     assert_int_equal(keyring_replace(scene->keyring, scene->now, &scene->err), -ERR_CONFLICT);
-    assert_non_null(strstr(scene->err.text, "15 keys of before are still used"));
+    assert_non_null(strstr(scene->err.text, "15 keys of before are still published"));
     assert_int_equal(keyring_forget(scene->keyring, scene->key[7].id, &scene->err), 0);
     replace(scene);
 }

@@ -592,6 +592,12 @@ static void a_pod_names_the_key_that_signed_it(void **state)
                        row[i].annotation);
         const struct pod pod = decode(*state, text);
         assert_true(pod.signed_by == row[i].key);
+        assert_int_equal(pod.signature_verdict, SIGNATURE_UNCHECKED);
+        if (row[i].key == 0)
+            assert_string_equal(pod.signature, "");
+        else
+            assert_memory_equal(pod.signature, row[i].annotation + 1,
+                                strlen(row[i].annotation) - 2);
         assert_null(pod.unreadable); /* it concerns no decision */
     }
     assert_true(key_number(TEXT("0123456789abcdef")) == 0x0123456789abcdef);

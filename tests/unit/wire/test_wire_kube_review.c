@@ -106,15 +106,72 @@ static void the_config_map_says_which_key_is_to_be_replaced(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const char *replace = "untouched";
+        struct keys_read read;
         struct arena arena;
         struct err err;
         arena_init(&arena);
-        const int rc = keys_decode(text_of(row[i].text), &arena, &replace, &err);
+        const int rc = keys_decode(text_of(row[i].text), &arena, &read, &err);
         assert_int_equal(rc < 0, row[i].replace == NULL);
-        assert_string_equal(replace, row[i].replace != NULL ? row[i].replace : "untouched");
+        if (rc == 0) {
+            assert_string_equal(read.replace, row[i].replace);
+            assert_int_equal(read.n_revoked, 0);
+            assert_int_equal(read.n_keys, 0);
+        }
         arena_done(&arena);
     }
+}
+
+/* Only what bears the id of a key; what others keep there may be anything. */
+static void the_config_map_says_which_keys_it_has_and_which_are_revoked(void **state)
+{
+    static const char text[] =
+        "{\"data\":{\"a\":7,\"0123456789abcdef\":\"K\",\"0123456789abcdeF\":\"\","
+        "\"1123456789abcdef\":\"\\u0000\"},\"metadata\":{\"annotations\":{"
+        "\"revoked-key.milligpu.io/2123456789abcdef\":\"true\","
+        "\"revoked-key.milligpu.io/\":\"true\",\"revoked-key.milligpu.io\":\"\","
+        "\"revoked-key.milligpu.io/3123456789abcdef\":\"\","
+        "\"milligpu.io/replace-key\":\"r\"}}}";
+    struct keys_read read;
+    struct arena arena;
+    struct err err;
+
+    (void)state;
+    arena_init(&arena);
+    assert_int_equal(keys_decode(text_of(text), &arena, &read, &err), 0);
+    assert_string_equal(read.replace, "r");
+    assert_int_equal(read.n_keys, 2);
+    assert_string_equal(read.key[0].id, "0123456789abcdef");
+    assert_string_equal(read.key[0].key, "K");
+    assert_string_equal(read.key[1].id, "1123456789abcdef");
+    assert_string_equal(read.key[1].key, "");
+    assert_int_equal(read.n_revoked, 2);
+    assert_string_equal(read.revoked[0], "2123456789abcdef");
+    assert_string_equal(read.revoked[1], "3123456789abcdef");
+    arena_done(&arena);
+}
+
+static void a_config_map_with_thousands_of_keys_is_read_in_part(void **state)
+{
+    struct keys_read read;
+    struct strbuf text;
+    struct arena arena;
+    struct err err;
+
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&text);
+    strbuf_str(&text, "{\"metadata\":{\"annotations\":{\"a\":\"\"");
+    for (int i = 0; i <= KEYS_READ_MAX; i++)
+        strbuf_printf(&text, ",\"revoked-key.milligpu.io/%016x\":\"\"", i + 1);
+    strbuf_str(&text, "}},\"data\":{\"a\":\"\"");
+    for (int i = 0; i <= KEYS_READ_MAX; i++)
+        strbuf_printf(&text, ",\"%016x\":\"k\"", i + 1);
+    strbuf_str(&text, "}}");
+    assert_int_equal(keys_decode((struct text){text.data, text.len}, &arena, &read, &err), 0);
+    assert_int_equal(read.n_revoked, KEYS_READ_MAX);
+    assert_int_equal(read.n_keys, KEYS_READ_MAX);
+    strbuf_done(&text);
+    arena_done(&arena);
 }
 
 int main(void)
@@ -124,6 +181,8 @@ int main(void)
         cmocka_unit_test(an_answer_is_yes_or_no),
         cmocka_unit_test(what_does_not_say_is_an_error_and_no_right),
         cmocka_unit_test(the_config_map_says_which_key_is_to_be_replaced),
+        cmocka_unit_test(the_config_map_says_which_keys_it_has_and_which_are_revoked),
+        cmocka_unit_test(a_config_map_with_thousands_of_keys_is_read_in_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
