@@ -633,7 +633,7 @@ BUGS: List[Bug] = [
         "key_gone",
         "a key that signs no more is taken away after a while, and not when no pod needs it",
         "src/sync/key_publisher.c",
-        " &&\n           pod_cache_signed(app->pod_cache, key_number(text_of(key->id))) == 0",
+        " && of[i].verified == 0",
         "",
         "sim 1-60",
     ),
