@@ -465,18 +465,22 @@ static void say_published_keys(struct doctor *doctor, const struct keys_seen *se
 {
     const char *id = seen->key[0].id;
 
+    const bool has_stale = seen->stale.len > 0;
+
     must(seen->facts.published);
-    if (seen->stale.len > 0)
+    if (seen->count > KEYRING_MAX - KEYRING_SPARE)
+        api_doctor_say(
+            doctor, "signing", HEALTH_WARNING,
+            "restart the pods of the oldest key, or revoke it: milligpuctl keys, "
+            "milligpuctl revoke-key KEYID",
+            "%zu of %d keys are in use; with %d, none can be replaced; key %s signs%s%s%s",
+            seen->count, KEYRING_MAX, KEYRING_MAX, id, seen->others.data,
+            has_stale ? "; no running pod needs " : "", seen->stale.data);
+    else if (has_stale)
         api_doctor_say(doctor, "signing", HEALTH_WARNING,
                        "if no other milligpud signs with it: milligpuctl revoke-key KEYID",
                        "agents still trust keys that no running pod needs: %s; key %s signs%s",
                        seen->stale.data, id, seen->others.data);
-    else if (seen->count > KEYRING_MAX - KEYRING_SPARE)
-        api_doctor_say(doctor, "signing", HEALTH_WARNING,
-                       "restart the pods of the oldest key, or revoke it: milligpuctl keys, "
-                       "milligpuctl revoke-key KEYID",
-                       "%zu of %d keys are in use; with %d, none can be replaced; key %s signs%s",
-                       seen->count, KEYRING_MAX, KEYRING_MAX, id, seen->others.data);
     else
         api_doctor_say(doctor, "signing", HEALTH_OK, "",
                        "signing key %s is published in ConfigMap %s of namespace %s%s", id,

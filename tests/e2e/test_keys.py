@@ -1,7 +1,9 @@
 """The keys that sign allocations: published, replaced on an operator's word, kept while a pod needs them."""
 
-import pathlib
+import base64
+import hashlib
 import os
+import pathlib
 import tempfile
 
 import harness
@@ -32,6 +34,10 @@ class Keys(Cluster):
         self.api = self.serve()
         self.daemon = self.open(self.api, "--key-wait-s", "2")
         self.signer()
+
+    @property
+    def list_file(self):
+        return self.daemon.home / "ledger.db.key.keys"
 
     def shown(self):
         return self.daemon.get("/api/v1/keys")
@@ -194,6 +200,24 @@ class Keys(Cluster):
         self.daemon.wait(lambda: self.states() == ["signing"], "it to be gone")
         self.assertEqual(self.published(), [new])
         self.assertEqual(self.check()["status"], "ok")
+
+    def test_doctor_warns_before_no_key_can_be_replaced(self):
+        new = self.signer()
+        for listed, status in ((11, "ok"), (12, "warning")):
+            self.daemon.kill()
+            self.api.request("DELETE", ONE)  # else keys of the round before are others
+            lines = [line for line in self.list_file.read_text().splitlines() if line.startswith("signing")]
+            for _ in range(listed):
+                key = os.urandom(32)
+                lines.append(f"retiring {hashlib.sha256(key).hexdigest()[:16]} {base64.b64encode(key).decode()} 1")
+            self.list_file.write_text("\n".join(lines) + "\n")
+            self.daemon.start()
+            self.daemon.wait(lambda: len(self.published()) >= listed + 1, "all keys to be published")
+            self.daemon.wait(lambda: "not published yet" not in self.check()["text"], "milligpud to know that")
+            check = self.check()
+            self.assertEqual((self.signer(), check["status"]), (new, status), check)
+        self.assertIn("13 of 16 keys are in use", check["text"])
+        self.assertIn("milligpuctl revoke-key", check["fix"])
 
     def test_milligpuctl_shows_keys_and_has_one_replaced(self):
         old = self.signer()
