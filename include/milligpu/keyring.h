@@ -13,6 +13,9 @@
  *     FILE.keys     a line for each key that is published or has signed: state, id, public key and
  *                   since when, in milliseconds UTC
  *
+ * What was signed is believed by these keys, and by those of others that the ConfigMap shows: the
+ * keys of a milligpud that lost its volume are left there only.
+ *
  * A next key that has been published waits anew after a restart: no clock says how long ago that
  * was. One thread changes the keyring; any thread may sign and read. One lock.
  */
@@ -24,6 +27,7 @@
 enum {
     KEYRING_MAX = 16,    /* keys at once; beyond, none is replaced */
     KEYRING_SPARE = 4,   /* with less room, doctor warns */
+    KEYRING_OTHERS = 64, /* keys of others that are known; more are passed over */
     KEY_RETIRE_WAITS = 5 /* a retiring key stays for so many times wait_ms at least */
 };
 
@@ -63,6 +67,11 @@ bool keyring_may_sign(struct keyring *keyring);
 /* keyring_may_sign() was true. */
 int keyring_sign(struct keyring *keyring, const struct signed_facts *what,
                  char out[SIGNATURE_TEXT_BYTES], struct err *err) MUST_USE;
+/* Did one of these keys, or one that was learned, sign exactly this? False for rubbish, too. */
+bool keyring_has_signed(struct keyring *keyring, struct text signature,
+                        const struct signed_facts *what);
+/* The public keys that the ConfigMap shows now, ours or not; those of before are forgotten. */
+void keyring_learn(struct keyring *keyring, const char *const *key, size_t count);
 /* All keys: the one that signs, or will sign without waiting, is the first. Returns how many. */
 size_t keyring_list(struct keyring *keyring, struct key_entry out[KEYRING_MAX]);
 

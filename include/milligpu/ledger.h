@@ -75,7 +75,7 @@ struct command {
     const char *node;
     const struct request *request;     /* RESERVE, VERSION, ADOPT (NULL: no amounts to place) */
     uint64_t version;                  /* RESERVE, VERSION: of the pod that was evaluated */
-    const struct pod *pod;             /* ADOPT: its annotation and whole_gpus */
+    const struct pod *pod;             /* ADOPT: its annotation, proof and whole_gpus */
     const struct inventory *inventory; /* NODE */
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
     int64_t terminating_ms;            /* TERMINATING */
@@ -98,8 +98,8 @@ struct command {
  * RESERVE: SAME, ELSEWHERE, REFUSED with REASON_UNKNOWN_NODE or place_search()'s reason, OK.
  *
  * VERSION: UNKNOWN, SAME (not reserved, or its version is not known, or the command's is not
- * later), REFUSED with REASON_CHANGED (the pod holds something else than it requests now, or its
- * GPU is closed), OK.
+ * later), REFUSED with REASON_CHANGED (the pod holds something else than it requests now, or more
+ * than the memory needs that it demands now, or its GPU is closed), OK.
  *
  * ADOPT: SAME (with held: the existing row always wins; without: nothing to count), ELSEWHERE, OK.
  *

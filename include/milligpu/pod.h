@@ -42,6 +42,9 @@ static inline uint32_t pod_share_asked(const struct pod_share *line)
 
 enum pod_annotation { NOTE_NONE, NOTE_OK, NOTE_BROKEN };
 
+/* Does a signature of ours cover uid, node and the exact bytes of the allocation (signing.h)? */
+enum pod_proof { PROOF_UNKNOWN, PROOF_SIGNED, PROOF_UNSIGNED };
+
 /*
  * Why a pod is not scheduled yet, in the words of its author and of its scheduler. For people only;
  * texts are clipped (text_clip). NULL: absent.
@@ -124,10 +127,11 @@ struct pod {
     struct pod_owner owner;
 
     uint64_t signed_by;    /* key of annotation milligpu.io/signature (key_number()); 0: none */
-    const char *signature; /* that annotation, if it names a key; "" once it is checked */
+    const char *signature; /* that annotation; NULL: it names no key */
     enum signature_verdict signature_verdict;
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with GOOD and BAD */
-    enum pod_annotation annotation;                         /* annotation milligpu.io/allocation */
+    enum pod_proof proof;           /* set by the writer, the decoder verifies nothing */
+    enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;
     const char *note_error; /* with NOTE_BROKEN: the reason */
     uint32_t shares;

@@ -2,8 +2,8 @@
  * Where a pod goes that was bound without a Binding of this ledger. Called by decide for ADOPT, and
  * by reconcile to ask whether there is anything to count; all in the writer's thread. The pod runs,
  * so whatever it takes is counted, in this order: by its annotation, if that is believable
- * (ledger_believe.c) and its GPUs have room; where the search would put it; on the GPUs that it
- * overuses least. Only the annotation is a record, the rest is a guess (presumed), and an amount
+ * (ledger_believe.c) and is signed by us or its GPUs have room; where the search would put it; on
+ * the GPUs that it overuses least. Only the annotation is a record, the rest is a guess (presumed), and an amount
  * that is on no GPU closes the node until the pod ends.
  */
 #include <string.h>
@@ -313,7 +313,9 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
     struct allocation *allocation = NULL;
     if (copy_annotation(draft, ledger, command, places))
         allocation = ledger_adopt_make(draft, command, places);
-    if (allocation != NULL && ledger_adopt_within(draft, allocation))
+    /* What was granted is charged, whatever an unsigned pod made us count on that GPU before. */
+    if (allocation != NULL &&
+        (command->pod->proof == PROOF_SIGNED || ledger_adopt_within(draft, allocation)))
         return allocation;
 
     /*

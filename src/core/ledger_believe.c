@@ -1,9 +1,10 @@
 /*
  * Which annotations are believed when a bound pod has no row. After the loss of a ledger they are
  * the only record of who holds what; but a tenant can write them, so they may say where a share
- * lies, not how many milli were asked for. How far a share was raised is written nowhere else, so
- * that is believed where it could have been granted: the pod demands memory, and all its shares
- * were raised to one amount.
+ * lies, not how many milli were asked for: the spec says that, which nobody can edit. How far a
+ * share was raised is written nowhere else. If our signature covers the annotation, it is believed:
+ * whether the pod still demands memory is up to its tenant. Without one it is believed where it
+ * could have been granted: the pod demands memory, and all its shares were raised to one amount.
  */
 #include <string.h>
 
@@ -91,5 +92,7 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
         parts += request->want[w].parts;
     }
     /* Nothing for containers that request nothing. */
-    return parts == pod->shares && is_raised_alike(pod, request);
+    if (parts != pod->shares)
+        return false;
+    return pod->proof == PROOF_SIGNED || is_raised_alike(pod, request);
 }

@@ -11,6 +11,7 @@
 #include "milligpu/alloc.h"
 
 #include "core/ledger_internal.h"
+#include "core/place_internal.h"
 
 static enum verdict ledger_decide_refuse(struct change *out, enum reason reason)
 {
@@ -178,6 +179,51 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
     return parts == want->parts;
 }
 
+/* The rule of today about this request, on this node; NULL: there is none. */
+static const struct rule *ledger_decide_rule(const struct ledger *ledger, const struct node *node,
+                                             const struct allocation_facts *held)
+{
+    const struct outlook *outlook = ledger->outlook;
+    const rule_set rules = outlook_rules(outlook, text_of(held->namespace)) & node->rules;
+
+    must(held->node == node->name);
+    if (rules == 0)
+        return NULL;
+    must(outlook != NULL && outlook->rulebook != NULL);
+    return rulebook_first(outlook->rulebook, rules & outlook->holding);
+}
+
+/*
+ * Were shares raised to the amount that the memory demands which is requested now, and to no more?
+ * The search raises to the largest need of the GPUs that it takes, or to the next amount that the
+ * rule hands out (place_level.c).
+ */
+static bool raise_is_due(const struct ledger *ledger, const struct node *node,
+                         const struct allocation_facts *held, const struct request *request)
+{
+    uint32_t raised = 0;
+    uint32_t need = 0;
+
+    must(held->shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < held->shares; i++) {
+        const struct share *share = &held->share[i];
+        if (share->milli == share->asked)
+            continue;
+        const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
+        must(gpu != NULL && gpu->milli > 0); /* request_is_met() found it open */
+        const struct gpu_room room = {.milli = gpu->milli, .mib = gpu->mib};
+        const uint32_t least = least_with_memory(&room, request->memory_mib);
+        need = least > need ? least : need;
+        raised = share->milli;
+    }
+    if (raised == 0)
+        return true;
+    if (need == 0 || need > GPU_MILLI)
+        return false;
+    const struct rule *rule = ledger_decide_rule(ledger, node, held);
+    return raised == (rule != NULL ? rule_next(rule, need) : need);
+}
+
 /* If the pod were placed now, this would be a correct answer. */
 static bool request_is_met(const struct node *node, const struct allocation_facts *held,
                            const struct request *request)
@@ -217,7 +263,8 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
         return VERDICT_SAME;
     }
     const struct node *node = ledger_node(ledger, atom_text(held->is.node));
-    if (!request_is_met(node, &held->is, command->request))
+    if (!request_is_met(node, &held->is, command->request) ||
+        !raise_is_due(ledger, node, &held->is, command->request))
         return ledger_decide_refuse(out, REASON_CHANGED);
 
     struct allocation_facts facts = held->is;

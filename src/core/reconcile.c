@@ -193,15 +193,18 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
 }
 
 /*
- * Rows first, because they only follow; then annotations, which say where their pods are; last the
- * pods that have to be guessed into what is left.
+ * Rows first, because they only follow; then annotations, which say where their pods are: the
+ * signed ones before those that anybody may have written; last the pods that have to be guessed
+ * into what is left.
  */
 static int reconcile_rank(const struct ledger *ledger, const struct pod *pod)
 {
     must(pod->uid != NULL);
     if (ledger_find(ledger, text_of(pod->uid)) != NULL)
         return 0;
-    return pod->annotation == NOTE_OK ? 1 : 2;
+    if (pod->annotation != NOTE_OK)
+        return 3;
+    return pod->proof == PROOF_SIGNED ? 1 : 2;
 }
 
 int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b)

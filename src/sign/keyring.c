@@ -35,6 +35,8 @@ struct keyring {
     /* signer's, then next's, then retiring ones; signer's is KEY_NEXT until it was published */
     struct key_entry entry[KEYRING_MAX];
     size_t count;
+    char other[KEYRING_OTHERS][PUBLIC_KEY_TEXT_BYTES]; /* public keys that the ConfigMap shows */
+    size_t others;
 };
 
 static const char *const state_names[] = {"next", "signing", "retiring"};
@@ -319,6 +321,46 @@ int keyring_sign(struct keyring *keyring, const struct signed_facts *what,
     const int rc = signing_sign(keyring->signer, what, out, err);
     keyring_unlock(keyring);
     return rc;
+}
+
+/* The public key that a signature names, in out; false: it is not known. */
+static bool key_of(struct keyring *keyring, const char *id, char out[PUBLIC_KEY_TEXT_BYTES])
+{
+    keyring_lock(keyring);
+    const struct key_entry *entry = entry_of(keyring->entry, keyring->count, id);
+    const char *key = entry != NULL ? entry->key : NULL;
+    must(keyring->others <= KEYRING_OTHERS);
+    for (size_t i = 0; i < keyring->others && key == NULL; i++)
+        if (public_key_has_id(text_of(keyring->other[i]), id))
+            key = keyring->other[i];
+    if (key != NULL)
+        memcpy(out, key, PUBLIC_KEY_TEXT_BYTES);
+    keyring_unlock(keyring);
+    return key != NULL;
+}
+
+bool keyring_has_signed(struct keyring *keyring, struct text signature,
+                        const struct signed_facts *what)
+{
+    char id[KEY_ID_BYTES];
+    char key[PUBLIC_KEY_TEXT_BYTES];
+
+    must(what != NULL);
+    return signature_key_id(signature, id) && key_of(keyring, id, key) &&
+           signature_is_good(text_of(key), signature, what);
+}
+
+void keyring_learn(struct keyring *keyring, const char *const *key, size_t count)
+{
+    must(count == 0 || key != NULL);
+    keyring_lock(keyring);
+    keyring->others = 0;
+    for (size_t i = 0; i < count && keyring->others < KEYRING_OTHERS; i++) {
+        if (strlen(key[i]) != PUBLIC_KEY_TEXT_BYTES - 1)
+            continue; /* something else that somebody wrote there */
+        memcpy(keyring->other[keyring->others++], key[i], PUBLIC_KEY_TEXT_BYTES);
+    }
+    keyring_unlock(keyring);
 }
 
 size_t keyring_list(struct keyring *keyring, struct key_entry out[KEYRING_MAX])

@@ -403,7 +403,6 @@ void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
 
     must(pod->signature_verdict == SIGNATURE_UNCHECKED);
     pod->signature_verdict = SIGNATURE_UNKNOWN;
-    pod->signature = "";
     if (!pod->ours || pod->node[0] == '\0' || pod->signed_by == 0 || what.bytes.len == 0)
         return;
     signed_digest(text_of(signature), &what, pod->signature_digest);

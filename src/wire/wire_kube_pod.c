@@ -122,11 +122,12 @@ static void read_signature(struct json_reader *in, struct pod *pod)
     const char *signature = NULL;
     const char *why = NULL;
 
-    if (read_once(in, &signature))
-        pod->signed_by = signature_key_number(text_of(signature));
-    else
+    if (!read_once(in, &signature)) {
         pass_over(in, mark, &why);
-    pod->signature = pod->signed_by != 0 ? signature : "";
+        return;
+    }
+    pod->signed_by = signature_key_number(text_of(signature));
+    pod->signature = pod->signed_by != 0 ? signature : NULL;
 }
 
 static bool pod_label(void *user, struct json_reader *in, struct text key)

@@ -2,6 +2,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/hints.h"
+#include "milligpu/keyring.h"
 #include "milligpu/message.h"
 #include "milligpu/pod_cache.h"
 #include "milligpu/reconcile.h"
@@ -18,6 +19,21 @@
  * try.
  */
 
+/* A verification takes 0.1 ms, so it is made once, and of pods without a row only. */
+static enum pod_proof proof_of(const struct writer *writer, const struct pod *pod)
+{
+    const struct signed_facts what = {text_of(pod->uid), text_of(pod->node),
+                                      text_of(pod->note_text), SIGNED_ALLOCATION};
+
+    if (pod->proof != PROOF_UNKNOWN)
+        return pod->proof;
+    if (pod->annotation != NOTE_OK || pod->signature == NULL || writer->app->keyring == NULL)
+        return PROOF_UNSIGNED;
+    return keyring_has_signed(writer->app->keyring, text_of(pod->signature), &what)
+               ? PROOF_SIGNED
+               : PROOF_UNSIGNED;
+}
+
 bool writer_reconcile(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
@@ -30,6 +46,13 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
     arena_init(&arena);
     const struct request *request = writer_request_of(writer, pod, record, &arena);
     const size_t count = reconcile_pod(writer->ledger, pod, request, writer->wall_ms, command);
+    struct pod proven = *pod;
+    for (size_t i = 0; i < count; i++) {
+        if (command[i].kind != COMMAND_ADOPT)
+            continue;
+        proven.proof = proof_of(writer, pod);
+        command[i].pod = &proven;
+    }
     if (!writer_run_all(writer, command, count))
         return false;
     /* An adopted pod without a place: place_the_unplaced() needs the whole pod when GPUs appear. */
@@ -124,7 +147,9 @@ static void keep_listed(struct writer *writer, const struct pod *pod)
     must(writer->listing);
 
     writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
-    writer->listed[writer->lists++] = pod_keep(pod, &writer->list);
+    struct pod *kept = pod_keep(pod, &writer->list);
+    kept->proof = proof_of(writer, pod); /* their order depends on it */
+    writer->listed[writer->lists++] = kept;
 }
 
 /*
@@ -298,8 +323,8 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
     if (!writer->listing)
         return true;
     /*
-     * Pods with grants of ours are taken before pods without: what a grant names is not guessed
-     * away.
+     * Pods with grants of ours are taken before pods without, signed ones first: what a grant names
+     * is not guessed away.
      */
     if (writer->lists > 0)
         qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);

@@ -12,6 +12,7 @@
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/keyring.h"
+#include "milligpu/rulebook.h"
 
 #include "support_fixture.h"
 
@@ -262,6 +263,143 @@ static void without_a_key_nothing_is_signed(void **state)
     assert_null(note_of(scene, "p", "milligpu.io/signature"));
 }
 
+/* A share of 100 is raised to the 750 that come with 60 GiB. */
+static void raise_shares(struct scene *scene)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+
+    book->raise = true;
+    fixture_policy(scene->fixture, book);
+    fixture_run(scene->fixture);
+}
+
+static void raise_pod(struct scene *scene, const char *pod)
+{
+    fixture_pod_of(scene->fixture, pod, "\"nvidia.com/vgpu\":\"100\"",
+                   "\"milligpu.io/gpu-memory\":\"60Gi\"", NULL);
+    fixture_run(scene->fixture);
+    assert_string_equal(fixture_bind(scene->fixture, pod, "n1"), "");
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 750);
+    fixture_annotate(scene->fixture, pod, "\"milligpu.io/gpu-memory\":null");
+    fixture_run(scene->fixture);
+}
+
+static void lose_ledger(struct scene *scene, struct keyring *keyring)
+{
+    fixture_lose_ledger(scene->fixture);
+    scene->fixture->app.keyring = keyring;
+    fixture_run(scene->fixture);
+    assert_true(app_ready(&scene->fixture->app, NULL));
+}
+
+static void what_was_signed_survives_the_ledger_whatever_its_pod_demands_now(void **state)
+{
+    struct scene *scene = *state;
+
+    raise_shares(scene);
+    raise_pod(scene, "p");
+    fixture_annotate(scene->fixture, "p",
+                     "\"milligpu.io/gpu-count\":\"7\",\"milligpu.io/gpu-model\":\"H100\"");
+    lose_ledger(scene, scene->keyring);
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 750);
+    fixture_pod(scene->fixture, "next", "900");
+    fixture_run(scene->fixture);
+    assert_non_null(strstr(fixture_bind(scene->fixture, "next", "n1"), "no GPU with 900 milli"));
+    /* Without a key nothing is proven: it is adopted by what it asks for. */
+    lose_ledger(scene, NULL);
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);
+}
+
+/* The row of an adopted pod is gone, and the pod comes by the watch. */
+static void a_signature_proves_its_own_pod_node_and_bytes_only(void **state)
+{
+    struct scene *scene = *state;
+    struct app_fixture *fixture = scene->fixture;
+    char notes[1024];
+
+    raise_shares(scene);
+    raise_pod(scene, "p");
+    const char *allocation = note_of(scene, "p", "milligpu.io/allocation");
+    const char *signature = note_of(scene, "p", "milligpu.io/signature");
+    struct strbuf escaped;
+    strbuf_init(&escaped);
+    for (const char *at = allocation; *at != '\0'; at++)
+        strbuf_printf(&escaped, "%s%c", *at == '"' ? "\\" : "", *at);
+    (void)snprintf(notes, sizeof notes,
+                   "\"milligpu.io/allocation\":\"%s\",\"milligpu.io/signature\":\"%s\"",
+                   escaped.data, signature);
+    fixture_delete_pod(fixture, "p");
+    fixture_pod_of(fixture, "copy", "\"nvidia.com/vgpu\":\"100\"", notes, "n1");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+    lose_ledger(scene, scene->keyring);
+    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+    fixture_delete_pod(fixture, "copy");
+    /* The pod itself, with one byte more. */
+    fixture_run(fixture);
+    raise_pod(scene, "q");
+    (void)snprintf(notes, sizeof notes, "\"milligpu.io/allocation\":\"%s \"", escaped.data);
+    fixture_annotate(fixture, "q", notes);
+    lose_ledger(scene, scene->keyring);
+    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+    strbuf_done(&escaped);
+}
+
+/* A volume that is lost takes the key with it; the ConfigMap still shows its public half. */
+static void a_key_that_only_the_config_map_shows_proves_as_well(void **state)
+{
+    struct scene *scene = *state;
+    const struct key_entry old = signer(scene);
+    const char *const shown[] = {"no key", old.key};
+    char file[80];
+    char list[88];
+    struct keyring *fresh;
+    struct err err;
+
+    (void)snprintf(file, sizeof file, "%s-fresh", scene->file);
+    (void)snprintf(list, sizeof list, "%s.keys", file);
+    const struct keyring_rules rules = {file, 120000};
+    raise_shares(scene);
+    raise_pod(scene, "p");
+    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &fresh, &err), 0);
+    lose_ledger(scene, fresh);
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);
+    keyring_learn(fresh, shown, ARRAY_LEN(shown));
+    lose_ledger(scene, fresh);
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 750);
+    keyring_learn(fresh, shown, 1); /* it was taken away */
+    lose_ledger(scene, fresh);
+    assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);
+    scene->fixture->app.keyring = NULL;
+    keyring_free(fresh);
+    assert_int_equal(unlink(file), 0);
+    (void)unlink(list);
+}
+
+/* It was raised for a demand that is gone before its Binding takes effect. */
+static void a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more(void **state)
+{
+    struct scene *scene = *state;
+    struct app_fixture *fixture = scene->fixture;
+
+    raise_shares(scene);
+    fixture_pod_of(fixture, "p", "\"nvidia.com/vgpu\":\"100\"",
+                   "\"milligpu.io/gpu-memory\":\"60Gi\"", NULL);
+    fixture_run(fixture);
+    fixture->lose_requests = true;
+    (void)fixture_bind_begin(fixture, "p", "n1");
+    fixture_run(fixture);
+    assert_int_equal(fixture_reserved(fixture, "n1"), 750);
+    fixture_annotate(fixture, "p", "\"milligpu.io/gpu-memory\":null");
+    fixture->lose_requests = false;
+    fixture_run_until_idle(fixture);
+    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
+    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+    assert_true(believes(scene, "p", "n1"));
+    lose_ledger(scene, scene->keyring);
+    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -272,6 +410,10 @@ int main(void)
         TEST(a_restart_signs_the_same),
         TEST(a_key_that_is_not_published_signs_nothing),
         TEST(without_a_key_nothing_is_signed),
+        TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now),
+        TEST(a_signature_proves_its_own_pod_node_and_bytes_only),
+        TEST(a_key_that_only_the_config_map_shows_proves_as_well),
+        TEST(a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

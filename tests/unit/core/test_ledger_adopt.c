@@ -342,6 +342,146 @@ static void a_version_is_met_by_what_was_asked_for(void **state)
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
 }
 
+static void decide_by(struct core_fixture *core, const struct rule *rule, rule_set holding)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = true;
+    book->rules = 1;
+    book->rule = rule; /* lives as long as the ledger */
+    struct outlook *outlook = outlook_of_rulebook(book, holding, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+}
+
+/* uid reserves in version 1 what 100 and 16 GiB need, and is judged again with this memory. */
+static enum verdict judge_memory(struct core_fixture *core, const char *uid, const char *words,
+                                 uint32_t memory_mib)
+{
+    struct request *request = core_request(core, words);
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = 1,
+                              .uid = uid,
+                              .namespace = "default",
+                              .name = "pod",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    request->memory_mib = memory_mib;
+    const enum verdict verdict = core_do(core, &command);
+    assert_true(verdict == VERDICT_OK || core->reason == REASON_CHANGED);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+    return verdict;
+}
+
+/* Whether the pod demands memory is up to its tenant, until it is bound. */
+static void a_raise_that_nothing_demands_any_more_is_not_bound(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    set_raise(core, true);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16303), VERDICT_OK); /* needs 200 as well */
+    assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 16385), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 1), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
+    /* What was not raised needs no reason. */
+    assert_int_equal(judge_memory(core, "a", "200", 0), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300", 16302), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300+100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300+100", 0), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100+300", 0), VERDICT_REFUSED);
+}
+
+/* The GPU that needs most decides for all smaller shares. */
+static void a_raise_is_due_to_the_gpu_that_needs_most(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                          {.id = "GPU-b", .index = 1, .mib = 40960}};
+    static const struct core_gpu turned[] = {{.id = "GPU-a", .index = 0, .mib = 40960},
+                                             {.id = "GPU-b", .index = 1, .mib = 81920}};
+    struct core_fixture *core = *state;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100x2", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100x2", 16343), VERDICT_REFUSED);
+    assert_int_equal(core_node(core, "n1", turned, 2), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "b", "100x2", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "b", "100x2", 16343), VERDICT_REFUSED);
+}
+
+static void a_raise_is_judged_by_the_amounts_that_a_rule_hands_out(void **state)
+{
+    static const char *const other[] = {"other"};
+    static const struct rule sizes = {.name = "sizes", .sizes = 3, .size = {100, 250, 500}};
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    decide_by(core, &sizes, 1);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 250 */
+    assert_int_equal(judge_memory(core, "a", "100", 8193), VERDICT_OK);  /* and still */
+    assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
+    /* A rule that does not hold now hands out nothing. */
+    decide_by(core, &sizes, 0);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 200 */
+    assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
+    /* Nor does one about other nodes, or other namespaces. */
+    static const struct rule elsewhere = {
+        .name = "sizes", .sizes = 1, .size = {500}, .namespaces = 1, .namespace = other};
+    decide_by(core, &elsewhere, 1);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+}
+
+/* Memory that the GPU does not show any more raises nothing. */
+static void a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound(void **state)
+{
+    static const struct core_gpu unknown[] = {{.id = "GPU-a", .index = 0}};
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = 1,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "pod",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", unknown, 1), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
+/* An unsigned pod that was counted first takes nothing from what was granted. */
+static void what_we_signed_is_charged_beyond_the_room(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_adopt(core, core_pod(core, "liar", "n1"), "900"), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 200 16384 0 100");
+    pod->proof = PROOF_SIGNED;
+    assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_false(held(core, "a")->presumed || held(core, "a")->annotation_differs);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1100);
+    struct pod *other = core_pod(core, "b", "n1");
+    core_note(core, other, "c0 GPU-a 100 8192 0");
+    other->proof = PROOF_UNSIGNED;
+    assert_int_equal(core_adopt(core, other, "100"), VERDICT_OK);
+    assert_true(held(core, "b")->presumed);
+}
+
 static void a_raised_share_is_adopted_as_it_was_granted(void **state)
 {
     struct core_fixture *core = *state;
@@ -391,6 +531,11 @@ int main(void)
         WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
         WITH_CORE(a_share_is_raised_to_what_its_memory_needs_and_charged_so),
         WITH_CORE(a_version_is_met_by_what_was_asked_for),
+        WITH_CORE(a_raise_that_nothing_demands_any_more_is_not_bound),
+        WITH_CORE(a_raise_is_due_to_the_gpu_that_needs_most),
+        WITH_CORE(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out),
+        WITH_CORE(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound),
+        WITH_CORE(what_we_signed_is_charged_beyond_the_room),
         WITH_CORE(a_raised_share_is_adopted_as_it_was_granted),
         WITH_CORE(a_note_differs_that_tells_of_another_request),
         WITH_CORE(whole_gpus_are_no_guess),

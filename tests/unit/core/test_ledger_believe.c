@@ -93,6 +93,48 @@ static void a_raise_is_believed_where_it_could_have_been_granted(void **state)
     }
 }
 
+/* Whether the pod still demands memory is up to its tenant; what the spec requests is not. */
+static void a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct {
+        const char *words;
+        const char *annotation; /* container, gpu, milli, mib, index, asked */
+        bool believed;
+    } annotated[] = {
+        {"100", "c0 GPU-a 200 16384 0 100", true},
+        {"100", "c0 GPU-a 100 8192 0", true},
+        {"100x2", "c0 GPU-a 200 99 0 100,c0 GPU-b 201 99 0 100", true},
+        {"100+150", "c0 GPU-a 200 99 0 100,c1 GPU-a 150 99 0", true},
+        {"100", "c0 GPU-a 200 16384 0 99", false},
+        {"100", "c0 GPU-a 200 16384 0", false},
+        {"100", "c0 GPU-a 200 16384 0 100,c1 GPU-a 100 1 0", false},
+        {"100", "c0 GPU-a 200 4194304 0 100", false},
+        {"100", "c0 n2/gpu-0 200 16384 0 100", false},
+        {"100x2", "c0 GPU-a 200 99 0 100,c0 GPU-a 200 99 0 100", false},
+    };
+    static const uint32_t memory_mib[] = {0, 1, 16384, 16385, UINT32_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(annotated); i++) {
+        struct pod *pod = core_pod(core, "a", "n1");
+        struct request *request = core_request(core, annotated[i].words);
+        core_note(core, pod, annotated[i].annotation);
+        pod->proof = PROOF_SIGNED;
+        for (size_t m = 0; m < ARRAY_LEN(memory_mib); m++) {
+            request->memory_mib = memory_mib[m];
+            if (adopt_believes(pod, request) != annotated[i].believed)
+                fail_msg("%s as an answer to %s", annotated[i].annotation, annotated[i].words);
+        }
+        pod->annotation = NOTE_BROKEN;
+        assert_false(adopt_believes(pod, request));
+    }
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 200 16384 0 100");
+    pod->proof = PROOF_UNSIGNED;
+    assert_false(adopt_believes(pod, core_request(core, "100")));
+    pod->proof = PROOF_UNKNOWN;
+    assert_false(adopt_believes(pod, core_request(core, "100")));
+}
+
 static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
 {
     struct core_fixture *core = *state;
@@ -138,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_CORE(only_what_answers_the_request_is_believed),
         WITH_CORE(a_raise_is_believed_where_it_could_have_been_granted),
+        WITH_CORE(a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now),
         WITH_CORE(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
         WITH_CORE(as_many_shares_as_a_pod_may_have_are_believed),
     };

@@ -319,7 +319,13 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     noted->scheduled_ms = 800;
     struct pod *first = core_pod(core, "zzz", "n1");
     first->scheduled_ms = 1; /* 1 is a time; 0 means none */
-    const struct pod *order[] = {rowed, noted, first, early, late, twin, never, broken};
+    struct pod *proven = core_pod(core, "y-signed", "n1");
+    core_note(core, proven, "c0 GPU-a 300 1");
+    proven->proof = PROOF_SIGNED;
+    proven->scheduled_ms = 850;
+    noted->proof = PROOF_UNSIGNED;
+    early->proof = PROOF_SIGNED; /* of nothing */
+    const struct pod *order[] = {rowed, proven, noted, first, early, late, twin, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {
             const int cmp = reconcile_order(core->ledger, order[i], order[k]);
