@@ -37,6 +37,11 @@ void key_publisher_free(struct key_publisher *publisher); /* NULL is fine */
 
 /* For the informer's thread: starts what is due; returns how long it may be left alone, in ms. */
 int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms);
+/*
+ * Are the keys of the ConfigMap known, or is there none, or did three tries fail? Before that, a
+ * ledger that begins lists no pods: what those keys signed is all that says who holds what.
+ */
+bool key_publisher_has_looked(const struct key_publisher *publisher);
 /* False if the id is not ours. */
 bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
                           const struct kube_answer *answer);

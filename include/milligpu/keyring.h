@@ -27,7 +27,7 @@
 enum {
     KEYRING_MAX = 16,    /* keys at once; beyond, none is replaced */
     KEYRING_SPARE = 4,   /* with less room, doctor warns */
-    KEYRING_OTHERS = 64, /* keys of others that are known; more are passed over */
+    KEYRING_OTHERS = 64, /* keys of the ConfigMap that are known; more are passed over */
     KEY_RETIRE_WAITS = 5 /* a retiring key stays for so many times wait_ms at least */
 };
 

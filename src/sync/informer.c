@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/key_publisher.h"
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/message.h"
@@ -389,17 +390,25 @@ static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
     return INT64_MAX;
 }
 
+/* Pods are placed on nodes, so nodes come first; a new ledger knows pods by what keys prove. */
+static bool pods_may_come(const struct informer *informer)
+{
+    const struct app *app = informer->app;
+    struct reflector_stats nodes;
+
+    reflector_stats(informer->nodes.reflector, &nodes);
+    return nodes.synced && (!atomic_load(&app->new_ledger) || app->key_publisher == NULL ||
+                            key_publisher_has_looked(app->key_publisher));
+}
+
 int64_t informer_step(struct informer *informer, int64_t now_ms)
 {
     must(now_ms >= 0);
 
-    struct reflector_stats nodes;
     int64_t wait = reflector_step(informer->nodes.reflector, now_ms);
 
     note_stats(&informer->nodes);
-    reflector_stats(informer->nodes.reflector, &nodes);
-    /* Pods are placed on nodes, so nodes come first. */
-    if (nodes.synced) {
+    if (pods_may_come(informer)) {
         const int64_t grace = list_again_after_grace(informer, now_ms);
         wait = grace < wait ? grace : wait;
         const int64_t again = list_again_when_needed(informer, now_ms);

@@ -23,6 +23,7 @@ enum {
     TIMEOUT_MS = 10000,
     RETRY_MS = 1000, /* the first pause after a failure; doubles */
     RETRY_MAX_MS = 60000,
+    LOOKS = 3, /* tries to read the keys of others, before pods are listed without them */
     HEARD_MS = 5 * 60 * 1000, /* a watch of pods that was silent for so long is not fresh */
     /* a ConfigMap holds 1 MiB, and what the API server notes about it some more */
     ANSWER_MAX = 2 * 1024 * 1024,
@@ -42,6 +43,7 @@ struct key_publisher {
     uint32_t ids;
     int status;
     uint32_t failures; /* since the last success */
+    bool looked;       /* see key_publisher_has_looked() */
     int64_t due_ms;
     int64_t change_ms; /* when a key changes its state by time; INT64_MAX: none does */
     /* what the request in flight says */
@@ -152,6 +154,7 @@ static void publish_failed(struct key_publisher *publisher, int64_t now_ms, cons
     for (uint32_t i = 0; i < publisher->failures && pause_ms < RETRY_MAX_MS; i++)
         pause_ms *= 2;
     publisher->failures++;
+    publisher->looked = publisher->looked || publisher->failures >= LOOKS;
     publisher->due_ms = now_ms + (pause_ms < RETRY_MAX_MS ? pause_ms : RETRY_MAX_MS);
     if (note(publisher, publisher->facts.error, sizeof publisher->facts.error, why))
         log_write(LOG_WARN, "the signing keys cannot be published, so agents do not know them",
@@ -335,6 +338,23 @@ static bool forget_keys(struct key_publisher *publisher)
     return true;
 }
 
+/* The keys of the ConfigMap prove what they signed, except for those that an operator revokes. */
+static void learn_keys(const struct key_publisher *publisher, const struct keys_read *read)
+{
+    const char *key[KEYS_READ_MAX];
+    size_t count = 0;
+
+    must(read->n_keys <= KEYS_READ_MAX);
+    for (size_t i = 0; i < read->n_keys; i++) {
+        bool revoked = false;
+        for (size_t r = 0; r < read->n_revoked && !revoked; r++)
+            revoked = strcmp(read->revoked[r], read->key[i].id) == 0;
+        if (!revoked)
+            key[count++] = read->key[i].key;
+    }
+    keyring_learn(publisher->app->keyring, key, count);
+}
+
 /* An operator names the key that shall be replaced; once it signs no more, that is done. */
 static bool replace_key(struct key_publisher *publisher, int64_t now_ms, const char *replace)
 {
@@ -409,6 +429,7 @@ static bool obey(struct key_publisher *publisher, int64_t now_ms)
     if (done) {
         note_revoked(publisher, now_ms, read);
         note_others(publisher, read);
+        learn_keys(publisher, read);
         done = replace_key(publisher, now_ms, read->replace);
     } else {
         change_failed(publisher, &err);
@@ -437,6 +458,7 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
 
     must(!publisher->in_flight);
     publisher->failures = 0;
+    publisher->looked = true;
     publisher->due_ms = now_ms + again_ms(publisher->app);
     for (size_t i = 0; i < publisher->sents; i++)
         if (!publisher->takes[i])
@@ -489,6 +511,7 @@ static void publish_answered(struct key_publisher *publisher, int64_t now_ms)
     }
     if (publisher->status == 404 && !created) {
         publisher->creates = true;
+        publisher->looked = true;
         publisher->due_ms = now_ms;
         return;
     }
@@ -525,6 +548,12 @@ bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
         break;
     }
     return true;
+}
+
+bool key_publisher_has_looked(const struct key_publisher *publisher)
+{
+    must(publisher->app->keyring != NULL);
+    return publisher->looked;
 }
 
 int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms)

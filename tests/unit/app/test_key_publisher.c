@@ -242,6 +242,87 @@ static void keys_of_others_stay(void **state)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
 
+/* What another key of the ConfigMap has signed is believed, until it is taken away. */
+static void keys_of_others_prove_what_they_signed(void **state)
+{
+    struct scene *scene = *state;
+    const struct signed_facts what = {TEXT("uid"), TEXT("n1"), TEXT("bytes"), SIGNED_ALLOCATION};
+    const struct signed_facts other = {TEXT("uid"), TEXT("n2"), TEXT("bytes"), SIGNED_ALLOCATION};
+    char signature[SIGNATURE_TEXT_BYTES];
+    char file[80];
+    char body[300];
+    struct signing_key *key;
+    struct err err;
+
+    (void)snprintf(file, sizeof file, "%s-other", scene->file);
+    assert_int_equal(signing_key_open(file, &key, &err), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(signing_sign(key, &what, signature, &err), 0);
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"milligpu-keys\"},\"data\":{\"%s\":\"%s\"}}",
+                   signing_key_id(key), signing_key_public(key));
+    assert_int_equal(ask(scene, "POST", KEYS, body), 201);
+    assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
+    run(scene);
+    assert_true(keyring_has_signed(scene->keyring, text_of(signature), &what));
+    assert_false(keyring_has_signed(scene->keyring, text_of(signature), &other));
+    assert_false(keyring_has_signed(scene->keyring, TEXT("no signature"), &what));
+    assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
+    scene->fixture->now_ms += AGAIN_MS;
+    run(scene);
+    assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
+    signing_key_free(key);
+}
+
+/* 200, or 404, or three tries: then a new ledger waits no more for the keys that prove. */
+static void pods_wait_until_the_keys_were_looked_for(void **state)
+{
+    struct scene *scene = *state;
+
+    assert_false(key_publisher_has_looked(scene->publisher));
+    run(scene); /* there is none */
+    assert_true(key_publisher_has_looked(scene->publisher));
+    key_publisher_free(scene->publisher);
+    begin(scene);
+    assert_false(key_publisher_has_looked(scene->publisher));
+    scene->refuse = 403;
+    run(scene);
+    assert_false(key_publisher_has_looked(scene->publisher));
+    scene->fixture->now_ms += 1000;
+    run(scene);
+    assert_false(key_publisher_has_looked(scene->publisher));
+    scene->fixture->now_ms += 2000;
+    run(scene);
+    assert_true(key_publisher_has_looked(scene->publisher));
+    key_publisher_free(scene->publisher);
+    begin(scene);
+    scene->refuse = 0;
+    run(scene);
+    assert_true(key_publisher_has_looked(scene->publisher));
+    assert_true(facts_of(scene).published);
+}
+
+/* The informer asks for pods only then, and only for a ledger that begins. */
+static void a_new_ledger_lists_no_pods_before(void **state)
+{
+    struct scene *scene = *state;
+    struct app_fixture *fixture = scene->fixture;
+
+    fixture_lose_ledger(fixture);
+    scene->app->settings = &scene->settings;
+    scene->app->keyring = scene->keyring;
+    scene->app->key_publisher = scene->publisher;
+    const uint32_t lists = fixture->pod_lists;
+    fixture_run(fixture);
+    assert_int_equal(fixture->pod_lists, lists);
+    assert_false(app_ready(scene->app, NULL));
+    run(scene);
+    fixture_run(fixture);
+    assert_true(fixture->pod_lists > lists);
+    assert_true(app_ready(scene->app, NULL));
+    scene->app->key_publisher = NULL;
+}
+
 static void a_config_map_that_is_deleted_comes_back(void **state)
 {
     struct scene *scene = *state;
@@ -793,6 +874,9 @@ int main(void)
         TEST(the_config_map_is_made_where_there_is_none),
         TEST(the_agents_may_have_a_namespace_of_their_own),
         TEST(keys_of_others_stay),
+        TEST(keys_of_others_prove_what_they_signed),
+        TEST(pods_wait_until_the_keys_were_looked_for),
+        TEST(a_new_ledger_lists_no_pods_before),
         TEST(a_config_map_that_is_deleted_comes_back),
         TEST(it_is_tried_until_it_succeeds),
         TEST(a_request_that_cannot_even_start_is_tried_again),
