@@ -1,7 +1,8 @@
 /*
  * daemon - the whole of milligpud, from start to stop.
  *
- * Start: read the settings, open the ledger file and the API client, load the ledger, open the
+ * Start: read the settings and the policy (if its document is broken, the one that the ledger has
+ * kept decides), open the ledger file and the API client, load the ledger, open the
  * listeners (webhooks answer Error, probes work), enter the sandbox, find out which cluster this
  * is, read the complete lists, wait for the grace period if the ledger is new and the cluster has
  * grants. Then milligpud is ready.
@@ -18,10 +19,11 @@
 #include "milligpu/settings.h"
 
 /*
- * What the settings name, and settings_load() does not read: the policy. ERR_INVALID,
- * ERR_NOT_FOUND, ERR_IO.
+ * What the settings name, and settings_load() does not read: the policy, and the signing key. If it
+ * starts, a policy document that is broken is no error where the ledger has kept one that was not.
+ * ERR_INVALID, ERR_NOT_FOUND, ERR_IO.
  */
-int daemon_check(const struct settings *settings, struct err *err) MUST_USE;
+int daemon_check(const struct settings_set *set, bool starts, struct err *err) MUST_USE;
 
 /*
  * Returns when a signal or a failure has ended it. set is borrowed for the call. 0, or negative

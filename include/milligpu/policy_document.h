@@ -38,6 +38,13 @@ struct policy_edges {
 int policy_document_read(struct text bytes, const char *file, const struct policy_edges *edges,
                          struct rulebook **out, struct strbuf *warnings, struct err *err) MUST_USE;
 
+/*
+ * The same, of the bytes of a file, which the rulebook keeps (rulebook.document). Also for those
+ * that the file had when it was last read well.
+ */
+int policy_keep_document(struct text bytes, const char *file, const struct policy_edges *edges,
+                         struct rulebook **out, struct strbuf *warnings, struct err *err) MUST_USE;
+
 /* The ready policies, by name, with their documents; false at the end. */
 struct policy_ready {
     const char *name; /* "mixed" */

@@ -94,7 +94,9 @@ struct expected_shape {
 struct rulebook {
     atomic_uint refs;
     const char *name;   /* of the document, for people: "mixed", "/etc/milligpu/policy.yaml" */
-    const char *digest; /* of its bytes, in hexadecimal digits */
+    const char *digest; /* of its bytes, in hexadecimal digits; "": it is bare */
+    /* the bytes of a file, as they were read; of a bare or a ready policy it is empty */
+    struct text document;
     enum policy_kind policy;
     uint32_t seed; /* of the node order */
     bool raise;    /* memory: raise, where no rule says otherwise */
@@ -114,6 +116,9 @@ struct rulebook {
 struct rulebook *rulebook_new(enum policy_kind policy, const char *name) MUST_USE;
 const struct rulebook *rulebook_ref(const struct rulebook *book);
 void rulebook_unref(const struct rulebook *book); /* NULL is fine */
+
+/* Do both have the same name, come from the same bytes, and know their zones by the same bytes? */
+bool rulebook_alike(const struct rulebook *a, const struct rulebook *b);
 
 /* The rules whose labels match; a node without labels (NULL) matches where none are demanded. */
 rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labels);

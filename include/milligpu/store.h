@@ -9,7 +9,8 @@
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
  * and past), journal (append-only), baseline, learned and class (the workload, tally.h), measured
- * (sums of what agents report), and idle and reported (since when shares are idle). The schema is
+ * (sums of what agents report), idle and reported (since when shares are idle), and policy (the
+ * document that decides). The schema is
  * src/store/schema.sql; its comments are part of this contract.
  *
  * Promises:
@@ -17,8 +18,8 @@
  *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
  *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
- *       without it milligpud learns anew. Nor is what was measured, or is idle: it says nothing of
- *       who holds what.
+ *       without it milligpud learns anew. Nor is what was measured, or is idle, or the policy
+ *       document: it says nothing of who holds what.
  *
  * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
@@ -86,6 +87,14 @@ enum {
     STORE_MEASURED_ROWS_MAX = 4096,
 };
 
+/* A policy document that was read well, byte by byte, and the path of its file. */
+struct store_policy {
+    const char *name;
+    struct text document; /* 1 .. STORE_POLICY_BYTES_MAX bytes */
+    int64_t read_ms;      /* UTC */
+};
+enum { STORE_POLICY_BYTES_MAX = 1024 * 1024 };
+
 struct store_ops {
     void *ctx;
     int (*begin)(void *ctx, struct err *err);
@@ -108,6 +117,12 @@ struct store_ops {
      * says of a share that has ended is left out. Not in safe mode, as above.
      */
     int (*measure)(void *ctx, const struct store_chunk *chunk, struct err *err);
+    /*
+     * Between batches: replaces the policy document that is kept, in a transaction of its own;
+     * NULL: none is kept any more. The same document again changes nothing, not even its time.
+     * Negative: the one before is still there. Not in safe mode, as above.
+     */
+    int (*keep_policy)(void *ctx, const struct store_policy *policy, struct err *err);
 };
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
@@ -180,6 +195,14 @@ int store_learned(struct store *store, struct tally **out, int64_t *out_until_ms
  */
 int store_idle(struct store *store, int64_t *out_reported_ms, void *user,
                void (*each)(void *user, const struct store_idle *idle), struct err *err) MUST_USE;
+
+/*
+ * What keep_policy() kept last in the ledger at this path, which is opened for it, without a trace;
+ * copied into the arena. name NULL: nothing, or there is no ledger. Else as store_verify_file()
+ * fails; CORRUPT: a row that keep_policy() cannot have written.
+ */
+int store_kept_policy(const char *path, struct arena *arena, struct store_policy *out,
+                      struct err *err) MUST_USE;
 
 void store_ops(struct store *store, struct store_ops *out);
 

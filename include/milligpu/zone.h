@@ -39,6 +39,8 @@ void zone_free(struct zone *zone);
 DEFINE_FREEP(struct zone, zone_free);
 
 const char *zone_name(const struct zone *zone);
+/* Do both have the same name, and come from files of the same bytes? */
+bool zone_alike(const struct zone *a, const struct zone *b);
 
 /* Seconds to add to UTC; east of Greenwich they are positive. */
 int32_t zone_offset_s(const struct zone *zone, int64_t utc_s);

@@ -194,7 +194,10 @@ static void check_history(struct doctor *doctor)
         api_doctor_say(doctor, "history", HEALTH_OK, "", "verified at the start");
 }
 
-/* A document that was broken by an edit: what decides now is the one before. */
+/*
+ * A document that was broken by an edit: what decides now is the last good one, also after a start
+ * (the ledger keeps it).
+ */
 static void check_policy(struct doctor *doctor)
 {
     const struct outlook *outlook = doctor->snapshot->outlook;
@@ -213,8 +216,7 @@ static void check_policy(struct doctor *doctor)
             doctor, "policy", HEALTH_FAILED,
             "correct the document (milligpuctl check-policy FILE); it is read again when "
             "it changes",
-            "the policy could not be read again since %s, so the one before decides: %s", at,
-            failed);
+            "the policy could not be read since %s, so the last good one decides: %s", at, failed);
     } else {
         api_doctor_say(doctor, "policy", HEALTH_OK, "", "%s orders by %s; of its %u rules %u hold",
                        book->name, policy_name(book->policy), book->rules, holding);

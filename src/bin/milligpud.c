@@ -38,7 +38,7 @@ static int milligpud_act(int argc, char **argv, enum settings_action action,
     struct err err;
 
     if ((action == SETTINGS_CHECK || action == SETTINGS_RUN) &&
-        daemon_check(settings_get(set), &err) < 0) {
+        daemon_check(set, action == SETTINGS_RUN, &err) < 0) {
         (void)fprintf(stderr, "milligpud: %s\n", err.text);
         return WRONG_SETTINGS;
     }

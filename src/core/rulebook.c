@@ -5,6 +5,8 @@
  */
 #include "milligpu/rulebook.h"
 
+#include <string.h>
+
 #include "milligpu/alloc.h"
 #include "milligpu/model.h"
 
@@ -56,6 +58,19 @@ void rulebook_unref(const struct rulebook *book)
         zone_free(own->zone[i]);
     arena_done(&arena);
     xfree(own);
+}
+
+/* All else of a rulebook follows from these. */
+bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
+{
+    must(a != NULL && b != NULL);
+    if (strcmp(a->name, b->name) != 0 || strcmp(a->digest, b->digest) != 0 ||
+        !text_eq(a->document, b->document) || a->zones != b->zones)
+        return false;
+    for (uint32_t i = 0; i < a->zones; i++)
+        if (!zone_alike(a->zone[i], b->zone[i]))
+            return false;
+    return true;
 }
 
 /*

@@ -17,6 +17,7 @@ struct transition {
 
 struct zone {
     char name[ZONE_NAME_BYTES_MAX + 1];
+    uint32_t digest;       /* of the bytes of its file; 0: there is no file */
     int32_t first_s;       /* before the first transition */
     struct zone_rule rule; /* from the last transition on */
     uint32_t count;
@@ -257,6 +258,7 @@ int zone_new(struct text name, struct text bytes, struct zone **out, struct err 
     must(bytes.at != NULL || bytes.len == 0);
     if (zone_read(name, bytes, out, err) < 0)
         return err_wrap(err, "time zone %.*s", TEXT_ARG(name));
+    (*out)->digest = text_hash(bytes);
     must(strlen((*out)->name) == name.len);
     return 0;
 }
@@ -279,6 +281,12 @@ const char *zone_name(const struct zone *zone)
     must(zone != NULL);
     must(zone->name[0] != '\0');
     return zone->name;
+}
+
+bool zone_alike(const struct zone *a, const struct zone *b)
+{
+    must(a != NULL && b != NULL);
+    return strcmp(a->name, b->name) == 0 && a->digest == b->digest;
 }
 
 /* How many transitions are not later than the time. */

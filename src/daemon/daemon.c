@@ -39,12 +39,14 @@
 #include "milligpu/metric.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/policy_document.h"
 #include "milligpu/policy_reload.h"
 #include "milligpu/reports.h"
 #include "milligpu/rights.h"
 #include "milligpu/usage_report.h"
 #include "milligpu/verifier.h"
 #include "milligpu/webhooks.h"
+#include "milligpu/wire_kube.h"
 #include "milligpu/writer.h"
 
 #include "daemon/policy_source.h"
@@ -97,7 +99,8 @@ struct daemon {
     size_t reloads;
     size_t reload_capacity;
     struct policy_source policy;
-    struct rulebook *rulebook; /* with which the process begins */
+    const struct rulebook *rulebook; /* with which the process begins */
+    struct err policy_err; /* why that is the one that the ledger has kept; else ERR_NONE */
     struct kube_config *config;
     struct keyring *keyring; /* NULL: standalone signs nothing */
     /* the informer thread's: cluster identity, reflectors, permissions, our public keys */
@@ -397,19 +400,44 @@ static void set_log(const struct settings *settings)
 }
 
 /*
+ * A standalone cluster without a configured ledger lives in memory, so a trial leaves no file
+ * behind.
+ */
+static const char *path_of_ledger(const struct settings_set *set)
+{
+    const struct settings *settings = settings_get(set);
+
+    must(settings->ledger[0] != '\0');
+    return settings->standalone[0] != '\0' &&
+                   settings_source(set, SETTING_ledger) == SETTING_DEFAULT
+               ? ":memory:"
+               : settings->ledger;
+}
+
+/*
+ * For a start. why: what is wrong with the file, also where the document that the ledger has kept
+ * decides instead; else it stays as it is.
+ */
+static int read_policy(const struct settings_set *set, struct policy_source *source,
+                       const struct rulebook **out, struct err *why)
+{
+    must(why->code == ERR_NONE);
+    if (policy_source_read(source, settings_get(set)->policy, out, why) == 0)
+        return 0;
+    return policy_source_read_kept(source, path_of_ledger(set), out, why);
+}
+
+/*
  * Before anything else: the lock on the ledger file keeps a second daemon from even reaching the
- * cluster. A standalone cluster without a configured ledger lives in memory, so a trial leaves no
- * file behind.
+ * cluster.
  */
 static int open_store(struct daemon *daemon, struct err *err)
 {
     must(daemon->app.store == NULL);
 
     const struct settings *settings = daemon->app.settings;
-    const bool in_memory = settings->standalone[0] != '\0' &&
-                           settings_source(daemon->app.set, SETTING_ledger) == SETTING_DEFAULT;
     const struct store_rules rules = {
-        .path = in_memory ? ":memory:" : settings->ledger,
+        .path = path_of_ledger(daemon->app.set),
         .on_corrupt =
             strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
         .retention_days = settings->retention_days,
@@ -734,6 +762,19 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
     return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
 
+static void tell_of_kept_policy(const struct daemon *daemon)
+{
+    char read[TIME_TEXT_BYTES];
+
+    must(daemon->rulebook != NULL);
+    time_format(daemon->policy.kept_ms, read);
+    log_write(LOG_ERROR,
+              "the policy could not be read; the last good document, which the ledger has kept, "
+              "decides until the file is correct",
+              log_str("error", daemon->policy_err.text), log_str("kept", daemon->rulebook->name),
+              log_str("digest", daemon->rulebook->digest), log_str("since", read));
+}
+
 /*
  * What can fail for a reason of the operator's comes first, and all of it before writer, informer
  * and outbox run: the policy, the ledger and its lock, the cluster's configuration, loading, the
@@ -744,15 +785,22 @@ static int daemon_start(struct daemon *daemon, struct err *err)
     must(daemon->parts.writer == NULL);
 
     struct app *app = &daemon->app;
-    int rc = policy_source_read(&daemon->policy, app->settings->policy, &daemon->rulebook, err);
+    int rc = read_policy(app->set, &daemon->policy, &daemon->rulebook, &daemon->policy_err);
 
+    if (rc < 0)
+        *err = daemon->policy_err;
     if (rc < 0 || (rc = open_store(daemon, err)) < 0)
         return rc;
+    if (daemon->policy_err.code != ERR_NONE)
+        tell_of_kept_policy(daemon);
     rc = app->settings->standalone[0] != '\0' ? open_fake_apiserver(daemon, err)
                                               : open_cluster(daemon, err);
     if (rc < 0)
         return rc;
     make_parts(daemon);
+    if (daemon->policy_err.code != ERR_NONE)
+        policy_reload_tell(app->policy_reload, daemon->policy_err.text,
+                           app->clock.wall_ms(app->clock.ctx));
     if ((rc = writer_load(daemon->parts.writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
         (rc = write_ports(daemon, err)) < 0)
         return rc;
@@ -793,21 +841,26 @@ static void policy_not_reloaded(struct daemon *daemon, const char *error)
 }
 
 /*
- * The document is read here, and the writer begins to decide by it between two batches. The old one
- * stays in force if the new one is broken; a file that is repaired is found at the next look. What
- * finds the queue full is read again then, too: this thread has to go on looking for signals.
+ * The document is read here, and the writer begins to decide by it between two batches; of one that
+ * has not changed it does not hear. The old one stays in force if the new one is broken; a file
+ * that is repaired is found at the next look. What finds the queue full is read again then, too:
+ * this thread has to go on looking for signals.
  */
 static bool reload_policy(struct daemon *daemon)
 {
     struct app *app = &daemon->app;
     const struct settings *settings = atomic_load(&app->settings);
-    struct rulebook *book;
+    const struct rulebook *book = NULL;
     struct err err;
 
     must(app->queue != NULL);
     if (policy_source_read(&daemon->policy, settings->policy, &book, &err) < 0) {
         policy_not_reloaded(daemon, err.text);
         return false;
+    }
+    if (book == NULL) {
+        policy_reload_tell(app->policy_reload, NULL, 0);
+        return true;
     }
     struct message *message = message_new(MESSAGE_POLICY);
     message->rulebook = book;
@@ -1072,17 +1125,22 @@ static void keep_heaps_small(void)
     /* NOLINTEND(concurrency-mt-unsafe) */
 }
 
-int daemon_check(const struct settings *settings, struct err *err)
+int daemon_check(const struct settings_set *set, bool starts, struct err *err)
 {
+    const struct settings *settings = settings_get(set);
     struct policy_source source = {.word = NULL};
-    struct rulebook *book = NULL;
+    const struct rulebook *book = NULL;
+    struct err why = {.code = ERR_NONE};
 
     CLEANUP(strbuf_done) struct strbuf file;
 
-    int rc = policy_source_read(&source, settings->policy, &book, err);
+    int rc = starts ? read_policy(set, &source, &book, &why)
+                    : policy_source_read(&source, settings->policy, &book, &why);
     rulebook_unref(book);
     policy_source_done(&source);
     strbuf_init(&file);
+    if (rc < 0)
+        *err = why;
     if (rc == 0 && settings->standalone[0] == '\0') {
         signing_key_file(settings, &file);
         rc = keyring_check(file.data, err);

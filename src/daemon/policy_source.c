@@ -1,6 +1,6 @@
 /*
- * Reads what the setting policy names. Called by daemon.c at the start, at SIGHUP and when the file
- * has changed.
+ * Reads what the setting policy names, or the document that the ledger has kept of it. Called by
+ * daemon.c at the start, at SIGHUP and when the file has changed.
  */
 #include "daemon/policy_source.h"
 
@@ -8,17 +8,23 @@
 #include <sys/stat.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/arena.h"
 #include "milligpu/file.h"
 #include "milligpu/log.h"
 #include "milligpu/policy_document.h"
+#include "milligpu/store.h"
 #include "milligpu/zone_file.h"
 
 enum { NEVER_SEEN = 0 };
 
+static const struct policy_edges edges = {.load_zone = zone_load, .read_file = file_read};
+
 void policy_source_done(struct policy_source *source)
 {
     xfree(source->word);
+    rulebook_unref(source->last);
     source->word = NULL;
+    source->last = NULL;
 }
 
 /* Also behind a changed link, which is how kubelet replaces the files of a ConfigMap. */
@@ -51,23 +57,70 @@ static void tell_of_warnings(const struct strbuf *warnings)
     }
 }
 
-int policy_source_read(struct policy_source *source, const char *word, struct rulebook **out,
+/* Keeps the reference of the book, and gives another one. */
+static const struct rulebook *remember(struct policy_source *source, const struct rulebook *book)
+{
+    must(book != NULL);
+    rulebook_unref(source->last);
+    source->last = book;
+    return rulebook_ref(book);
+}
+
+int policy_source_read(struct policy_source *source, const char *word, const struct rulebook **out,
                        struct err *err)
 {
-    static const struct policy_edges edges = {.load_zone = zone_load, .read_file = file_read};
     CLEANUP(strbuf_done) struct strbuf warnings;
     /* Before it is read: a change in between is found at the next look. */
     const uint64_t print = print_of(word);
     char *copy = xstrdup(word);
+    struct rulebook *book = NULL;
 
     must(out != NULL);
+    *out = NULL;
     strbuf_init(&warnings);
     xfree(source->word);
     source->word = copy;
     source->seen = print;
-    const int rc = policy_choose(word, &edges, out, &warnings, err);
+    if (policy_choose(word, &edges, &book, &warnings, err) < 0) {
+        tell_of_warnings(&warnings);
+        return err_wrap(err, "policy");
+    }
+    if (source->last != NULL && rulebook_alike(source->last, book)) {
+        rulebook_unref(book);
+        return 0;
+    }
     tell_of_warnings(&warnings);
-    return rc < 0 ? err_wrap(err, "policy") : 0;
+    *out = remember(source, book);
+    return 0;
+}
+
+int policy_source_read_kept(struct policy_source *source, const char *ledger,
+                            const struct rulebook **out, struct err *why)
+{
+    CLEANUP(arena_done) struct arena arena;
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct store_policy kept = {.name = NULL};
+    struct rulebook *book = NULL;
+    struct err err;
+
+    must(why->code != ERR_NONE && source->word != NULL);
+    arena_init(&arena);
+    strbuf_init(&warnings);
+    if (!policy_is_path(source->word) || strcmp(ledger, ":memory:") == 0)
+        return err_same(why);
+    int rc = store_kept_policy(ledger, &arena, &kept, &err);
+    if (rc == 0 && kept.name == NULL)
+        return err_same(why);
+    if (rc == 0)
+        rc = policy_keep_document(kept.document, kept.name, &edges, &book, &warnings, &err);
+    if (rc < 0) {
+        log_write(LOG_ERROR, "the policy document that the ledger has kept cannot be used",
+                  log_str("error", err.text));
+        return err_same(why);
+    }
+    source->kept_ms = kept.read_ms;
+    *out = remember(source, book);
+    return 0;
 }
 
 bool policy_source_changed(const struct policy_source *source)
@@ -79,4 +132,6 @@ void policy_source_again(struct policy_source *source)
 {
     must(source->word != NULL);
     source->seen = NEVER_SEEN;
+    rulebook_unref(source->last);
+    source->last = NULL;
 }

@@ -73,6 +73,17 @@ static int unknown_policy(const char *word, struct err *err)
                    shown, known.data);
 }
 
+int policy_keep_document(struct text bytes, const char *file, const struct policy_edges *edges,
+                         struct rulebook **out, struct strbuf *warnings, struct err *err)
+{
+    if (policy_document_read(bytes, file, edges, out, warnings, err) < 0)
+        return err_same(err);
+    struct rulebook *book = *out;
+    must(bytes.len <= POLICY_BYTES_MAX && book->document.len == 0);
+    book->document = (struct text){arena_copy(&book->arena, bytes), bytes.len};
+    return 0;
+}
+
 int policy_choose(const char *word, const struct policy_edges *edges, struct rulebook **out,
                   struct strbuf *warnings, struct err *err)
 {
@@ -84,7 +95,7 @@ int policy_choose(const char *word, const struct policy_edges *edges, struct rul
     if (policy_is_path(word)) {
         if (edges->read_file(word, POLICY_BYTES_MAX, &bytes, &len, err) < 0)
             return err_same(err);
-        return policy_document_read((struct text){bytes, len}, word, edges, out, warnings, err);
+        return policy_keep_document((struct text){bytes, len}, word, edges, out, warnings, err);
     }
     if (policy_of_name(text_of(word), &kind)) {
         *out = rulebook_new(kind, word);

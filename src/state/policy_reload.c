@@ -1,5 +1,5 @@
 /*
- * The last attempt to read the policy document again, behind a lock: the main thread writes, admin
+ * The last attempt to read the policy document, behind a lock: the main thread writes, admin
  * threads read.
  */
 #include "milligpu/policy_reload.h"

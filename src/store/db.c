@@ -348,6 +348,12 @@ void bind_number(struct bind *bind, int64_t number)
     db_bound(bind, sqlite3_bind_int64(bind->stmt, ++bind->at, number));
 }
 
+void bind_bytes(struct bind *bind, struct text bytes)
+{
+    must(bytes.at != NULL);
+    db_bound(bind, sqlite3_bind_blob64(bind->stmt, ++bind->at, bytes.at, bytes.len, SQLITE_STATIC));
+}
+
 int bind_run(const struct bind *bind, int *out_changed, struct err *err)
 {
     /* A parameter that is not bound anew would keep its value of the run before. */
@@ -420,6 +426,22 @@ int64_t row_number(struct row *row, int64_t least, int64_t most)
     }
     row->at++;
     return number;
+}
+
+struct text row_bytes(struct row *row)
+{
+    must(row->at < sqlite3_data_count(row->stmt));
+
+    const bool is_blob = sqlite3_column_type(row->stmt, row->at) == SQLITE_BLOB;
+    const char *at = is_blob ? sqlite3_column_blob(row->stmt, row->at) : NULL;
+    struct text bytes = {"", 0};
+    /* Of a BLOB without bytes, SQLite says NULL, too. */
+    if (at != NULL)
+        bytes = (struct text){at, (size_t)sqlite3_column_bytes(row->stmt, row->at)};
+    else
+        db_blame(row);
+    row->at++;
+    return bytes;
 }
 
 /* An unknown word reads as words[0], with fault set: row_check() must come before its use. */

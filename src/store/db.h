@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 
 #include "milligpu/err.h"
+#include "milligpu/text.h"
 
 enum db_mode {
     DB_CREATE, /* the writer: creates the file if it does not exist */
@@ -56,6 +57,7 @@ struct bind {
 struct bind bind_start(sqlite3_stmt *stmt);
 void bind_text(struct bind *bind, const char *text); /* NULL is NULL */
 void bind_number(struct bind *bind, int64_t number);
+void bind_bytes(struct bind *bind, struct text bytes); /* a BLOB, never NULL */
 
 /* db_run(), then the number of rows that it changed. */
 int bind_run(const struct bind *bind, int *out_changed, struct err *err) MUST_USE;
@@ -73,6 +75,7 @@ struct row row_start(sqlite3_stmt *stmt);
 const char *row_text(struct row *row); /* until the next step */
 const char *row_text_or_null(struct row *row);
 int64_t row_number(struct row *row, int64_t least, int64_t most);
+struct text row_bytes(struct row *row); /* of a BLOB, until the next step */
 int row_word(struct row *row, const char *const *words, size_t count); /* its position in words */
 int row_check(const struct row *row, const char *table, struct err *err) MUST_USE;
 

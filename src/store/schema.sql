@@ -9,6 +9,7 @@
 --                            holds what, so the journal does not tell of it and the replay does not need it
 --   measured                 what agents measured in each hour; like learned, no part of who holds what
 --   idle, reported           which shares have long been idle by their reports; likewise
+--   policy                   the policy document that decides; likewise
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
@@ -190,6 +191,15 @@ CREATE TABLE idle (
 CREATE TABLE reported (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     until_ms INTEGER NOT NULL CHECK (until_ms > 0)
+) STRICT;
+
+-- The policy document that decides, or decided last, as its file was: it goes on deciding after a start at which
+-- milligpud cannot read the file.  No row: what decides is no document of a file.
+CREATE TABLE policy (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    name     TEXT NOT NULL CHECK (name <> ''),   -- path of the file
+    document BLOB NOT NULL CHECK (length(document) BETWEEN 1 AND 1048576),
+    read_ms  INTEGER NOT NULL
 ) STRICT;
 
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none

@@ -377,6 +377,20 @@ static int store_measure(void *ctx, const struct store_chunk *chunk, struct err 
     return failed;
 }
 
+/* Likewise. */
+static int store_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
+{
+    int failed = store_begin(ctx, err);
+    if (failed != 0)
+        return failed;
+    failed = kept_policy_write(ctx, policy, err);
+    if (failed == 0)
+        failed = store_commit(ctx, err);
+    if (failed != 0)
+        store_rollback(ctx);
+    return failed;
+}
+
 void store_ops(struct store *store, struct store_ops *out)
 {
     must(store != NULL);
@@ -387,7 +401,8 @@ void store_ops(struct store *store, struct store_ops *out)
                               .rollback = store_rollback,
                               .maintain = store_maintain,
                               .learn = store_learn,
-                              .measure = store_measure};
+                              .measure = store_measure,
+                              .keep_policy = store_keep_policy};
 }
 
 void store_close(struct store *store)

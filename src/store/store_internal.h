@@ -16,6 +16,7 @@
  *   overs.c             whose memory was over its share
  *   measured_hours.c    what was measured in each hour
  *   idle_shares.c       since when shares are idle
+ *   kept_policy.c       the policy document that decides
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
@@ -144,6 +145,12 @@ struct store_limits {
     X(ST_REPORTED_SET, "INSERT INTO reported (one, until_ms) VALUES (1, ?)"                        \
                        " ON CONFLICT (one) DO UPDATE SET until_ms = excluded.until_ms")            \
     X(ST_REPORTED, "SELECT coalesce((SELECT until_ms FROM reported), 0)")                          \
+    X(ST_POLICY_SET,                                                                               \
+      "INSERT INTO policy (one, name, document, read_ms) VALUES (1, ?, ?, ?)"                      \
+      " ON CONFLICT (one) DO UPDATE SET name = excluded.name, document = excluded.document,"       \
+      " read_ms = excluded.read_ms"                                                                \
+      " WHERE name <> excluded.name OR document <> excluded.document")                             \
+    X(ST_POLICY_DROP, "DELETE FROM policy")                                                        \
     X(ST_LEARNED_DROP, "DELETE FROM learned")                                                      \
     X(ST_LEARNED_ADD, "INSERT INTO learned (one, pods, until_ms) VALUES (1, ?, ?)")                \
     X(ST_CLASSES_DROP, "DELETE FROM class")                                                        \
@@ -293,6 +300,13 @@ int measured_write(struct store *store, const struct store_measured *row, uint32
  * of it is store_idle().
  */
 int idle_write(struct store *store, const struct store_chunk *chunk, struct err *err) MUST_USE;
+
+/*
+ * kept_policy.c, within a transaction: NULL forgets it. The public part of it is
+ * store_kept_policy().
+ */
+int kept_policy_write(struct store *store, const struct store_policy *policy,
+                      struct err *err) MUST_USE;
 
 /* maintain.c */
 /* Copies the log into the file, as far as readers let it; then notes the id (ledger_id.c). */

@@ -312,6 +312,7 @@ static void after_batch(struct writer *writer)
     writer->was_ready = ready;
     if (ready)
         writer_match_rules(writer);
+    writer_keep_policy(writer);
     writer_wake_for_the_late(writer);
     writer_use_what_was_learned(writer);
     writer_store_learned_now_and_then(writer);

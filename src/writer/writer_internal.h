@@ -92,6 +92,8 @@ struct writer {
         *next_book;               /* by which it decides from the next batch on; NULL: the same */
     bool rules_told;              /* the journal says which rules decide */
     bool rules_matched;           /* it was looked whether its rules match any node */
+    bool rules_kept;              /* the ledger keeps its document, if it has one */
+    int64_t keep_rules_ms;        /* monotonic: not again before this time */
     bool rules_change;            /* this batch does nothing but tell it */
     int64_t rules_from_ms;        /* UTC: from then ... */
     int64_t rules_until_ms;       /* ... and until then the same rules hold */
@@ -363,6 +365,8 @@ int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms);
 bool writer_note_policy(struct writer *writer);
 /* Once for each rulebook, when all nodes are known: logs what of its rules matches none of them. */
 void writer_match_rules(struct writer *writer);
+/* Between two batches: the document by which it decides goes to disk, once. */
+void writer_keep_policy(struct writer *writer);
 /* That batch is on disk: the rules decide, and who waits is woken. */
 void writer_take_policy(struct writer *writer);
 

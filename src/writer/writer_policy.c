@@ -3,7 +3,7 @@
  * a calendar window opens or closes. Either way the writer first writes a batch that holds nothing
  * but that entry of the journal, and then goes on with another outlook: so the journal says for
  * each grant by which rules it was decided, and a snapshot contains the rules by which it answers.
- * Called by writer.c.
+ * Called by writer.c. The document by which it decides is kept in the ledger.
  *
  * Time is the wall clock: which rules hold follows a step of it at once, in either direction.
  */
@@ -13,6 +13,8 @@
 #include "milligpu/view.h"
 
 #include "writer/writer_internal.h"
+
+enum { KEEP_RULES_MS = 60000 }; /* between two tries */
 
 void writer_set_outlook(struct writer *writer)
 {
@@ -137,6 +139,32 @@ void writer_match_rules(struct writer *writer)
     }
 }
 
+/*
+ * So that a broken file is no outage at the next start (policy_source.h). Without a document,
+ * nothing is kept: who names a policy that is built in does not come back to an old file.
+ */
+void writer_keep_policy(struct writer *writer)
+{
+    const struct rulebook *book = writer->rulebook;
+    const struct store_policy policy = {
+        .name = book->name, .document = book->document, .read_ms = writer->wall_ms};
+    const struct store_ops *ops = &writer->app->store_ops;
+    struct err err;
+
+    must(!writer->batch.open);
+    if (writer->rules_kept || !writer->rules_told || writer_now_ms(writer) < writer->keep_rules_ms)
+        return;
+    if (atomic_load(&writer->app->safe_mode) || atomic_load(&writer->app->disk_broken))
+        return;
+    if (ops->keep_policy(ops->ctx, book->document.len > 0 ? &policy : NULL, &err) < 0) {
+        writer->keep_rules_ms = writer_now_ms(writer) + KEEP_RULES_MS;
+        log_write(LOG_WARN, "the policy document could not be kept in the ledger",
+                  log_str("error", err.text));
+        return;
+    }
+    writer->rules_kept = true;
+}
+
 void writer_take_policy(struct writer *writer)
 {
     const bool first = !writer->rules_told;
@@ -159,6 +187,7 @@ void writer_take_policy(struct writer *writer)
     }
     if (writer->rulebook == former)
         return;
-    writer->rules_matched = false;
+    writer->rules_matched = writer->rules_kept = false;
+    writer->keep_rules_ms = 0;
     rulebook_unref(former);
 }

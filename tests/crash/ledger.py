@@ -10,7 +10,7 @@ from process import Oracle, Violation
 from model import Pod, Model, charges, over
 
 KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline", "claim", "learned", "class",
-        "measured", "idle", "reported")
+        "measured", "idle", "reported", "policy")
 
 
 def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:

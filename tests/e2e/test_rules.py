@@ -208,6 +208,86 @@ class Documents(unittest.TestCase):
         self.daemon.start()
         self.decides("day")
 
+    def journal(self):
+        """How often the journal says that other rules decide; the daemon may be running."""
+        with harness.contextlib.closing(harness.sqlite3.connect(self.daemon.home / "ledger.db")) as ledger:
+            return ledger.execute("SELECT count(*) FROM journal WHERE command LIKE '{\"kind\":\"policy\"%'").fetchone()[0]
+
+    def kept(self):
+        with harness.contextlib.closing(harness.sqlite3.connect(self.daemon.home / "ledger.db")) as ledger:
+            return ledger.execute("SELECT name, document FROM policy").fetchall()
+
+    def is_kept(self, text):
+        self.daemon.wait(lambda: self.kept() == [(str(self.file), text.encode())], "the document in the ledger")
+
+    def test_the_last_good_document_survives_a_restart(self):
+        self.begin(NIGHT)
+        self.write(STEPS)
+        self.decides("day")
+        self.is_kept(STEPS)
+        for spoil in (lambda: self.write(BROKEN), self.file.unlink, lambda: self.file.write_bytes(b"\0"),
+                      lambda: self.file.write_bytes(b""), lambda: self.file.write_bytes(b"#" * (1 << 20) + b"\n")):
+            spoil()
+            self.daemon.kill()
+            self.daemon.start()
+            self.decides("day")
+            self.assertEqual(self.daemon.admin("GET", "/readyz")[0], 200)
+            self.assertIn(str(self.file), self.policy()["failed"]["text"])
+            self.assertEqual(self.finding()["status"], "failed")
+            self.assertEqual(self.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
+            self.assertIn(" error ", [line for line in self.daemon.logged().splitlines()
+                                      if "which the ledger has kept" in line][-1])
+            self.assertEqual(self.kept(), [(str(self.file), STEPS.encode())])
+        odd = self.daemon.create(harness.pod("odd", 250))
+        self.assertEqual(self.refused(odd), "policy rule 1 (day): shares in steps of 100 milli here")
+        self.write(STEPS)  # as it was: found without a signal, and no other rules
+        self.daemon.wait(lambda: "failed" not in self.policy(), "the repair")
+        self.write(NIGHT)
+        self.decides("research", "night")
+        self.is_kept(NIGHT)
+
+    def test_a_policy_without_a_document_forgets_the_kept_one(self):
+        self.begin(NIGHT)
+        self.is_kept(NIGHT)
+        self.daemon.kill()
+        named = self.daemon.flags.index("--policy") + 1
+        self.daemon.flags[named] = "mixed"
+        self.daemon.start()
+        self.daemon.wait(lambda: self.kept() == [], "nothing kept")
+        self.assertNotIn("failed", self.policy())
+        self.assertEqual(self.finding()["status"], "ok")
+        self.daemon.kill()
+        self.write(BROKEN)
+        self.does_not_start(self.daemon.home / "ledger.db")
+        self.daemon.start()
+
+    def does_not_start(self, ledger):
+        done = subprocess.run([harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--policy", str(self.file),
+                               "--ledger", str(ledger)], capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(f"policy: {self.file}:6:", done.stderr)
+
+    def test_a_first_start_leaves_no_ledger_behind(self):
+        self.begin(NIGHT)
+        self.write(BROKEN)
+        ledger = self.daemon.home / "another.db"
+        self.does_not_start(ledger)
+        self.assertFalse(ledger.exists())
+
+    def test_a_file_that_is_only_touched_changes_nothing(self):
+        self.begin(NIGHT)
+        self.is_kept(NIGHT)
+        before = self.journal()
+        for count in (1, 2, 3):
+            self.write(NIGHT)
+            self.reload()
+            self.daemon.wait(lambda n=count: self.daemon.logged().count("settings reloaded\n") == n, "the reload")
+        self.assertEqual(self.daemon.logged().count("these rules decide from now on"), 1)
+        self.assertEqual(self.journal(), before)
+        self.write(STEPS)
+        self.decides("day")
+        self.assertEqual(self.journal(), before + 1)
+
     def test_milligpuctl_shows_what_decides(self):
         self.begin(NIGHT)
         done = run("--port-file", self.daemon.home / "ports", "policy")

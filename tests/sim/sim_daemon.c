@@ -116,6 +116,12 @@ static int count_measure(void *ctx, const struct store_chunk *chunk, struct err 
     return sim->daemon.store.measure(sim->daemon.store.ctx, chunk, err);
 }
 
+static int count_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.keep_policy(sim->daemon.store.ctx, policy, err);
+}
+
 /* --- start --- */
 
 static int64_t now_of(void *ctx)
@@ -165,7 +171,8 @@ static void open_parts(struct sim *sim)
                                                   .rollback = count_rollback,
                                                   .maintain = count_maintain,
                                                   .learn = count_learn,
-                                                  .measure = count_measure},
+                                                  .measure = count_measure,
+                                                  .keep_policy = count_keep_policy},
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,

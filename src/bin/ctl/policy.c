@@ -26,7 +26,7 @@ int show_policy(struct ctl *ctl, const struct doc *policy)
               doc_get(policy, "changesAt") != NULL ? ", others hold from " : "",
               doc_shown(policy, "changesAt"));
     if (doc_get(policy, "failed") != NULL)
-        put_field(ctl, "Failed", "not read again since %s, so this is the one before: %s",
+        put_field(ctl, "Failed", "not read since %s, so this is the last good one: %s",
                   doc_shown(policy, "failed.since"), doc_shown(policy, "failed.text"));
     return rules == NULL || rules->kind != DOC_ARRAY ? CTL_FINE : policies_put_rules(ctl, rules);
 }

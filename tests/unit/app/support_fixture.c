@@ -120,6 +120,15 @@ static int fixture_measure(void *ctx, const struct store_chunk *chunk, struct er
     return fixture->real_store.measure(fixture->real_store.ctx, chunk, err);
 }
 
+static int fixture_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
+{
+    struct app_fixture *fixture = ctx;
+
+    if (fixture->disk_full || strikes(fixture, POINT_KEEP_POLICY))
+        return err_set(err, ERR_FULL, "the disk is full");
+    return fixture->real_store.keep_policy(fixture->real_store.ctx, policy, err);
+}
+
 static bool is_binding(const struct kube_request *request)
 {
     return strcmp(request->method, "POST") == 0 && strstr(request->path, "/binding") != NULL;
@@ -331,7 +340,8 @@ static void open_ledger(struct app_fixture *fixture)
                                         .rollback = fixture_rollback,
                                         .maintain = fixture_maintain,
                                         .learn = fixture_learn,
-                                        .measure = fixture_measure};
+                                        .measure = fixture_measure,
+                                        .keep_policy = fixture_keep_policy};
 }
 
 /* The process: everything but the ledger and the cluster. */

@@ -34,6 +34,7 @@ enum fixture_point {
     POINT_MAINTAIN,
     POINT_LEARN,
     POINT_MEASURE,
+    POINT_KEEP_POLICY,
     POINT_REQUEST
 };
 

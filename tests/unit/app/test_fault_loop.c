@@ -274,8 +274,8 @@ static void the_world_is_right(struct app_fixture *fixture)
 
 static const char *point_name(enum fixture_point point)
 {
-    static const char *const names[] = {"nowhere",  "begin", "write",   "commit",
-                                        "maintain", "learn", "measure", "request"};
+    static const char *const names[] = {"nowhere", "begin",   "write", "commit", "maintain",
+                                        "learn",   "measure", "keep",  "request"};
     return names[point];
 }
 
@@ -369,6 +369,12 @@ static void every_store_of_what_was_learned_fails(void **state)
     every((struct fixture_fault){.point = POINT_LEARN}, 1, 1, 1); /* it is stored once a minute */
 }
 
+static void every_keeping_of_the_policy_fails(void **state)
+{
+    (void)state;
+    every((struct fixture_fault){.point = POINT_KEEP_POLICY}, 1, 1, 1); /* once in each process */
+}
+
 static void every_request_is_refused_by_the_transport(void **state)
 {
     (void)state;
@@ -458,6 +464,7 @@ int main(void)
         cmocka_unit_test(every_commit_fails),
         cmocka_unit_test(every_housekeeping_fails),
         cmocka_unit_test(every_store_of_what_was_learned_fails),
+        cmocka_unit_test(every_keeping_of_the_policy_fails),
         cmocka_unit_test(every_request_is_refused_by_the_transport),
         cmocka_unit_test(every_request_finds_nobody),
         cmocka_unit_test(every_request_is_lost),

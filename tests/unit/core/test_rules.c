@@ -18,6 +18,7 @@
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/zones.h"
 
 enum { RULES = 8, NODES = 3 };
 
@@ -471,6 +472,47 @@ static void a_rule_without_models_takes_any(void **state)
     assert_false(rule_takes_model(&all, (struct text){name, sizeof name})); /* no GPU has it */
 }
 
+static struct rulebook *book_of(const char *name, const char *digest, const char *document,
+                                const char *rule)
+{
+    struct rulebook *book = rulebook_new(POLICY_SPREAD, name);
+
+    book->digest = digest;
+    book->document = text_of(document);
+    if (rule != NULL)
+        book->zone[book->zones++] = zones_of_rule("Made/Zone", rule);
+    return book;
+}
+
+static void books_are_alike_by_name_bytes_and_zones(void **state)
+{
+    struct rulebook *book = book_of("a", "d", "x", "<+01>-1");
+    struct rulebook *others[] = {
+        book_of("b", "d", "x", "<+01>-1"), book_of("a", "e", "x", "<+01>-1"),
+        book_of("a", "d", "y", "<+01>-1"), book_of("a", "d", "", "<+01>-1"),
+        book_of("a", "d", "x", "<+02>-2"), book_of("a", "d", "x", NULL),
+    };
+    struct rulebook *same = book_of("a", "d", "x", "<+01>-1");
+    (void)state;
+    assert_true(rulebook_alike(book, book));
+    assert_true(rulebook_alike(book, same));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        assert_false(rulebook_alike(book, others[i]));
+        assert_false(rulebook_alike(others[i], book));
+    }
+    /* The second zone counts like the first. */
+    book->zone[book->zones++] = zones_of_rule("Made/Zone", "<+03>-3");
+    same->zone[same->zones++] = zones_of_rule("Made/Zone", "<+03>-3");
+    assert_true(rulebook_alike(book, same));
+    others[0]->name = "a";
+    others[0]->zone[others[0]->zones++] = zones_of_rule("Made/Zone", "<+04>-4");
+    assert_false(rulebook_alike(book, others[0]));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        rulebook_unref(others[i]);
+    rulebook_unref(same);
+    rulebook_unref(book);
+}
+
 static void a_book_begins_empty(void **state)
 {
     struct rulebook *book = rulebook_new(POLICY_SPREAD, "mine");
@@ -480,6 +522,7 @@ static void a_book_begins_empty(void **state)
     assert_int_equal(book->policy, POLICY_SPREAD);
     assert_string_equal(book->name, "mine");
     assert_string_equal(book->digest, "");
+    assert_int_equal(book->document.len, 0);
     assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 0);
     assert_int_equal(rulebook_of_namespace(NULL, TEXT("x")), 0);
     assert_int_equal(rulebook_of_node(NULL, NULL), 0);
@@ -1313,6 +1356,7 @@ int main(void)
         WITH_SCENE(a_rule_about_two_labels_needs_both),
         WITH_SCENE(a_rule_without_models_takes_any),
         WITH_SCENE(a_book_begins_empty),
+        WITH_SCENE(books_are_alike_by_name_bytes_and_zones),
         WITH_SCENE(a_node_without_gpus_keeps_no_labels),
         WITH_SCENE(the_next_amount_that_a_rule_hands_out),
         WITH_SCENE(what_was_remembered_of_other_rules_is_void),

@@ -107,6 +107,22 @@ static void every_installed_zone_is_as_the_c_library_reads_it(void **state)
     }
 }
 
+static void zones_are_alike_by_name_and_bytes(void **state)
+{
+    CLEANUP(zone_freep) struct zone *winter = zones_of_rule("Made/Zone", "<+01>-1");
+    CLEANUP(zone_freep) struct zone *again = zones_of_rule("Made/Zone", "<+01>-1");
+    CLEANUP(zone_freep) struct zone *moved = zones_of_rule("Made/Zone", "<+02>-2");
+    CLEANUP(zone_freep) struct zone *other = zones_of_rule("Made/Other", "<+01>-1");
+    CLEANUP(zone_freep) struct zone *utc = zone_utc();
+    CLEANUP(zone_freep) struct zone *utc_again = zone_utc();
+    (void)state;
+    assert_true(zone_alike(winter, again));
+    assert_false(zone_alike(winter, moved));
+    assert_false(zone_alike(winter, other));
+    assert_false(zone_alike(winter, utc));
+    assert_true(zone_alike(utc, utc_again));
+}
+
 static int64_t read_s(const char *at_bytes)
 {
     uint64_t value = 0;
@@ -740,6 +756,7 @@ int main(void)
         cmocka_unit_test(every_installed_zone_is_as_the_c_library_reads_it),
         cmocka_unit_test(slim_files_say_the_same_as_fat_ones),
         cmocka_unit_test(utc_needs_no_file),
+        cmocka_unit_test(zones_are_alike_by_name_and_bytes),
         cmocka_unit_test(names_do_not_lead_out_of_the_folder),
         cmocka_unit_test(a_transition_holds_from_its_second_on),
         cmocka_unit_test(the_footer_rules_from_the_last_transition_on),

@@ -375,6 +375,7 @@ static void the_ready_policies_are_fine(void **state)
         assert_int_equal(reading.book->prices_by, PRICES_KNOWN);
         assert_false(reading.book->raise);
         assert_string_not_equal(reading.book->digest, "");
+        assert_int_equal(reading.book->document.len, 0); /* nobody has to keep it */
     }
     assert_int_equal(count, 3);
     assert_null(policy_document_find(TEXT("mix")));
@@ -397,10 +398,31 @@ static void a_path_is_read(void **state)
     assert_int_equal(remove(path), 0);
     assert_int_equal(reading.book->seed, 9);
     assert_string_equal(reading.book->name, path);
+    assert_true(text_is(reading.book->document, HEAD "seed: 9\nrules: [{min: 5}, {min: 6}]\n"));
     assert_non_null(strstr(reading.warnings.data, ":5:19: rules[1]: never applies"));
     strbuf_init(&warnings);
     assert_int_equal(policy_choose(path, &edges, &book, &warnings, &err), -ERR_NOT_FOUND);
     strbuf_done(&warnings);
+}
+
+static void what_a_file_contained_is_read_like_the_file(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    const struct text good = TEXT(HEAD "seed: 9\n");
+    struct rulebook *book = NULL;
+    struct err err;
+    (void)state;
+    strbuf_init(&warnings);
+    assert_int_equal(policy_keep_document(good, "/a.yaml", &edges, &book, &warnings, &err), 0);
+    assert_string_equal(book->name, "/a.yaml");
+    assert_true(text_eq(book->document, good));
+    assert_ptr_not_equal(book->document.at, good.at);
+    rulebook_unref(book);
+    book = NULL;
+    assert_int_equal(
+        policy_keep_document(TEXT(HEAD "sed: 9\n"), "/a.yaml", &edges, &book, &warnings, &err),
+        -ERR_INVALID);
+    assert_null(book);
 }
 
 static void a_path_has_a_slash_or_a_known_end(void **state)
@@ -449,6 +471,7 @@ int main(void)
         TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it),
         TEST(the_ready_policies_are_fine),
         TEST(a_path_is_read),
+        TEST(what_a_file_contained_is_read_like_the_file),
         TEST(a_path_has_a_slash_or_a_known_end),
         TEST(an_unknown_word_is_refused_with_those_that_are_known),
     };

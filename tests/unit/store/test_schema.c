@@ -263,6 +263,14 @@ static const struct column class[] = {
      {"''", "'x]'", "'[x'", "NULL", "x'5b5d'", MODELS(65533)}},
     {"weight", "1", {"1", "131072"}, {"0", "131073", "NULL", "'x'"}}};
 
+static const struct column policy[] = {{"one", "1", {"1"}, {"0", "2"}},
+                                       {"name", "'/a.yaml'", NAMED},
+                                       {"document",
+                                        "x'00'",
+                                        {"x'ff00'", "zeroblob(1048576)"},
+                                        {"x''", "'x'", "1", "NULL", "zeroblob(1048577)"}},
+                                       {"read_ms", "0", TIME}};
+
 static const struct {
     const char *name;
     const struct column *column;
@@ -280,6 +288,7 @@ static const struct {
     {"learned", learned, ARRAY_LEN(learned)},
     {"class", class, ARRAY_LEN(class)},
     {"measured", measured, ARRAY_LEN(measured)},
+    {"policy", policy, ARRAY_LEN(policy)},
 };
 
 static void write_insert(struct strbuf *sql, size_t t, size_t odd, const char *value)

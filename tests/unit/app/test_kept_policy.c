@@ -1,0 +1,166 @@
+/*
+ * The policy document that decides is kept in the ledger, when it can be, and only that: for a
+ * start at which its file cannot be read.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/file.h"
+#include "milligpu/policy_document.h"
+#include "milligpu/zone_file.h"
+
+#include "support_fixture.h"
+
+static struct {
+    char folder[64];
+    char ledger[96];
+} scene;
+
+static int set_up(void **state)
+{
+    (void)snprintf(scene.folder, sizeof scene.folder, "/tmp/milligpu-kept-XXXXXX");
+    assert_non_null(mkdtemp(scene.folder));
+    (void)snprintf(scene.ledger, sizeof scene.ledger, "%s/ledger.db", scene.folder);
+    *state = fixture_new_on(scene.ledger);
+    fixture_node(*state, "n1", "1000");
+    fixture_run(*state);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    static const char *const suffix[] = {"", "-wal", "-shm", ".lock", ".id"};
+    char path[128];
+
+    fixture_free(*state);
+    for (size_t i = 0; i < ARRAY_LEN(suffix); i++) {
+        (void)snprintf(path, sizeof path, "%s%s", scene.ledger, suffix[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(scene.folder), 0);
+    return 0;
+}
+
+/* What the ledger keeps of documents; "" if nothing. */
+static void assert_kept(const char *text)
+{
+    CLEANUP(arena_done) struct arena arena;
+    struct store_policy kept;
+    struct err err;
+
+    arena_init(&arena);
+    assert_int_equal(store_kept_policy(scene.ledger, &arena, &kept, &err), 0);
+    assert_true(text_is(kept.document, text));
+    if (text[0] != '\0')
+        assert_string_equal(kept.name, "test.yaml");
+}
+
+/* By a document of a file. */
+static void decide_by_file(struct app_fixture *fixture, const char *text)
+{
+    static const struct policy_edges edges = {.load_zone = zone_load};
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct rulebook *book;
+    struct err err;
+
+    strbuf_init(&warnings);
+    if (policy_keep_document(text_of(text), "test.yaml", &edges, &book, &warnings, &err) < 0)
+        fail_msg("%s", err.text);
+    fixture_policy(fixture, book);
+    fixture_run(fixture);
+}
+
+static void decide_by_name(struct app_fixture *fixture, const char *word)
+{
+    static const struct policy_edges edges = {.load_zone = zone_load, .read_file = file_read};
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct rulebook *book;
+    struct err err;
+
+    strbuf_init(&warnings);
+    assert_int_equal(policy_choose(word, &edges, &book, &warnings, &err), 0);
+    fixture_policy(fixture, book);
+    fixture_run(fixture);
+}
+
+#define BINPACK "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
+#define SPREAD  "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
+
+static void the_document_that_decides_is_kept(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    assert_kept("");
+    decide_by_file(fixture, BINPACK);
+    assert_kept(BINPACK);
+    decide_by_file(fixture, SPREAD);
+    assert_kept(SPREAD);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_kept(SPREAD);
+}
+
+static void a_policy_that_is_built_in_is_not_kept(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by_file(fixture, BINPACK);
+    decide_by_name(fixture, "mixed");
+    assert_kept("");
+}
+
+static void a_document_waits_for_the_disk_to_be_kept(void **state)
+{
+    struct app_fixture *fixture = *state;
+    const struct fixture_fault fault = {.point = POINT_KEEP_POLICY, .nth = 1, .lasting = true};
+
+    decide_by_file(fixture, BINPACK);
+    fixture_break(fixture, &fault);
+    decide_by_file(fixture, SPREAD);
+    fixture_pass(fixture, 50000);
+    assert_int_equal(fixture->struck, 1); /* not at each step */
+    fixture_pass(fixture, 11000);
+    assert_int_equal(fixture->struck, 2);
+    assert_kept(BINPACK);
+    /* Another document is kept at once. */
+    decide_by_file(fixture, SPREAD "seed: 9\n");
+    assert_int_equal(fixture->struck, 3);
+    fixture_heal(fixture);
+    fixture_pass(fixture, 61000);
+    assert_kept(SPREAD "seed: 9\n");
+    /* Once is enough. */
+    fixture_break(fixture, &fault);
+    fixture_pass(fixture, 130000);
+    assert_int_equal(fixture->met, 0);
+}
+
+static void nothing_is_kept_in_safe_mode(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    decide_by_file(fixture, BINPACK);
+    atomic_store(&fixture->app.safe_mode, true);
+    decide_by_file(fixture, SPREAD);
+    fixture_pass(fixture, 130000);
+    assert_kept(BINPACK);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_document_that_decides_is_kept),
+        TEST(a_policy_that_is_built_in_is_not_kept),
+        TEST(a_document_waits_for_the_disk_to_be_kept),
+        TEST(nothing_is_kept_in_safe_mode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
