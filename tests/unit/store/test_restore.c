@@ -2,6 +2,7 @@
  * A backup in the place of a ledger, and the log of a ledger that was replaced (ledger_id.c,
  * restore_file.c). A kill is a child process that ends without closing the ledger.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,6 +130,22 @@ static void take_check(void *user, enum store_check check, const char *wrong)
 {
     (void)check;
     *(unsigned *)user += wrong != NULL;
+}
+
+static void a_ledger_with_a_log_may_be_named_from_its_folder(void **state)
+{
+    struct shelf *shelf = *state;
+    const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    unsigned wrong = 0;
+    struct err err;
+
+    begin(shelf);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(chdir(shelf->folder), 0);
+    assert_int_equal(store_verify_file(strrchr(shelf->path, '/') + 1, &wrong, take_check, &err), 0);
+    assert_int_equal(fchdir(here), 0);
+    (void)close(here);
+    assert_int_equal(wrong, 0);
 }
 
 static void verify_does_not_read_a_foreign_log_either(void **state)
@@ -376,6 +393,7 @@ int main(void)
 #define SHELF(f) cmocka_unit_test_setup_teardown(f, shelf_set_up, shelf_tear_down)
         SHELF(a_backup_over_the_log_of_a_killed_daemon_is_refused),
         SHELF(corrupt_is_not_what_it_is_called),
+        SHELF(a_ledger_with_a_log_may_be_named_from_its_folder),
         SHELF(verify_does_not_read_a_foreign_log_either),
         SHELF(an_older_state_of_the_same_file_is_refused),
         SHELF(a_copy_that_an_older_version_made_is_refused),
