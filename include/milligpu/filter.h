@@ -86,7 +86,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
 
 /*
  * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
- * NULL if it has none; a pod with a reservation fits only there, one that is listed unbound nowhere.
+ * NULL if it has none; a pod with a reservation fits only there, one listed unbound nowhere.
  */
 enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
                         const struct request *request, const struct allocation *held,

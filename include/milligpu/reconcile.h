@@ -32,7 +32,7 @@ size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t 
                          int64_t now_ms, struct command command[RECONCILE_MAX]) MUST_USE;
 
 /*
- * A complete list shows the pod unbound, and was requested after its row became bound: no Binding is
+ * A complete list shows the pod unbound, requested after its row became bound: no Binding is
  * ever taken back, so the API server's past was replaced (etcd was restored). The row keeps its
  * charge, and is marked until the pod is shown bound, has ended, or is gone. Versions prove nothing
  * here, because they repeat.

@@ -607,7 +607,7 @@ static const char *open_uid(struct app_fixture *fixture)
     return NULL;
 }
 
-/* A list that was requested at asked_ms and shows this one object; then what the writer makes of it. */
+/* A list that was requested at asked_ms and shows this one object. */
 static void tell_list_of(struct app_fixture *fixture, const struct strbuf *object, int64_t asked_ms)
 {
     struct message *message = message_new(MESSAGE_PODS_BEGIN);
