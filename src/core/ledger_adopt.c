@@ -3,8 +3,8 @@
  * by reconcile to ask whether there is anything to count; all in the writer's thread. The pod runs,
  * so whatever it takes is counted, in this order: by its annotation, if that is believable
  * (ledger_believe.c) and is signed by us or its GPUs have room; where the search would put it; on
- * the GPUs that it overuses least. Only the annotation is a record, the rest is a guess (presumed), and an amount
- * that is on no GPU closes the node until the pod ends.
+ * the GPUs that it overuses least. Only the annotation is a record, the rest is a guess (presumed),
+ * and an amount that is on no GPU closes the node until the pod ends.
  */
 #include <string.h>
 
