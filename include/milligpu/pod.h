@@ -127,7 +127,7 @@ struct pod {
     struct pod_owner owner;
 
     uint64_t signed_by;    /* key of annotation milligpu.io/signature (key_number()); 0: none */
-    const char *signature; /* that annotation; NULL: it names no key */
+    const char *signature; /* that annotation; "": it names no key */
     enum signature_verdict signature_verdict;
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with GOOD and BAD */
     enum pod_proof proof;           /* set by the writer, the decoder verifies nothing */

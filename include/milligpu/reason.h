@@ -12,8 +12,8 @@
  *
  * The word is the label in metrics and the "reason" in REST. The order is the order of precedence:
  * if the GPUs of a node are refused for several reasons, the last of these in the table is the
- * reason for the node, because it is the one nearest to fitting. What the kind of the node rules out
- * is said before what only the moment does.
+ * reason for the node, because it is the one nearest to fitting. What the kind of the node rules
+ * out is said before what only the moment does.
  */
 #ifndef MILLIGPU_REASON_H
 #define MILLIGPU_REASON_H

@@ -127,7 +127,7 @@ static void read_signature(struct json_reader *in, struct pod *pod)
         return;
     }
     pod->signed_by = signature_key_number(text_of(signature));
-    pod->signature = pod->signed_by != 0 ? signature : NULL;
+    pod->signature = pod->signed_by != 0 ? signature : "";
 }
 
 static bool pod_label(void *user, struct json_reader *in, struct text key)

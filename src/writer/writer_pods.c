@@ -27,7 +27,7 @@ static enum pod_proof proof_of(const struct writer *writer, const struct pod *po
 
     if (pod->proof != PROOF_UNKNOWN)
         return pod->proof;
-    if (pod->annotation != NOTE_OK || pod->signature == NULL || writer->app->keyring == NULL)
+    if (pod->annotation != NOTE_OK || pod->signed_by == 0 || writer->app->keyring == NULL)
         return PROOF_UNSIGNED;
     return keyring_has_signed(writer->app->keyring, text_of(pod->signature), &what)
                ? PROOF_SIGNED

@@ -106,6 +106,7 @@ def pods():
             "milligpu.io/gpu-model": "A100*", "milligpu.io/gpu-memory": "40Gi", "milligpu.io/topology": "numa",
             "gpu-count.milligpu.io/c": "1", "milligpu.io/gpu-modle": "a slip",
             "required-plugins.noderesource.dev": '["milligpu"]', "required-plugins.noderesource.dev/pod": '["milligpu"]',
+            "revoked-key.milligpu.io/0011223344556677": "of a ConfigMap: it means nothing here",
             "required-plugins.noderesource.dev/container.c": '["milligpu"]'},
         spec={"priority": 7, "overhead": {"cpu": "100m"}, "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
               "initContainers": [{"name": "helper", "image": "none", "restartPolicy": "Always",

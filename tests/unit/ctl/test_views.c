@@ -906,7 +906,7 @@ static void policy_shows_which_rules_hold(void **state)
     assert_non_null(strstr(shown.out, "Policy:       /etc/p.yaml (digest ab12)\n"));
     assert_non_null(
         strstr(shown.out, "Rules:        1, others hold from 2026-01-02T08:00:00.000Z\n"));
-    assert_non_null(strstr(shown.out, "not read again since 2026-01-02T01:00:00.000Z"));
+    assert_non_null(strstr(shown.out, "not read since 2026-01-02T01:00:00.000Z"));
     assert_non_null(strstr(shown.out, "night"));
     assert_non_null(strstr(shown.out, "only whole GPUs"));
     shown_free(&shown);
