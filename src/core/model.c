@@ -276,6 +276,7 @@ static bool takes_from_left(struct text name, struct text model)
 {
     struct model_part part;
     must(name.len > 0);
+    must(model.len == 0 || model.at != NULL);
     must(!has_wildcard(name));
 
     if (model.len <= name.len || model.at[name.len] != '-' ||
@@ -322,6 +323,7 @@ static struct text model_core(struct text bare, char buf[TEXT_DISTANCE_MAX])
     const struct text rest = without_first(bare, line_length(bare));
     size_t len = 0;
 
+    must(rest.len == 0 || rest.at != NULL);
     for (size_t i = 0; i < rest.len && len < TEXT_DISTANCE_MAX; i++)
         if (rest.at[i] != '*' && rest.at[i] != '?')
             buf[len++] = text_lower(rest.at[i]);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,10 +67,15 @@ static bool side_read(const char *path, struct ledger_id *out)
     struct err err;
 
     must(out != NULL);
-    if (file_read(name, SIDE_BYTES_MAX, &text, &length, &err) < 0)
+    if (file_read(name, SIDE_BYTES_MAX, &text, &length, &err) < 0 || length <= LEDGER_ID_LEN ||
+        text[LEDGER_ID_LEN] != ' ')
         return false;
-    return sscanf(text, "%32s %" SCNd64, out->id, &out->seq) == 2 && is_id(out->id) &&
-           out->seq >= 0;
+    memcpy(out->id, text, LEDGER_ID_LEN);
+    out->id[LEDGER_ID_LEN] = '\0';
+    char *end = text;
+    errno = 0;
+    out->seq = strtoll(text + LEDGER_ID_LEN + 1, &end, 10);
+    return errno == 0 && strcmp(end, "\n") == 0 && is_id(out->id) && out->seq >= 0;
 }
 
 /* Complete or missing: file_replace() renames what it has written and synced. */
