@@ -94,6 +94,12 @@ static int count_measure(void *ctx, const struct store_chunk *chunk, struct err 
     return daemon->real_store.measure(daemon->real_store.ctx, chunk, err);
 }
 
+static int count_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.keep_policy(daemon->real_store.ctx, policy, err);
+}
+
 /* --- the threads of the daemon --- */
 
 static int64_t now_of(const struct bench_daemon *daemon)
@@ -205,7 +211,8 @@ static void make_parts(struct bench_daemon *daemon)
                                                   .rollback = count_rollback,
                                                   .maintain = count_maintain,
                                                   .learn = count_learn,
-                                                  .measure = count_measure},
+                                                  .measure = count_measure,
+                                                  .keep_policy = count_keep_policy},
                                     .fake = daemon->fake,
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops};

@@ -133,6 +133,16 @@ static int timed_measure(void *ctx, const struct store_chunk *chunk, struct err 
     return rc;
 }
 
+static int timed_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = daemon->real_store.keep_policy(daemon->real_store.ctx, policy, err);
+
+    daemon->store_ns += cpu_ns() - before;
+    return rc;
+}
+
 /* --- an API server that never answers --- */
 
 static int swallow(void *ctx, const struct kube_request *request, struct err *err)
@@ -242,7 +252,8 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
                                                   .rollback = timed_rollback,
                                                   .maintain = timed_maintain,
                                                   .learn = timed_learn,
-                                                  .measure = timed_measure},
+                                                  .measure = timed_measure,
+                                                  .keep_policy = timed_keep_policy},
                                     .watch = &daemon->nowhere,
                                     .calls = &daemon->nowhere};
     webhook_fixture_init(&daemon->fixture, &edges);
