@@ -106,7 +106,13 @@ static void rule__says_what_matches_nothing(void **state)
     static const char *const models[] = {"H200*", "A100", "T5"};
     static const char *const a100[] = {"A100"};
     static const char *const any[] = {"T4", "H100"};
+    static const struct label first[] = {{"pool", "nigth"}, {"disk", "ssd"}};
+    static const char *const h200[] = {"H200*"};
     (void)state;
+    unmatched(&(struct rule){.name = "r", .labels = 2, .label = first},
+              "rule 1 (r), nodes: pool=nigth matches 0 nodes");
+    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 1, .model = h200},
+              "rule 1 (r), models: H200* matches 0 nodes");
     unmatched(&(struct rule){.name = "r"}, "");
     unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
@@ -132,12 +138,60 @@ static void rule__says_what_matches_nothing(void **state)
               "rule 1 (r), models: T5 matches 0 nodes");
 }
 
+static void matches_are_counted_by_label_and_by_model(void **state)
+{
+    static const struct label label[] = {{"pool", "a"}, {"disk", "*"}};
+    static const char *const models[] = {"T4", "H100"};
+    const struct rule rule = {
+        .name = "r", .labels = 2, .label = label, .models = 2, .model = models};
+    struct names *names = names_new();
+    const struct labels *both =
+        labels_new((struct label[]){{"pool", "a"}, {"disk", "x"}}, 2, names);
+    const struct labels *pool = labels_new(label, 1, names);
+    const struct atom *t4 = names_intern(names, TEXT("T4"));
+    struct rule_matches matches = {0};
+    (void)state;
+    rule_match_node(&rule, both, &t4, 1, &matches);
+    rule_match_node(&rule, pool, &t4, 1, &matches);
+    rule_match_node(&rule, both, &t4, 0, &matches);
+    assert_int_equal(matches.label[0], 3);
+    assert_int_equal(matches.label[1], 2);
+    assert_int_equal(matches.model[0], 2);
+    assert_int_equal(matches.model[1], 0);
+    assert_int_equal(matches.nodes, 2);
+    assert_int_equal(matches.allowed, 1);
+    labels_unref(both);
+    labels_unref(pool);
+    names_free(names);
+}
+
+static void what_matches_nothing_begins_a_line_of_its_own(void **state)
+{
+    static const struct label label[] = {{"pool", "a"}};
+    static const struct rule rule[] = {{.name = "all"}, {.name = "r", .labels = 1, .label = label}};
+    const struct rule_matches none = {0};
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
+    (void)state;
+    strbuf_init(&text);
+    book->rule = rule;
+    book->rules = 2;
+    strbuf_char(&text, 'x');
+    rule_add_unmatched(&text, book, &rule[0], &none); /* it names no label that could be wrong */
+    assert_string_equal(text.data, "x");
+    rule_add_unmatched(&text, book, &rule[1], &none);
+    assert_string_equal(text.data, "x\nrule 2 (r), nodes: pool=a matches 0 nodes");
+    rulebook_unref(book);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rule_says_each_of_its_demands),
         cmocka_unit_test(a_rule_says_where_it_applies),
         cmocka_unit_test(rule__says_what_matches_nothing),
+        cmocka_unit_test(matches_are_counted_by_label_and_by_model),
+        cmocka_unit_test(what_matches_nothing_begins_a_line_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

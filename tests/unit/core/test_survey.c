@@ -437,7 +437,7 @@ static void a_model_that_no_gpu_is_of_names_the_nearest(void **state)
 static void models__of_the_cluster(void **state)
 {
     struct core_fixture *core = *state;
-    static const char *const models[] = {"T4", "H100", "", "T4", "A100", "A100"};
+    static const char *const models[] = {"T4", "H100", "", "T4", "A100", "A100", "H100", "X"};
     const char *many[SURVEY_MODELS_MAX + 1];
     struct survey_models out;
 
@@ -445,10 +445,11 @@ static void models__of_the_cluster(void **state)
     struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     survey_models(snapshot, &out);
     snapshot_unref(snapshot);
-    assert_int_equal(out.count, 3);
+    assert_int_equal(out.count, 4);
     assert_string_equal(out.model[0]->text, "A100");
     assert_string_equal(out.model[1]->text, "H100");
     assert_string_equal(out.model[2]->text, "T4");
+    assert_string_equal(out.model[3]->text, "X");
     for (uint32_t i = 0; i < ARRAY_LEN(many); i++)
         many[i] = arena_printf(&core->arena, "B%03u", i);
     show_models(core, many, ARRAY_LEN(many));

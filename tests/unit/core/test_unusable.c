@@ -305,6 +305,30 @@ static void taints_without_end_are_counted_together(void **state)
     assert_int_equal(survey_barred(survey), SURVEY_BARS_MAX + MORE + 1);
 }
 
+/* Of as many nodes each: by their keys, and those of any key at the end. */
+static void taints_of_as_many_nodes_are_in_order_of_their_keys(void **state)
+{
+    struct core_fixture *core = *state;
+    struct survey *survey = arena_alloc(&core->arena, sizeof *survey);
+    const struct node_demands plain = {0};
+
+    for (uint32_t i = 0; i <= SURVEY_BARS_MAX; i++) {
+        const char *key = arena_printf(&core->arena, "k%02u", SURVEY_BARS_MAX - i);
+        const struct taint own = {key, "", EFFECT_NO_SCHEDULE};
+        const struct node_taints taints = {.taints = 1, .taint = &own};
+        (void)show(core, arena_printf(&core->arena, "n%02u", i), &taints);
+    }
+    survey_for(core, &plain, survey);
+    assert_int_equal(survey->bars, SURVEY_BARS_MAX + 1);
+    for (uint32_t i = 0; i < SURVEY_BARS_MAX; i++)
+        assert_string_equal(survey->bar[i].taint,
+                            arena_printf(&core->arena, "k%02u", (unsigned)i + 1));
+    assert_null(survey->bar[SURVEY_BARS_MAX].taint);
+    assert_int_equal(survey->bar[SURVEY_BARS_MAX].nodes, 1);
+    survey->bars = 1; /* what is behind the last does not count */
+    assert_int_equal(survey_barred(survey), 1);
+}
+
 static void what_is_unusable_is_told_with_the_moment(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -313,11 +337,13 @@ static void what_is_unusable_is_told_with_the_moment(void **state)
     (void)state;
     moment.unusable[USABLE] = 1;
     moment.unusable[UNUSABLE_LEAVING] = 2;
+    moment.unusable[UNUSABLE_CORDONED] = 1;
     moment.unusable[UNUSABLE_UNKNOWN] = 5;
     strbuf_init(&text);
     moment_format(&text, &moment);
-    assert_string_equal(text.data, "largest free piece 400 milli, 400 milli free on 1 of 8 GPUs, "
-                                   "2 unusable (leaving), 5 unusable (unknown)");
+    assert_string_equal(text.data,
+                        "largest free piece 400 milli, 400 milli free on 1 of 8 GPUs, "
+                        "2 unusable (leaving), 1 unusable (cordoned), 5 unusable (unknown)");
 }
 
 static void a_node_that_says_nothing_cannot_be_unusable(void **state)
@@ -348,6 +374,7 @@ int main(void)
         core_test(what_pods_tolerate_opens_and_closes_nodes),
         core_test(nodes_that_fit_and_may_not_be_used_are_counted_by_reason),
         core_test(taints_without_end_are_counted_together),
+        core_test(taints_of_as_many_nodes_are_in_order_of_their_keys),
         core_test(what_is_unusable_is_told_with_the_moment),
         core_test(a_node_that_says_nothing_cannot_be_unusable),
     };
