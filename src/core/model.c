@@ -177,7 +177,7 @@ static uint32_t mib_of_slice(struct text slice)
     return mib;
 }
 
-/* Cuts the name at "-MIG-". */
+/* Cuts the name at "-MIG-"; what stands before it is never empty. */
 static bool cut_slice(struct text name, struct model_part *out)
 {
     static const char mig[] = "-MIG-";
@@ -185,7 +185,7 @@ static bool cut_slice(struct text name, struct model_part *out)
 
     must(name.at != NULL || name.len == 0);
     must(out != NULL);
-    for (size_t i = 0; i + MIG_LEN < name.len; i++) {
+    for (size_t i = 1; i + MIG_LEN < name.len; i++) {
         const struct text rest = without_first(name, i);
         if (!text_glob(TEXT("-MIG-"), text_first(rest, MIG_LEN)))
             continue;

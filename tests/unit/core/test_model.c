@@ -278,6 +278,11 @@ static void part__of_a_gpu(void **state)
         {"a100-mig-1g.5gb-shared", "a100", 5 * 1024},
         {"A40-8Q-SHARED", "A40", 8 * 1024},
         {"SHARED-8Q", "SHARED", 8 * 1024},
+        {"A100-9Q", "A100", 9 * 1024},
+        {"A100-MIG-1g.5gb.gb", "A100", 5 * 1024},
+        {"A100-MIG-1g.10gb+me", "A100", 10 * 1024},
+        {"X-1-5C", "X", 5 * 1024},
+        {"X-MIG-1g.5gb", "X", 5 * 1024},
         /* whole GPUs */
         {"A100-SXM4-80GB", NULL, 0},
         {"H20-3e", NULL, 0},
@@ -287,6 +292,8 @@ static void part__of_a_gpu(void **state)
         {"A100-Q", NULL, 0},
         {"A100-8QX", NULL, 0},
         {"A100-MIG-", NULL, 0},
+        {"-MIG-1g.5gb", NULL, 0},
+        {"T4-1234567Q", NULL, 0},
         {"24Q", NULL, 0},
         {"-24Q", NULL, 0},
         {"-SHARED", NULL, 0},
@@ -303,6 +310,17 @@ static void part__of_a_gpu(void **state)
         if (is && part.mib != row[i].mib)
             fail_msg("\"%s\" has %u MiB", row[i].model, part.mib);
     }
+}
+
+/* A name is not terminated. */
+static void a_name_ends_where_it_ends(void **state)
+{
+    (void)state;
+    struct model_part part;
+
+    assert_false(model_part(text_first(TEXT("A100-80"), 6), &part));
+    assert_false(model_takes(TEXT("A100"), text_first(TEXT("A101-SXM4"), 4)));
+    assert_true(model_takes(TEXT("A100"), text_first(TEXT("A100-SXM4"), 4)));
 }
 
 static void names__joined_without_comma(void **state)
@@ -405,6 +423,7 @@ int main(void)
         cmocka_unit_test(name__takes_no_other_product),
         cmocka_unit_test(name__is_exact),
         cmocka_unit_test(part__of_a_gpu),
+        cmocka_unit_test(a_name_ends_where_it_ends),
         cmocka_unit_test(names__joined_without_comma),
         cmocka_unit_test(the_distance_is_of_what_people_mean),
         cmocka_unit_test(the_distance_of_long_names_is_that_of_their_beginnings),

@@ -174,6 +174,37 @@ static void part_costs_its_part_of_what_the_document_says(void **state)
     rulebook_unref(book);
 }
 
+static void a_price_of_one_is_a_price(void **state)
+{
+    (void)state;
+    static const struct {
+        struct model_price price[2];
+        uint32_t should;
+    } row[] = {
+        {{{"L40S-24Q", 1}, {"L40S*", 1000}}, 1},
+        {{{"L40S-24Q", 7}, {"L40S*", 1000}}, 7},
+        {{{"*-24Q", 1}, {"nothing", 5}}, 1},
+        {{{"L40S", 1}, {"nothing", 5}}, 1},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct rulebook *book = known_prices();
+        book->price = row[i].price;
+        book->prices = 2;
+        assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-24Q"), 24576), row[i].should);
+        rulebook_unref(book);
+    }
+}
+
+/* A label may be anything: what is no part of a GPU has a price, too. */
+static void a_model_that_is_only_a_slice_has_a_price(void **state)
+{
+    (void)state;
+    struct rulebook *book = known_prices();
+    assert_int_equal(rulebook_price(book, TEXT("-MIG-1g.5gb"), 0), PRICE_MAX);
+    rulebook_unref(book);
+}
+
 /* Labels of gpu-feature-discovery, cheapest first; a line's products cost the same. */
 static const struct {
     const char *model;
@@ -368,6 +399,8 @@ int main(void)
         cmocka_unit_test(what_the_document_says_comes_first),
         cmocka_unit_test(exact_name_comes_before_the_first_match),
         cmocka_unit_test(part_costs_its_part),
+        cmocka_unit_test(a_price_of_one_is_a_price),
+        cmocka_unit_test(a_model_that_is_only_a_slice_has_a_price),
         cmocka_unit_test(part_costs_its_part_of_what_the_document_says),
         cmocka_unit_test(products_are_in_a_sane_order),
         cmocka_unit_test(an_unknown_model_costs_what_its_memory_does),

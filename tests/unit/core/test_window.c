@@ -451,6 +451,9 @@ static void span__over_several_days(void **state)
     is_written("Fri 20:00-Sat 20:01", "Fri 20:00-Sat 20:01 UTC");
     is_written("Fri 20:00-Sun 24:00", "Fri 20:00-Mon 00:00 UTC");
     is_written("Fri 20:00-Fri 19:59", "Fri 20:00-Fri 19:59 UTC");
+    is_written("Mon 20:00-Wed 08:00", "Mon 20:00-Wed 08:00 UTC");
+    is_written("Fri 20:00-Fri 20:01", "Fri 20:00-20:01 UTC");
+    is_written("Fri 00:01-Sat 00:01", "Fri 00:01-Sat 00:01 UTC");
     is_written("Sun 00:00-Sat 23:59", "Sun 00:00-Sat 23:59 UTC");
     refused("Fri 20:00-Fri 20:00",
             "\"20:00-Fri 20:00\": write less than a week, from 23:59 at most");
@@ -468,6 +471,9 @@ static void span__over_several_days(void **state)
     refused("20:00-Mon 08:00", one);
     refused("Thu,Fri 20:00-Mon 08:00", one);
     no_time("20:00-Mox");
+    no_time("20:00xMon");
+    no_time("20x6-01-01");
+    no_time("202x-01-01");
     misplaced("Fri UTC 20:00-Mon 08:00", "20:00-Mon");
     misplaced("Fri 20:00-Mon 08:00 08:00-20:00", "08:00-20:00");
 }
@@ -501,6 +507,8 @@ static void dates__are_written_as_read(void **state)
                                         "2026-01/01",
                                         "2026-12-24-2027-01-02",
                                         "2026-12-24.2027-01-02",
+                                        "2026-12-24.,2027-01-02",
+                                        "2026-12-24..x027-01-02",
                                         "2026-12-24...2027-01-02",
                                         "2026-12-24,,2027-01-02",
                                         "2026-x2-24",
