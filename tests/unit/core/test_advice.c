@@ -345,6 +345,10 @@ static void an_amount_that_is_refused_is_told_with_its_reason(void **state)
     assert_string_equal(scene.advice.word, "step");
     assert_string_equal(scene.advice.text,
                         "nvidia.com/vgpu: 70 is not a multiple of 20; ask for 60 or 80");
+    /* what runs was granted, by rules of then */
+    start(&scene, "1500", NULL);
+    scene.pod.node = "n1";
+    is_silent(&scene, ADVICE_AMOUNT);
     /* another fault of the request: kube-scheduler says it */
     start(&scene, "300", NULL);
     scene.pod.model = ",";

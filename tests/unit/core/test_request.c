@@ -731,6 +731,10 @@ static void refusal__hints_at_commas(void **state)
     assert_string_equal(refused(REASON_MODEL), "no GPU of model A100* or T4-L4 (several models? "
                                                "separate them by commas)");
     assert_string_equal(refused(REASON_ROOM), "no GPU with 300 milli free, model A100* or T4-L4");
+    fixture.pod.model = "T4 L4, A10 A2"; /* said once */
+    assert_int_equal(parse(), REQUEST_OK);
+    assert_string_equal(refused(REASON_MODEL), "no GPU of model T4-L4 or A10-A2 (several models? "
+                                               "separate them by commas)");
 }
 
 static void texts_of_refusals_have_the_requests_numbers(void **state)

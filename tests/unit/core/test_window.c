@@ -472,10 +472,26 @@ static void span__over_several_days(void **state)
     refused("Thu,Fri 20:00-Mon 08:00", one);
     no_time("20:00-Mox");
     no_time("20:00xMon");
+    is_written("08:00-20:00 x026-01-01", "daily 08:00-20:00 x026-01-01");
+    is_written("08:00-20:00 ABCDE-Mon", "daily 08:00-20:00 ABCDE-Mon");
     no_time("20x6-01-01");
     no_time("202x-01-01");
     misplaced("Fri UTC 20:00-Mon 08:00", "20:00-Mon");
     misplaced("Fri 20:00-Mon 08:00 08:00-20:00", "08:00-20:00");
+}
+
+/* A text is not terminated: what stands behind it in memory is no part of it. */
+static void a_text_ends_where_it_ends(void **state)
+{
+    (void)state;
+    static const struct text row[] = {{"2026-01-01", 4}, {"Fri 20:00-Mon", 9}};
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct window window;
+        struct err err;
+        assert_int_equal(window_parse(row[i], &window, &err), -(int)ERR_INVALID);
+        assert_non_null(strstr(err.text, "is not a time of day"));
+    }
 }
 
 static void dates__are_written_as_read(void **state)
@@ -556,6 +572,7 @@ static void dates__begin_and_end_once(void **state)
     struct zone *berlin = zones_installed("Europe/Berlin");
     changes("2026-12-24", utc, (int64_t[]){at_ms(2026, 12, 24, 0, 0), at_ms(2026, 12, 25, 0, 0)},
             2);
+    changes("9999-12-30", utc, (int64_t[]){INT64_C(253402128000000), INT64_C(253402214400000)}, 2);
     changes("2026-12-24 20:00-08:00", utc,
             (int64_t[]){at_ms(2026, 12, 24, 20, 0), at_ms(2026, 12, 25, 8, 0)}, 2);
     changes("2026-12-24..2027-01-02", utc,
@@ -594,6 +611,7 @@ int main(void)
         cmocka_unit_test(the_end_of_time_is_never),
         cmocka_unit_test(the_last_second_can_be_a_change),
         cmocka_unit_test(span__over_several_days),
+        cmocka_unit_test(a_text_ends_where_it_ends),
         cmocka_unit_test(dates__are_written_as_read),
         cmocka_unit_test(dates__begin_and_end_once),
         cmocka_unit_test(every_minute_is_as_the_calendar_says),
