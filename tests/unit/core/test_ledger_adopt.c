@@ -416,6 +416,17 @@ static void a_raise_is_due_to_the_gpu_that_needs_most(void **state)
     assert_int_equal(judge_memory(core, "b", "100x2", 16343), VERDICT_REFUSED);
 }
 
+/* All memory of a GPU makes a share of all of it. */
+static void a_raise_to_a_whole_gpu_is_due(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 16384}};
+    struct core_fixture *core = *state;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", gpu, 1), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16367), VERDICT_REFUSED);
+}
+
 static void a_raise_is_judged_by_the_amounts_that_a_rule_hands_out(void **state)
 {
     static const char *const other[] = {"other"};
@@ -533,6 +544,7 @@ int main(void)
         WITH_CORE(a_version_is_met_by_what_was_asked_for),
         WITH_CORE(a_raise_that_nothing_demands_any_more_is_not_bound),
         WITH_CORE(a_raise_is_due_to_the_gpu_that_needs_most),
+        WITH_CORE(a_raise_to_a_whole_gpu_is_due),
         WITH_CORE(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out),
         WITH_CORE(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound),
         WITH_CORE(what_we_signed_is_charged_beyond_the_room),

@@ -134,6 +134,10 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
     assert_found_at(core, ledger_find(core->ledger, TEXT("b"))->is.uid, "c", 1,
                     "node n1: pod c: the pod cache has another for it, or none");
 
+    static const bool unbound = true;
+    assert_found_at(core, &ledger_find(core->ledger, TEXT("a"))->is.listed_unbound, &unbound,
+                    sizeof unbound, "node n1: pod a: it is listed unbound, and not bound");
+
     void *a = map_take(open, TEXT("a"));
     assert_found(core, "node n1: pod a: the table of reservations is wrong about it");
     assert_null(map_put(open, TEXT("a"), a));

@@ -145,10 +145,16 @@ static void one_term_has_to_match_with_all_its_rules(void **state)
     const struct node_term unnamed = {1, &in_a, 1, &not_n1};
     const struct node_term by_name = {0, NULL, 1, &is_n1};
     const struct node_term by_other = {0, NULL, 1, &other_field};
+    const struct node_rule turned[] = {in_b, has_size};
+    const struct node_rule fields[] = {is_n1, not_n1};
+    const struct node_term first_fails = {2, turned, 0, NULL};
+    const struct node_term last_field_fails = {0, NULL, 2, fields};
 
     (void)state;
     assert_true(matches_terms(&all, 1));
     assert_false(matches_terms(&some, 1));
+    assert_false(matches_terms(&first_fails, 1));
+    assert_false(matches_terms(&last_field_fails, 1));
     assert_false(matches_terms(&none, 1));
     assert_false(matches_terms(NULL, 0));
     assert_true(matches_terms(&named, 1));
@@ -221,6 +227,65 @@ static void a_copy_is_whole_and_its_own(void **state)
     arena_done(&arena);
 }
 
+/* Two of each list, with texts of one byte. */
+static const char *const two_values[] = {"a", "b"};
+static const struct node_rule two_rules[] = {{"k", RULE_IN, 2, two_values},
+                                             {"l", RULE_NOT_IN, 2, two_values}};
+static const struct node_term two_terms[] = {{2, two_rules, 2, two_rules},
+                                             {2, two_rules, 2, two_rules}};
+static const struct node_demands twice = {
+    .tolerations = 2,
+    .toleration = (const struct toleration[]){{"k", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
+                                              {"l", "w", TOLERATE_EQUAL, EFFECT_NO_EXECUTE}},
+    .selectors = 2,
+    .selector = (const struct label[]){{"k", "v"}, {"l", "w"}},
+    .affine = true,
+    .terms = 2,
+    .term = two_terms};
+
+static void a_copy_has_every_member_of_every_list(void **state)
+{
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena);
+    assert_true(is_same(node_demands_keep(&twice, &arena), &twice));
+    arena_done(&arena);
+}
+
+static uint32_t first_number(const struct strbuf *key)
+{
+    uint32_t number;
+
+    memcpy(&number, key->data, sizeof number);
+    return number;
+}
+
+/* Numbers take 4 bytes, and a text the length, 8 bytes, and its bytes. */
+static void a_key_has_every_count_and_every_member(void **state)
+{
+    enum { TEXT_1 = 9, NUMBER = 4 };
+    enum {
+        RULE = TEXT_1 + 2 * NUMBER + 2 * TEXT_1,
+        TERM = 2 * (NUMBER + 2 * RULE),
+        LISTS = 2 * (2 * TEXT_1 + 2 * NUMBER) + 2 * 2 * TEXT_1 + 2 * TERM,
+    };
+    const struct node_demands none = {0};
+    const struct node_demands unreadable = {.unreadable = true};
+    const struct node_demands affine = {.affine = true};
+    CLEANUP(strbuf_done) struct strbuf empty = key_of(&none);
+    CLEANUP(strbuf_done) struct strbuf odd = key_of(&unreadable);
+    CLEANUP(strbuf_done) struct strbuf bound = key_of(&affine);
+    CLEANUP(strbuf_done) struct strbuf all = key_of(&twice);
+
+    (void)state;
+    assert_int_equal(empty.len, 4 * NUMBER);
+    assert_int_equal(first_number(&empty), 0);
+    assert_int_equal(first_number(&odd), 1);
+    assert_int_equal(first_number(&bound), 2);
+    assert_int_equal(all.len, 4 * NUMBER + LISTS);
+}
+
 static void keys_differ_in_every_field(void **state)
 {
     const struct toleration toleration[] = {{"l", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
@@ -286,6 +351,8 @@ int main(void)
         cmocka_unit_test(one_term_has_to_match_with_all_its_rules),
         cmocka_unit_test(a_selector_and_terms_are_both_demanded),
         cmocka_unit_test(a_copy_is_whole_and_its_own),
+        cmocka_unit_test(a_copy_has_every_member_of_every_list),
+        cmocka_unit_test(a_key_has_every_count_and_every_member),
         cmocka_unit_test(keys_differ_in_every_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,6 +127,9 @@ static void a_pod_may_not_use_what_it_does_not_tolerate(void **state)
     assert_ptr_equal(bar_of(&tainted, NULL).taint, &gpu_taint);
     assert_int_equal(bar_of(&tainted, &any).why, USABLE);
     assert_null(bar_of(&tainted, &any).taint);
+    const struct toleration second[] = {cordon, any};
+    const struct node_demands both = {.tolerations = 2, .toleration = second};
+    assert_int_equal(taints_bar(&tainted, &both).why, USABLE);
     assert_int_equal(bar_of(&tainted, &cordon).why, UNUSABLE_TAINTED);
     assert_int_equal(bar_of(&cordoned, NULL).why, UNUSABLE_CORDONED);
     assert_string_equal(bar_of(&cordoned, NULL).taint->key, "node.kubernetes.io/unschedulable");
@@ -260,6 +263,12 @@ static void copies_differ_in_whatever_they_say(void **state)
         taints_unref(second);
     }
     taints_unref(first);
+    const struct taint unlike[] = {one[0], others[0][0]};
+    const struct taints *alike = taints_new(&(struct node_taints){.taints = 2, .taint = two});
+    const struct taints *last = taints_new(&(struct node_taints){.taints = 2, .taint = unlike});
+    assert_false(taints_eq(alike, last));
+    taints_unref(alike);
+    taints_unref(last);
     /* Each of the three words alone is worth a copy. */
     for (size_t i = 4; i < ARRAY_LEN(other); i++) {
         struct node_taints alone = other[i];

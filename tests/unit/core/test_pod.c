@@ -102,6 +102,23 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     arena_done(&arena);
 }
 
+static void what_a_pod_demands_is_copied(void **state)
+{
+    static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
+    struct arena arena;
+    struct scene scene;
+
+    (void)state;
+    arena_init(&arena);
+    fill(&scene);
+    scene.pod.demands = (struct node_demands){.tolerations = 1, .toleration = &any};
+    const struct pod *kept = pod_keep(&scene.pod, &arena);
+    assert_int_equal(kept->demands.tolerations, 1);
+    assert_ptr_not_equal(kept->demands.toleration, &any);
+    assert_int_equal(kept->demands.toleration[0].op, TOLERATE_EXISTS);
+    arena_done(&arena);
+}
+
 static void what_is_not_set_stays_not_set(void **state)
 {
     struct arena arena;
@@ -214,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kept_pod_needs_nothing_of_the_bytes_it_came_in),
+        cmocka_unit_test(what_a_pod_demands_is_copied),
         cmocka_unit_test(what_is_not_set_stays_not_set),
         cmocka_unit_test(a_pod_without_containers_and_shares_is_kept_too),
         cmocka_unit_test(the_words_about_a_waiting_pod_are_kept),

@@ -176,6 +176,51 @@ static uint64_t capacity_of(struct core_fixture *core)
     return generation;
 }
 
+/* What a pod demands of labels, of a node that only a question knows. */
+static void labels_of_a_node_are_looked_up(void **state)
+{
+    static const struct label label[] = {{"a", "1"}, {"pool", "x"}};
+    static const struct {
+        struct label wants;
+        enum unusable why;
+    } row[] = {
+        {{"a", "1"}, USABLE},
+        {{"pool", "x"}, USABLE},
+        {{"pool", "y"}, UNUSABLE_AFFINITY},
+        {{"none", "x"}, UNUSABLE_AFFINITY},
+        {{"", ""}, UNUSABLE_AFFINITY},
+    };
+    struct core_fixture *core = *state;
+    struct inventory *inventory = core_inventory(core, "seen", "uid", two, 2);
+    struct names *names = ledger_names(core->ledger);
+
+    inventory->labels = 2;
+    inventory->label = label;
+    inventory->taints = tainted;
+    struct node *node = node_from_inventory(inventory, NULL, names);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct node_demands demands = {
+            .tolerations = 1, .toleration = &any, .selectors = 1, .selector = &row[i].wants};
+        assert_int_equal(node_bar(node, &demands).why, row[i].why);
+    }
+    node_unref(node);
+}
+
+/* The first node of the ledger, too. */
+static void the_first_node_is_judged_anew(void **state)
+{
+    struct core_fixture *core = *state;
+    struct tolerations *known = tolerations_new();
+
+    (void)show(core, "team", &tainted);
+    core_forget_undo(core);
+    struct known_toleration *kept = tolerations_add(known, &any);
+    assert_int_equal(ledger_set_tolerations(core->ledger, known), 1);
+    tolerations_drop(known, kept);
+    (void)ledger_set_tolerations(core->ledger, NULL);
+    tolerations_free(known);
+}
+
 static void what_pods_tolerate_opens_and_closes_nodes(void **state)
 {
     struct core_fixture *core = *state;
@@ -371,6 +416,8 @@ int main(void)
         core_test(room_is_closed_by_the_name_of_its_reason),
         core_test(what_closes_a_gpu_itself_comes_first),
         core_test(a_host_that_nobody_may_use_is_no_reserve),
+        core_test(labels_of_a_node_are_looked_up),
+        core_test(the_first_node_is_judged_anew),
         core_test(what_pods_tolerate_opens_and_closes_nodes),
         core_test(nodes_that_fit_and_may_not_be_used_are_counted_by_reason),
         core_test(taints_without_end_are_counted_together),

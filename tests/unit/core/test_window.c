@@ -473,7 +473,7 @@ static void span__over_several_days(void **state)
     no_time("20:00-Mox");
     no_time("20:00xMon");
     is_written("08:00-20:00 x026-01-01", "daily 08:00-20:00 x026-01-01");
-    is_written("08:00-20:00 ABCDE-Mon", "daily 08:00-20:00 ABCDE-Mon");
+    is_written("Fri ABCDE-Mon", "Fri 00:00-24:00 ABCDE-Mon");
     no_time("20x6-01-01");
     no_time("202x-01-01");
     misplaced("Fri UTC 20:00-Mon 08:00", "20:00-Mon");
