@@ -155,6 +155,12 @@ class Daemon(Logged):
             raise AssertionError(f"GET {path}: {status} {body[:300]}")
         return json.loads(body)
 
+    def view(self, name, namespace="default"):
+        """What REST shows of a pod, once the watch has shown it."""
+        path = f"/api/v1/pods/{namespace}/{name}"
+        self.wait(lambda: self.admin("GET", path)[0] == 200, path)
+        return self.get(path)
+
     def webhook(self, verb, body):
         status, answer, _ = self.request("webhook", "POST", "/scheduler/" + verb, body)
         return status, answer

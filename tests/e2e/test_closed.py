@@ -61,9 +61,7 @@ class Closed(unittest.TestCase):
 
     def waiting(self, made):
         made = self.daemon.create(made)
-        path = "/api/v1/pods/default/" + made["metadata"]["name"]
-        self.daemon.wait(lambda: self.daemon.admin("GET", path)[0] == 200, "the pod to be known")
-        return self.daemon.get(path)
+        return self.daemon.view(made["metadata"]["name"])
 
     def test_what_is_left_on_a_drained_node_is_closed_by_its_name(self):
         self.begin(node("good"), node("drained", **CORDONED),

@@ -71,9 +71,7 @@ class Models(unittest.TestCase):
     def view(self, name, milli=100, **annotations):
         notes = {"milligpu.io/" + key.replace("_", "-"): value for key, value in annotations.items()}
         self.daemon.create(harness.pod(name, milli, annotations=notes))
-        path = f"/api/v1/pods/default/{name}"
-        self.daemon.wait(lambda: self.daemon.admin("GET", path)[0] == 200, f"the watch to show {name}")
-        return self.daemon.get(path)
+        return self.daemon.view(name)
 
     def test_a_name_stands_for_what_people_mean(self):
         for at, (name, models) in enumerate(MEANT.items()):

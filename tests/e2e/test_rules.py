@@ -90,7 +90,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.refused(research), "policy rule 1 (research): shares of at least 500 milli here")
         self.assertTrue(self.fits(self.daemon.create(harness.pod("half", 500, namespace="ml-a"))))
         self.assertIn("policy rule 2 (night)", self.daemon.bind(part, "alpha"))
-        shown = self.daemon.get("/api/v1/pods/default/part")
+        shown = self.daemon.view("part")
         self.assertIn("rule", json.dumps(shown))
         self.assertEqual(self.daemon.bind(part, "beta"), "")
 
@@ -100,7 +100,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.refused(one), "no GPU with 1000 milli free")
         says = ["policy rule 2 (night): keeps 2 idle hosts for pods of several GPUs, and 1 is idle",
                 "policy rule 1 (day): keeps 1 idle host for pods of several GPUs, and 1 is idle"]
-        shown = self.daemon.get("/api/v1/pods/default/one")
+        shown = self.daemon.view("one")
         self.assertEqual(sorted((reason["reason"], reason["nodes"], reason["text"]) for reason in shown["reasons"]),
                          sorted(("reserve", 1, text) for text in says))
         done = run("--port-file", self.daemon.home / "ports", "pod", "one")
@@ -108,7 +108,7 @@ class Documents(unittest.TestCase):
         # Never comes before later.
         model = self.daemon.create(harness.pod("model", 300, annotations={"milligpu.io/gpu-model": "H100"}))
         self.refused(model)
-        shown = self.daemon.get("/api/v1/pods/default/model")
+        shown = self.daemon.view("model")
         self.assertEqual([(reason["reason"], reason["nodes"]) for reason in shown["reasons"]], [("model", 2)])
         self.assertIn("never", shown)
         # Two containers with a GPU each are a pod of several.

@@ -37,7 +37,7 @@ class Topology(unittest.TestCase):
 
     def held(self, daemon, name):
         index = {gpu["id"]: gpu["index"] for gpu in daemon.get("/api/v1/nodes/" + NODE)["gpus"]}
-        return {index[charge["gpu"]] for charge in daemon.get(f"/api/v1/pods/default/{name}")["allocation"]["charges"]}
+        return {index[charge["gpu"]] for charge in daemon.view(name)["allocation"]["charges"]}
 
     def test_pods_of_4_gpus_lie_on_one_island_under_every_policy(self):
         for policy in "binpack", "spread", "firstfit", "fgd", "rollout":
@@ -57,7 +57,7 @@ class Topology(unittest.TestCase):
         text = "no 2 GPUs with 1000 milli free each, all linked by NVLink"
         self.assertEqual(answer["FailedAndUnresolvableNodes"] | answer["FailedNodes"], {NODE: text})
         daemon.wait(lambda: daemon.admin("GET", "/api/v1/pods/default/waits")[0] == 200, "the watch")
-        self.assertEqual(daemon.get("/api/v1/pods/default/waits")["request"],
+        self.assertEqual(daemon.view("waits")["request"],
                          "2 whole GPUs, all linked by NVLink")
         self.assertEqual(daemon.schedule(pod("anywhere", 2000))[1], "", "two GPUs are free, on two islands")
         before = api.seen("csistoragecapacities")

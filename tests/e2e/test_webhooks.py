@@ -12,7 +12,7 @@ class Placing(harness.Story):
     def test_a_pod_of_300_is_bound_and_its_annotations_name_its_gpu(self):
         node, error, made = self.daemon.schedule(harness.pod("first", 300))
         self.assertEqual((node is not None, error), (True, ""))
-        view = self.daemon.get("/api/v1/pods/default/first")
+        view = self.daemon.view("first")
         self.assertEqual(view["allocation"]["state"], "bound")
         charge = view["allocation"]["charges"][0]
         self.assertEqual(charge["milli"], 300)
@@ -41,13 +41,13 @@ class Placing(harness.Story):
     def test_2000_is_two_whole_gpus(self):
         _, error, _ = self.daemon.schedule(harness.pod("two", 2000))
         self.assertEqual(error, "")
-        charges = self.daemon.get("/api/v1/pods/default/two")["allocation"]["charges"]
+        charges = self.daemon.view("two")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [1000, 1000])
 
     def test_gpu_count_splits_the_amount_over_different_gpus(self):
         _, error, _ = self.daemon.schedule(harness.pod("split", 600, annotations={"milligpu.io/gpu-count": "2"}))
         self.assertEqual(error, "")
-        charges = self.daemon.get("/api/v1/pods/default/split")["allocation"]["charges"]
+        charges = self.daemon.view("split")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [300, 300])
         self.assertEqual(len({charge["gpu"] for charge in charges}), 2)
 
@@ -61,7 +61,7 @@ class Placing(harness.Story):
         _, error, _ = self.daemon.schedule(
             harness.pod("chain", containers={"a": 400, "b": 400}, init={"i": 700}), ["a100-0"])
         self.assertEqual(error, "")
-        charges = self.daemon.get("/api/v1/pods/default/chain")["allocation"]["charges"]
+        charges = self.daemon.view("chain")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [800])
 
     def test_a_model_and_a_memory_floor_are_respected(self):
@@ -73,7 +73,7 @@ class Placing(harness.Story):
     def test_zero_passes_everywhere_and_is_bound_without_an_allocation(self):
         node, error, _ = self.daemon.schedule(harness.pod("none", 0))
         self.assertEqual((node is not None, error), (True, ""))
-        self.assertNotIn("allocation", self.daemon.get("/api/v1/pods/default/none"))
+        self.assertNotIn("allocation", self.daemon.view("none"))
 
     def test_only_the_best_node_scores_ten(self):
         made = self.daemon.create(harness.pod("scored", 10))
@@ -217,7 +217,7 @@ class FullCluster(harness.Story):
         self.assertEqual(first["FailedAndUnresolvableNodes"], {"vm-0": "no GPU with 300 milli free"})
         # kube-scheduler may hear of a pod before our watch does.
         self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/waits")[0] == 200, "the watch")
-        view = self.daemon.get("/api/v1/pods/default/waits")
+        view = self.daemon.view("waits")
         self.assertEqual(view["waiting"]["asks"], 2)
         self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/fills")
         self.daemon.wait(lambda: self.daemon.filter(made, ["vm-0"]).get("NodeNames") == ["vm-0"], "room")
@@ -237,7 +237,7 @@ class FullCluster(harness.Story):
         shown = self.waiting("choosy")[0]
         self.assertEqual(shown["text"], "offered 3 of 3, not bound")
         self.assertEqual((shown["offered"], shown["fitting"], shown["asks"]), (3, 3, 2))
-        self.assertEqual(self.daemon.get("/api/v1/pods/default/choosy")["waiting"]["text"], shown["text"])
+        self.assertEqual(self.daemon.view("choosy")["waiting"]["text"], shown["text"])
         self.assertEqual(self.daemon.bind(made, self.daemon.filter(made)["NodeNames"][0]), "")
         self.assertEqual(self.waiting("choosy"), [])
 

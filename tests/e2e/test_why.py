@@ -52,8 +52,7 @@ class Why(unittest.TestCase):
         return api, daemon
 
     def see(self, daemon, name):
-        daemon.wait(lambda: daemon.admin("GET", f"/api/v1/pods/default/{name}")[0] == 200, "the watch")
-        return daemon.get(f"/api/v1/pods/default/{name}")
+        return daemon.view(name)
 
     def scheduler(self, daemon):
         return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "scheduler")
