@@ -184,7 +184,7 @@ up_and_down() {
 
 # A story is called with "whole", or with "part" if it must take less than twelve minutes.
 
-# What differs between versions: the API that is listed and watched, kube-scheduler's questions, kubelet.
+# Tests of what differs between versions: listed and watched objects, kube-scheduler's calls, kubelet.
 OTHER_VERSION='TwentyPods|TwoThousand|AWaitingPod|NewerPod|KillNine|LostLedger|OneLine|AllManifests'
 
 story_control_plane() { # whole|part VERSION
@@ -196,7 +196,7 @@ story_control_plane() { # whole|part VERSION
     fi
 }
 
-# What the Containerfile puts into the images, and the agent's running on a node, from its DaemonSet.
+# The files that the Containerfile puts into the images, and the agent on a node, from its DaemonSet.
 story_images() { # whole|part
     build release
     tests/manifests/image.sh build/release/bin/milligpud

@@ -19,8 +19,8 @@
 #include "milligpu/settings.h"
 
 /*
- * What the settings name, and settings_load() does not read: the policy, and the signing key. If it
- * starts, a policy document that is broken is no error where the ledger has kept one that was not.
+ * Reads the files that the settings name: the policy and the signing key. If it starts, a broken
+ * policy document is no error as long as the ledger has kept a good one.
  * ERR_INVALID, ERR_NOT_FOUND, ERR_IO.
  */
 int daemon_check(const struct settings_set *set, bool starts, struct err *err) MUST_USE;

@@ -58,7 +58,7 @@ enum {
 
 static_assert(WAITING_MAX % SLICE_MAX == 0, "slices come out even");
 
-/* What the watch reports of a pod; called under the lock. */
+/* The watch's report of a pod; called under the lock. */
 enum hints_pod { HINTS_POD_UNKNOWN, HINTS_POD_UNBOUND, HINTS_POD_BOUND };
 typedef enum hints_pod hints_look(void *user, struct text uid);
 

@@ -163,7 +163,7 @@ enum plugin_state {
     PLUGIN_DOWN  /* offers no GPU, and should: no new shares */
 };
 
-/* What the status says of whole GPUs, which a device plugin checks and offers. */
+/* Amounts of whole GPUs in the status, as a device plugin checks and offers them. */
 struct plugin_report {
     enum plugin_state state;
     uint32_t offered; /* allocatable */
@@ -197,7 +197,7 @@ struct inventory {
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out);
 
-/* What is so, where the node's plugin was in this state before. */
+/* The state that follows, given the previous state of the node's plugin. */
 struct plugin_report plugin_judged(const struct plugin_report *shown, enum plugin_state before);
 
 const char *inventory_problem_name(enum inventory_problem problem);

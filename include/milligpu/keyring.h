@@ -13,8 +13,8 @@
  *     FILE.keys     a line for each key that is published or has signed: state, id, public key and
  *                   since when, in milliseconds UTC
  *
- * What was signed is believed by these keys, and by those of others that the ConfigMap shows: the
- * keys of a milligpud that lost its volume are left there only.
+ * Signatures verify against these keys and against foreign keys of the ConfigMap: the keys of a
+ * milligpud that lost its volume remain only there.
  *
  * A next key that has been published waits anew after a restart: no clock says how long ago that
  * was. One thread changes the keyring; any thread may sign and read. One lock.

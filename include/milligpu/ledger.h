@@ -173,10 +173,10 @@ const struct outlook *ledger_outlook(const struct ledger *ledger);
 bool ledger_set_host(struct ledger *ledger, struct text node, const struct host *host);
 
 /*
- * What pods tolerate: a taint that nobody tolerates makes its node unusable (node_filter.h). The
- * table stays the caller's, and is read by every later change of a node; NULL: nobody tolerates
- * anything. Judges every node anew: call it when tolerations_version() has moved, and not while
- * changes may be undone. Returns how many nodes were replaced.
+ * Sets the tolerations of pods: a taint that no pod tolerates makes its node unusable
+ * (node_filter.h). The table stays the caller's, and is read by every later change of a node; NULL:
+ * no pod tolerates anything. Judges every node anew: call it when tolerations_version() has moved,
+ * and not while changes may be undone. Returns how many nodes were replaced.
  */
 uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations *tolerations);
 

@@ -90,7 +90,7 @@ struct taint {
     enum taint_effect effect;
 };
 
-/* What a Node says of itself. Borrowed, unless it is in a struct taints. */
+/* The taints and the readiness of a Node. Borrowed, unless it is in a struct taints. */
 struct node_taints {
     bool unschedulable; /* spec.unschedulable */
     bool not_ready;     /* it has a condition Ready, and that is not True */
@@ -165,7 +165,7 @@ struct node_term {
     const struct node_rule *field;
 };
 
-/* What a pod demands of its node. */
+/* A pod's demands of its node. */
 struct node_demands {
     bool unreadable; /* some of it cannot be read */
     uint32_t tolerations;

@@ -155,14 +155,14 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
  * checked then.
  */
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);
-/* Who signed the pod with this uid, if it is bound to that node. Any thread. */
+/* Returns the signer of the pod with this uid, if it is bound to that node. Any thread. */
 struct pod_signer {
     uint64_t key; /* as the pod says; 0: unknown pod, another node, or not signed */
     bool is_verified;
 };
 struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, struct text node);
 
-/* What the pods tolerate that wait for shares or hold them. Writer only; borrowed. */
+/* Tolerations of the pods that wait for shares or hold them. Writer only; borrowed. */
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
 
 /*

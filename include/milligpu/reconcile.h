@@ -40,7 +40,7 @@ size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t 
 size_t reconcile_listed_unbound(const struct ledger *ledger, const struct pod *pod, int64_t now_ms,
                                 struct command command[RECONCILE_MAX]) MUST_USE;
 
-/* What filter and bind answer for such a pod; names the node of its row. */
+/* The answer of filter and bind for such a pod; names the node of its row. */
 #define LISTED_UNBOUND                                                                             \
     "unbound: the ledger has the pod bound to node %.100s, the API server lists it unbound (etcd " \
     "was restored?); its share stays charged: delete the pod"

@@ -138,7 +138,7 @@ void request_format(const struct request *request, char *out, size_t bytes);
 
 /* Its models, of which there is at least one: "A100* or H100*". */
 void request_add_models(struct strbuf *buf, const struct request *request);
-/* Where a name looks like several that no comma separates: a hint, to end a refusal with. */
+/* A hint that ends a refusal, if a name looks like several without a comma between them. */
 void request_add_comma_hint(struct strbuf *buf, const struct request *request);
 
 /* The text for a reason, made from the request's numbers only. */

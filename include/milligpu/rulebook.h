@@ -143,7 +143,7 @@ bool rulebook_needs_workload(const struct rulebook *book);
  */
 uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib);
 
-/* What the name alone tells, with PRICES_KNOWN. */
+/* The price by name alone, with PRICES_KNOWN. */
 struct named_price {
     uint32_t price;     /* 0: the name is not known */
     uint32_t whole_mib; /* of a part of a GPU: memory of the GPU that has this price; else 0 */

@@ -61,7 +61,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out, uint32_t *slot);
-/* What allocation_is_open() of this pod; NULL if there is none, or it is bound and not disputed. */
+/* The open allocation (allocation_is_open()) of this pod; NULL if none, or bound and undisputed. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 const struct allocation *snapshot_find(const struct snapshot *snapshot,
                                        struct text uid); /* O(all) */

@@ -197,9 +197,9 @@ int store_idle(struct store *store, int64_t *out_reported_ms, void *user,
                void (*each)(void *user, const struct store_idle *idle), struct err *err) MUST_USE;
 
 /*
- * What keep_policy() kept last in the ledger at this path, which is opened for it, without a trace;
- * copied into the arena. name NULL: nothing, or there is no ledger. Else as store_verify_file()
- * fails; CORRUPT: a row that keep_policy() cannot have written.
+ * Reads the document that keep_policy() kept last in the ledger at this path, and leaves no trace
+ * there; copied into the arena. name NULL: nothing, or there is no ledger. Else as
+ * store_verify_file() fails; CORRUPT: a row that keep_policy() cannot have written.
  */
 int store_kept_policy(const char *path, struct arena *arena, struct store_policy *out,
                       struct err *err) MUST_USE;

@@ -66,7 +66,7 @@ struct survey {
     char never_text[SURVEY_TEXT_MAX]; /* why; empty if not never */
 };
 
-/* What the pod asks for, and what it demands of its node; demands NULL: that is not known. */
+/* The pod's request and its demands of a node; demands NULL: unknown. */
 struct survey_question {
     const struct request *request;
     const struct node_demands *demands;

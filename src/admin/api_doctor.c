@@ -392,7 +392,7 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
-/* What a check of the keys is about. */
+/* The subject of a check of the keys. */
 struct keys_seen {
     struct key_entry key[KEYRING_MAX];
     struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX]; /* of key[], then of facts.other[] */
@@ -630,7 +630,7 @@ static void count_webhook(void *user, const char *labels, int64_t value)
         asked->errors += value;
 }
 
-/* What became of pods that ask for a share and have not been bound for a while. */
+/* Checks pods that ask for a share and have not been bound for a while. */
 struct lot {
     /* no filter call has come, and neither a condition nor a made-up scheduler explains that */
     size_t unasked;

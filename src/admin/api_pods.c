@@ -403,7 +403,7 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
     admin_waiting_brief(json, &waiting);
 }
 
-/* What each name of the annotation gpu-model stands for, of the models that the cluster has. */
+/* The models of the cluster that each name of the annotation gpu-model matches. */
 static void put_models(struct json_writer *json, const struct snapshot *snapshot,
                        const struct request *request)
 {

@@ -35,7 +35,7 @@ void api_unbound(struct api_call *call, const struct snapshot *snapshot, struct 
 /* spec.schedulerName, or the default. */
 const char *unbound_scheduler(const struct pod_scheduling *scheduling);
 
-/* Who keeps a pod that nobody asked about from being asked about. */
+/* Returns what keeps schedulers from asking about a pod that none has asked about. */
 #define UNASKED_BY_GATE      "gate"
 #define UNASKED_BY_SCHEDULER "kube-scheduler"
 #define UNASKED_BY_NOBODY    "nobody"

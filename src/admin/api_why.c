@@ -119,7 +119,7 @@ static int who_is_enough(const struct snapshot *snapshot, const struct request *
     return -1;
 }
 
-/* What to change, so that the old pod ends before the new one is made. */
+/* The change by which the old pod ends before the new one is made. */
 static const char *advice_for(const char *kind, bool terminating)
 {
     if (terminating)

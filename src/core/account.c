@@ -65,7 +65,7 @@ static bool is_held_whole(const struct node *node, const struct gpu *gpu)
     return before < node->unnamed_gpus;
 }
 
-/* Where free room belongs that kube-scheduler gives to no pod (node_filter.h). */
+/* The part for free room that kube-scheduler gives to no pod (node_filter.h). */
 static enum account_part part_of_unusable(enum unusable unusable)
 {
     must(unusable < UNUSABLES);

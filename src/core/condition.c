@@ -41,7 +41,7 @@ static const struct {
     {"Too many pods", CONDITION_RESOURCES},
 };
 
-/* Where the words begin; the length of text if they are not in it. */
+/* Returns the offset of the words; the length of text if they are not in it. */
 static size_t text_find(struct text text, const char *words)
 {
     const size_t len = strlen(words);

@@ -105,8 +105,8 @@ static bool leave_out_partitioned(struct judge *judge)
 }
 
 /*
- * What holds whoever names the GPUs: NVIDIA's operator binds them to the driver of virtual
- * machines, or the device plugin renamed its resource because it hands out parts.
+ * These exclude a node whatever source names its GPUs: NVIDIA's operator binds them to the driver
+ * of virtual machines, or the device plugin renamed its resource because it hands out parts.
  */
 static bool leave_out_given_away(struct judge *judge)
 {
@@ -910,7 +910,7 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
     return milli;
 }
 
-/* What the amounts of whole GPUs say beside the source that was taken. */
+/* Compares the amounts of whole GPUs with the source that was taken. */
 static void judge_status(struct judge *judge)
 {
     const struct whole whole = read_whole(judge->facts);

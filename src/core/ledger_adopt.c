@@ -313,7 +313,7 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
     struct allocation *allocation = NULL;
     if (copy_annotation(draft, ledger, command, places))
         allocation = ledger_adopt_make(draft, command, places);
-    /* What was granted is charged, whatever an unsigned pod made us count on that GPU before. */
+    /* A grant is charged even if an unsigned pod had something counted on that GPU before. */
     if (allocation != NULL &&
         (command->pod->proof == PROOF_SIGNED || ledger_adopt_within(draft, allocation)))
         return allocation;

@@ -1,5 +1,5 @@
 /*
- * What a pod demands of its node: nodeSelector and required node affinity. Called by views in admin
+ * A pod's demands of its node: nodeSelector and required node affinity. Called by views in admin
  * threads, by the pod cache, which keeps demands, and by milligpuctl play. Parts: rules, matching,
  * keeping.
  */

@@ -17,7 +17,7 @@ static const struct {
 #undef X
 };
 
-/* What unschedulable and a condition say, as the taints that the node controller makes of them. */
+/* spec.unschedulable and the condition Ready, as the taints that the node controller derives. */
 static const struct taint unschedulable_taint = {"node.kubernetes.io/unschedulable", "",
                                                  EFFECT_NO_SCHEDULE};
 static const struct taint not_ready_taint = {"node.kubernetes.io/not-ready", "",
@@ -33,7 +33,7 @@ static enum unusable unusable_of(const struct taint *taint)
     return UNUSABLE_TAINTED;
 }
 
-/* Who looks at a taint: a pod, or sums for all that is known. */
+/* The tolerations that are considered: of one pod, or of all pods that are known. */
 struct taint_viewer {
     const struct node_demands *demands; /* NULL: sums */
     const struct tolerations *known;    /* NULL: nobody tolerates anything */

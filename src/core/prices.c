@@ -75,8 +75,8 @@ struct named_price rulebook_named_price(const struct rulebook *book, struct text
 }
 
 /*
- * What is not known may be dear: a GPU of unknown model and memory comes last, and is never taken
- * for a T4.
+ * An unknown GPU may be expensive: without model and memory it comes last, and never counts as a
+ * T4.
  */
 static uint32_t price_of_memory(uint32_t mib)
 {

@@ -95,7 +95,7 @@ const struct product *product_of(struct text model)
     return NULL;
 }
 
-/* What people put between names instead of a comma; a blank is a '-' here. */
+/* Separators that people write instead of a comma; a blank is a '-' here. */
 static bool is_joint(char c)
 {
     return c == '-' || c == '/' || c == '+' || c == '&' || c == ':';

@@ -73,7 +73,7 @@ static int64_t scheduler_last(const struct asking_scheduler *item)
     return own_ms > item->nodes_ms ? own_ms : item->nodes_ms;
 }
 
-/* Who only may be one goes before who certainly is one, then the one that asked longest ago. */
+/* Evicts possible schedulers before certain ones, then the one that asked longest ago. */
 static bool goes_first(const struct asking_scheduler *a, const struct asking_scheduler *b)
 {
     if (is_scheduler(a) != is_scheduler(b))
@@ -147,8 +147,8 @@ void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask
 }
 
 /*
- * Where some scheduler sends names, whole Nodes alone prove nothing: an autoscaler asks about pods
- * of every name.
+ * Whole Nodes alone prove nothing once some scheduler sends names: an autoscaler asks about pods of
+ * every name.
  */
 static bool scheduler_serves(const struct schedulers *schedulers,
                              const struct asking_scheduler *item)

@@ -26,7 +26,7 @@
 
 enum { LEDGER_ID_LEN = 32, SIDE_BYTES_MAX = 128 };
 
-/* What a file contains without its log. */
+/* The contents of a file without its log. */
 struct ledger_id {
     char id[LEDGER_ID_LEN + 1]; /* "": the file has none */
     int64_t seq;                /* the newest journal entry; -1: it cannot be read */

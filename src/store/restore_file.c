@@ -41,7 +41,7 @@ static int restore_copy(const char *from, const char *to, struct err *err)
     return failed;
 }
 
-/* Whoever restores as root leaves a file that the daemon can open. */
+/* Keeps the owner of the former file, so that a restore as root leaves one the daemon can open. */
 static int give_to_owner(const char *path, const char *copy, struct err *err)
 {
     struct stat is;

@@ -155,8 +155,8 @@ static void cluster_identity_known(struct cluster_identity *identity)
 }
 
 /*
- * What was granted after the backup was made is not known, and a Binding of then may be on its way:
- * so it waits like a new ledger in a cluster where a milligpud granted before.
+ * Grants since the backup are unknown, and one of their Bindings may be on its way: a restored
+ * ledger waits like a new one in a cluster where a milligpud granted before.
  */
 static void cluster_identity_is_restored(struct cluster_identity *identity)
 {

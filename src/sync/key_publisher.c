@@ -416,7 +416,7 @@ static void note_others(struct key_publisher *publisher, const struct keys_read 
     publisher_unlock(publisher);
 }
 
-/* What the ConfigMap says; false: there is trouble. */
+/* Reads the ConfigMap; returns false after trouble. */
 static bool obey(struct key_publisher *publisher, int64_t now_ms)
 {
     struct arena arena;

@@ -72,8 +72,8 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out);
 
 /*
- * What kube-scheduler's filters read (node_filter.h). They never fail the reader, unless the bytes
- * are no JSON: what cannot be read is noted in *out.
+ * Readers of the fields that kube-scheduler's filters use (node_filter.h). They fail only for bytes
+ * that are no JSON; unreadable values are noted in *out.
  */
 void read_taints(struct json_reader *in, struct node_taints *out);
 void read_node_conditions(struct json_reader *in, struct node_taints *out);
@@ -88,8 +88,8 @@ bool read_gpu_id(struct json_reader *in, const char **out);
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out);
 
 /*
- * What people are told of a waiting pod (struct pod_scheduling, struct pod_owner). None of it
- * decides, so what cannot be read is left out, and the pod can be read all the same.
+ * Readers of what is shown of a waiting pod (struct pod_scheduling, struct pod_owner). None of it
+ * decides, so unreadable values are left out, and the pod can be read all the same.
  */
 void pod_read_scheduler(struct json_reader *in, struct pod *pod);
 void pod_read_gates(struct json_reader *in, struct pod *pod);

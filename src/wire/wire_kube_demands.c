@@ -1,7 +1,8 @@
 /*
- * What kube-scheduler's filters read: the taints of a Node; tolerations, nodeSelector and required
- * node affinity of a Pod. Called by wire_kube_node.c and wire_kube_pod.c. What cannot be read is
- * noted, and the rest is read on: nobody then says that the pod may use the node (node_filter.h).
+ * Fields that kube-scheduler's filters use: the taints of a Node; tolerations, nodeSelector and
+ * required node affinity of a Pod. Called by wire_kube_node.c and wire_kube_pod.c. Unreadable
+ * values are noted, and the rest is still read: no view then says that the pod may use the node
+ * (node_filter.h).
  */
 #include <string.h>
 

@@ -298,7 +298,7 @@ struct resource_amounts {
     const char *shared; /* parts of whole GPUs, as NVIDIA's device plugin renames them */
 };
 
-/* Where an amount of this resource is kept; NULL: nowhere. */
+/* Returns the place for an amount of this resource; NULL: it is not kept. */
 static const char **amount_slot(const struct wire_rules *rules, struct text key,
                                 struct resource_amounts *out)
 {

@@ -1,7 +1,7 @@
 /*
- * What people are told of a Pod object: which scheduler it names, what holds it back, and which
- * controller made it. Called by pod_read(). Nothing here decides: what cannot be read is left out,
- * and texts are clipped, since a tenant writes most of them.
+ * Fields of a Pod object that are only shown: the scheduler that it names, what holds it back, and
+ * the controller that made it. Called by pod_read(). Nothing here decides: unreadable values are
+ * left out, and texts are clipped, since a tenant writes most of them.
  */
 #include <string.h>
 

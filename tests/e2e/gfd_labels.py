@@ -42,7 +42,7 @@ FIXED = {
     "nvidia.com/vgpu.present": "false",
 }
 
-# What mig-manager and gpu-feature-discovery write with "mixed", where MIG has two of the GPUs.
+# Labels by mig-manager and gpu-feature-discovery with "mixed", if MIG has two of the GPUs.
 MIXED = {
     "nvidia.com/mig.strategy": "mixed",
     "nvidia.com/mig.config": "custom",

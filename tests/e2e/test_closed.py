@@ -99,7 +99,7 @@ class Closed(unittest.TestCase):
         self.assertEqual({word: milli for word, milli in closed.items() if milli > 0},
                          {"not_ready": 4000, "tainted": 4000, "leaving": 4000, "taints_unreadable": 4000})
         self.assertEqual(self.summary()["freeMilli"], 4000)
-        # Who tolerates the taint makes it room; nobody makes room of a node that is about to go.
+        # A pod that tolerates the taint makes it room; no pod makes room of a node that is about to go.
         answer = self.waiting(pod("any", 300, tolerations=TOLERANT))
         self.daemon.wait(lambda: self.summary()["closed"]["tainted"] == 0, "the taint to be tolerated")
         self.assertEqual(self.summary()["closed"]["leaving"], 4000)

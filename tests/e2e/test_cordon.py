@@ -113,7 +113,7 @@ class Cordon(harness.Story):
     def test_a_kubectl_that_fails_or_knows_another_cluster_changes_nothing(self):
         (self.folder / "broken").touch()
         done = self.ctl("cordon", NODE, status=1)
-        # What kubectl says of a cluster that is not there helps nobody.
+        # kubectl's words about a cluster that is not there would help nobody.
         self.assertEqual(done.stderr, f"milligpuctl: milligpud is standalone, and kubectl failed to show Node {NODE}: write "
                                       "the annotation milligpu.io/cordon to the Node in the cluster file, and start milligpud "
                                       "again\n")

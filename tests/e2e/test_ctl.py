@@ -531,7 +531,7 @@ class Plugin(unittest.TestCase):
                                            "--output=jsonpath={.contexts[0].context.namespace}\n")
         self.assertEqual(pod("history", "r1")[0], "pod/team-a/r1\n")
         self.assertEqual(pod("history", "r1", "--pod")[0], "pod/team-a/r1\n")
-        # Whoever says a namespace asks for no other.
+        # The flag overrides the context's namespace.
         said.write_text("")
         self.assertEqual(pod("pod", "r1", "-n", "default")[0], "pod/default/r1\n")
         self.assertEqual(pod("pod", "default/r1")[0], "pod/default/r1\n")

@@ -151,7 +151,7 @@ class Why(unittest.TestCase):
         shown = self.ctl(daemon, "pod", "default/llm-new-1")
         self.assertIn("Predecessor:  the older pod llm-old-1 of the same Deployment holds 700 milli on node g1", shown)
         self.assertIn("Recreate", shown)
-        # Where kube-scheduler would not place it anyway, the end of the old pod is no help.
+        # The end of the old pod is no help if kube-scheduler would not place the new one anyway.
         for cordoned, told in (True, False), (False, True):
             status, said = api.request("PATCH", "/api/v1/nodes/g1", {"spec": {"unschedulable": cordoned}})
             self.assertEqual(status, 200, said)

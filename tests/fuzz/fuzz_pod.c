@@ -50,7 +50,7 @@ static void advise(const struct pod *pod)
     }
 }
 
-/* What people are told is clipped, and has nothing that a terminal interprets. */
+/* Texts for people are clipped, and have nothing that a terminal interprets. */
 static void tell_one(const char *text, size_t most)
 {
     if (text == NULL)

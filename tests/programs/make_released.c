@@ -239,7 +239,7 @@ static void learn(struct maker *maker)
     tally_free(tally);
 }
 
-/* What version 5 added: a measured hour, a share that is idle, and memory over a share. */
+/* Additions of version 5: a measured hour, an idle share, and memory over a share. */
 static void measure(struct maker *maker)
 {
     static const struct store_measured hour = {.hour_ms = 1793491200000,

@@ -1,5 +1,5 @@
 /*
- * What an API server refuses or adds when a pod is created. Called by play.c and simulate_pods.c,
+ * Refusals and defaults of an API server for a new pod. Called by play.c and simulate_pods.c,
  * which create no pod that is refused here. The parts: amounts, the API server's own rules,
  * LimitRanges as the plugin LimitRanger reads them, ResourceQuotas, what is not considered.
  */
@@ -187,7 +187,7 @@ struct limit_range {
     struct limit_range *next;
 };
 
-/* Where a LimitRange has the amounts of one purpose. An item of type Container gets defaults. */
+/* The place in a LimitRange of amounts of one purpose. An item of type Container gets defaults. */
 struct limit_source {
     const char *kept;    /* the field of a container's resources */
     const char *from[4]; /* of the item, the most explicit first; NULL: no more */
@@ -284,7 +284,7 @@ void admission_fill(const struct admission *admission, struct arena *arena, stru
     }
 }
 
-/* What a LimitRange compares: of a container, or of all of a pod. */
+/* The amounts that a LimitRange compares: of a container, or of a whole pod. */
 struct limited {
     const char *type; /* "Container", "Pod" */
     const struct amount *requests;

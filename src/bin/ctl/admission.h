@@ -25,9 +25,8 @@ struct admission {
 };
 
 /*
- * What an API server accepts of no pod: containers without a name of their own, requests of an
- * extended resource that are not its limit, and a pod as a whole (spec.resources) that has more
- * than CPU, memory and huge pages.
+ * An API server accepts no containers without a name of their own, no requests of an extended
+ * resource that differ from its limit, and in spec.resources only CPU, memory and huge pages.
  */
 int admission_check(const struct doc *pod, struct err *err) MUST_USE;
 

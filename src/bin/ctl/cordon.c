@@ -178,7 +178,7 @@ static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
     return 0;
 }
 
-/* Whoever asks what would happen on a copy of a cluster may have that cluster, or have none. */
+/* Users of a dry run on a copy of a cluster may have that cluster, or none. */
 static bool is_standalone(struct ctl *ctl)
 {
     struct doc *summary;

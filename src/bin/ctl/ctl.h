@@ -110,7 +110,7 @@ int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_vi
 
 /* Why no share is placed here: the GPU's reason takes precedence over the node's. */
 const char *top_state_of(const struct doc *node, const struct doc *gpu);
-/* What is said about that state, and since when; "" if nothing is. */
+/* The remark about that state, and since when; "" if none. */
 const char *gpu_why(const struct doc *node, const struct doc *gpu);
 /* The sick GPUs of the node, and what its state means; nothing if there is nothing to say. */
 void put_node_why(struct strbuf *out, const struct doc *node);

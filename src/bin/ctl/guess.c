@@ -89,7 +89,7 @@ static void tally_replicas(struct tally *tally, const struct doc *value)
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         if (!count_at(value, keys[i], &number))
             continue;
-        /* What begins with nothing gets a pod with the first request. */
+        /* A workload that starts at zero gets a pod with the first request. */
         if (number == 0 && strcmp(keys[i], "minReplicas") == 0)
             number = 1;
         tally_times(tally, number, keys[i]);
@@ -209,7 +209,7 @@ static const char *word_of(struct arena *arena, const char *key)
     return arena_copy(arena, (struct text){word, bytes});
 }
 
-/* What tells the part from the others of the object: a name that it has, else its key. */
+/* The word that tells this part of the object from the others: its name, else its key. */
 static const char *part_word(struct arena *arena, const struct step *last)
 {
     static const char *const plain[] = {"spec",    "template", "podTemplate",

@@ -296,7 +296,7 @@ static const struct table_column waiting_columns[] = {
     {"AGE", COLUMN_RIGHT},
 };
 
-/* Where something else refuses the pod, kube-scheduler's own words say more. */
+/* If another filter refuses the pod, kube-scheduler's own words say more. */
 static const char *waiting_reason(const struct doc *item)
 {
     const char *condition = doc_shown(item, "condition");
@@ -635,7 +635,7 @@ int show_drift(struct ctl *ctl, const struct doc *list)
     must(list != NULL);
     doc_each (count, doc_get(list, "counts"))
         information += doc_int(count, "information");
-    /* What was not asked for is not missing: the counts have named it. */
+    /* Kinds that the user left out are not missing: the counts have named them. */
     if (status != CTL_FINE || !table || information == 0 || (items != NULL && items->count > 0) ||
         ctl->options.given[OPTION_kind] != NULL)
         return status != CTL_FINE ? status : ctl_show_list(ctl, list, &view);

@@ -14,7 +14,7 @@
 
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
-/* What is about one object, while it is read. */
+/* One object, while it is read. */
 struct taking {
     struct manifest *manifest;
     const struct doc *object;

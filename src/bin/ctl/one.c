@@ -614,7 +614,7 @@ static void put_phase(struct ctl *ctl, const struct doc *pod)
         put_field(ctl, "Phase", "placed; its containers have not started (Pending)");
 }
 
-/* What a name of a model stands for, and what the pod probably means otherwise. */
+/* The models that a name matches, or the name that the pod probably means. */
 static void show_hints(struct ctl *ctl, const struct doc *pod)
 {
     must(pod != NULL);

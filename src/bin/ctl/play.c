@@ -483,7 +483,7 @@ static void play_wrong(struct play *play, const char *text)
     play->wrong++;
 }
 
-/* What manifest.h calls back with. */
+/* The context of manifest.h's callbacks. */
 struct play_reading {
     struct play *play;
     struct left_out_list left_out;
@@ -579,7 +579,7 @@ static int check_workload(struct play *play, const struct pod_maker *workload, s
                    workload->namespace, workload->name, workload->prefix, inner.text);
 }
 
-/* What an API server would refuse is left out before the first pod is made. */
+/* Objects that an API server would refuse are left out before the first pod is made. */
 static void play_check(struct play *play, struct manifest *manifest)
 {
     struct pod_maker **at = &manifest->first;

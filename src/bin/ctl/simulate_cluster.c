@@ -200,7 +200,7 @@ static int cluster_by_order(const void *a, const void *b, void *ledger)
     return reconcile_order(ledger, *left, *right);
 }
 
-/* What a Node says of a GPU names the pod by its uid (hold_kind()). */
+/* A Node's record of a held GPU names the pod by its uid (hold_kind()). */
 static void cluster_rename_holder(struct world *world, const struct pod *pod, struct gpu_facts *gpu,
                                   const char *uid)
 {

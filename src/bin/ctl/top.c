@@ -20,7 +20,7 @@ enum {
     QUIET_MS = 5000, /* for what is not in the ledger: pods that wait, readiness */
 };
 
-/* Where a terminal gets one line for each node, unless --by says otherwise. */
+/* With more GPUs than that, a terminal gets one line for each node, unless --by is given. */
 enum { GPUS_LINES_MAX = 64 };
 
 /* In the order of the words of --by. */
@@ -258,7 +258,7 @@ static void add_part(struct strbuf *out, const struct doc *summary, const char *
         strbuf_printf(out, ", %lld %s", milli, word);
 }
 
-/* What pods hold beyond the size of their GPUs is no part of the size, and said apart. */
+/* Amounts that pods hold beyond the size of their GPUs are shown apart from it. */
 static void put_amounts(struct strbuf *out, const struct doc *summary)
 {
     const long long total = (long long)doc_int(summary, "totalMilli");
@@ -310,7 +310,7 @@ static void put_gpu_names(const struct ctl *ctl, const struct doc *nodes)
 
 /* --- the table --- */
 
-/* Whoever chooses single GPUs, or one node, wants to see GPUs. */
+/* A choice of GPUs, or of one node, shows GPUs. */
 static bool chooses_gpus(const struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;

@@ -511,7 +511,7 @@ static void make_host(struct arena *arena, const struct pod_maker *workload, con
         doc_set_str(arena, spec, "hostname", name);
 }
 
-/* What the DaemonSet controller lets its pods tolerate. */
+/* The tolerations that the DaemonSet controller adds to its pods. */
 static void make_tolerations(struct arena *arena, struct doc *spec)
 {
     static const struct {

@@ -209,7 +209,7 @@ static void adopt(struct scene *scene, uint32_t pods, const char *prefix, int64_
     }
 }
 
-/* What a look writes into the log, at wall_ms. */
+/* Returns the lines that a look at wall_ms logs. */
 static char *logged_by_look(struct scene *scene, int64_t wall_ms)
 {
     FILE *caught = tmpfile();

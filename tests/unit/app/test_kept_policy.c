@@ -49,7 +49,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* What the ledger keeps of documents; "" if nothing. */
+/* The documents that the ledger keeps; "" if none. */
 static void assert_kept(const char *text)
 {
     CLEANUP(arena_done) struct arena arena;

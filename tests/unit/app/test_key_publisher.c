@@ -242,7 +242,7 @@ static void keys_of_others_stay(void **state)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
 
-/* What another key of the ConfigMap has signed is believed, until it is taken away. */
+/* Signatures by another key of the ConfigMap are believed until that key is taken away. */
 static void keys_of_others_prove_what_they_signed(void **state)
 {
     struct scene *scene = *state;
@@ -743,7 +743,7 @@ static void pods_are_counted_by_the_key_that_they_need(void **state)
 
 /* --- revoking --- */
 
-/* What milligpuctl revoke-key has kubectl write. */
+/* The ConfigMap as milligpuctl revoke-key has kubectl write it. */
 static void write_revoked(struct scene *scene, const char *id)
 {
     char body[200];

@@ -120,7 +120,7 @@ static void an_agent_that_names_the_gpus_opens_the_node_and_wakes(void **state)
     assert_true(fits(fixture, "b"));
 }
 
-/* What was seen is forgotten with the process; the setting says that a plugin belongs there. */
+/* A restart forgets the plugins that were seen; the setting says that one belongs there. */
 static void after_a_restart_an_expected_plugin_closes_the_node(void **state)
 {
     static const enum plugin_rule rule[] = {PLUGIN_AUTO, PLUGIN_EXPECT, PLUGIN_IGNORE};

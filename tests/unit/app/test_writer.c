@@ -689,7 +689,7 @@ static void a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again(void 
     assert_disputed(fixture);
     tell_list_of(fixture, &before, fixture->now_ms);
     assert_disputed(fixture);
-    /* What the API server tells from now on is believed, though its versions repeat. */
+    /* The API server's later objects are believed, though their versions repeat. */
     tell(fixture, MESSAGE_POD, "a", 0);
     fixture_run_deaf(fixture);
     assert_undisputed(fixture);

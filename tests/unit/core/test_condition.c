@@ -1,4 +1,4 @@
-/* What kube-scheduler writes of a pod that it refuses, in one word. */
+/* kube-scheduler's condition of a pod that it refuses, in one word. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -391,7 +391,7 @@ static void a_raise_that_nothing_demands_any_more_is_not_bound(void **state)
     assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
     assert_int_equal(judge_memory(core, "a", "100", 1), VERDICT_REFUSED);
     assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
-    /* What was not raised needs no reason. */
+    /* A charge that was not raised needs no reason. */
     assert_int_equal(judge_memory(core, "a", "200", 0), VERDICT_OK);
     assert_int_equal(judge_memory(core, "a", "300", 16302), VERDICT_OK);
     assert_int_equal(judge_memory(core, "a", "300+100", 16384), VERDICT_OK);

@@ -138,7 +138,7 @@ static void a_pod_may_not_use_what_it_does_not_tolerate(void **state)
     assert_int_equal(bar_of(&away, NULL).why, UNUSABLE_NOT_READY);
     assert_int_equal(bar_of(&away, &ready).why, UNUSABLE_NOT_READY);
     assert_int_equal(bar_of(&away, &any).why, USABLE);
-    /* What cannot be read may be a taint that is not tolerated. */
+    /* An unreadable taint may be one that is not tolerated. */
     assert_int_equal(bar_of(&garbled, NULL).why, UNUSABLE_TAINTED);
     assert_int_equal(bar_of(&garbled, &any).why, UNUSABLE_UNREADABLE);
     assert_null(bar_of(&garbled, &any).taint);

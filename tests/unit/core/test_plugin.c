@@ -1,4 +1,4 @@
-/* What a node says of its device plugin: it stays with the node, and its end gives room. */
+/* The state of a node's device plugin: it stays with the node, and its end gives room. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1124,7 +1124,7 @@ static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
     assert_string_equal(text, "reserve: policy rule 1 (big): keeps 1 idle host for pods of several "
                               "GPUs, and 1 is idle; largest free piece 1000 milli, 2000 milli free "
                               "on 2 of 2 GPUs, at most 16000 MiB on one");
-    /* What kube-scheduler is told depends on the request alone. */
+    /* The answer to kube-scheduler depends on the request alone. */
     policy_refuse(outlook, (struct cause){REASON_RESERVE, 1}, asked.request, &refusal);
     assert_string_equal(refusal.text, "no GPU with 300 milli free");
     asked_done(&asked);

@@ -176,7 +176,7 @@ static uint64_t capacity_of(struct core_fixture *core)
     return generation;
 }
 
-/* What a pod demands of labels, of a node that only a question knows. */
+/* A pod's demands of labels, on a node that only a question knows. */
 static void labels_of_a_node_are_looked_up(void **state)
 {
     static const struct label label[] = {{"a", "1"}, {"pool", "x"}};

@@ -346,7 +346,7 @@ static void an_agent_is_believed_rather_than_the_labels_of_its_node(void **state
     assert_int_equal(is.plugin.state, PLUGIN_NONE);
 }
 
-/* What cannot be read says nothing, and closes the node: of our resource, and of theirs. */
+/* An unreadable amount, of our resource or of theirs, closes the node and says nothing else. */
 static void amounts_of_whole_gpus_are_read_once(void **state)
 {
     const struct node_facts twice =

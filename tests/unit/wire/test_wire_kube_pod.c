@@ -137,7 +137,7 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
     }
 }
 
-/* What a real API server and kube-scheduler 1.37 write of a pod on tainted nodes. */
+/* A pod that tainted nodes refuse, as a real API server and kube-scheduler 1.37 write it. */
 static void condition__says_why_a_pod_is_not_scheduled(void **state)
 {
     const struct pod pod =
