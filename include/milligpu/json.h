@@ -168,6 +168,8 @@ void json_write_key(struct json_writer *json, const char *key);
 void json_write_key_text(struct json_writer *json, struct text key);
 void json_write_text(struct json_writer *json, struct text text);
 void json_write_str(struct json_writer *json, const char *text);
+/* key and text */
+void json_write_member(struct json_writer *json, const char *key, const char *text);
 void json_write_u64(struct json_writer *json, uint64_t number);
 void json_write_i64(struct json_writer *json, int64_t number);
 void json_write_bool(struct json_writer *json, bool flag);

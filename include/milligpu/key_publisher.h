@@ -71,4 +71,14 @@ void key_pods_count(const struct app *app, struct key_pods *of, size_t count);
 /* Any thread. */
 void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out);
 
+/* All keys: those of the keyring, then facts.other; and the pods that need each. */
+struct all_keys {
+    struct key_facts facts;
+    struct key_entry key[KEYRING_MAX];
+    size_t count;                                     /* of key[] */
+    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX]; /* of key[], then of facts.other[] */
+};
+/* There is a keyring. Any thread. */
+void all_keys_read(const struct app *app, struct all_keys *out);
+
 #endif

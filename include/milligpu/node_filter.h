@@ -181,6 +181,9 @@ struct node_demands {
 const struct node_demands *node_demands_keep(const struct node_demands *demands,
                                              struct arena *arena) MUST_USE;
 
+/* Does one of the tolerations cover the taint? */
+bool node_demands_tolerate(const struct node_demands *demands, const struct taint *taint);
+
 /* Bytes that are equal exactly for demands that are equal. */
 void node_demands_key(const struct node_demands *demands, struct strbuf *out);
 

@@ -64,6 +64,9 @@ struct pod_scheduling {
     int64_t since_ms; /* UTC, its lastTransitionTime; 0: unknown */
 };
 
+/* A copy whose texts are in the arena. */
+struct pod_scheduling pod_scheduling_keep(const struct pod_scheduling *from, struct arena *arena);
+
 /* The controller that made the pod. For people only. NULL: absent. */
 enum { OWNER_TEXT_MAX = 254 };
 struct pod_owner {

@@ -394,10 +394,7 @@ static void check_rights(struct doctor *doctor)
 
 /* The subject of a check of the keys. */
 struct keys_seen {
-    struct key_entry key[KEYRING_MAX];
-    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX]; /* of key[], then of facts.other[] */
-    size_t count;
-    struct key_facts facts;
+    struct all_keys all;
     struct strbuf others; /* a part of a sentence about the keys besides the one that signs */
     struct strbuf stale;  /* ids of keys that outlive their pods */
 };
@@ -424,16 +421,16 @@ static void add_other_keys(const struct app *app, struct keys_seen *seen)
     size_t retiring = 0;
     size_t pods = 0;
 
-    for (size_t i = 1; i < seen->count; i++) {
-        const struct key_entry *key = &seen->key[i];
+    for (size_t i = 1; i < seen->all.count; i++) {
+        const struct key_entry *key = &seen->all.key[i];
         if (key->state == KEY_NEXT)
             strbuf_printf(&seen->others, "; key %s will sign %d s after it is published", key->id,
                           (int)atomic_load(&app->settings)->key_wait_s);
         if (key->state != KEY_RETIRING)
             continue;
         retiring++;
-        pods += seen->of[i].verified;
-        if (outlives_pods(app, key, seen->of[i].verified))
+        pods += seen->all.of[i].verified;
+        if (outlives_pods(app, key, seen->all.of[i].verified))
             add_stale(seen, key->id);
     }
     if (retiring > 0)
@@ -443,20 +440,15 @@ static void add_other_keys(const struct app *app, struct keys_seen *seen)
 
 static void see_keys(const struct app *app, struct keys_seen *seen)
 {
-    must(app->keyring != NULL && app->key_publisher != NULL);
+    must(app->key_publisher != NULL);
     strbuf_init(&seen->others);
     strbuf_init(&seen->stale);
-    key_publisher_facts(app->key_publisher, &seen->facts);
-    const size_t n_others = seen->facts.n_others;
-    seen->count = keyring_list(app->keyring, seen->key);
-    for (size_t i = 0; i < seen->count + n_others; i++)
-        seen->of[i].number = key_number(
-            text_of(i < seen->count ? seen->key[i].id : seen->facts.other[i - seen->count]));
-    key_pods_count(app, seen->of, seen->count + n_others);
+    all_keys_read(app, &seen->all);
+    const size_t n_others = seen->all.facts.n_others;
     add_other_keys(app, seen);
     for (size_t i = 0; i < n_others; i++)
-        if (seen->of[seen->count + i].naming == 0)
-            add_stale(seen, seen->facts.other[i]);
+        if (seen->all.of[seen->all.count + i].naming == 0)
+            add_stale(seen, seen->all.facts.other[i]);
     if (n_others > 0)
         strbuf_printf(&seen->others, "; %zu key%s in it %s not in this keyring", n_others,
                       n_others == 1 ? "" : "s", n_others == 1 ? "is" : "are");
@@ -465,18 +457,18 @@ static void see_keys(const struct app *app, struct keys_seen *seen)
 /* The keys are published, and can change: is there anything to do about them? */
 static void say_published_keys(struct doctor *doctor, const struct keys_seen *seen)
 {
-    const char *id = seen->key[0].id;
+    const char *id = seen->all.key[0].id;
 
     const bool has_stale = seen->stale.len > 0;
 
-    must(seen->facts.published);
-    if (seen->count > KEYRING_MAX - KEYRING_SPARE)
+    must(seen->all.facts.published);
+    if (seen->all.count > KEYRING_MAX - KEYRING_SPARE)
         api_doctor_say(
             doctor, "signing", HEALTH_WARNING,
             "restart the pods of the oldest key, or revoke it: milligpuctl keys, "
             "milligpuctl revoke-key KEYID",
             "%zu of %d keys are in use; with %d, none can be replaced; key %s signs%s%s%s",
-            seen->count, KEYRING_MAX, KEYRING_MAX, id, seen->others.data,
+            seen->all.count, KEYRING_MAX, KEYRING_MAX, id, seen->others.data,
             has_stale ? "; no running pod needs " : "", seen->stale.data);
     else if (has_stale)
         api_doctor_say(doctor, "signing", HEALTH_WARNING,
@@ -491,9 +483,9 @@ static void say_published_keys(struct doctor *doctor, const struct keys_seen *se
 
 static void say_keys(struct doctor *doctor, const struct keys_seen *seen)
 {
-    const struct key_facts *facts = &seen->facts;
+    const struct key_facts *facts = &seen->all.facts;
 
-    must(seen->count > 0);
+    must(seen->all.count > 0);
     if (facts->error[0] != '\0')
         api_doctor_say(
             doctor, "signing", HEALTH_FAILED,
@@ -501,17 +493,17 @@ static void say_keys(struct doctor *doctor, const struct keys_seen *seen)
             "milligpu-keys (see manifests)",
             "the signing keys cannot be published in ConfigMap %s of namespace %s: %s",
             KEYS_CONFIGMAP, keys_namespace(doctor->app), facts->error);
-    else if (facts->trouble[0] != '\0' && seen->count == KEYRING_MAX)
+    else if (facts->trouble[0] != '\0' && seen->all.count == KEYRING_MAX)
         api_doctor_say(doctor, "signing", HEALTH_WARNING,
                        "milligpuctl keys shows how many pods need each key; milligpuctl revoke-key "
                        "KEYID removes one",
-                       "key %s signs, and cannot be replaced: %s%s", seen->key[0].id,
+                       "key %s signs, and cannot be replaced: %s%s", seen->all.key[0].id,
                        facts->trouble, seen->others.data);
     else if (facts->trouble[0] != '\0')
         api_doctor_say(doctor, "signing", HEALTH_WARNING,
                        "let milligpud write the folder of the signing key; a key that is mounted "
                        "from a Secret is replaced there, and milligpud restarted",
-                       "key %s signs, and keys cannot be replaced: %s%s", seen->key[0].id,
+                       "key %s signs, and keys cannot be replaced: %s%s", seen->all.key[0].id,
                        facts->trouble, seen->others.data);
     else if (!facts->published)
         api_doctor_say(doctor, "signing", HEALTH_WARNING, "run doctor again in a moment",

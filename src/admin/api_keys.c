@@ -43,21 +43,13 @@ static void write_other_key(struct json_writer *json, const char *id, size_t pod
     json_write_object_end(json);
 }
 
-static void write_all_keys(struct json_writer *json, const struct app *app,
-                           const struct key_facts *facts)
+static void write_all_keys(struct json_writer *json, const struct all_keys *all)
 {
-    struct key_entry key[KEYRING_MAX];
-    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX];
-    const size_t count = keyring_list(app->keyring, key);
-
-    must(facts->n_others <= OTHER_KEYS_MAX);
-    for (size_t i = 0; i < count + facts->n_others; i++)
-        of[i].number = key_number(text_of(i < count ? key[i].id : facts->other[i - count]));
-    key_pods_count(app, of, count + facts->n_others);
-    for (size_t i = 0; i < count; i++)
-        write_key(json, &key[i], of[i].verified);
-    for (size_t i = 0; i < facts->n_others; i++)
-        write_other_key(json, facts->other[i], of[count + i].naming);
+    must(all->facts.n_others <= OTHER_KEYS_MAX);
+    for (size_t i = 0; i < all->count; i++)
+        write_key(json, &all->key[i], all->of[i].verified);
+    for (size_t i = 0; i < all->facts.n_others; i++)
+        write_other_key(json, all->facts.other[i], all->of[all->count + i].naming);
 }
 
 static void write_place(struct json_writer *json, const struct app *app,
@@ -75,20 +67,20 @@ static void write_place(struct json_writer *json, const struct app *app,
 void api_keys(struct api_call *call)
 {
     const struct app *app = call->app;
-    struct key_facts facts;
+    struct all_keys all;
     struct json_writer json;
 
     must((app->keyring != NULL) == (app->key_publisher != NULL));
-    if (app->key_publisher != NULL)
-        key_publisher_facts(app->key_publisher, &facts);
+    if (app->keyring != NULL)
+        all_keys_read(app, &all);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     json_write_key(&json, "items");
     json_write_array(&json);
     if (app->keyring != NULL)
-        write_all_keys(&json, app, &facts);
+        write_all_keys(&json, &all);
     json_write_array_end(&json);
     if (app->keyring != NULL)
-        write_place(&json, app, &facts);
+        write_place(&json, app, &all.facts);
     json_write_object_end(&json);
 }

@@ -214,13 +214,6 @@ static void describe_request(const struct api_call *call, const struct pod_recor
     must_not_reach("every verdict is listed");
 }
 
-static void api_pods_put(struct json_writer *json, const char *key, const char *value)
-{
-    must(value != NULL);
-    json_write_key(json, key);
-    json_write_str(json, value);
-}
-
 /*
  * One node's answer, by the same function as in filter. `text` is what kube-scheduler is told;
  * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
@@ -246,14 +239,14 @@ static void put_verdict(struct json_writer *json, const struct outlook *outlook,
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
     filter_explain(outlook, node, request, detail, sizeof detail);
     json_write_object(json);
-    api_pods_put(json, "name", node->name->text);
+    json_write_member(json, "name", node->name->text);
     json_write_key(json, "fits");
     json_write_bool(json, why == REASON_NONE && bar.why == USABLE);
     json_write_key(json, "exact");
     json_write_bool(json, rank.exact);
-    api_pods_put(json, "reason", reason_name(why));
-    api_pods_put(json, "text", refusal.text);
-    api_pods_put(json, "detail", detail);
+    json_write_member(json, "reason", reason_name(why));
+    json_write_member(json, "text", refusal.text);
+    json_write_member(json, "detail", detail);
     admin_unusable(json, "unusable", "unusableText", &bar);
     json_write_object_end(json);
 }
@@ -300,11 +293,11 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
         return;
     survey_reason_text(outlook, request, cause, text);
     json_write_object(json);
-    api_pods_put(json, "reason", reason_name(cause.why));
+    json_write_member(json, "reason", reason_name(cause.why));
     json_write_key(json, "nodes");
     json_write_u64(json, nodes);
-    api_pods_put(json, "text", text);
-    api_pods_put(json, "detail", detail);
+    json_write_member(json, "text", text);
+    json_write_member(json, "detail", detail);
     json_write_object_end(json);
 }
 
@@ -334,12 +327,12 @@ static void put_bars(struct json_writer *json, const struct survey *survey)
     for (uint32_t i = 0; i < survey->bars; i++) {
         const struct survey_bar *bar = &survey->bar[i];
         json_write_object(json);
-        api_pods_put(json, "reason", unusable_name(bar->why));
+        json_write_member(json, "reason", unusable_name(bar->why));
         if (bar->taint != NULL)
-            api_pods_put(json, "taint", bar->taint);
+            json_write_member(json, "taint", bar->taint);
         json_write_key(json, "nodes");
         json_write_u64(json, bar->nodes);
-        api_pods_put(json, "text", unusable_help(bar->why));
+        json_write_member(json, "text", unusable_help(bar->why));
         json_write_key(json, "names");
         json_write_array(json);
         for (uint32_t k = 0; k < bar->names; k++)
@@ -366,7 +359,7 @@ static bool put_reasons(struct json_writer *json, struct api_call *call,
     survey_cluster(snapshot, question, &call->arena, survey);
     must(survey->never == (survey->never_text[0] != '\0'));
     if (survey->never)
-        api_pods_put(json, "never", survey->never_text);
+        json_write_member(json, "never", survey->never_text);
     json_write_key(json, "reasons");
     json_write_array(json);
     for (uint32_t at = 0; at < REASONS; at++) {
@@ -415,7 +408,7 @@ static void put_models(struct json_writer *json, const struct snapshot *snapshot
     json_write_array(json);
     for (uint32_t name = 0; name < request->models; name++) {
         json_write_object(json);
-        api_pods_put(json, "name", request->model[name]);
+        json_write_member(json, "name", request->model[name]);
         json_write_key(json, "standsFor");
         json_write_array(json);
         for (uint32_t i = 0; i < models.count; i++)
@@ -458,12 +451,12 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     describe_request(call, record, request, sizeof request);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    api_pods_put(&json, "namespace", sought->namespace);
-    api_pods_put(&json, "name", sought->name);
-    api_pods_put(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
-    api_pods_put(&json, "phase", phase_of(sought));
-    api_pods_put(&json, "node", node);
-    api_pods_put(&json, "request", request);
+    json_write_member(&json, "namespace", sought->namespace);
+    json_write_member(&json, "name", sought->name);
+    json_write_member(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    json_write_member(&json, "phase", phase_of(sought));
+    json_write_member(&json, "node", node);
+    json_write_member(&json, "request", request);
     if (record != NULL && record->advice != NULL)
         put_advice(&json, text_of(record->advice));
     if (record != NULL && record->request != NULL && record->request->models > 0)
@@ -507,12 +500,12 @@ static void put_past(struct api_call *call)
     }
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    api_pods_put(&json, "namespace", row->namespace);
-    api_pods_put(&json, "name", row->name);
-    api_pods_put(&json, "uid", row->uid);
-    api_pods_put(&json, "phase", "Ended");
-    api_pods_put(&json, "node", row->node);
-    api_pods_put(&json, "request", "");
+    json_write_member(&json, "namespace", row->namespace);
+    json_write_member(&json, "name", row->name);
+    json_write_member(&json, "uid", row->uid);
+    json_write_member(&json, "phase", "Ended");
+    json_write_member(&json, "node", row->node);
+    json_write_member(&json, "request", "");
     json_write_key(&json, "allocation");
     admin_released(&json, row, rows);
     json_write_object_end(&json);

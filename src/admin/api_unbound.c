@@ -14,11 +14,6 @@
 #include "milligpu/hints.h"
 #include "milligpu/pod_cache.h"
 
-static const char *unbound_copy(struct arena *arena, const char *text)
-{
-    return text != NULL ? arena_copy(arena, text_of(text)) : NULL;
-}
-
 /* Runs under the pod cache's lock, which the writer needs: it copies, and judges later. */
 static void note_unbound(void *user, const struct pod_record *record)
 {
@@ -33,18 +28,12 @@ static void note_unbound(void *user, const struct pod_record *record)
         return;
     }
     struct unbound_pod *pod = &out->pod[out->count++];
-    *pod = (struct unbound_pod){.uid = unbound_copy(arena, record->uid),
-                                .namespace = unbound_copy(arena, record->namespace),
-                                .name = unbound_copy(arena, record->name),
+    *pod = (struct unbound_pod){.uid = arena_copy(arena, text_of(record->uid)),
+                                .namespace = arena_copy(arena, text_of(record->namespace)),
+                                .name = arena_copy(arena, text_of(record->name)),
                                 .created_ms = record->created_ms};
-    if (record->context == NULL)
-        return;
-    const struct pod_scheduling *is = &record->context->scheduling;
-    pod->scheduling = (struct pod_scheduling){.scheduler = unbound_copy(arena, is->scheduler),
-                                              .gates = unbound_copy(arena, is->gates),
-                                              .reason = unbound_copy(arena, is->reason),
-                                              .message = unbound_copy(arena, is->message),
-                                              .since_ms = is->since_ms};
+    if (record->context != NULL)
+        pod->scheduling = pod_scheduling_keep(&record->context->scheduling, arena);
 }
 
 /* The table is in the arena: it is too large for a thread's stack. */

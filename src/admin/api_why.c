@@ -12,13 +12,6 @@
 
 #include "admin/api_unbound.h"
 
-static void why_put(struct json_writer *json, const char *key, const char *value)
-{
-    must(value != NULL);
-    json_write_key(json, key);
-    json_write_str(json, value);
-}
-
 static void why_put_bool(struct json_writer *json, const char *key, bool value)
 {
     json_write_key(json, key);
@@ -34,16 +27,17 @@ static void put_condition(struct json_writer *json, struct arena *arena,
     char at[TIME_TEXT_BYTES];
 
     if (scheduling->gates != NULL)
-        why_put(json, "gates", scheduling->gates);
+        json_write_member(json, "gates", scheduling->gates);
     if (scheduling->reason == NULL)
         return;
-    why_put(json, "condition",
-            arena_printf(arena, "%s%s%s", scheduling->reason,
-                         scheduling->reason[0] != '\0' && message[0] != '\0' ? ": " : "", message));
+    json_write_member(json, "condition",
+                      arena_printf(arena, "%s%s%s", scheduling->reason,
+                                   scheduling->reason[0] != '\0' && message[0] != '\0' ? ": " : "",
+                                   message));
     if (scheduling->since_ms == 0)
         return;
     time_format(scheduling->since_ms, at);
-    why_put(json, "since", at);
+    json_write_member(json, "since", at);
 }
 
 void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
@@ -59,13 +53,13 @@ void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
     api_unasked(call->app, scheduling, unasked);
     json_write_key(json, "scheduling");
     json_write_object(json);
-    why_put(json, "scheduler", unbound_scheduler(scheduling));
+    json_write_member(json, "scheduler", unbound_scheduler(scheduling));
     why_put_bool(json, "serves", unasked->serves);
     why_put_bool(json, "asked", asked);
     if (!asked) {
-        why_put(json, "by", unasked->by);
-        why_put(json, "reason", unasked->word);
-        why_put(json, "text", unasked->text);
+        json_write_member(json, "by", unasked->by);
+        json_write_member(json, "reason", unasked->word);
+        json_write_member(json, "text", unasked->text);
     }
     put_condition(json, &call->arena, scheduling);
     json_write_object_end(json);
@@ -144,19 +138,20 @@ static void put_predecessor(struct json_writer *json, struct arena *arena,
     must(at < found->count);
     json_write_key(json, "predecessor");
     json_write_object(json);
-    why_put(json, "namespace", allocation->is.namespace);
-    why_put(json, "name", allocation->is.name);
-    why_put(json, "node", found->node->name->text);
+    json_write_member(json, "namespace", allocation->is.namespace);
+    json_write_member(json, "name", allocation->is.name);
+    json_write_member(json, "node", found->node->name->text);
     json_write_key(json, "milli");
     json_write_u64(json, milli);
-    why_put(json, "owner", arena_printf(arena, "%s %s", owner->kind, owner->name));
+    json_write_member(json, "owner", arena_printf(arena, "%s %s", owner->kind, owner->name));
     why_put_bool(json, "terminating", found->terminating[at]);
-    why_put(json, "text",
-            arena_printf(arena,
-                         "the older pod %s of the same %s holds %u milli on node %s, where this "
-                         "one fits once it is gone: %s",
-                         allocation->is.name, owner->kind, milli, found->node->name->text,
-                         advice_for(owner->kind, found->terminating[at])));
+    json_write_member(
+        json, "text",
+        arena_printf(arena,
+                     "the older pod %s of the same %s holds %u milli on node %s, where this "
+                     "one fits once it is gone: %s",
+                     allocation->is.name, owner->kind, milli, found->node->name->text,
+                     advice_for(owner->kind, found->terminating[at])));
     json_write_object_end(json);
 }
 

@@ -13,13 +13,6 @@
 /* src/admin/schemas.json, converted to C by the build. */
 extern const char admin_schemas_json[];
 
-static void openapi_put(struct json_writer *json, const char *key, const char *value)
-{
-    must(value != NULL);
-    json_write_key(json, key);
-    json_write_str(json, value);
-}
-
 static void put_raw(struct json_writer *json, const char *key, const char *literal)
 {
     must(literal[0] != '\0');
@@ -36,7 +29,7 @@ static void put_ref(struct json_writer *json, const char *key, const char *schem
     strbuf_printf(&where, "#/components/schemas/%s", schema);
     json_write_key(json, key);
     json_write_object(json);
-    openapi_put(json, "$ref", where.data);
+    json_write_member(json, "$ref", where.data);
     json_write_object_end(json);
 }
 
@@ -48,10 +41,10 @@ static void openapi_put_place(struct json_writer *json, struct text name)
     json_write_object(json);
     json_write_key(json, "name");
     json_write_text(json, name);
-    openapi_put(json, "in", "path");
+    json_write_member(json, "in", "path");
     json_write_key(json, "required");
     json_write_bool(json, true);
-    openapi_put(json, "description", api_place_help(name));
+    json_write_member(json, "description", api_place_help(name));
     put_raw(json, "schema", api_place_schema(name));
     json_write_object_end(json);
 }
@@ -61,9 +54,9 @@ static void put_parameter(struct json_writer *json, const struct api_route *rout
 {
     must((size_t)parameter < PARAMETERS);
     json_write_object(json);
-    openapi_put(json, "name", api_parameter_name(parameter));
-    openapi_put(json, "in", "query");
-    openapi_put(json, "description", api_parameter_help(route, parameter));
+    json_write_member(json, "name", api_parameter_name(parameter));
+    json_write_member(json, "in", "query");
+    json_write_member(json, "description", api_parameter_help(route, parameter));
     put_raw(json, "schema", api_parameter_schema(route, parameter));
     json_write_object_end(json);
 }
@@ -147,7 +140,7 @@ static void put_status(struct json_writer *json, int status)
 static void put_answer(struct json_writer *json, const struct api_answer *answer)
 {
     put_status(json, answer->status);
-    openapi_put(json, "description", answer->text);
+    json_write_member(json, "description", answer->text);
     if (strcmp(answer->type, PROBLEM_TYPE) == 0)
         put_problem(json);
     else if (answer->type[0] != '\0')
@@ -171,7 +164,7 @@ static void put_responses(struct json_writer *json, const struct api_route *rout
     json_write_key(json, "responses");
     json_write_object(json);
     put_status(json, route->status);
-    openapi_put(json, "description", route->summary);
+    json_write_member(json, "description", route->summary);
     if (api_answer(route, 304) != NULL)
         put_raw(json, "headers",
                 "{\"ETag\":{\"description\":\"changes whenever the answer does\","
@@ -185,7 +178,7 @@ static void put_responses(struct json_writer *json, const struct api_route *rout
             put_answer(json, answer);
     json_write_key(json, "default");
     json_write_object(json);
-    openapi_put(json, "description", "It went wrong");
+    json_write_member(json, "description", "It went wrong");
     put_problem(json);
     json_write_object_end(json);
     json_write_object_end(json);
@@ -207,8 +200,8 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
     json_write_key(json, method);
     json_write_object(json);
     must(strncmp(route->name, "api_", strlen("api_")) == 0);
-    openapi_put(json, "operationId", route->name + strlen("api_"));
-    openapi_put(json, "summary", route->summary);
+    json_write_member(json, "operationId", route->name + strlen("api_"));
+    json_write_member(json, "summary", route->summary);
     put_parameters(json, route);
     if (api_route_takes_body(route)) {
         json_write_key(json, "requestBody");
@@ -259,16 +252,16 @@ void api_openapi(struct api_call *call)
     must(call->status == 200);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
-    openapi_put(&json, "openapi", "3.0.3");
+    json_write_member(&json, "openapi", "3.0.3");
     json_write_key(&json, "info");
     json_write_object(&json);
-    openapi_put(&json, "title", "milligpu, for operators");
-    openapi_put(
+    json_write_member(&json, "title", "milligpu, for operators");
+    json_write_member(
         &json, "description",
         "For tools, not for web pages: a request with an Origin header is refused (403), and so is "
         "one whose Host is neither a loopback name nor in admin_hosts (403), whose body is not "
         "application/json (415), or that has a body where no requestBody is listed (413).");
-    openapi_put(&json, "version", MILLIGPU_VERSION);
+    json_write_member(&json, "version", MILLIGPU_VERSION);
     json_write_object_end(&json);
     put_paths(&json);
     json_write_key(&json, "components");

@@ -49,11 +49,7 @@ static bool is_tolerated(const struct taint_viewer *viewer, const struct taint *
     if (demands == NULL)
         return why == UNUSABLE_TAINTED && viewer->known != NULL &&
                tolerations_cover(viewer->known, taint);
-    must(demands->tolerations == 0 || demands->toleration != NULL);
-    for (uint32_t i = 0; i < demands->tolerations; i++)
-        if (toleration_covers(&demands->toleration[i], taint))
-            return true;
-    return false;
+    return node_demands_tolerate(demands, taint);
 }
 
 /* The first reason of the table stays, and of its taints the first. */

@@ -37,7 +37,7 @@ static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
     return to;
 }
 
-static struct pod_scheduling keep_scheduling(struct arena *arena, const struct pod_scheduling *from)
+struct pod_scheduling pod_scheduling_keep(const struct pod_scheduling *from, struct arena *arena)
 {
     must(from->since_ms >= 0);
     must(from->message == NULL || from->reason != NULL);
@@ -82,7 +82,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->model = pod_copy_text(arena, pod->model);
     kept->memory = pod_copy_text(arena, pod->memory);
     kept->topology = pod_copy_text(arena, pod->topology);
-    kept->scheduling = keep_scheduling(arena, &pod->scheduling);
+    kept->scheduling = pod_scheduling_keep(&pod->scheduling, arena);
     kept->owner = keep_owner(arena, &pod->owner);
     for (uint32_t i = 0; i < pod->odd_keys; i++)
         kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);

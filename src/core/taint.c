@@ -187,3 +187,13 @@ bool toleration_covers(const struct toleration *toleration, const struct taint *
     }
     must_not_reach("every operator is listed");
 }
+
+bool node_demands_tolerate(const struct node_demands *demands, const struct taint *taint)
+{
+    must(taint->key != NULL);
+    must(demands->tolerations == 0 || demands->toleration != NULL);
+    for (uint32_t i = 0; i < demands->tolerations; i++)
+        if (toleration_covers(&demands->toleration[i], taint))
+            return true;
+    return false;
+}

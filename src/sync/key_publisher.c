@@ -232,6 +232,18 @@ void key_pods_count(const struct app *app, struct key_pods *of, size_t count)
             count_pod(app, node->allocation[i], of, count);
 }
 
+void all_keys_read(const struct app *app, struct all_keys *out)
+{
+    must(app->keyring != NULL && app->key_publisher != NULL);
+    key_publisher_facts(app->key_publisher, &out->facts);
+    out->count = keyring_list(app->keyring, out->key);
+    const size_t sum = out->count + out->facts.n_others;
+    for (size_t i = 0; i < sum; i++)
+        out->of[i].number =
+            key_number(text_of(i < out->count ? out->key[i].id : out->facts.other[i - out->count]));
+    key_pods_count(app, out->of, sum);
+}
+
 static bool is_revoked(const struct key_publisher *publisher, const char *id)
 {
     must(publisher->n_revoked <= KEYRING_MAX);

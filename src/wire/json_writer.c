@@ -107,6 +107,13 @@ void json_write_str(struct json_writer *json, const char *text)
     json_write_text(json, text_of(text));
 }
 
+void json_write_member(struct json_writer *json, const char *key, const char *text)
+{
+    must(text != NULL);
+    json_write_key(json, key);
+    json_write_str(json, text);
+}
+
 void json_write_u64(struct json_writer *json, uint64_t number)
 {
     json_writer_value(json);

@@ -12,13 +12,6 @@
 
 enum { REQUEST_TEXT_MAX = 512 };
 
-static void put_str(struct json_writer *json, const char *key, const char *value)
-{
-    must(value != NULL);
-    json_write_key(json, key);
-    json_write_str(json, value);
-}
-
 static void put_atom(struct json_writer *json, const char *key, const struct atom *value)
 {
     must(value != NULL);
@@ -46,7 +39,7 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
     if (ms <= 0)
         return; /* unknown: no timestamp of ours is before 1970 */
     time_format(ms, text);
-    put_str(json, key, text);
+    json_write_member(json, key, text);
 }
 
 /* --- amounts --- */
@@ -251,7 +244,7 @@ static void put_unusable_text(struct json_writer *json, const char *key,
         strbuf_printf(&text, ": %s%s%s:%s", cause->taint->key,
                       cause->taint->value[0] != '\0' ? "=" : "", cause->taint->value,
                       cause->taint->effect == EFFECT_NO_EXECUTE ? "NoExecute" : "NoSchedule");
-    put_str(json, key, text.data);
+    json_write_member(json, key, text.data);
 }
 
 void admin_unusable(struct json_writer *json, const char *key, const char *text_key,
@@ -260,7 +253,7 @@ void admin_unusable(struct json_writer *json, const char *key, const char *text_
     must(cause->why < UNUSABLES);
     if (cause->why == USABLE)
         return;
-    put_str(json, key, unusable_name(cause->why));
+    json_write_member(json, key, unusable_name(cause->why));
     put_unusable_text(json, text_key, cause);
 }
 
@@ -271,13 +264,13 @@ static void put_node_text(struct json_writer *json, const struct node *node)
 
     must(closed == REASON_NONE || reason_class(closed) != REASON_CLASS_STATE);
     if (node->gone)
-        put_str(json, "stateText", "the Node object is gone, its pods are not");
+        json_write_member(json, "stateText", "the Node object is gone, its pods are not");
     else if (node->problem == PROBLEM_NONE && closed == REASON_NONE && is_unusable(node))
         put_unusable_text(json, "stateText", &node->unusable);
     else if (node->problem != PROBLEM_NONE || closed == REASON_NONE)
         put_atom(json, "stateText", node->problem_text);
     else
-        put_str(json, "stateText", reason_help(closed));
+        json_write_member(json, "stateText", reason_help(closed));
 }
 
 /* Models are interned, so equal pointers are equal names. */
@@ -303,7 +296,7 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
             strbuf_str(&models, ", ");
         strbuf_text(&models, atom_text(node->gpu[i].model));
     }
-    put_str(json, "model", models.data);
+    json_write_member(json, "model", models.data);
 }
 
 /*
@@ -322,10 +315,10 @@ static void put_holders(struct json_writer *json, const struct node *node, const
                 continue;
             must(charge->milli > 0);
             json_write_object(json);
-            put_str(json, "uid", allocation->is.uid);
-            put_str(json, "namespace", allocation->is.namespace);
-            put_str(json, "name", allocation->is.name);
-            put_str(json, "state", allocation_state_name(allocation->is.state));
+            json_write_member(json, "uid", allocation->is.uid);
+            json_write_member(json, "namespace", allocation->is.namespace);
+            json_write_member(json, "name", allocation->is.name);
+            json_write_member(json, "state", allocation_state_name(allocation->is.state));
             put_u64(json, "milli", charge->milli);
             put_u64(json, "mib", charge->mib);
             json_write_object_end(json);
@@ -360,7 +353,7 @@ static void put_held_by(struct json_writer *json, const struct node *node, const
     const struct allocation *pod = hold_kind(held, &kind, &uid) ? node_allocation(node, uid) : NULL;
     if (pod != NULL)
         strbuf_printf(&name, "%s/%s", pod->is.namespace, pod->is.name);
-    put_str(json, "heldBy", pod != NULL ? name.data : held);
+    json_write_member(json, "heldBy", pod != NULL ? name.data : held);
 }
 
 static void put_note(struct json_writer *json, const struct node *node, const struct gpu *gpu)
@@ -370,7 +363,7 @@ static void put_note(struct json_writer *json, const struct node *node, const st
     if (note != NULL && note->held != NULL)
         put_held_by(json, node, note->held);
     if (note != NULL && note->ill != NULL)
-        put_str(json, "healthText", note->ill);
+        json_write_member(json, "healthText", note->ill);
 }
 
 static void put_known(struct json_writer *json, const char *key, int64_t amount)
@@ -409,7 +402,7 @@ static void put_measured_share(struct json_writer *json, const struct measured_s
     put_known(json, "peakMib", share->peak_mib);
     put_time(json, "idleSince", share->idle_since_ms);
     if (share->over != USAGE_OVER_NOT)
-        put_str(json, "over", usage_over_name(share->over));
+        json_write_member(json, "over", usage_over_name(share->over));
 }
 
 /* "pods" counts charges, those of reservations included. */
@@ -429,7 +422,7 @@ static void admin_put_gpu(struct json_writer *json, const struct node *node, con
     put_u64(json, "freeMilli", admin_gpu_free(node, gpu));
     put_u64(json, "fragmentMilli", fragment_milli);
     put_u64(json, "pods", gpu->charges);
-    put_str(json, "state", admin_gpu_state(gpu));
+    json_write_member(json, "state", admin_gpu_state(gpu));
     put_bool(json, "cordoned", (gpu->flags & GPU_CORDONED) != 0);
     put_note(json, node, gpu);
     put_topology(json, node, gpu);
@@ -454,8 +447,8 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     put_atom(json, "name", node->name);
     put_atom(json, "uid", node->uid);
     admin_put_models(json, node);
-    put_str(json, "source", inventory_source_name(node->source));
-    put_str(json, "state", admin_node_state(node));
+    json_write_member(json, "source", inventory_source_name(node->source));
+    json_write_member(json, "state", admin_node_state(node));
     put_node_text(json, node);
     put_bool(json, "cordoned", admin_is_cordoned(node));
     put_bool(json, "agent", node->agent);
@@ -519,8 +512,8 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
     for (uint32_t i = 0; i < allocation->is.shares; i++) {
         const struct share *share = &allocation->is.share[i];
         json_write_object(json);
-        put_str(json, "container", share->container);
-        put_str(json, "kind", container_kind_name(share->kind));
+        json_write_member(json, "container", share->container);
+        json_write_member(json, "kind", container_kind_name(share->kind));
         admin_put_place(json, node, share->gpu);
         put_amount(json, share->milli, share->mib);
         if (share->asked != share->milli)
@@ -540,12 +533,12 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
 
     must(node == NULL || node->name == is->node);
     json_write_object(json);
-    put_str(json, "uid", is->uid);
-    put_str(json, "namespace", is->namespace);
-    put_str(json, "name", is->name);
+    json_write_member(json, "uid", is->uid);
+    json_write_member(json, "namespace", is->namespace);
+    json_write_member(json, "name", is->name);
     put_atom(json, "node", is->node);
-    put_str(json, "state", allocation_state_name(is->state));
-    put_str(json, "origin", allocation_origin_name(is->origin));
+    json_write_member(json, "state", allocation_state_name(is->state));
+    json_write_member(json, "origin", allocation_origin_name(is->origin));
     put_bool(json, "presumed", is->presumed);
     put_bool(json, "inDoubt", is->in_doubt);
     put_time(json, "reservedAt", is->reserved_ms);
@@ -567,11 +560,11 @@ void admin_released(struct json_writer *json, const struct history_row *row, siz
 {
     must(rows > 0);
     json_write_object(json);
-    put_str(json, "uid", row->uid);
-    put_str(json, "namespace", row->namespace);
-    put_str(json, "name", row->name);
-    put_str(json, "node", row->node);
-    put_str(json, "state", row->state);
+    json_write_member(json, "uid", row->uid);
+    json_write_member(json, "namespace", row->namespace);
+    json_write_member(json, "name", row->name);
+    json_write_member(json, "node", row->node);
+    json_write_member(json, "state", row->state);
     put_time(json, "reservedAt", row->reserved_ms);
     put_time(json, "boundAt", row->bound_ms);
     put_time(json, "releasedAt", row->released_ms);
@@ -582,7 +575,7 @@ void admin_released(struct json_writer *json, const struct history_row *row, siz
         if (row[i].gpu[0] == '\0')
             continue; /* it held no GPU with a name */
         json_write_object(json);
-        put_str(json, "gpu", row[i].gpu);
+        json_write_member(json, "gpu", row[i].gpu);
         put_amount(json, row[i].milli, row[i].mib);
         json_write_object_end(json);
     }
@@ -624,9 +617,9 @@ static void put_move(struct json_writer *json, const struct defrag_move *move)
 {
     must(move->gain_milli > 0);
     json_write_object(json);
-    put_str(json, "uid", move->from->is.uid);
-    put_str(json, "namespace", move->from->is.namespace);
-    put_str(json, "name", move->from->is.name);
+    json_write_member(json, "uid", move->from->is.uid);
+    json_write_member(json, "namespace", move->from->is.namespace);
+    json_write_member(json, "name", move->from->is.name);
     put_move_place(json, "from", move->from, move->from_node);
     put_move_place(json, "to", move->to, move->to_node);
     put_u64(json, "gainMilli", move->gain_milli);
@@ -644,7 +637,7 @@ static void put_shape(struct json_writer *json, const struct defrag_shape *shape
     json_write_object(json);
     put_u64(json, "gpus", shape->class->parts);
     put_u64(json, "milli", shape->class->milli);
-    put_str(json, "models", models.data);
+    json_write_member(json, "models", models.data);
     put_u64(json, "before", shape->before);
     put_u64(json, "after", shape->after);
     json_write_object_end(json);
@@ -682,18 +675,18 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
     must(drift->kind != NULL);
     must(drift->node != NULL);
     json_write_object(json);
-    put_str(json, "kind", drift->kind);
+    json_write_member(json, "kind", drift->kind);
     put_atom(json, "node", drift->node->name);
     if (drift->gpu != NULL)
         put_atom(json, "gpu", drift->gpu->id);
     if (allocation != NULL) {
-        put_str(json, "namespace", allocation->is.namespace);
-        put_str(json, "name", allocation->is.name);
-        put_str(json, "uid", allocation->is.uid);
+        json_write_member(json, "namespace", allocation->is.namespace);
+        json_write_member(json, "name", allocation->is.name);
+        json_write_member(json, "uid", allocation->is.uid);
     }
-    put_str(json, "text", drift->text);
+    json_write_member(json, "text", drift->text);
     put_time(json, "since", drift->since_ms);
-    put_str(json, "severity", drift_severity(drift, now_ms));
+    json_write_member(json, "severity", drift_severity(drift, now_ms));
     json_write_object_end(json);
 }
 
@@ -705,11 +698,11 @@ static void admin_put_waiting(struct json_writer *json, const struct admin_waiti
     if (waiting->asks > 0)
         put_time(json, "lastAsked", waiting->last_ms);
     put_u64(json, "asks", waiting->asks);
-    put_str(json, "by", waiting->by);
-    put_str(json, "reason", waiting->reason);
-    put_str(json, "text", waiting->text);
+    json_write_member(json, "by", waiting->by);
+    json_write_member(json, "reason", waiting->reason);
+    json_write_member(json, "text", waiting->text);
     if (waiting->condition != NULL)
-        put_str(json, "condition", waiting->condition);
+        json_write_member(json, "condition", waiting->condition);
     if (waiting->offered == 0)
         return;
     must(waiting->offered <= waiting->fitting);
@@ -737,10 +730,10 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     else if (waiting->wishless)
         text_clip(text_of(ADMIN_WISHLESS), request, sizeof request);
     json_write_object(json);
-    put_str(json, "uid", waiting->uid);
-    put_str(json, "namespace", waiting->namespace);
-    put_str(json, "name", waiting->name);
-    put_str(json, "request", request);
+    json_write_member(json, "uid", waiting->uid);
+    json_write_member(json, "namespace", waiting->namespace);
+    json_write_member(json, "name", waiting->name);
+    json_write_member(json, "request", request);
     admin_put_waiting(json, waiting);
     json_write_object_end(json);
 }
@@ -754,9 +747,9 @@ static void put_overs(struct json_writer *json, const struct history_row *row)
         const struct history_over *over = &row->over[i];
         json_write_object(json);
         put_time(json, "at", over->at_ms);
-        put_str(json, "container", over->container);
-        put_str(json, "gpu", over->gpu);
-        put_str(json, "how", over->how);
+        json_write_member(json, "container", over->container);
+        json_write_member(json, "gpu", over->gpu);
+        json_write_member(json, "how", over->how);
         put_u64(json, "mib", over->mib);
         if (over->peak_mib > 0)
             put_u64(json, "peakMib", over->peak_mib);
@@ -769,15 +762,15 @@ void admin_history(struct json_writer *json, const struct history_row *row)
 {
     must(row->uid != NULL);
     json_write_object(json);
-    put_str(json, "uid", row->uid);
-    put_str(json, "namespace", row->namespace);
-    put_str(json, "name", row->name);
-    put_str(json, "node", row->node);
-    put_str(json, "nodeUid", row->node_uid);
-    put_str(json, "gpu", row->gpu);
+    json_write_member(json, "uid", row->uid);
+    json_write_member(json, "namespace", row->namespace);
+    json_write_member(json, "name", row->name);
+    json_write_member(json, "node", row->node);
+    json_write_member(json, "nodeUid", row->node_uid);
+    json_write_member(json, "gpu", row->gpu);
     put_u64(json, "milli", row->milli);
     put_u64(json, "mib", row->mib);
-    put_str(json, "state", row->state);
+    json_write_member(json, "state", row->state);
     put_time(json, "reservedAt", row->reserved_ms);
     put_time(json, "boundAt", row->bound_ms);
     put_time(json, "releasedAt", row->released_ms);

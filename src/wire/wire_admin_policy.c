@@ -5,13 +5,6 @@
 #include "milligpu/wire_admin.h"
 #include "milligpu/wire_kube.h"
 
-static void policy_put(struct json_writer *json, const char *key, const char *value)
-{
-    must(value != NULL);
-    json_write_key(json, key);
-    json_write_str(json, value);
-}
-
 static void policy_put_u64(struct json_writer *json, const char *key, uint64_t value)
 {
     must(key[0] != '\0');
@@ -28,7 +21,7 @@ static void policy_put_time(struct json_writer *json, const char *key, int64_t a
     if (at_ms == INT64_MAX)
         return;
     time_format(at_ms, time);
-    policy_put(json, key, time);
+    json_write_member(json, key, time);
 }
 
 static void put_words(struct json_writer *json, const char *key, const struct rule *rule,
@@ -39,7 +32,7 @@ static void put_words(struct json_writer *json, const char *key, const struct ru
     strbuf_init(&text);
     add(&text, rule);
     must(text.len > 0);
-    policy_put(json, key, text.data);
+    json_write_member(json, key, text.data);
 }
 
 static void put_window(struct json_writer *json, const struct rule *rule, int64_t now_ms)
@@ -50,7 +43,7 @@ static void put_window(struct json_writer *json, const struct rule *rule, int64_
     if (rule->window == NULL)
         return;
     window_format(rule->window, &text);
-    policy_put(json, "when", text.data);
+    json_write_member(json, "when", text.data);
     policy_put_time(json, "changesAt", window_next_ms(rule->window, rule->zone, now_ms));
 }
 
@@ -62,7 +55,7 @@ static void put_rule(struct json_writer *json, const struct outlook *outlook, ui
     must(at < outlook->rulebook->rules);
     json_write_object(json);
     policy_put_u64(json, "number", at + 1);
-    policy_put(json, "name", rule->name);
+    json_write_member(json, "name", rule->name);
     put_words(json, "nodes", rule, rule_add_nodes);
     put_words(json, "namespaces", rule, rule_add_namespaces);
     put_words(json, "says", rule, rule_add_demands);
@@ -83,7 +76,7 @@ static void put_failure(struct json_writer *json, const struct admin_policy *pol
     json_write_key(json, "failed");
     json_write_object(json);
     policy_put_time(json, "since", policy->failed_ms);
-    policy_put(json, "text", policy->failed);
+    json_write_member(json, "text", policy->failed);
     json_write_object_end(json);
 }
 
@@ -93,12 +86,12 @@ void admin_policy(struct json_writer *json, const struct admin_policy *policy)
 
     must(book != NULL);
     json_write_object(json);
-    policy_put(json, "name", book->name);
-    policy_put(json, "digest", book->digest);
-    policy_put(json, "policy", policy_name(book->policy));
+    json_write_member(json, "name", book->name);
+    json_write_member(json, "digest", book->digest);
+    json_write_member(json, "policy", policy_name(book->policy));
     policy_put_u64(json, "seed", book->seed);
-    policy_put(json, "memory", book->raise ? "raise" : "filter");
-    policy_put(json, "prices", book->prices_by == PRICES_OFF ? "off" : "known");
+    json_write_member(json, "memory", book->raise ? "raise" : "filter");
+    json_write_member(json, "prices", book->prices_by == PRICES_OFF ? "off" : "known");
     json_write_key(json, "rules");
     json_write_array(json);
     for (uint32_t i = 0; i < book->rules; i++)

@@ -37,6 +37,20 @@ static bool read_each(struct json_reader *in, void *user,
     return all && !in->failed;
 }
 
+/* An object of strings: field[] has a place for each key; those of absent keys stay. */
+static bool read_strings(struct json_reader *in, struct json_read_fields *fields,
+                         const char **field)
+{
+    int key;
+
+    must(field != NULL);
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, fields, &key))
+        (void)json_read_cstring(in, &field[key]); /* a failure is kept */
+    return !in->failed;
+}
+
 /* --- nodes --- */
 
 static const char *const taint_keys[] = {"key", "value", "effect"};
@@ -46,14 +60,9 @@ static bool read_taint(void *user, struct json_reader *in)
     struct json_read_fields fields = JSON_TYPE_FIELDS(taint_keys);
     struct node_taints *taints = user;
     const char *field[] = {"", "", ""};
-    int key;
 
     static_assert(ARRAY_LEN(taint_keys) == ARRAY_LEN(field), "each key has its place");
-    if (!json_read_object(in))
-        return false;
-    while (json_read_field(in, &fields, &key))
-        (void)json_read_cstring(in, &field[key]); /* a failure is kept */
-    if (in->failed)
+    if (!read_strings(in, &fields, field))
         return false;
     struct taint *grown =
         arena_grow(in->arena, taints->taint, taints->taints, ANY_COUNT, sizeof *grown);
@@ -104,14 +113,9 @@ static bool read_toleration(void *user, struct json_reader *in)
     struct json_read_fields fields = JSON_TYPE_FIELDS(toleration_keys);
     struct node_demands *demands = user;
     const char *field[] = {"", "", "", ""};
-    int key;
 
     static_assert(ARRAY_LEN(toleration_keys) == ARRAY_LEN(field), "each key has its place");
-    if (!json_read_object(in))
-        return false;
-    while (json_read_field(in, &fields, &key))
-        (void)json_read_cstring(in, &field[key]); /* a failure is kept */
-    if (in->failed)
+    if (!read_strings(in, &fields, field))
         return false;
     struct toleration *grown =
         arena_grow(in->arena, demands->toleration, demands->tolerations, ANY_COUNT, sizeof *grown);

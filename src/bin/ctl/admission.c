@@ -438,22 +438,16 @@ static bool is_compute(const char *resource)
     return strcmp(resource, "cpu") == 0 || strcmp(resource, "memory") == 0;
 }
 
-static bool starts(const char *key, const char *prefix)
-{
-    must(prefix[0] != '\0');
-    return strncmp(key, prefix, strlen(prefix)) == 0;
-}
-
 /* An extended resource is counted by its requests only. */
 static void quota_classify(struct quota_line *line)
 {
-    const bool requests = starts(line->key, "requests.");
-    const bool limits = starts(line->key, "limits.");
+    const bool requests = text_starts(text_of(line->key), "requests.");
+    const bool limits = text_starts(text_of(line->key), "limits.");
     const char *rest = line->key + (requests ? strlen("requests.")
                                     : limits ? strlen("limits.")
                                              : 0);
     const bool storage = strcmp(rest, "ephemeral-storage") == 0;
-    const bool huge = starts(rest, "hugepages-") && !limits;
+    const bool huge = text_starts(text_of(rest), "hugepages-") && !limits;
 
     must(line->what == QUOTA_OTHER);
     line->resource = rest;
@@ -705,7 +699,8 @@ int admission_judge(const struct admission *admission, const struct doc *pod, st
 static bool is_quantity_of_container(const char *key)
 {
     must(key != NULL);
-    return strchr(key, '/') != NULL && !starts(key, "count/") && !starts(key, "requests.");
+    return strchr(key, '/') != NULL && !text_starts(text_of(key), "count/") &&
+           !text_starts(text_of(key), "requests.");
 }
 
 static void quota_say(const struct quota *quota, bool counts, FILE *out)

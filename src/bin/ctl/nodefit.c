@@ -344,21 +344,13 @@ static int tolerations_read(struct arena *arena, const struct doc *pod, struct n
     return 0;
 }
 
-static bool fit_tolerates(const struct node_demands *demands, const struct taint *taint)
-{
-    must(taint->key != NULL);
-    for (uint32_t i = 0; i < demands->tolerations; i++)
-        if (toleration_covers(&demands->toleration[i], taint))
-            return true;
-    return false;
-}
-
 bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node)
 {
     must(pod != NULL);
     for (uint32_t i = 0; i < node->taints.taints; i++) {
         const struct taint *taint = &node->taints.taint[i];
-        if (taint->effect == EFFECT_PREFER_NO_SCHEDULE && !fit_tolerates(&pod->demands, taint))
+        if (taint->effect == EFFECT_PREFER_NO_SCHEDULE &&
+            !node_demands_tolerate(&pod->demands, taint))
             return true;
     }
     return false;
