@@ -1,8 +1,7 @@
 /*
  * gfd_labels - the labels of a node with NVIDIA's operator: all that gpu-feature-discovery, node
- * feature discovery and the operator write there, since a node of the real world has them all. One
- * source for the tests in C; tests/e2e/gfd_labels.py and tests/controlplane/harness/gfd_labels.go
- * are those of the others.
+ * feature discovery and the operator write there, since a node of the real world has them all
+ * (gfd_labels.def).
  */
 #ifndef MILLIGPU_TEST_GFD_LABELS_H
 #define MILLIGPU_TEST_GFD_LABELS_H

@@ -1,48 +1,28 @@
 package harness
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
 
-// gfdFixed are labels of a node with NVIDIA's operator that say nothing of number, model and memory of its GPUs: all
-// that gpu-feature-discovery, node feature discovery and the operator write there. As in tests/support/gfd_labels.c.
-var gfdFixed = map[string]string{
-	"feature.node.kubernetes.io/pci-10de.present": "true",
-	"nvidia.com/cuda.driver-version.full":         "570.133.20",
-	"nvidia.com/cuda.driver-version.major":        "570",
-	"nvidia.com/cuda.driver-version.minor":        "133",
-	"nvidia.com/cuda.driver-version.revision":     "20",
-	"nvidia.com/cuda.driver.major":                "570",
-	"nvidia.com/cuda.driver.minor":                "133",
-	"nvidia.com/cuda.driver.rev":                  "20",
-	"nvidia.com/cuda.runtime-version.full":        "12.8",
-	"nvidia.com/cuda.runtime-version.major":       "12",
-	"nvidia.com/cuda.runtime-version.minor":       "8",
-	"nvidia.com/cuda.runtime.major":               "12",
-	"nvidia.com/cuda.runtime.minor":               "8",
-	"nvidia.com/gfd.timestamp":                    "1764150000",
-	"nvidia.com/gpu-driver-upgrade-state":         "upgrade-done",
-	"nvidia.com/gpu.compute.major":                "8",
-	"nvidia.com/gpu.compute.minor":                "0",
-	"nvidia.com/gpu.deploy.container-toolkit":     "true",
-	"nvidia.com/gpu.deploy.dcgm":                  "true",
-	"nvidia.com/gpu.deploy.dcgm-exporter":         "true",
-	"nvidia.com/gpu.deploy.device-plugin":         "true",
-	"nvidia.com/gpu.deploy.driver":                "true",
-	"nvidia.com/gpu.deploy.gpu-feature-discovery": "true",
-	"nvidia.com/gpu.deploy.mig-manager":           "true",
-	"nvidia.com/gpu.deploy.node-status-exporter":  "true",
-	"nvidia.com/gpu.deploy.operator-validator":    "true",
-	"nvidia.com/gpu.family":                       "ampere",
-	"nvidia.com/gpu.machine":                      "PowerEdge-XE8545",
-	"nvidia.com/gpu.mode":                         "compute",
-	"nvidia.com/gpu.present":                      "true",
-	"nvidia.com/gpu.replicas":                     "1",
-	"nvidia.com/gpu.sharing-strategy":             "none",
-	"nvidia.com/mig.capable":                      "true",
-	"nvidia.com/mig.config":                       "all-disabled",
-	"nvidia.com/mig.config.state":                 "success",
-	"nvidia.com/mig.strategy":                     "single",
-	"nvidia.com/mps.capable":                      "false",
-	"nvidia.com/vgpu.present":                     "false",
+var gfdLabel = regexp.MustCompile(`(?m)^LABEL\("(.*)", "(.*)"\)$`)
+
+// gfdFixed returns the labels of tests/support/gfd_labels.def.
+func gfdFixed() map[string]string {
+	text, err := os.ReadFile(filepath.Join(Root(), "tests", "support", "gfd_labels.def"))
+	if err != nil {
+		panic(err)
+	}
+	labels := map[string]string{}
+	for _, found := range gfdLabel.FindAllStringSubmatch(string(text), -1) {
+		labels[found[1]] = found[2]
+	}
+	if len(labels) == 0 {
+		panic("gfd_labels.def names no label")
+	}
+	return labels
 }
 
 // GFDLabels returns the labels of a node with these GPUs, as a node of the real world has them; gpus 0: no count.
@@ -51,7 +31,7 @@ func GFDLabels(gpus int, product string, mib int) Object {
 	if gpus > 0 {
 		labels["nvidia.com/gpu.count"] = fmt.Sprint(gpus)
 	}
-	for key, value := range gfdFixed {
+	for key, value := range gfdFixed() {
 		labels[key] = value
 	}
 	return labels

@@ -611,62 +611,43 @@ void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char
     post_pod(fixture, name, limits, node);
 }
 
-static void annotate(struct app_fixture *fixture, const char *path, const char *annotations)
+static const char pods_folder[] = "/api/v1/namespaces/default/pods";
+static const char nodes_folder[] = "/api/v1/nodes";
+
+static void patch(struct app_fixture *fixture, const char *folder, const char *name,
+                  const char *before, const char *members, const char *behind)
 {
+    char path[256];
     char body[1024];
 
-    (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    (void)snprintf(body, sizeof body, "%s%s%s", before, members, behind);
     tell(fixture, "PATCH", path, body);
 }
 
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
-    annotate(fixture, path, annotations);
+    patch(fixture, pods_folder, name, "{\"metadata\":{\"annotations\":{", annotations, "}}}");
 }
 
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    annotate(fixture, path, annotations);
+    patch(fixture, nodes_folder, name, "{\"metadata\":{\"annotations\":{", annotations, "}}}");
 }
 
 void fixture_label_node(struct app_fixture *fixture, const char *name, const char *labels)
 {
-    char path[256];
-    char body[1024];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    (void)snprintf(body, sizeof body, "{\"metadata\":{\"labels\":{%s}}}", labels);
-    tell(fixture, "PATCH", path, body);
-}
-
-static void change_spec(struct app_fixture *fixture, const char *path, const char *spec)
-{
-    char body[1024];
-
-    (void)snprintf(body, sizeof body, "{\"spec\":{%s}}", spec);
-    tell(fixture, "PATCH", path, body);
+    patch(fixture, nodes_folder, name, "{\"metadata\":{\"labels\":{", labels, "}}}");
 }
 
 void fixture_change_node(struct app_fixture *fixture, const char *name, const char *spec)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    change_spec(fixture, path, spec);
+    patch(fixture, nodes_folder, name, "{\"spec\":{", spec, "}}");
 }
 
 void fixture_change_pod(struct app_fixture *fixture, const char *name, const char *spec)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
-    change_spec(fixture, path, spec);
+    patch(fixture, pods_folder, name, "{\"spec\":{", spec, "}}");
 }
 
 static void delete_pod(struct app_fixture *fixture, const char *name, int grace_s)

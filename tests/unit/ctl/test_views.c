@@ -19,6 +19,24 @@ static int show(const char *words, int (*view)(struct ctl *ctl, const struct doc
     return status;
 }
 
+/* An answer, and what the command prints of it. */
+struct shown_row {
+    const char *json;
+    const char *want;
+};
+
+static void each_shows(const char *words, int (*view)(struct ctl *ctl, const struct doc *value),
+                       const struct shown_row *row, size_t rows)
+{
+    for (size_t i = 0; i < rows; i++) {
+        if (i > 0)
+            shown_free(&shown);
+        assert_int_equal(show(words, view, row[i].json), CTL_FINE);
+        if (strstr(shown.out, row[i].want) == NULL)
+            fail_msg("%s gives %s", row[i].json, shown.out);
+    }
+}
+
 static int forget(void **state)
 {
     (void)state;
@@ -296,10 +314,7 @@ static void drift_is_counted_before_it_is_listed(void **state)
 
 static void a_placed_pod_is_not_called_pending(void **state)
 {
-    static const struct {
-        const char *pod;
-        const char *want;
-    } row[] = {
+    static const struct shown_row row[] = {
         {"{\"phase\":\"Pending\",\"node\":\"n\",\"allocation\":{\"state\":\"bound\"}}",
          "Phase:        placed; its containers have not started (Pending)\n"},
         {"{\"phase\":\"Running\",\"node\":\"n\",\"allocation\":{\"state\":\"bound\"}}",
@@ -310,13 +325,7 @@ static void a_placed_pod_is_not_called_pending(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        if (i > 0)
-            shown_free(&shown);
-        assert_int_equal(show("pod a/x", show_pod, row[i].pod), CTL_FINE);
-        if (strstr(shown.out, row[i].want) == NULL)
-            fail_msg("%s gives %s", row[i].pod, shown.out);
-    }
+    each_shows("pod a/x", show_pod, row, ARRAY_LEN(row));
 }
 
 static void nodes_with_one_answer_are_one_row_on_a_terminal(void **state)
@@ -418,10 +427,7 @@ static void a_node_without_gpus_says_where_its_pods_are_listed(void **state)
 
 static void what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it(void **state)
 {
-    static const struct {
-        const char *node;
-        const char *want;
-    } row[] = {
+    static const struct shown_row row[] = {
         {"{\"state\":\"ok\",\"stateText\":\"\"}", "State:        ok\n"},
         {"{\"state\":\"ok\",\"stateText\":\"\",\"cordoned\":true}", "State:        ok, cordoned\n"},
         {"{\"state\":\"ok\",\"stateText\":\"x is no GPU\",\"cordoned\":true}",
@@ -431,13 +437,7 @@ static void what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it(void **st
     };
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        if (i > 0)
-            shown_free(&shown);
-        assert_int_equal(show("node n", show_node, row[i].node), CTL_FINE);
-        if (strstr(shown.out, row[i].want) == NULL)
-            fail_msg("%s gives %s", row[i].node, shown.out);
-    }
+    each_shows("node n", show_node, row, ARRAY_LEN(row));
 }
 
 static void allocations_tell_where_how_much_and_since_when(void **state)
