@@ -163,8 +163,8 @@ class Episode:
     def no_leak(self, daemon: Daemon) -> None:
         """Reconciled: every open allocation has a live pod, and every live bound pod has an open allocation."""
         http = Http(daemon.port["admin"])
-        shown = self.model.shown()
         held = self.allocations(http)
+        shown = self.model.shown()  # read second: a Binding of the daemon before may still be on its way
         http.close()
         for uid, allocation in held.items():
             if uid not in shown:
