@@ -17,6 +17,7 @@
  *   measured_hours.c    what was measured in each hour
  *   idle_shares.c       since when shares are idle
  *   kept_policy.c       the policy document that decides
+ *   owner.c             whose ledger it is
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
