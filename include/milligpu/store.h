@@ -20,6 +20,8 @@
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
  *       without it milligpud learns anew. Nor is what was measured, or is idle, or the policy
  *       document: it says nothing of who holds what.
+ *   A ledger of an older version is migrated for its own cluster only; another cluster's stays as
+ *   it is, byte for byte (store_rules.cluster).
  *
  * The writer uses store_ops; the simulator and the fault tests insert their own in between.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
@@ -134,6 +136,13 @@ struct store_rules {
     /* Called when a file was moved aside, migrated or copied, with one sentence. */
     void *user;
     void (*notice)(void *user, const char *text);
+    /*
+     * Writes the uid of this cluster (enum store_owner). Called at most once, under the ledger's
+     * lock and before a byte is written, and only if the ledger has an owner and an older version.
+     * Negative: this cluster is not known, so the ledger is not migrated and err->code is the one
+     * of store_open(). NULL: a ledger is migrated whoever owns it.
+     */
+    int (*cluster)(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err);
 };
 
 struct store;
@@ -145,6 +154,10 @@ struct store;
  * another ledger (CONFLICT): SQLite would replay it into this one. Only a corrupt file
  * is ever moved aside, and its bytes stay as they are: no commit is ever removed from its log
  * (docs/why/017).
+ *
+ * A ledger of an older version that belongs to another cluster is not migrated (FOREIGN). Neither
+ * is one whose cluster rules->cluster() does not know, or whose owner could not be read before the
+ * file was opened (BUSY). Except in the last case, only the lock is made in its folder.
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */

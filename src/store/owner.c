@@ -1,34 +1,119 @@
 /*
- * Whose ledger it is: the cluster in meta.cluster. Over the writer's connection: store_whose() runs
- * on the informer thread before the writer begins its work, store_set_cluster() in the writer.
+ * Whose ledger it is: the cluster in meta.cluster. Main looks at the file of an older version
+ * before it is opened, because a migration writes. Later, over the writer's connection,
+ * store_whose() runs on the informer thread before the writer begins its work, and
+ * store_set_cluster() in the writer.
  */
 #include <string.h>
 
 #include "store/store_internal.h"
 
+/* An owner that is longer than any uid is cut, and equals none. */
+enum { OWNER_BYTES = UID_BYTES_MAX + 8 };
+
+/* "": nobody. Without the column it is no ledger, as the opening will find out. */
+static int owner_read(sqlite3 *db, char out[OWNER_BYTES], struct err *err)
+{
+    int64_t columns = 0;
+
+    out[0] = '\0';
+    const int failed = db_number(
+        db, "SELECT count(*) FROM pragma_table_info('meta') WHERE name = 'cluster'", &columns, err);
+    if (failed != 0 || columns == 0)
+        return failed;
+    return db_sentence(db, "SELECT coalesce(cluster, '') FROM meta", out, OWNER_BYTES, err);
+}
+
+static int owner_compare(const struct store *store, const char *owner, const char *cluster,
+                         struct err *err)
+{
+    must(store->path != NULL);
+    if (owner[0] == '\0' || strcmp(owner, cluster) == 0)
+        return 0;
+    return err_set(err, ERR_FOREIGN,
+                   "%s: the ledger of another cluster (its kube-system has the uid %s, this "
+                   "one's is %s); name another file, or another cluster",
+                   store->path, owner, cluster);
+}
+
+/* --- before the file is opened --- */
+
+/* False: it cannot be read, or there is no ledger; nothing is said of it here. */
+static bool owner_look(const char *path, char out[OWNER_BYTES], int64_t *out_version)
+{
+    struct quiet_file file;
+    struct err err;
+
+    int failed = quiet_open_locked(path, &file, out_version, &err);
+    if (failed == 0)
+        failed = owner_read(file.db, out, &err);
+    return quiet_close(&file, &err) == 0 && failed == 0;
+}
+
+int owner_confirm(struct store *store, const struct store_rules *rules, struct err *err)
+{
+    char owner[OWNER_BYTES];
+    int64_t version = 0;
+    struct err why;
+
+    must(store->db == NULL && store->lock_fd >= 0);
+    if (!store->asks_cluster || !owner_look(store->path, owner, &version) || owner[0] == '\0' ||
+        version >= store->schema->version)
+        return 0;
+    int failed = rules->cluster(rules->user, store->cluster, &why);
+    if (failed != 0)
+        failed = err_set(err, why.code,
+                         "%s: the ledger of the cluster whose kube-system has the uid %s, and "
+                         "this cluster's is not known: %s",
+                         store->path, owner, why.text);
+    else
+        failed = owner_compare(store, owner, store->cluster, err);
+    if (failed != 0)
+        return err_wrap(err, "not migrated from version %lld", (long long)version);
+    return 0;
+}
+
+/*
+ * What owner_look() read is not always what is there: a read failed once, or SQLite rolled a
+ * journal back at the opening, which milligpud never leaves.
+ */
+int owner_may_migrate(const struct store *store, int64_t version, struct err *err)
+{
+    char owner[OWNER_BYTES];
+
+    must(store->db != NULL);
+    if (!store->asks_cluster || version >= store->schema->version)
+        return 0;
+    const int failed = owner_read(store->db, owner, err);
+    if (failed != 0 || owner[0] == '\0' || strcmp(owner, store->cluster) == 0)
+        return failed;
+    return err_set(
+        err, ERR_BUSY,
+        "%s: not migrated from version %lld: its owner could not be read before the file "
+        "was opened; start milligpud again",
+        store->path, (long long)version);
+}
+
+/* --- while it is open --- */
+
 static int store_read_cluster(struct store *store, const char *cluster, enum store_owner *out,
                               struct err *err)
 {
-    char owner[UID_BYTES_MAX + 8];
+    char owner[OWNER_BYTES];
     int64_t is_copy = 0;
 
     must(!store->in_batch);
     if (cluster == NULL || cluster[0] == '\0' || strlen(cluster) > UID_BYTES_MAX)
         return err_set(err, ERR_INVALID, "the cluster's uid has to have 1 to %d bytes",
                        UID_BYTES_MAX);
-    int failed =
-        db_sentence(store->db, "SELECT coalesce(cluster, '') FROM meta", owner, sizeof owner, err);
+    int failed = owner_read(store->db, owner, err);
     if (failed == 0)
         failed = db_number(store->db, "SELECT is_copy FROM meta", &is_copy, err);
-    if (failed != 0)
-        return failed;
-    if (owner[0] != '\0' && strcmp(owner, cluster) != 0)
-        return err_set(err, ERR_FOREIGN,
-                       "%s: the ledger of another cluster (its kube-system has the uid %s, this "
-                       "one's is %s); name another file, or another cluster",
-                       store->path, owner, cluster);
-    *out = owner[0] == '\0' ? OWNER_NOBODY : is_copy != 0 ? OWNER_THIS_BY_COPY : OWNER_THIS;
-    return 0;
+    if (failed == 0)
+        failed = owner_compare(store, owner, cluster, err);
+    if (failed == 0)
+        *out = owner[0] == '\0' ? OWNER_NOBODY : is_copy != 0 ? OWNER_THIS_BY_COPY : OWNER_THIS;
+    return failed;
 }
 
 /* For a ledger that has this owner already and is no copy, it changes nothing. */

@@ -1,7 +1,8 @@
 /*
  * Opens a ledger file that is not ours to change: it may be used by a running daemon, left behind
- * by one, or a copy. Called by verify_file.c and journal_file.c, in milligpuctl. Nothing is written
- * and no file is created. quiet_close() says whether all that was read belongs to one moment.
+ * by one, or a copy. Called by verify_file.c and journal_file.c in milligpuctl, and by
+ * kept_policy.c and owner.c in milligpud before it opens its ledger. Nothing is written and no file
+ * is created. quiet_close() says whether all that was read belongs to one moment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +44,11 @@ static bool is_held(const char *path)
 }
 
 /* Sizes and times are enough: whoever writes a page or a log changes one of them. */
-static struct mark mark_of(const char *path)
+static struct mark mark_of(const struct quiet_file *file)
 {
+    const char *path = file->path;
     CLEANUP(xfreep) char *wal = quiet_beside(path, "-wal");
-    struct mark mark = {.held = is_held(path)};
+    struct mark mark = {.held = !file->locked && is_held(path)};
     struct stat is;
 
     must(wal != NULL);
@@ -113,32 +115,44 @@ static int quiet_identify(const struct quiet_file *file, int64_t *out_version, s
     return 0;
 }
 
-int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version, struct err *err)
+static int quiet_begin(struct quiet_file *file, int64_t *out_version, struct err *err)
 {
     static const enum db_mode modes[] = {
         [WAY_BESIDE] = DB_BESIDE, [WAY_STILL] = DB_STILL, [WAY_LOG] = DB_LOG};
 
-    must(path != NULL);
-    *out = (struct quiet_file){.path = path};
-    int failed = look_at_file(path, err);
-    out->before = mark_of(path);
-    out->way = way_of(&out->before);
-    must((size_t)out->way < ARRAY_LEN(modes));
-    if (failed == 0 && out->way == WAY_LOG)
-        failed = ledger_id_compare(path, err);
+    must(file->path != NULL && file->db == NULL);
+    int failed = look_at_file(file->path, err);
+    file->before = mark_of(file);
+    file->way = way_of(&file->before);
+    must((size_t)file->way < ARRAY_LEN(modes));
+    if (failed == 0 && file->way == WAY_LOG)
+        failed = ledger_id_compare(file->path, err);
     if (failed == 0)
-        failed = db_open(path, modes[out->way], &out->db, err);
+        failed = db_open(file->path, modes[file->way], &file->db, err);
     if (failed == 0)
-        failed = quiet_identify(out, out_version, err);
+        failed = quiet_identify(file, out_version, err);
     /* All reads see one moment, also while a daemon writes. */
     if (failed == 0)
-        failed = db_exec(out->db, "BEGIN", err);
+        failed = db_exec(file->db, "BEGIN", err);
     return failed;
+}
+
+int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version, struct err *err)
+{
+    *out = (struct quiet_file){.path = path};
+    return quiet_begin(out, out_version, err);
+}
+
+int quiet_open_locked(const char *path, struct quiet_file *out, int64_t *out_version,
+                      struct err *err)
+{
+    *out = (struct quiet_file){.path = path, .locked = true};
+    return quiet_begin(out, out_version, err);
 }
 
 int quiet_close(struct quiet_file *file, struct err *err)
 {
-    const struct mark after = mark_of(file->path);
+    const struct mark after = mark_of(file);
 
     must(file->path != NULL);
     db_close(file->db);

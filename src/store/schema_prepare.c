@@ -60,8 +60,8 @@ static int use_wal(const struct store *store, struct err *err)
 
 /*
  * In this order: whose file it is, before a byte is written; the log written anew (wal.c) before
- * its content is built on; SQLite's own checks before a migration copies damage; our checks last,
- * on the tables as they are then.
+ * its content is built on; SQLite's own checks before a migration copies damage; the owner before
+ * the migration; our checks last, on the tables as they are then.
  */
 int schema_prepare(struct store *store, struct err *err)
 {
@@ -74,6 +74,8 @@ int schema_prepare(struct store *store, struct err *err)
         failed = log_rewrite(store->path, err);
     if (failed == 0 && !blank)
         failed = check_file(store->db, false, err);
+    if (failed == 0 && !blank)
+        failed = owner_may_migrate(store, version, err);
     if (failed == 0)
         failed = use_wal(store, err);
     if (failed == 0)

@@ -137,7 +137,10 @@ static int start_anew(struct store *store, const struct err *why, struct err *er
     return failed;
 }
 
-/* The lock comes before anything is looked at or removed: another daemon may be using the files. */
+/*
+ * The lock comes before anything is looked at or removed: another daemon may be using the files.
+ * The owner of an older ledger comes before anything is written.
+ */
 static int open_all(struct store *store, const struct store_rules *rules, struct err *err)
 {
     must(store->path == NULL);
@@ -148,6 +151,8 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     int failed = file_find(rules->path, &store->path, err);
     if (failed == 0)
         failed = file_lock(store->path, &store->lock_fd, err);
+    if (failed == 0)
+        failed = owner_confirm(store, rules, err);
     if (failed != 0)
         return failed;
     store_remove_stale_copies(store);
@@ -190,6 +195,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     store->on_corrupt = rules->on_corrupt;
     store->user = rules->user;
     store->notice = rules->notice;
+    store->asks_cluster = rules->cluster != NULL;
     store->hard_ms = INT64_MIN / 2;
     must(pthread_mutex_init(&store->mutex, NULL) == 0);
     strbuf_init(&store->command);

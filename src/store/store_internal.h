@@ -181,7 +181,9 @@ struct store {
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
-    pthread_mutex_t mutex; /* guards the db of a ledger in memory, see above */
+    bool asks_cluster;               /* there was a store_rules.cluster() */
+    char cluster[UID_BYTES_MAX + 1]; /* what it said; "": it was not asked */
+    pthread_mutex_t mutex;           /* guards the db of a ledger in memory, see above */
 
     /* From here to result: the writer's, without a lock of their own. */
     bool in_batch;
@@ -256,6 +258,14 @@ int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
 /* Whose file is it, and which version? FOREIGN, NEWER. Blank: nobody's yet. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err) MUST_USE;
+
+/*
+ * owner.c: refuses an older ledger of another cluster. confirm() reads the file and leaves no trace
+ * there; what it cannot read is left to the opening. may_migrate() is for the open file: BUSY if
+ * its owner is not the one that confirm() has seen.
+ */
+int owner_confirm(struct store *store, const struct store_rules *rules, struct err *err) MUST_USE;
+int owner_may_migrate(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
 /* migrate.c: from an older version to the current schema, after a copy. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
@@ -354,6 +364,7 @@ struct mark {
 
 struct quiet_file {
     const char *path; /* borrowed */
+    bool locked;      /* by the caller */
     sqlite3 *db;      /* in a transaction that reads */
     enum way way;
     struct mark before;
@@ -361,6 +372,9 @@ struct quiet_file {
 /* A ledger of this version or an older one; whatever it returns, close it. */
 int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version,
                struct err *err) MUST_USE;
+/* The same for the daemon that has the ledger's lock and has not opened the file yet. */
+int quiet_open_locked(const char *path, struct quiet_file *out, int64_t *out_version,
+                      struct err *err) MUST_USE;
 /* BUSY: somebody wrote meanwhile, so what was read is worth nothing. */
 int quiet_close(struct quiet_file *file, struct err *err) MUST_USE;
 
