@@ -12,6 +12,14 @@
 #include "milligpu/app.h"
 #include "milligpu/kube.h"
 
+/*
+ * Asks once, before a ledger of an older version is migrated, over ops that have nothing else in
+ * flight. Waits five seconds at most; a credential plugin has a limit of its own. UNAVAILABLE: no
+ * answer, or none that names the cluster; UNAUTHORIZED, FORBIDDEN: the API server refuses it.
+ */
+int cluster_identity_ask(const struct kube_ops *ops, char out_uid[UID_BYTES_MAX + 1],
+                         struct err *err) MUST_USE;
+
 struct cluster_identity;
 
 struct cluster_identity *cluster_identity_new(struct app *app, const struct kube_ops *ops) MUST_USE;

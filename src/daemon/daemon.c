@@ -427,29 +427,6 @@ static int read_policy(const struct settings_set *set, struct policy_source *sou
     return policy_source_read_kept(source, path_of_ledger(set), out, why);
 }
 
-/*
- * Before anything else: the lock on the ledger file keeps a second daemon from even reaching the
- * cluster.
- */
-static int open_store(struct daemon *daemon, struct err *err)
-{
-    must(daemon->app.store == NULL);
-
-    const struct settings *settings = daemon->app.settings;
-    const struct store_rules rules = {
-        .path = path_of_ledger(daemon->app.set),
-        .on_corrupt =
-            strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
-        .retention_days = settings->retention_days,
-        .notice = daemon_noticed,
-    };
-
-    const int rc = store_open(&rules, &daemon->app.store, err);
-    if (rc == 0)
-        store_ops(daemon->app.store, &daemon->app.store_ops);
-    return rc;
-}
-
 /* Beside the ledger unless a setting says otherwise; no backup of the ledger contains it. */
 static void signing_key_file(const struct settings *settings, struct strbuf *out)
 {
@@ -501,10 +478,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     must(daemon->app.settings->standalone[0] == '\0');
 
     struct app *app = &daemon->app;
-    int rc = open_keyring(daemon, err);
-
-    if (rc == 0)
-        rc = kube_config_load(file_or_null(app->settings->kubeconfig),
+    int rc = kube_config_load(file_or_null(app->settings->kubeconfig),
                               file_or_null(app->settings->context), &daemon->config, err);
     if (rc == 0)
         rc = kube_curl_new(daemon->config, &daemon->watch_ops, err);
@@ -512,6 +486,53 @@ static int open_cluster(struct daemon *daemon, struct err *err)
         rc = kube_curl_new(daemon->config, &daemon->call_ops, err);
     if (rc == 0)
         app->server = kube_config_server(daemon->config);
+    return rc;
+}
+
+/* Once: before the ledger is open if its owner has to be compared, else after. */
+static int open_api_server(struct daemon *daemon, struct err *err)
+{
+    if (daemon->call_ops.start != NULL)
+        return 0;
+    return daemon->app.settings->standalone[0] != '\0' ? open_fake_apiserver(daemon, err)
+                                                       : open_cluster(daemon, err);
+}
+
+/*
+ * For store_open(). watch_ops is the informer thread's, which does not exist yet. A signal that
+ * comes meanwhile is fetched after the start, like during all of it.
+ */
+static int name_cluster(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err)
+{
+    struct daemon *daemon = user;
+    const int rc = open_api_server(daemon, err);
+
+    must(daemon->app.store == NULL);
+    return rc < 0 ? rc : cluster_identity_ask(&daemon->watch_ops, out_uid, err);
+}
+
+/*
+ * Before anything else: the lock on the ledger file keeps a second daemon from even reaching the
+ * cluster. A ledger of another cluster is not migrated, so an older one may need the API server.
+ */
+static int open_store(struct daemon *daemon, struct err *err)
+{
+    must(daemon->app.store == NULL);
+
+    const struct settings *settings = daemon->app.settings;
+    const struct store_rules rules = {
+        .path = path_of_ledger(daemon->app.set),
+        .on_corrupt =
+            strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
+        .retention_days = settings->retention_days,
+        .user = daemon,
+        .notice = daemon_noticed,
+        .cluster = name_cluster,
+    };
+
+    const int rc = store_open(&rules, &daemon->app.store, err);
+    if (rc == 0)
+        store_ops(daemon->app.store, &daemon->app.store_ops);
     return rc;
 }
 
@@ -777,8 +798,9 @@ static void tell_of_kept_policy(const struct daemon *daemon)
 
 /*
  * What can fail for a reason of the operator's comes first, and all of it before writer, informer
- * and outbox run: the policy, the ledger and its lock, the cluster's configuration, loading, the
- * ports. On failure daemon_stop() frees whatever has been made.
+ * and outbox run: the policy, the ledger and its lock, the cluster's configuration (within the
+ * opening of an older ledger), loading, the ports. On failure daemon_stop() frees whatever has been
+ * made.
  */
 static int daemon_start(struct daemon *daemon, struct err *err)
 {
@@ -793,9 +815,9 @@ static int daemon_start(struct daemon *daemon, struct err *err)
         return rc;
     if (daemon->policy_err.code != ERR_NONE)
         tell_of_kept_policy(daemon);
-    rc = app->settings->standalone[0] != '\0' ? open_fake_apiserver(daemon, err)
-                                              : open_cluster(daemon, err);
-    if (rc < 0)
+    if (app->settings->standalone[0] == '\0' && (rc = open_keyring(daemon, err)) < 0)
+        return rc;
+    if ((rc = open_api_server(daemon, err)) < 0)
         return rc;
     make_parts(daemon);
     if (daemon->policy_err.code != ERR_NONE)

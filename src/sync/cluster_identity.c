@@ -3,6 +3,7 @@
  * before. Runs on the informer thread before the informer, which it lets begin: until it is done
  * nothing is listed and the writer does nothing. One request is in flight at a time, and each is
  * repeated every second, for ever; only a ledger of another cluster ends that.
+ * cluster_identity_ask() is for main, before it opens a ledger.
  */
 #include "milligpu/cluster_identity.h"
 
@@ -14,13 +15,16 @@
 #include "milligpu/log.h"
 #include "milligpu/wire_kube.h"
 
-enum { TIMEOUT_MS = 10000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
+enum { TIMEOUT_MS = 10000, ASK_MS = 5000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
 
 /*
  * The upper half of ids: the informer uses 1, 2, 4 and those from 6 on, rights.c 5; key_publisher.c
  * uses 3, too, with another lower half.
  */
 static const uint64_t request_id = (uint64_t)3 << 32;
+
+/* The API server refuses to delete kube-system, so its uid lives as long as the cluster. */
+static const char kube_system[] = "/api/v1/namespaces/kube-system";
 
 struct cluster_identity {
     struct app *app;
@@ -34,6 +38,55 @@ struct cluster_identity {
     int status;
     struct strbuf answer;
 };
+
+static int read_uid(const struct strbuf *answer, char out[UID_BYTES_MAX + 1], struct err *err)
+{
+    struct arena arena;
+    struct object_meta meta;
+
+    arena_init(&arena);
+    int failed = meta_decode((struct text){answer->data, answer->len}, &arena, &meta, err);
+    if (failed == 0 && (meta.uid[0] == '\0' || strlen(meta.uid) > UID_BYTES_MAX))
+        failed = err_set(err, ERR_INVALID, "namespace kube-system has no usable uid");
+    if (failed == 0)
+        (void)snprintf(out, UID_BYTES_MAX + 1, "%s", meta.uid);
+    arena_done(&arena);
+    return failed;
+}
+
+static int ask_once(const struct kube_ops *ops, struct strbuf *answer,
+                    char out_uid[UID_BYTES_MAX + 1], struct err *err)
+{
+    const struct kube_request request = {
+        .id = request_id, .method = "GET", .path = kube_system, .timeout_ms = ASK_MS};
+    struct err why;
+
+    const int status = kube_fetch(ops, &request, answer, &why);
+    if (status == 401)
+        return err_set(err, ERR_UNAUTHORIZED,
+                       "HTTP 401: give milligpud credentials that the API server accepts");
+    if (status == 403)
+        return err_set(err, ERR_FORBIDDEN,
+                       "HTTP 403: allow milligpud to get the namespace kube-system");
+    if (status == 200 && read_uid(answer, out_uid, &why) == 0)
+        return 0;
+    if (status >= 0 && status != 200)
+        (void)err_set(&why, ERR_UNAVAILABLE, "HTTP %d: %.100s", status, answer->data);
+    return err_set(err, ERR_UNAVAILABLE, "%s; start milligpud again when the API server answers",
+                   why.text);
+}
+
+int cluster_identity_ask(const struct kube_ops *ops, char out_uid[UID_BYTES_MAX + 1],
+                         struct err *err)
+{
+    struct strbuf answer;
+
+    must(ops->start != NULL);
+    strbuf_init(&answer);
+    const int failed = ask_once(ops, &answer, out_uid, err);
+    strbuf_done(&answer);
+    return failed != 0 ? err_wrap(err, "GET %s%s", ops->name(ops->ctx), kube_system) : 0;
+}
 
 struct cluster_identity *cluster_identity_new(struct app *app, const struct kube_ops *ops)
 {
@@ -81,13 +134,10 @@ static void try_later(struct cluster_identity *identity, int64_t now_ms, const c
               log_str("server", identity->app->server), log_str("error", why));
 }
 
-/* The API server refuses to delete kube-system, so its uid lives as long as the cluster. */
 static int ask_for_uid(struct cluster_identity *identity, struct err *err)
 {
-    const struct kube_request request = {.id = request_id,
-                                         .method = "GET",
-                                         .path = "/api/v1/namespaces/kube-system",
-                                         .timeout_ms = TIMEOUT_MS};
+    const struct kube_request request = {
+        .id = request_id, .method = "GET", .path = kube_system, .timeout_ms = TIMEOUT_MS};
     return identity->ops->start(identity->ops->ctx, &request, err);
 }
 
@@ -180,21 +230,16 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
 {
     must(!identity->done && identity->status == 200);
     struct app *app = identity->app;
-    struct arena arena;
-    struct object_meta meta;
+    char uid[UID_BYTES_MAX + 1];
     struct err err;
     enum store_owner owner = OWNER_NOBODY;
 
-    arena_init(&arena);
-    if (meta_decode((struct text){identity->answer.data, identity->answer.len}, &arena, &meta,
-                    &err) < 0) {
+    if (read_uid(&identity->answer, uid, &err) < 0) {
         try_later(identity, now_ms, err.text);
-    } else if (strlen(meta.uid) == 0 || strlen(meta.uid) > UID_BYTES_MAX) {
-        try_later(identity, now_ms, "namespace kube-system has no usable uid");
-    } else if (store_whose(app->store, meta.uid, &owner, &identity->err) < 0) {
+    } else if (store_whose(app->store, uid, &owner, &identity->err) < 0) {
         cluster_identity_failed(identity, now_ms);
     } else {
-        (void)snprintf(app->cluster, sizeof app->cluster, "%s", meta.uid);
+        (void)snprintf(app->cluster, sizeof app->cluster, "%s", uid);
         if (owner == OWNER_THIS_BY_COPY)
             cluster_identity_is_restored(identity);
         if (owner == OWNER_NOBODY)
@@ -203,7 +248,6 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
             cluster_identity_known(identity);
     }
     identity->flying = false;
-    arena_done(&arena);
 }
 
 /*

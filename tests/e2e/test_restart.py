@@ -157,5 +157,123 @@ class WrongFiles(unittest.TestCase):
         self.assertIn("webhook_client_ca", said)
 
 
+RELEASED = pathlib.Path(__file__).resolve().parent.parent / "released"
+KUBE_SYSTEM = "GET /api/v1/namespaces/kube-system"
+
+
+def lay(ledger, form="5", owner="uid-of-kube-system"):
+    """A released ledger, of the cluster uid-of-kube-system if nothing else is said."""
+    for suffix in ("", "-wal"):
+        source, target = RELEASED / f"{form}.db{suffix}", ledger.with_name(ledger.name + suffix)
+        target.unlink(missing_ok=True)
+        if source.exists():
+            target.write_bytes(source.read_bytes())
+    if owner != "uid-of-kube-system":
+        connection = sqlite3.connect(ledger)
+        connection.execute("UPDATE meta SET cluster = ?", (owner,))
+        connection.commit()
+        connection.close()
+
+
+class OlderDaemon(harness.ClusterDaemon):
+    """It begins with a ledger of an older version."""
+
+    def __init__(self, api, form, owner):
+        self.older = (form, owner)
+        super().__init__(api)
+
+    def prepare(self, flags, ledger=None, env=None):
+        super().prepare(flags, ledger, env)
+        lay(self.home / ledger, *self.older)
+
+
+class OlderLedger(unittest.TestCase):
+    """A ledger of an older version is migrated only for its own cluster, which the API server names."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-older-")
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        (self.home / "ledger").mkdir()
+        self.ledger = self.home / "ledger" / "ledger.db"
+
+    def serve(self):
+        api = harness.Api()
+        self.addCleanup(api.close)
+        return api, api.request("GET", "/api/v1/namespaces/kube-system")[1]["metadata"]["uid"]
+
+    def cluster(self, url):
+        config = self.home / "kubeconfig"
+        config.write_text(json.dumps(harness.kubeconfig(url)))
+        return ["--kubeconfig", str(config)]
+
+    def files(self):
+        """Without the lock, which is made before anything is looked at."""
+        return {file.name: file.read_bytes() for file in self.ledger.parent.iterdir() if file.suffix != ".lock"}
+
+    def refuse(self, source, *words):
+        before = self.files()
+        result = subprocess.run(
+            [harness.BIN / "milligpud", *source, "--ledger", str(self.ledger), "--webhook-listen", "127.0.0.1:0",
+             "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=harness.PATIENCE)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        sentence = result.stderr.splitlines()[-1]
+        for word in ("milligpud: not migrated from version", str(self.ledger), "uid-of-kube-system", *words):
+            self.assertIn(word, sentence)
+        self.assertEqual(self.files(), before)
+
+    def migrates(self, daemon, version):
+        self.assertIn(f"migrated from version {version}", daemon.logged())
+        self.assertEqual(len(list(daemon.home.glob(f"ledger.db.v{version}-*"))), 1, "a copy of before")
+
+    def test_another_clusters_ledger_stays_byte_for_byte(self):
+        api, uid = self.serve()
+        for form in ("1", "1-killed", "5", "5-killed"):
+            with self.subTest(form):
+                lay(self.ledger, form)
+                self.refuse(self.cluster(api.url), f"version {form[0]}:", "the ledger of another cluster", uid, "name another file")
+        self.assertEqual(api.seen(KUBE_SYSTEM), 4, "one request for each start")
+
+    def test_without_an_answer_it_stays_byte_for_byte(self):
+        lay(self.ledger)
+        again = "start milligpud again when the API server answers"
+        for kind, number, words in (("status", 403, ("HTTP 403", "allow milligpud to get the namespace kube-system")),
+                                    ("status", 503, ("HTTP 503", again)), ("refuse", 0, (again,)), ("silent", 0, (again,))):
+            with self.subTest(f"{kind} {number}"):
+                api, _ = self.serve()
+                api.fault(KUBE_SYSTEM, kind, number=number, times=9)
+                self.refuse(self.cluster(api.url), f"GET {api.url}/api/v1/namespaces/kube-system: ", *words)
+        self.refuse(self.cluster("http://127.0.0.1:1"), again)
+
+    def test_this_clusters_ledger_is_migrated_after_one_question(self):
+        api, uid = self.serve()
+        daemon = OlderDaemon(api, "5", uid)
+        self.addCleanup(daemon.close)
+        self.migrates(daemon, 5)
+        self.assertEqual(api.seen(KUBE_SYSTEM), 2, "before the migration, and as always")
+        daemon.kill()
+        daemon.start()
+        self.assertEqual(api.seen(KUBE_SYSTEM), 3, "the present version needs no question")
+
+    def test_a_ledger_without_an_owner_is_migrated_unasked(self):
+        api, _ = self.serve()
+        daemon = OlderDaemon(api, "5", None)
+        self.addCleanup(daemon.close)
+        self.migrates(daemon, 5)
+        self.assertEqual(api.seen(KUBE_SYSTEM), 1)
+
+    def test_standalone_knows_its_cluster_without_a_server(self):
+        lay(self.ledger)
+        self.refuse(["--standalone", str(harness.DEMO)], "the ledger of another cluster")
+        daemon = harness.Daemon(ledger="own.db")
+        self.addCleanup(daemon.close)
+        uid = daemon.get("/api/v1/summary")["cluster"]
+        daemon.stop()
+        lay(daemon.home / "ledger.db", "5", uid)
+        daemon.flags[-1] = str(daemon.home / "ledger.db")
+        daemon.start()
+        self.migrates(daemon, 5)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -234,6 +234,141 @@ static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
     assert_true(cluster_identity_done(fixture->identity));
 }
 
+/* --- asked once, before there is a ledger --- */
+
+/* A kube_ops with one answer. */
+struct one_answer {
+    int status; /* 0: the request fails */
+    const char *body;
+    uint64_t id;
+    int64_t timeout_ms;
+    unsigned requests;
+    unsigned cancelled;
+};
+
+static int one_start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct one_answer *one = ctx;
+
+    (void)err;
+    assert_string_equal(request->method, "GET");
+    assert_string_equal(request->path, "/api/v1/namespaces/kube-system");
+    one->id = request->id;
+    one->timeout_ms = request->timeout_ms;
+    one->requests++;
+    return 0;
+}
+
+static void one_cancel(void *ctx, uint64_t id)
+{
+    struct one_answer *one = ctx;
+
+    assert_int_equal(id, one->id);
+    one->cancelled++;
+}
+
+static void one_poll(void *ctx, int64_t wait_ms, void *user,
+                     void (*give)(void *user, const struct kube_answer *answer))
+{
+    const struct one_answer *one = ctx;
+    const struct err cut = {.code = ERR_TIMEOUT, .text = "no byte arrived"};
+
+    (void)wait_ms;
+    if (one->status == 0) {
+        give(user, &(struct kube_answer){.id = one->id, .piece = KUBE_FAILED, .err = &cut});
+        return;
+    }
+    give(user, &(struct kube_answer){.id = one->id, .piece = KUBE_HEAD, .status = one->status});
+    give(user,
+         &(struct kube_answer){
+             .id = one->id, .piece = KUBE_DATA, .status = one->status, .data = text_of(one->body)});
+    give(user, &(struct kube_answer){.id = one->id, .piece = KUBE_DONE, .status = one->status});
+}
+
+static const char *one_name(void *ctx)
+{
+    (void)ctx;
+    return "https://api:6443";
+}
+
+static int ask(struct one_answer *one, char uid[UID_BYTES_MAX + 1], struct err *err)
+{
+    const struct kube_ops ops = {
+        .ctx = one, .start = one_start, .cancel = one_cancel, .poll = one_poll, .name = one_name};
+    const int failed = cluster_identity_ask(&ops, uid, err);
+
+    /* One request with a bound, and nothing in flight afterwards. */
+    assert_int_equal(one->requests, 1);
+    assert_int_equal(one->timeout_ms, 5000);
+    assert_int_equal(one->cancelled, 1);
+    return failed;
+}
+
+static void ask__the_uid_as_the_ledger_will_have_it(void **state)
+{
+    struct identity_fixture *fixture = *state;
+    char uid[UID_BYTES_MAX + 1] = "";
+    struct err err;
+
+    assert_int_equal(cluster_identity_ask(&fixture->ops, uid, &err), 0);
+    try_twice(fixture);
+    assert_true(uid[0] != '\0');
+    assert_string_equal(uid, fixture->app.cluster);
+}
+
+#define UID_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void ask__uids_up_to_the_bound(void **state)
+{
+    struct one_answer longest = {.status = 200,
+                                 .body = "{\"metadata\":{\"uid\":\"" UID_64 UID_64 "\"}}"};
+    struct one_answer longer = {.status = 200,
+                                .body = "{\"metadata\":{\"uid\":\"" UID_64 UID_64 "0\"}}"};
+    char uid[UID_BYTES_MAX + 1] = "";
+    struct err err;
+
+    (void)state;
+    assert_int_equal(ask(&longest, uid, &err), 0);
+    assert_string_equal(uid, UID_64 UID_64);
+    assert_int_equal(ask(&longer, uid, &err), -(int)ERR_UNAVAILABLE);
+}
+
+static void ask__no_answer_names_the_request_and_what_to_do(void **state)
+{
+    static const struct {
+        int status;
+        const char *body;
+        enum err_code code;
+        const char *words;
+        const char *remedy;
+    } row[] = {
+        {0, "", ERR_UNAVAILABLE, "no byte arrived", "start milligpud again"},
+        {401, "{}", ERR_UNAUTHORIZED, "HTTP 401", "credentials that the API server accepts"},
+        {403, "{}", ERR_FORBIDDEN, "HTTP 403", "allow milligpud to get the namespace kube-system"},
+        {404, "not here", ERR_UNAVAILABLE, "HTTP 404: not here", "start milligpud again"},
+        {503, "soon", ERR_UNAVAILABLE, "HTTP 503: soon", "start milligpud again"},
+        {200, "nonsense", ERR_UNAVAILABLE, "", "start milligpud again"},
+        {200, "{\"metadata\":{\"uid\":\"\"}}", ERR_UNAVAILABLE, "no usable uid",
+         "start milligpud again"},
+        /* A uid in an answer that is a refusal is no uid. */
+        {500, "{\"metadata\":{\"uid\":\"u\"}}", ERR_UNAVAILABLE, "HTTP 500",
+         "start milligpud again"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct one_answer one = {.status = row[i].status, .body = row[i].body};
+        char uid[UID_BYTES_MAX + 1] = "";
+        struct err err = {0};
+
+        assert_int_equal(ask(&one, uid, &err), -(int)row[i].code);
+        assert_non_null(strstr(err.text, "GET https://api:6443/api/v1/namespaces/kube-system: "));
+        if (strstr(err.text, row[i].words) == NULL || strstr(err.text, row[i].remedy) == NULL)
+            fail_msg("HTTP %d: %s", row[i].status, err.text);
+        assert_string_equal(uid, "");
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -247,6 +382,9 @@ int main(void)
         TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object),
         TEST(the_ledger_of_another_cluster_is_refused_for_good),
         TEST(a_disk_that_cannot_be_read_is_no_other_cluster),
+        TEST(ask__the_uid_as_the_ledger_will_have_it),
+        cmocka_unit_test(ask__uids_up_to_the_bound),
+        cmocka_unit_test(ask__no_answer_names_the_request_and_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
