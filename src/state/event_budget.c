@@ -48,30 +48,32 @@ static void node_budget_forget(struct node_budget *budget)
     arena_reset(&budget->arena);
 }
 
-static uint32_t *node_budget_of(struct node_budget *budget, struct text node)
+static uint32_t *node_budget_add(struct node_budget *budget, struct text node)
 {
-    uint32_t *taken = map_find(&budget->taken, node);
+    uint32_t *taken = arena_alloc(&budget->arena, sizeof *taken);
 
-    if (taken != NULL)
-        return taken;
-    taken = arena_alloc(&budget->arena, sizeof *taken);
     *taken = 0;
-    (void)map_put(&budget->taken, (struct text){arena_copy(&budget->arena, node), node.len}, taken);
+    must(map_put(&budget->taken, (struct text){arena_copy(&budget->arena, node), node.len},
+                 taken) == NULL);
     return taken;
 }
 
 bool node_budget_take(struct node_budget *budget, struct text node, int64_t now_ms)
 {
-    const uint32_t *of_node = map_find(&budget->taken, node);
+    uint32_t *taken = NULL;
 
     must(node.len > 0);
     if (now_ms - budget->total.minute_ms >= MINUTE_MS)
         node_budget_forget(budget);
-    else if (of_node != NULL && *of_node >= budget->per_node)
+    else
+        taken = map_find(&budget->taken, node);
+    if (taken != NULL && *taken >= budget->per_node)
         return false;
     if (!event_budget_take_of(&budget->total, now_ms, budget->total_per_minute))
         return false;
-    (*node_budget_of(budget, node))++;
+    if (taken == NULL)
+        taken = node_budget_add(budget, node);
+    ++*taken;
     must(budget->taken.count <= budget->total.sent);
     return true;
 }
