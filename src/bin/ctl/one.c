@@ -9,12 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/map.h"
-
 #include "ctl.h"
 #include "gpu_name.h"
 #include "milligpu_version.h"
+#include "row_groups.h"
 
 enum { FIELD_BEGIN = 14 }; /* where the texts begin */
 
@@ -355,74 +353,48 @@ static const struct table_column group_columns[] = {
 };
 
 /* Nodes with one answer, in the order of their names. */
-struct answer_group {
-    const struct doc *first;
-    struct strbuf names;
-    size_t nodes;
-};
-enum { GROUP_NAMES_SHOWN = 3 };
-
-struct answer_groups {
-    struct answer_group *group;
-    size_t count;
-    size_t capacity;
-    struct map by_answer; /* struct answer_group's place + 1, by its texts */
-};
-
-static void group_add(struct ctl *ctl, struct answer_groups *groups, const struct doc *verdict)
+static void group_add(struct ctl *ctl, struct row_groups *groups, const struct doc *verdict)
 {
     const char *key = arena_printf(&ctl->arena, "%d\n%s\n%s", doc_true(verdict, "fits"),
                                    doc_shown(verdict, "text"), doc_shown(verdict, "detail"));
-    size_t place = (size_t)(uintptr_t)map_find(&groups->by_answer, text_of(key));
+    struct strbuf *names = row_groups_add(groups, key, verdict);
 
-    if (place == 0) {
-        groups->group =
-            xgrow(groups->group, groups->count, &groups->capacity, sizeof *groups->group);
-        groups->group[groups->count] = (struct answer_group){.first = verdict};
-        strbuf_init(&groups->group[groups->count].names);
-        place = ++groups->count;
-        must(map_put(&groups->by_answer, text_of(key), (void *)(uintptr_t)place) == NULL);
-    }
-    struct answer_group *group = &groups->group[place - 1];
-    if (group->nodes++ < GROUP_NAMES_SHOWN)
-        strbuf_printf(&group->names, "%s%s", group->nodes > 1 ? ", " : "",
-                      doc_shown(verdict, "name"));
+    if (names != NULL)
+        strbuf_str(names, doc_shown(verdict, "name"));
 }
 
-static void group_row(struct ctl *ctl, struct table *table, const struct answer_group *group)
+static void group_row(struct table *table, const struct row_group *group)
 {
-    const bool fits = doc_true(group->first, "fits");
-    const bool all = group->nodes <= GROUP_NAMES_SHOWN;
+    CLEANUP(strbuf_done) struct strbuf which;
+    const struct doc *first = group->said;
+    const bool fits = doc_true(first, "fits");
 
     must(table->columns == ARRAY_LEN(group_columns));
-    table_number(table, (int64_t)group->nodes);
+    strbuf_init(&which);
+    strbuf_str(&which, group->names.data);
+    row_group_more(group, &which);
+    table_number(table, (int64_t)group->rows);
     table_text(table, fits ? "yes" : "no");
     table_color(table, fits ? "green" : "red");
-    table_text(table, all ? group->names.data
-                          : arena_printf(&ctl->arena, "%s and %zu more", group->names.data,
-                                         group->nodes - GROUP_NAMES_SHOWN));
-    table_text(table, doc_shown(group->first, "text"));
-    table_text(table, doc_shown(group->first, "detail"));
+    table_text(table, which.data);
+    table_text(table, doc_shown(first, "text"));
+    table_text(table, doc_shown(first, "detail"));
 }
 
 /* Each answer once, and which nodes give it: 184 nodes say the same in one row. */
 static int show_groups(struct ctl *ctl, const struct doc *nodes)
 {
     CLEANUP(table_done) struct table table;
-    struct answer_groups groups = {.count = 0};
+    CLEANUP(row_groups_done) struct row_groups groups;
     struct err err;
 
     must(nodes != NULL);
-    map_init(&groups.by_answer);
+    row_groups_init(&groups);
     table_init(&table, &ctl->screen, &ctl->arena, group_columns, ARRAY_LEN(group_columns));
     doc_each (verdict, nodes)
         group_add(ctl, &groups, verdict);
-    for (size_t i = 0; i < groups.count; i++) {
-        group_row(ctl, &table, &groups.group[i]);
-        strbuf_done(&groups.group[i].names);
-    }
-    map_done(&groups.by_answer);
-    xfree(groups.group);
+    for (size_t i = 0; i < groups.count; i++)
+        group_row(&table, &groups.group[i]);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
