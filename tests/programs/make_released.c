@@ -272,6 +272,18 @@ static void measure(struct maker *maker)
                                  .peak_mib = 1200});
 }
 
+/* What version 6 added: the policy document that decides. */
+static void keep_policy(struct maker *maker)
+{
+    const struct store_policy policy = {.name = "/etc/milligpu/policy.yaml",
+                                        .document = TEXT("policy: binpack\n"),
+                                        .read_ms = maker->core.now_ms};
+    struct err err;
+
+    if (maker->ops.keep_policy(maker->ops.ctx, &policy, &err) < 0)
+        fail(err.text);
+}
+
 static void copy_killed(const char *path)
 {
     static const char *const suffix[] = {"", "-wal"};
@@ -311,6 +323,7 @@ int main(int argc, char **argv)
     make_present(&maker);
     learn(&maker);
     measure(&maker);
+    keep_policy(&maker);
     copy_killed(argv[1]);
     store_close(maker.store);
     core_done(&maker.core);
