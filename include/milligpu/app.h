@@ -144,6 +144,8 @@ bool app_ready(const struct app *app, const char **out_why);
 /* The reason to give while the list of pods is not complete. */
 const char *app_grace_why(const struct app *app); /* while the grace period runs */
 const char *app_pods_why(const struct app *app);
+/* The reason to give while store_room() is not ROOM_ENOUGH. */
+const char *app_room_why(const struct app *app);
 
 /* Counts one refusal in the metrics. */
 void app_count_refusal(enum reason reason);

@@ -35,7 +35,8 @@ enum {
     BODY_BYTES_MAX = 64 * 1024 * 1024, /* a webhook body; 413 beyond */
     /* all webhook bodies together, a quarter of the pod's memory; 503 beyond */
     BODIES_BYTES_MAX = 2 * BODY_BYTES_MAX,
-    EVENT_BYTES_MAX = 32 * 1024 * 1024, /* one watch event or list item */
+    EVENT_BYTES_MAX = 32 * 1024 * 1024,  /* one watch event or list item */
+    LEDGER_BYTES_MIN = 64 * 1024 * 1024, /* the smallest limit of the ledger on disk (store.h) */
 };
 
 #endif

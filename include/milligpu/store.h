@@ -8,9 +8,9 @@
  *   begin -> write, write, ... -> commit       a failing write is rolled back alone (STORE_REFUSED)
  *
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
- * and past), journal (append-only), baseline, learned and class (the workload, tally.h), measured
- * (sums of what agents report), idle and reported (since when shares are idle), and policy (the
- * document that decides). The schema is
+ * and past), past (the history of each namespace, in bytes), journal (append-only), baseline,
+ * learned and class (the workload, tally.h), measured (sums of what agents report), idle and
+ * reported (since when shares are idle), and policy (the document that decides). The schema is
  * src/store/schema.sql; its comments are part of this contract.
  *
  * Promises:
@@ -29,8 +29,9 @@
  * of the batch, and the writer must not call them within its own.
  *
  * Besides <file> there are <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; it is never
- * removed), <file>.id (to which ledger the log belongs), and copies that milligpud never deletes:
- * <file>.corrupt-<UTC>, <file>.replaced-<UTC> (by store_restore()), <file>.v<version>-<UTC>.
+ * removed), <file>.id (to which ledger the log belongs), <file>.ballast (store_rules), and copies
+ * that milligpud never deletes: <file>.corrupt-<UTC>, <file>.replaced-<UTC> (by store_restore()),
+ * <file>.v<version>-<UTC>.
  * An unfinished copy is named <file>.v<version>-<UTC>.part-*, or is in a folder <file>.part-*;
  * opening the ledger removes it. Links are followed first. Refused filesystems: NFS, SMB/CIFS, 9p,
  * Ceph, AFS, Coda, OCFS2, GFS2, Lustre, GPFS, BeeGFS, VirtualBox folders. FUSE is allowed, because
@@ -40,6 +41,7 @@
 #define MILLIGPU_STORE_H
 
 #include "milligpu/ledger.h"
+#include "milligpu/limits.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/tally.h"
 #include "milligpu/verify.h"
@@ -132,7 +134,15 @@ enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
 struct store_rules {
     const char *path; /* ":memory:" for standalone without --ledger */
     enum store_corrupt_policy on_corrupt;
-    uint32_t retention_days; /* 0: for ever */
+    uint32_t retention_days; /* 0: for ever, as far as the limit in bytes lets it */
+    /*
+     * What the ledger may take: pages in use and its log, in bytes. Near the limit the oldest
+     * history goes, however young; at it grants stop (store_room()). 0: three tenths of the volume,
+     * LEDGER_BYTES_MIN at least and 2 GiB at most; in memory 256 MiB.
+     */
+    int64_t max_bytes;
+    /* Keeps <file>.ballast: up to 16 MiB that are given up when the disk is full. */
+    bool has_ballast;
     /* Called when a file was moved aside, migrated or copied, with one sentence. */
     void *user;
     void (*notice)(void *user, const char *text);
@@ -161,6 +171,17 @@ struct store;
  */
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */
+
+/*
+ * Why nothing may be granted now. Releases, and what the cluster imposes, are written all the same.
+ */
+enum store_room {
+    ROOM_ENOUGH,
+    ROOM_LIMIT, /* it takes what it may take, and nothing is left to trim, or not yet trimmed */
+    ROOM_DISK,  /* its disk is full: the ballast is given up and cannot be made again yet */
+};
+/* Any thread. */
+enum store_room store_room(const struct store *store);
 
 /* Changes the retention; any thread. */
 void store_retain(struct store *store, uint32_t days);
@@ -339,9 +360,23 @@ struct store_facts {
     const char *path; /* borrowed until store_close() */
     int64_t bytes;
     int64_t wal_bytes;
+    int64_t used_bytes;   /* pages in use, without the log */
+    int64_t max_bytes;    /* the limit of used_bytes and wal_bytes */
+    int64_t copies_bytes; /* of copies beside it that milligpud never deletes */
+    int64_t trimmed_ms;   /* UTC: when the limit last cost history; 0: not since the start */
     uint64_t journal_rows;
     uint32_t schema;
 };
+/* The history: how far it reaches back, and which namespace has most of it. Any thread. */
+struct store_reach {
+    int64_t oldest_ms; /* UTC: when the oldest allocation of the history ended; 0: there is none */
+    int64_t bytes;     /* of all namespaces, about */
+    int64_t most_bytes;
+    char most[NAME_BYTES_MAX +
+              1]; /* ""; also if namespaces without a count of their own have most */
+};
+int store_reach(struct store *store, struct store_reach *out, struct err *err) MUST_USE;
+
 /* The same path; also within a batch. */
 const char *store_path(const struct store *store);
 int store_facts(struct store *store, struct store_facts *out, struct err *err) MUST_USE;

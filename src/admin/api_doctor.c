@@ -95,6 +95,50 @@ static void check_daemon(struct doctor *doctor)
                        (unsigned long long)doctor->snapshot->generation);
 }
 
+/* Not ready for want of room: what would make some. */
+static void check_room(struct doctor *doctor)
+{
+    const struct app *app = doctor->app;
+    const bool is_disk = store_room(app->store) == ROOM_DISK;
+
+    must(store_room(app->store) != ROOM_ENOUGH);
+    api_doctor_say(
+        doctor, "ledger", HEALTH_FAILED,
+        is_disk
+            ? "free 32 MiB on the volume of the ledger, or make it larger: milligpud then makes "
+              "its ballast again and goes on by itself"
+            : "raise ledger_max_bytes, on a larger volume if need be, and restart milligpud; "
+              "live allocations alone take this much, or a reader of the file keeps its log "
+              "growing",
+        "%s", app_room_why(app));
+}
+
+/* The limit in bytes has cut the history shorter than retention_days. */
+static void check_reach(struct doctor *doctor, const struct store_facts *facts)
+{
+    const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
+    const struct clock_ops *clock = &doctor->app->clock;
+    struct store_reach reach;
+    struct err err;
+
+    must(facts->trimmed_ms > 0);
+    if (store_reach(doctor->app->store, &reach, &err) < 0) {
+        api_doctor_say(doctor, "ledger-size", HEALTH_FAILED,
+                       "check the disk, and read the log of milligpud", "%s", err.text);
+        return;
+    }
+    const int64_t back_ms = reach.oldest_ms > 0 ? clock->wall_ms(clock->ctx) - reach.oldest_ms : 0;
+    api_doctor_say(doctor, "ledger-size", HEALTH_WARNING,
+                   "raise ledger_max_bytes (on a larger volume if need be), or lower "
+                   "retention_days to what fits",
+                   "the ledger takes what it may (%lld of %lld MiB), so its history goes back "
+                   "%lld days and %lld hours only; namespace %s has most of it, %lld of %lld MiB",
+                   (long long)facts->used_bytes >> 20, (long long)facts->max_bytes >> 20,
+                   (long long)(back_ms / day_ms), (long long)(back_ms % day_ms / 3600000),
+                   reach.most[0] != '\0' ? reach.most : "(any of many)",
+                   (long long)reach.most_bytes >> 20, (long long)reach.bytes >> 20);
+}
+
 /* SQLite reuses its log only up to the oldest reader: a large log means that a reader stays. */
 static void check_ledger_file(struct doctor *doctor)
 {
@@ -119,6 +163,8 @@ static void check_ledger_file(struct doctor *doctor)
                        in_memory ? "in memory, lost when milligpud stops" : facts.path,
                        (long long)facts.bytes / 1024, (long long)facts.wal_bytes / 1024,
                        (unsigned long long)facts.journal_rows, facts.schema);
+    if (facts.trimmed_ms > 0)
+        check_reach(doctor, &facts);
 }
 
 /*
@@ -154,6 +200,8 @@ static void check_ledger(struct doctor *doctor)
         api_doctor_say(doctor, "ledger", HEALTH_FAILED,
                        "free space on the disk, or repair it; milligpud retries by itself",
                        "the ledger cannot be written");
+    else if (store_room(app->store) != ROOM_ENOUGH)
+        check_room(doctor);
     else
         check_ledger_file(doctor);
 }

@@ -525,6 +525,8 @@ static int open_store(struct daemon *daemon, struct err *err)
         .on_corrupt =
             strcmp(settings->on_corrupt, "rebuild") == 0 ? STORE_MOVE_ASIDE : STORE_REFUSE,
         .retention_days = settings->retention_days,
+        .max_bytes = settings->ledger_max_bytes,
+        .has_ballast = true,
         .user = daemon,
         .notice = daemon_noticed,
         .cluster = name_cluster,

@@ -184,6 +184,23 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"contexts\"", (int64_t)pods.contexts);
 }
 
+/* While the file cannot be looked at, they stay as they were. */
+static void set_ledger_bytes(const struct app *app)
+{
+    struct store_facts facts;
+    struct err err;
+
+    must(app->store != NULL);
+    if (store_facts(app->store, &facts, &err) < 0)
+        return;
+    metric_set(M_LEDGER_BYTES, "of=\"used\"", facts.used_bytes);
+    metric_set(M_LEDGER_BYTES, "of=\"wal\"", facts.wal_bytes);
+    metric_set(M_LEDGER_BYTES, "of=\"file\"", facts.bytes);
+    metric_set(M_LEDGER_BYTES, "of=\"copies\"", facts.copies_bytes);
+    metric_set(M_LEDGER_MAX, NULL, facts.max_bytes);
+    metric_set(M_LEDGER_TRIMMED, NULL, facts.trimmed_ms / 1000);
+}
+
 /* milligpu_ready follows /readyz, so draining counts as not ready. */
 static void set_gauges(const struct app *app)
 {
@@ -195,6 +212,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_WAITING_OVERFLOW, NULL,
                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
     set_table_bytes(app);
+    set_ledger_bytes(app);
     set_usage(app);
     metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));

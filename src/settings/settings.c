@@ -11,6 +11,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/http.h"
+#include "milligpu/limits.h"
 
 #include "settings/settings_internal.h"
 
@@ -398,6 +399,19 @@ static int check_client_names(const struct setting_rule *rule)
     return 0;
 }
 
+/* Below it, the margins in which trimming keeps pace with grants would be too small. */
+static int check_ledger_size(const struct setting_rule *rule)
+{
+    const uint32_t bytes = rule->values->ledger_max_bytes;
+
+    must(rule->set != NULL);
+    return bytes > 0 && bytes < LEDGER_BYTES_MIN
+               ? settings_broken(rule, SETTING_ledger_max_bytes,
+                                 "must be at least 67108864 (64 MiB), or 0 for three tenths of the "
+                                 "volume")
+               : 0;
+}
+
 /* A standalone daemon must never reach a cluster: its ledger describes a file. */
 static int check_cluster(const struct setting_rule *rule)
 {
@@ -471,6 +485,8 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 
     must(err != NULL);
     int rc = check_cluster(&rule);
+    if (rc == 0)
+        rc = check_ledger_size(&rule);
     if (rc == 0)
         rc = check_tls(&rule);
     if (rc == 0)

@@ -19,6 +19,14 @@ const char *app_pods_why(const struct app *app)
                                                  : "the list of pods is not complete yet";
 }
 
+const char *app_room_why(const struct app *app)
+{
+    return store_room(app->store) == ROOM_DISK
+               ? "the disk of the ledger is full: nothing is granted until it has room again"
+               : "the ledger has reached its limit (ledger_max_bytes): nothing is granted until "
+                 "there is room in it again";
+}
+
 bool app_ready(const struct app *app, const char **out_why)
 {
     const char *why = NULL;
@@ -35,6 +43,8 @@ bool app_ready(const struct app *app, const char **out_why)
         why = app_pods_why(app);
     else if (atomic_load(&app->disk_broken))
         why = "the ledger cannot be written";
+    else if (store_room(app->store) != ROOM_ENOUGH)
+        why = app_room_why(app);
     else if (atomic_load(&app->safe_mode))
         why = safe_mode_why(app);
     if (out_why != NULL)

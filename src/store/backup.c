@@ -33,9 +33,17 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 {
     char mode[16];
+    int64_t bytes = 0;
 
     must(from != to);
-    int failed = backup_pages(from, to, err);
+    int failed =
+        db_number(from, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+                  &bytes, err);
+    /* Refused before it begins: a copy that fills the disk would take the ledger's room. */
+    if (failed == 0)
+        failed = room_for_copy(sqlite3_db_filename(to, "main"), bytes, "a copy of the ledger", err);
+    if (failed == 0)
+        failed = backup_pages(from, to, err);
     if (failed != 0)
         return failed;
     /*

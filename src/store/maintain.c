@@ -72,10 +72,10 @@ static int with_number(struct store *store, enum statement statement, int64_t nu
 
 /* What one round of retention did. */
 struct round {
-    int old;     /* journal entries that are old enough by their own time */
-    int folded;  /* including entries between them that are not old enough */
-    int dropped; /* rows of the history */
-    int hours;   /* rows of what was measured */
+    int old;              /* journal entries that are old enough by their own time */
+    struct folded folded; /* including entries between them that are not old enough */
+    int dropped;          /* rows of the history */
+    int hours;            /* rows of what was measured */
 };
 
 /*
@@ -108,21 +108,43 @@ static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int6
     return more < 0 ? more : 0;
 }
 
+/* How many bytes the entries up to this one take, as commits count them. */
+static int maintain_measure(struct store *store, int64_t upto, int64_t *out_bytes, struct err *err)
+{
+    sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_BYTES];
+    struct bind bind = bind_start(stmt);
+
+    bind_number(&bind, upto);
+    must(bind.rc == SQLITE_OK);
+    const int more = db_step(stmt, err);
+    must(more != 0); /* sum() has always a row */
+    if (more > 0)
+        *out_bytes = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
 /*
  * In this order: last states go into the baseline, ended objects out of it, then the mark moves,
  * and only then entries go; a trigger refuses to delete one beyond the mark.
  */
-static int maintain_fold(struct store *store, int64_t upto, int *out_rows, struct err *err)
+int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct err *err)
 {
     static const enum statement steps[] = {ST_FOLD_ALLOCATIONS, ST_FOLD_NODES, ST_FOLD_RELEASED,
                                            ST_FOLD_REMOVED,     ST_FOLDED,     ST_JOURNAL_DROP};
-    int failed = 0;
-
     static_assert(ARRAY_LEN(steps) > 0, "the last one says how many entries it dropped");
     must(upto > 0);
+    int failed = maintain_measure(store, upto, &out->bytes, err);
     for (size_t i = 0; failed == 0 && i < ARRAY_LEN(steps); i++)
-        failed = with_number(store, steps[i], upto, out_rows, err);
+        failed = with_number(store, steps[i], upto, &out->rows, err);
     return failed;
+}
+
+void maintain_folded(struct store *store, const struct folded *folded)
+{
+    must(!store->in_batch);
+    atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)folded->rows);
+    atomic_fetch_sub(&store->journal_bytes, folded->bytes);
 }
 
 /* At most a round's rows that are older than before_ms; the statement says of what. */
@@ -151,7 +173,7 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
         failed = maintain_fold(store, upto, &out->folded, err);
     if (failed != 0)
         return failed;
-    must(out->folded >= out->old);
+    must(out->folded.rows >= out->old);
     failed = drop_old(store, ST_PAST_DROP, before_ms, &out->dropped, err);
     if (failed == 0)
         failed = drop_old(store, ST_MEASURED_DROP, before_ms, &out->hours, err);
@@ -181,7 +203,8 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
         db_rollback(store->db);
         return err_wrap(err, "retention");
     }
-    atomic_fetch_sub(&store->journal_rows, (uint_fast64_t)round.folded);
+    maintain_folded(store, &round.folded);
+    store->is_stale = true;
     if (round.old == store->limits.fold || round.dropped == store->limits.fold ||
         round.hours == store->limits.fold)
         store->retain_at_ms = now_ms; /* there is more: continue after the next batch */

@@ -5,6 +5,7 @@
  * again.
  */
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "milligpu/alloc.h"
 
@@ -55,6 +56,14 @@ static int migrate_inside(const struct store *store, int64_t version, struct err
     return failed;
 }
 
+static int64_t file_bytes(const char *path)
+{
+    struct stat is;
+
+    must(path[0] == '/');
+    return stat(path, &is) == 0 ? (int64_t)is.st_size : 0;
+}
+
 static int migrate_from(const struct store *store, uint32_t version, struct err *err)
 {
     char word[32];
@@ -62,7 +71,12 @@ static int migrate_from(const struct store *store, uint32_t version, struct err 
     must(length > 0 && (size_t)length < sizeof word);
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
-    int failed = copy != NULL ? backup_to(store->db, copy, err) : 0;
+    /* The copy, and a log that may contain every page anew. */
+    int failed = copy != NULL ? room_for_copy(store->path, 2 * file_bytes(store->path),
+                                              "a migration, with the copy before it,", err)
+                              : 0;
+    if (failed == 0 && copy != NULL)
+        failed = backup_to(store->db, copy, err);
     /* Dropping replaced tables must not affect the tables that refer to them. */
     if (failed == 0)
         failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);

@@ -1,9 +1,10 @@
--- The ledger of milligpu on disk, version 6.  application_id 0x6d475055 ("mGPU"), user_version 6.
+-- The ledger of milligpu on disk, version 7.  application_id 0x6d475055 ("mGPU"), user_version 7.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
 --   allocation               one row per reservation or observed pod; released ones stay as history
 --   share, charge            what its containers see; what it takes of each GPU
+--   past                     how many rows of history each namespace has, and about how many bytes they take
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
 --   learned, class           how often each class of pods came: it orders placements, and says nothing of who
 --                            holds what, so the journal does not tell of it and the replay does not need it
@@ -86,6 +87,10 @@ CREATE TABLE allocation (
                    STORED REFERENCES node (name),
     -- The highest resourceVersion that a Binding of it was ever sent with; 0: not known.
     version        INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0 AND (version = 0 OR origin = 'granted')),
+    -- The bytes of its rows here, in share and in charge, indexes included, as counted in past; 0 while it lives.
+    bytes          INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
+    is_other       INTEGER NOT NULL DEFAULT 0 CHECK (is_other IN (0, 1)), -- counted in the row '' of past
+    past_of        TEXT GENERATED ALWAYS AS (CASE is_other WHEN 0 THEN namespace ELSE '' END) VIRTUAL,
     CHECK (origin = 'granted' OR state <> 'reserved'),
     CHECK (origin = 'observed' OR unplaced_milli = 0),
     CHECK (in_doubt = 0 OR state = 'reserved')
@@ -95,6 +100,15 @@ CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE state <> 'released
 CREATE INDEX allocation_on ON allocation (lives_on) WHERE lives_on IS NOT NULL;
 CREATE INDEX allocation_pod ON allocation (namespace, name, id);
 CREATE INDEX allocation_past ON allocation (released_ms) WHERE state = 'released';
+CREATE INDEX allocation_past_of ON allocation (past_of, released_ms) WHERE state = 'released';
+
+-- Released allocations by namespace: the namespace with most bytes loses its oldest first when the ledger reaches its
+-- limit.  namespace '': of those that came when 4,096 others had a row.
+CREATE TABLE past (
+    namespace TEXT PRIMARY KEY,
+    n_rows    INTEGER NOT NULL CHECK (n_rows >= 0),
+    bytes     INTEGER NOT NULL CHECK (bytes >= 0)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE share (
     allocation INTEGER NOT NULL REFERENCES allocation (id) ON DELETE CASCADE,
@@ -273,6 +287,12 @@ CREATE TRIGGER allocation_kept BEFORE DELETE ON allocation
 WHEN OLD.state <> 'released'
 BEGIN
     SELECT RAISE(ABORT, 'a live allocation is never deleted');
+END;
+
+CREATE TRIGGER past_goes AFTER DELETE ON allocation
+BEGIN
+    UPDATE past SET n_rows = n_rows - 1, bytes = bytes - OLD.bytes WHERE namespace = OLD.past_of;
+    DELETE FROM past WHERE namespace = OLD.past_of AND n_rows = 0;
 END;
 
 CREATE TRIGGER gpu_kept AFTER DELETE ON gpu

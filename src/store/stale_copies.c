@@ -44,26 +44,79 @@ static bool remove_scrap(int folder, const char *name, const char *rest)
     return fnmatch(copy_before, rest, 0) == 0 && unlinkat(folder, name, 0) == 0;
 }
 
+/* What belongs to the ledger in its folder: its name, a dot, and a rest. */
+struct beside {
+    DIR *folder; /* NULL: it cannot be read */
+    char *path;  /* the folder, then the name of the ledger: one text, cut at the last slash */
+    const char *base;
+};
+
+static struct beside beside_open(const char *ledger)
+{
+    struct beside beside = {.path = xstrdup(ledger)};
+    char *slash = strrchr(beside.path, '/');
+
+    must(slash != NULL); /* file_find() made it absolute */
+    beside.base = slash + 1;
+    *slash = '\0';
+    beside.folder = opendir(beside.path[0] != '\0' ? beside.path : "/");
+    return beside;
+}
+
+/* The rest of the next name; NULL: there is no more. *out_name: the name, until the next call. */
+static const char *beside_next(const struct beside *beside, const char **out_name)
+{
+    const size_t length = strlen(beside->base);
+    DIR *folder = beside->folder;
+    struct dirent *entry;
+
+    if (folder == NULL)
+        return NULL;
+    while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
+        if (strncmp(entry->d_name, beside->base, length) == 0 && entry->d_name[length] == '.') {
+            *out_name = entry->d_name;
+            return entry->d_name + length + 1;
+        }
+    return NULL;
+}
+
+static void beside_done(struct beside *beside)
+{
+    if (beside->folder != NULL)
+        (void)closedir(beside->folder);
+    xfree(beside->path);
+}
+
 /*
  * We hold the ledger's lock, so whoever began these copies is dead. Best effort: they do no harm,
  * but each is as large as the ledger, and nobody else would ever remove them.
  */
 void store_remove_stale_copies(const struct store *store)
 {
-    CLEANUP(xfreep) char *path = xstrdup(store->path);
-    char *slash = strrchr(path, '/');
-    struct dirent *entry;
+    struct beside beside = beside_open(store->path);
+    const char *name, *rest;
 
-    must(slash != NULL && store->lock_fd >= 0);
-    const char *base = slash + 1;
-    const size_t length = strlen(base);
-    *slash = '\0';
-    DIR *folder = opendir(path[0] != '\0' ? path : "/");
-    if (folder == NULL)
-        return;
-    while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
-        if (strncmp(entry->d_name, base, length) == 0 && entry->d_name[length] == '.' &&
-            remove_scrap(dirfd(folder), entry->d_name, entry->d_name + length + 1))
-            store_notice(store, "%s: removed, because it is an unfinished copy", entry->d_name);
-    (void)closedir(folder);
+    must(store->lock_fd >= 0);
+    while ((rest = beside_next(&beside, &name)) != NULL)
+        if (remove_scrap(dirfd(beside.folder), name, rest))
+            store_notice(store, "%s: removed, because it is an unfinished copy", name);
+    beside_done(&beside);
+}
+
+int64_t store_copies_bytes(const char *ledger)
+{
+    static const char *const copies[] = {"v[0-9]*-*", "corrupt-*", "replaced-*"};
+    struct beside beside = beside_open(ledger);
+    const char *name, *rest;
+    int64_t bytes = 0;
+    struct stat is;
+
+    must(ledger[0] == '/');
+    while ((rest = beside_next(&beside, &name)) != NULL)
+        for (size_t i = 0; i < ARRAY_LEN(copies); i++)
+            if (fnmatch(copies[i], rest, 0) == 0 &&
+                fstatat(dirfd(beside.folder), name, &is, AT_SYMLINK_NOFOLLOW) == 0)
+                bytes += is.st_size;
+    beside_done(&beside);
+    return bytes;
 }

@@ -60,6 +60,7 @@ static int count_journal(struct store *store, struct err *err)
     must(!store->in_batch);
     int64_t last = 0;
     int64_t rows = 0;
+    int64_t bytes = 0;
 
     int failed = db_number(store->db,
                            "SELECT max(coalesce((SELECT max(seq) FROM journal), 0), folded)"
@@ -67,6 +68,9 @@ static int count_journal(struct store *store, struct err *err)
                            &last, err);
     if (failed == 0)
         failed = db_number(store->db, "SELECT count(*) FROM journal", &rows, err);
+    if (failed == 0)
+        failed = db_number(store->db, "SELECT coalesce(sum(" JOURNAL_BYTES "), 0) FROM journal",
+                           &bytes, err);
     if (failed != 0)
         return failed;
     if (last < 0 || last >= INT64_MAX / 2)
@@ -75,6 +79,7 @@ static int count_journal(struct store *store, struct err *err)
     store->seq = (uint64_t)last;
     store->seq_stable = store->seq;
     atomic_store(&store->journal_rows, (uint_fast64_t)rows);
+    atomic_store(&store->journal_bytes, bytes);
     return 0;
 }
 
@@ -116,6 +121,8 @@ static int open_db(struct store *store, struct err *err)
         failed = prepare_all(store, err);
     if (failed == 0)
         failed = count_journal(store, err);
+    if (failed == 0)
+        failed = room_look(store, err);
     if (failed != 0)
         close_db(store);
     else
@@ -146,6 +153,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     must(store->path == NULL);
     if (store->memory) {
         store->path = xstrdup(rules->path);
+        room_open(store, rules);
         return open_db(store, err);
     }
     int failed = file_find(rules->path, &store->path, err);
@@ -156,11 +164,14 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     if (failed != 0)
         return failed;
     store_remove_stale_copies(store);
+    room_open(store, rules);
     failed = open_db(store, err);
     if (failed == -(int)ERR_CORRUPT && store->on_corrupt == STORE_MOVE_ASIDE) {
         const struct err why = *err;
         failed = start_anew(store, &why, err);
     }
+    if (failed == 0)
+        room_first_ballast(store);
     return failed;
 }
 
@@ -203,6 +214,10 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     atomic_init(&store->retention_days, rules->retention_days);
     atomic_init(&store->journal_rows, 0);
     atomic_init(&store->clock_doubted, false);
+    atomic_init(&store->room, ROOM_ENOUGH);
+    atomic_init(&store->used_bytes, 0);
+    atomic_init(&store->journal_bytes, 0);
+    atomic_init(&store->trimmed_ms, 0);
 
     const int failed = open_all(store, rules, err);
     if (failed != 0) {
@@ -300,9 +315,14 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
         return STORE_REFUSED;
     if (failed == 0)
         failed = db_run(store->stmt[ST_RELEASE], err);
-    if (failed != 0)
+    if (failed != 0) {
+        room_hear_failure(store, failed);
         return STORE_FAILED;
+    }
     store->seq++;
+    const int64_t bytes = (int64_t)(store->command.len + store->result.len) + JOURNAL_ROW_BYTES;
+    store->batch_bytes += bytes;
+    room_count(store, bytes);
     return STORE_OK;
 }
 
@@ -316,11 +336,15 @@ static int store_commit(void *ctx, struct err *err)
     if (sqlite3_get_autocommit(store->db) != 0)
         return err_set(err, ERR_IO, "%s: the batch was lost before its end", store->path);
     const int failed = db_run(store->stmt[ST_COMMIT], err);
+    room_hear_failure(store, failed);
     if (failed != 0)
         return failed;
     must(sqlite3_get_autocommit(store->db) != 0);
     atomic_fetch_add(&store->journal_rows, (uint_fast64_t)(store->seq - store->seq_stable));
     store->seq_stable = store->seq;
+    atomic_fetch_add(&store->journal_bytes, store->batch_bytes);
+    store->batch_bytes = 0;
+    store->is_stale = true;
     store->in_batch = false;
     store_unlock(store);
     return 0;
@@ -335,6 +359,8 @@ static void store_rollback(void *ctx)
         return;
     db_rollback(store->db);
     store->seq = store->seq_stable;
+    store->batch_bytes = 0;
+    store->is_stale = true; /* nothing of what room_count() was told is there */
     store->in_batch = false;
     store_unlock(store);
 }
@@ -345,26 +371,44 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
     struct store *store = ctx;
 
     store_lock(store);
+    room_keep_ballast(store, now_ms);
     int failed = maintain_retention(store, now_ms, err);
+    if (failed == 0 && store->is_stale)
+        failed = room_look(store, err);
+    store->is_stale = store->is_stale && failed != 0;
+    if (failed == 0)
+        failed = trim_to_limit(store, now_ms, err);
+    room_hear_failure(store, failed);
     if (failed == 0)
         failed = maintain_checkpoint(store, now_ms, err);
+    room_judge(store); /* the log may be shorter now */
     store_unlock(store);
     return failed;
 }
 
-/* A batch without an entry in the journal: the workload is not part of what it tells (I6). */
-static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+/* The end of a batch without an entry in the journal, which failed already, or not yet. */
+static int store_end(void *ctx, int failed, struct err *err)
 {
-    must(tally != NULL);
-    int failed = store_begin(ctx, err);
-    if (failed != 0)
-        return failed;
-    failed = learned_write(ctx, tally, until_ms, err);
+    struct store *store = ctx;
+
+    must(store->in_batch);
     if (failed == 0)
         failed = store_commit(ctx, err);
+    else
+        room_hear_failure(store, failed);
     if (failed != 0)
         store_rollback(ctx);
     return failed;
+}
+
+/* The workload is not part of what the journal tells (I6). */
+static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
+{
+    must(tally != NULL);
+    const int failed = store_begin(ctx, err);
+    if (failed != 0)
+        return failed;
+    return store_end(ctx, learned_write(ctx, tally, until_ms, err), err);
 }
 
 /* Likewise. */
@@ -376,25 +420,16 @@ static int store_measure(void *ctx, const struct store_chunk *chunk, struct err 
     failed = measured_write(ctx, chunk->row, chunk->rows, err);
     if (failed == 0)
         failed = idle_write(ctx, chunk, err);
-    if (failed == 0)
-        failed = store_commit(ctx, err);
-    if (failed != 0)
-        store_rollback(ctx);
-    return failed;
+    return store_end(ctx, failed, err);
 }
 
 /* Likewise. */
 static int store_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
 {
-    int failed = store_begin(ctx, err);
+    const int failed = store_begin(ctx, err);
     if (failed != 0)
         return failed;
-    failed = kept_policy_write(ctx, policy, err);
-    if (failed == 0)
-        failed = store_commit(ctx, err);
-    if (failed != 0)
-        store_rollback(ctx);
-    return failed;
+    return store_end(ctx, kept_policy_write(ctx, policy, err), err);
 }
 
 void store_ops(struct store *store, struct store_ops *out)
@@ -544,6 +579,9 @@ int store_facts(struct store *store, struct store_facts *out, struct err *err)
     int failed = 0;
 
     facts.journal_rows = atomic_load(&store->journal_rows);
+    facts.used_bytes = atomic_load(&store->used_bytes);
+    facts.max_bytes = store->limits.max_bytes;
+    facts.trimmed_ms = atomic_load(&store->trimmed_ms);
     if (store->memory) {
         store_lock(store);
         failed = db_number(store->db,
@@ -554,6 +592,7 @@ int store_facts(struct store *store, struct store_facts *out, struct err *err)
     } else {
         facts.bytes = store_bytes_of(store->path, "");
         facts.wal_bytes = store_bytes_of(store->path, "-wal");
+        facts.copies_bytes = store_copies_bytes(store->path);
         if (facts.bytes == 0)
             failed =
                 err_set(err, ERR_IO, "%s: the ledger's file is gone from its folder", store->path);

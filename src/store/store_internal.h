@@ -10,6 +10,8 @@
  *   verify.c            every check, and replay       verify_file.c   of any ledger file
  *   read_transaction.c  one moment, for the verifier  backup.c        a copy
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
+ *   room.c              how many bytes it may take    trim.c          retention by bytes
+ *   past.c              the history by namespace      ballast.c       room for a full disk
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
@@ -60,7 +62,24 @@ struct store_limits {
     int wal_max;       /* no batch begins beyond: a reader holds the log, the disk would fill */
     int fold;          /* rows that one round of retention deletes at most */
     int64_t retain_ms; /* between rounds if nothing is left to delete */
+
+    /* Bytes, of pages in use and of the log; see room.c. */
+    int64_t max_bytes;
+    int64_t trim_at;
+    int64_t stop_at;
+    int64_t go_at;
+    int64_t piece; /* that retention by bytes takes in one transaction, about */
 };
+
+enum {
+    STORE_PAGE_BYTES = 4096,
+    STORE_BYTES_AUTO = 2047 << 20, /* the most that is taken for the limit without being told */
+    JOURNAL_ROW_BYTES = 24,        /* of an entry, beside its two texts */
+    PAST_NAMES_MAX = 4096,         /* namespaces with a row of their own in past */
+};
+
+#define JOURNAL_BYTES                                                                              \
+    "length(CAST(command AS BLOB)) + length(CAST(result AS BLOB)) + 24" /* JOURNAL_ROW_BYTES */
 
 #define STATEMENT_TABLE(X)                                                                         \
     X(ST_BEGIN, "BEGIN IMMEDIATE")                                                                 \
@@ -87,7 +106,7 @@ struct store_limits {
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                               \
     X(ST_ALLOCATION_SET,                                                                           \
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
-      " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?"                            \
+      " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?, bytes = ?, is_other = ?"   \
       " WHERE uid = ? AND node = ? AND state = ? AND state <> 'released'")                         \
     X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib,"   \
                     " asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ?))")                       \
@@ -118,6 +137,17 @@ struct store_limits {
     X(ST_FOLDED, "UPDATE meta SET folded = ?")                                                     \
     X(ST_STEPPED, "UPDATE meta SET stepped_ms = ?")                                                \
     X(ST_BELIEVED, "UPDATE meta SET stepped_ms = 0 WHERE stepped_ms <> 0")                         \
+    X(ST_JOURNAL_OLDEST, "SELECT seq, " JOURNAL_BYTES " FROM journal ORDER BY seq LIMIT ?")        \
+    X(ST_JOURNAL_BYTES, "SELECT coalesce(sum(" JOURNAL_BYTES "), 0) FROM journal WHERE seq <= ?")  \
+    X(ST_PAGES, "PRAGMA page_count")                                                               \
+    X(ST_PAGES_FREE, "PRAGMA freelist_count")                                                      \
+    X(ST_PAST_COUNT, "UPDATE past SET n_rows = n_rows + 1, bytes = bytes + ? WHERE namespace = ?") \
+    X(ST_PAST_ADD, "INSERT INTO past (n_rows, bytes, namespace) VALUES (1, ?, ?)")                 \
+    X(ST_PAST_NAMES, "SELECT count(*) FROM past WHERE namespace <> ''")                            \
+    X(ST_PAST_MOST, "SELECT namespace, n_rows, bytes FROM past ORDER BY bytes DESC LIMIT 1")       \
+    X(ST_PAST_TRIM,                                                                                \
+      "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation WHERE past_of = ?"            \
+      " AND state = 'released' ORDER BY released_ms LIMIT ?)")                                     \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
                     " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)") \
@@ -193,6 +223,21 @@ struct store {
     int64_t retain_at_ms;  /* UTC: when the next round of retention is due */
     struct strbuf command; /* the journal entry that is being written */
     struct strbuf result;
+    int64_t batch_bytes; /* of the journal entries of this batch */
+    int64_t unseen;      /* bytes that this batch has written, about, since room_look() */
+    int64_t max_bytes;   /* as the rules say; 0: by the volume */
+    int64_t ballast_ms;  /* when it was last tried to make the ballast */
+    bool has_ballast;    /* one is wanted beside the file */
+    bool lacks_ballast;  /* the disk has no room for it */
+    bool said_no_ballast;
+    bool is_trimmed; /* by bytes, since the start */
+    bool is_stale;   /* there were commits since room_look() */
+
+    /* Written by the writer, read by any thread. */
+    _Atomic(enum store_room) room;
+    atomic_int_fast64_t used_bytes;
+    atomic_int_fast64_t journal_bytes;
+    atomic_int_fast64_t trimmed_ms; /* UTC: when retention by bytes last took something; 0: never */
 
     atomic_uint retention_days;
     atomic_bool clock_doubted;
@@ -244,6 +289,8 @@ int log_rewrite(const char *path, struct err *err) MUST_USE;
 
 /* stale_copies.c: what an interrupted copy left next to the ledger. */
 void store_remove_stale_copies(const struct store *store);
+/* Of the copies beside it that milligpud never deletes. Any thread. */
+int64_t store_copies_bytes(const char *ledger);
 
 /*
  * schema_prepare.c: identifies and checks the file; creates or migrates it; turns the write-ahead
@@ -324,6 +371,57 @@ int kept_policy_write(struct store *store, const struct store_policy *policy,
 int maintain_take_in_log(struct store *store, struct err *err) MUST_USE;
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 int maintain_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+/* Entries that were folded into the baseline. */
+struct folded {
+    int rows;
+    int64_t bytes;
+};
+/* Within a transaction: folds all entries up to this one. Once it is committed, folded() counts. */
+int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct err *err) MUST_USE;
+void maintain_folded(struct store *store, const struct folded *folded);
+
+/* room.c */
+/* Sets the limits. Before the file is opened. */
+void room_open(struct store *store, const struct store_rules *rules);
+/* Makes the ballast, if the rules want one. Once it is open: a foreign file gets none. */
+void room_first_ballast(struct store *store);
+/* Counts the pages in use, then judges. Not within a batch. */
+int room_look(struct store *store, struct err *err) MUST_USE;
+/* May more be granted? By what was counted last, and the log as it is now. */
+void room_judge(struct store *store);
+/* Within a batch: an entry of the journal of this length was written, with its rows. */
+void room_count(struct store *store, int64_t journal_bytes);
+/* Is it time to trim? */
+bool room_is_short(const struct store *store);
+/* A write failed (a negative code, or 0): gives the ballast up if the disk is full. */
+void room_hear_failure(struct store *store, int failed);
+/* Makes a ballast that was given up again, if there is room. */
+void room_keep_ballast(struct store *store, int64_t now_ms);
+/* FULL: a copy of so many bytes does not fit on the disk of this path. */
+int room_for_copy(const char *path, int64_t bytes, const char *what, struct err *err) MUST_USE;
+
+/* trim.c: a few pieces, if it is time; now_ms is UTC. */
+int trim_to_limit(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
+
+/* past.c */
+/* What the rows of an allocation take as history. */
+int64_t past_bytes_of(const struct allocation *allocation);
+/* Within a batch: an allocation of this namespace was released. */
+int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,
+               struct err *err) MUST_USE;
+/* Within a transaction: drops the oldest of the namespace that has most; 0 rows: there is none. */
+int past_trim(struct store *store, int *out_rows, struct err *err) MUST_USE;
+
+/* ballast.c */
+struct volume {
+    int64_t bytes;
+    int64_t free_bytes; /* for us */
+};
+/* The file system of this path; false: it cannot be asked, or has no size. */
+bool volume_look(const char *path, struct volume *out);
+/* 0, or an errno; ENOSPC and EDQUOT: there is no room for it. */
+int ballast_make(const char *path) MUST_USE;
+void ballast_drop(const char *path);
 
 /* state.c: canonical, so that equal states are equal texts. Defaults are omitted. */
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts);

@@ -229,6 +229,22 @@ int check_live(sqlite3 *db, struct err *err)
     return failed != 0 ? failed : verify_check_allocations(db, false, err);
 }
 
+/* The history, and what is counted of it. */
+static int check_past(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'the history of namespace ' || namespace || ' is not what is counted of it'"
+        " FROM past AS p WHERE (n_rows, bytes) IS NOT (SELECT count(*), coalesce(sum(bytes), 0)"
+        " FROM allocation WHERE state = 'released' AND past_of = p.namespace)",
+        "SELECT 'nothing is counted of the history of namespace ' || past_of FROM allocation"
+        " WHERE state = 'released' AND past_of NOT IN (SELECT namespace FROM past)",
+    };
+
+    must(db != NULL);
+    const int failed = verify_check_allocations(db, true, err);
+    return failed != 0 ? failed : check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+}
+
 static int check_journal(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
@@ -511,7 +527,7 @@ int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check w
     case CHECK_TABLES:
         return schema_check(db, schema, err);
     case CHECK_PAST:
-        return verify_check_allocations(db, true, err);
+        return check_past(db, err);
     case STORE_CHECKS:
         break;
     }

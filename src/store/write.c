@@ -264,7 +264,13 @@ static int step_allocation(struct store *store, const struct allocation *before,
     must(strcmp(before->is.uid, after->is.uid) == 0);
     must(after->is.version <= VERSION_MAX);
     must_debug(allocation_same_shares(before, after));
+    const bool ends = after->is.state == STATE_RELEASED;
+    const int64_t bytes = ends ? past_bytes_of(after) : 0;
+    bool is_other = false;
 
+    const int failed = ends ? past_count(store, after->is.namespace, bytes, &is_other, err) : 0;
+    if (failed != 0)
+        return failed;
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
     bind_text(&bind, allocation_state_name(after->is.state));
     bind_number(&bind, after->is.in_doubt);
@@ -274,6 +280,8 @@ static int step_allocation(struct store *store, const struct allocation *before,
     bind_number(&bind, after->is.released_ms);
     bind_number(&bind, after->is.terminating_ms);
     bind_number(&bind, (int64_t)after->is.version);
+    bind_number(&bind, bytes);
+    bind_number(&bind, is_other);
     bind_text(&bind, after->is.uid);
     bind_text(&bind, after->is.node->text);
     bind_text(&bind, allocation_state_name(before->is.state));

@@ -16,6 +16,7 @@
 #include "milligpu/key_publisher.h"
 
 #include "admin/api_internal.h"
+#include "store/store_internal.h"
 #include "support_api_fixture.h"
 
 /* --- requests and answers --- */
@@ -104,14 +105,14 @@ static void fill(struct api_fixture *fixture)
 
 /* --- answers compared with their description --- */
 
-struct reader {
+struct page_reader {
     const struct doc *schemas;
     char path[512];
 };
 
-static void matches(struct reader *reader, const struct doc *schema, const struct doc *value);
+static void matches(struct page_reader *reader, const struct doc *schema, const struct doc *value);
 
-static const struct doc *resolve(const struct reader *reader, const struct doc *schema)
+static const struct doc *resolve(const struct page_reader *reader, const struct doc *schema)
 {
     static const char prefix[] = "#/components/schemas/";
     const char *ref = string_of(doc_get(schema, "$ref"));
@@ -125,7 +126,7 @@ static const struct doc *resolve(const struct reader *reader, const struct doc *
     return target;
 }
 
-static void inside(struct reader *reader, const char *word, const struct doc *schema,
+static void inside(struct page_reader *reader, const char *word, const struct doc *schema,
                    const struct doc *value)
 {
     const size_t used = strlen(reader->path);
@@ -135,7 +136,8 @@ static void inside(struct reader *reader, const char *word, const struct doc *sc
     reader->path[used] = '\0';
 }
 
-static void matches_object(struct reader *reader, const struct doc *schema, const struct doc *value)
+static void matches_object(struct page_reader *reader, const struct doc *schema,
+                           const struct doc *value)
 {
     const struct doc *properties = doc_get(schema, "properties");
     const struct doc *required = doc_get(schema, "required");
@@ -158,7 +160,8 @@ static void matches_object(struct reader *reader, const struct doc *schema, cons
     }
 }
 
-static void matches_text(const struct reader *reader, const struct doc *schema, const char *value)
+static void matches_text(const struct page_reader *reader, const struct doc *schema,
+                         const char *value)
 {
     const struct doc *words = doc_get(schema, "enum");
     const char *format = string_of(doc_get(schema, "format"));
@@ -175,7 +178,7 @@ static void matches_text(const struct reader *reader, const struct doc *schema, 
         assert_true(time_parse(text_of(value), &ms));
 }
 
-static void matches(struct reader *reader, const struct doc *schema, const struct doc *value)
+static void matches(struct page_reader *reader, const struct doc *schema, const struct doc *value)
 {
     static const struct {
         const char *type;
@@ -211,7 +214,7 @@ static void shows(struct api_fixture *fixture, const char *target, const char *s
 {
     const struct doc *api = api_fixture_get(fixture, "/openapi.json");
     const struct doc *answer = api_fixture_get(fixture, target);
-    struct reader reader = {.schemas = doc_at(api, "components.schemas")};
+    struct page_reader reader = {.schemas = doc_at(api, "components.schemas")};
     const struct doc *of = doc_get(reader.schemas, schema);
 
     assert_non_null(of);
@@ -1004,6 +1007,28 @@ static void doctor_finds_what_is_broken(void **state)
     finds(fixture, "daemon", "warning", "stopping");
 }
 
+/* The limit of the ledger, as the writer would find it. */
+static void doctor_says_what_a_full_ledger_needs(void **state)
+{
+    struct api_fixture *fixture = *state;
+    struct store *store = fixture->app.store;
+
+    atomic_store(&store->trimmed_ms, 1);
+    finds(fixture, "ledger", "ok", "journal entries");
+    finds(fixture, "ledger-size", "warning", "so its history goes back 0 days and 0 hours only");
+    atomic_store(&store->room, ROOM_LIMIT);
+    finds(fixture, "ledger", "failed", "the ledger has reached its limit (ledger_max_bytes)");
+    finds(fixture, "daemon", "failed", "not ready: the ledger has reached its limit");
+    says(fixture->admin, "/readyz", 503, "[-]ledger-size failed: the ledger has reached its limit");
+    says(fixture->probe, "/metrics", 200, "milligpu_ready 0\n");
+    atomic_store(&store->room, ROOM_DISK);
+    finds(fixture, "ledger", "failed", "the disk of the ledger is full");
+    atomic_store(&store->room, ROOM_ENOUGH);
+    says(fixture->probe, "/metrics", 200, "milligpu_ledger_bytes{of=\"copies\"} 0\n");
+    says(fixture->probe, "/metrics", 200, "milligpu_ledger_max_bytes ");
+    says(fixture->admin, "/readyz?verbose", 200, "[+]ledger-size ok\n");
+}
+
 static void doctor_sees_exposed_webhooks(void **state)
 {
     struct api_fixture *fixture = *state;
@@ -1364,6 +1389,7 @@ int main(void)
         api_fixture_test(metrics_show_the_state_of_the_moment),
         api_fixture_test(a_healthy_daemon_has_no_complaints),
         api_fixture_test(doctor_finds_what_is_broken),
+        api_fixture_test(doctor_says_what_a_full_ledger_needs),
         api_fixture_test(doctor_sees_exposed_webhooks),
         api_fixture_test(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn),
         api_fixture_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),

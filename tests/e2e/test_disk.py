@@ -2,7 +2,10 @@
 
 import concurrent.futures
 import contextlib
+import pathlib
 import resource
+import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -105,6 +108,60 @@ class FullDisk(unittest.TestCase):
         self.assertLessEqual(answered, held)
         self.assertEqual(daemon.bind(made, "a100-0"), "")
         daemon.check()
+
+    def on_a_volume(self, mib):
+        """A daemon whose ledger is on a volume of its own; returns that folder as this process sees it, too."""
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("volumes cannot be mounted here")
+        api = harness.Api()
+        self.addCleanup(api.close)
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
+        self.addCleanup(folder.cleanup)
+
+        class OnVolume(harness.ClusterDaemon):
+            before = ["unshare", "-m", "sh", "-ec",
+                      f'mount -t tmpfs -o size={mib}m none {folder.name}; exec "$@"', "sh"]
+
+            def prepare(self, flags, ledger=None, env=None):
+                super().prepare(flags, f"{folder.name}/volume.db", env)
+
+        daemon = OnVolume(api)
+        self.addCleanup(daemon.close)
+        return api, daemon, pathlib.Path(f"/proc/{daemon.process.pid}/root{folder.name}")
+
+    def test_a_full_volume_takes_the_ballast_and_releases_go_on(self):
+        api, daemon, volume = self.on_a_volume(80)
+        ballast = volume / "volume.db.ballast"
+        self.assertEqual(ballast.stat().st_blocks * 512, 10 << 20)  # an eighth of the volume, at most 16 MiB
+        self.assertIn(f"\nmilligpu_ledger_max_bytes {64 << 20}\n".encode(), daemon.admin("GET", "/metrics")[1])
+        self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
+        with open(volume / "filler", "wb", buffering=0) as filler:
+            with contextlib.suppress(OSError):  # until there is no room
+                while filler.write(bytes(1 << 12)):
+                    pass
+        made, error, _ = self.fill(api, daemon)
+        self.assertIn("ledger", error)
+        daemon.logs("the ballast beside it is given up")
+        self.assertFalse(ballast.exists())
+        api.gone("ends")
+        daemon.forgets("ends")  # while the volume is full
+        self.assertIn("disk of the ledger is full", daemon.bind(made, "a100-0"))
+        self.assertIn(b"[-]ledger-size failed: the disk of the ledger is full", daemon.admin("GET", "/readyz")[1])
+        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["ledger"]
+        self.assertEqual(found["status"], "failed")
+        self.assertIn("free 32 MiB on the volume of the ledger", found["fix"])
+        (volume / "filler").unlink()
+        daemon.await_ready()
+        daemon.logs("there is room in it again: granting goes on")
+        self.assertTrue(ballast.exists())
+        self.assertEqual(daemon.bind(made, "a100-0"), "")
+        daemon.knows(made["metadata"]["name"])
+
+    def test_a_limit_that_is_too_small_is_named(self):
+        done = subprocess.run([harness.BIN / "milligpud", "--check-config", "--ledger-max-bytes", "67108863"],
+                              capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("ledger_max_bytes: must be at least 67108864 (64 MiB), or 0", done.stderr + done.stdout)
 
 
 if __name__ == "__main__":

@@ -418,7 +418,7 @@ def check_alerts():
     with open(os.path.join(TOP, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
         metrics = dict(re.findall(r'^METRIC\(\w+, "(\w+)", \w+, "([^"]*)"', file.read(), re.M))
     rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
-    need(len(rules) == 6, f"there are {len(rules)} alerts instead of six")
+    need(len(rules) == 7, f"there are {len(rules)} alerts instead of seven")
     for rule in rules:
         for metric, label in re.findall(r"(milligpu_\w+)(?:\{(\w+)=)?", rule["expr"]):
             need(metric in metrics, f"alert {rule['alert']}: there is no metric {metric}")

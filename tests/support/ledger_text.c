@@ -56,7 +56,10 @@ static void add_table(void *user, const char *name)
     strbuf_reset(&texts->row);
     strbuf_reset(&texts->order);
     strbuf_init(&sql);
-    strbuf_printf(&sql, "SELECT name FROM pragma_table_xinfo('%s') WHERE hidden = 0", name);
+    strbuf_printf(&sql,
+                  "SELECT name FROM pragma_table_xinfo('%s') WHERE hidden = 0"
+                  " AND NOT ('%s' = 'meta' AND name IN ('id', 'is_copy'))",
+                  name, name);
     for_each(texts->of, sql.data, texts, add_column);
     strbuf_reset(&sql);
     strbuf_printf(&sql, "SELECT '%s'%s FROM %s ORDER BY %s", name, texts->row.data, name,

@@ -24,7 +24,7 @@ static void a_new_file_is_ours_and_empty(void **state)
     struct shelf *shelf = *state;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 6);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 7);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 

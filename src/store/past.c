@@ -1,0 +1,133 @@
+/*
+ * The history by namespace, in bytes: counted when an allocation is released, and trimmed when the
+ * ledger reaches its limit. A trigger of the schema takes off what is deleted. Called by write.c
+ * and trim.c in the writer.
+ */
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/store_internal.h"
+
+/* Cells of the tables and of their indexes, beside the texts; from_6.sql counts the same. */
+enum { ALLOCATION_BYTES = 120, SHARE_BYTES = 30, CHARGE_BYTES = 45 };
+
+int64_t past_bytes_of(const struct allocation *allocation)
+{
+    const struct allocation_facts *is = &allocation->is;
+    size_t bytes = ALLOCATION_BYTES + strlen(is->uid) + 3 * strlen(is->namespace) +
+                   2 * strlen(is->name) + is->node->len + is->node_uid->len;
+
+    for (uint32_t i = 0; i < is->shares; i++)
+        bytes += SHARE_BYTES + strlen(is->share[i].container) + is->share[i].gpu->len;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        bytes += CHARGE_BYTES + 2 * (size_t)allocation->charge[i].gpu->len + is->node->len;
+    must(bytes > 0 && bytes < INT64_MAX);
+    return (int64_t)bytes;
+}
+
+static int past_put(struct store *store, enum statement statement, const char *namespace,
+                    int64_t bytes, int *out_changed, struct err *err)
+{
+    struct bind bind = bind_start(store->stmt[statement]);
+
+    must(bytes > 0);
+    bind_number(&bind, bytes);
+    bind_text(&bind, namespace);
+    return bind_run(&bind, out_changed, err);
+}
+
+static int past_names(struct store *store, int64_t *out, struct err *err)
+{
+    sqlite3_stmt *stmt = store->stmt[ST_PAST_NAMES];
+
+    const int more = db_step(stmt, err);
+    must(more != 0); /* an aggregate has always a row */
+    if (more > 0)
+        *out = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
+int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,
+               struct err *err)
+{
+    int64_t names = 0;
+    int changed = 0;
+
+    must(store->in_batch);
+    *out_is_other = false;
+    int failed = past_put(store, ST_PAST_COUNT, namespace, bytes, &changed, err);
+    if (failed != 0 || changed == 1)
+        return failed;
+    failed = past_names(store, &names, err);
+    if (failed != 0)
+        return failed;
+    if (names < PAST_NAMES_MAX)
+        return past_put(store, ST_PAST_ADD, namespace, bytes, &changed, err);
+    *out_is_other = true;
+    failed = past_put(store, ST_PAST_COUNT, "", bytes, &changed, err);
+    return failed == 0 && changed == 0 ? past_put(store, ST_PAST_ADD, "", bytes, &changed, err)
+                                       : failed;
+}
+
+/* The namespace with most bytes, yours to xfree, and how many of its rows make about one piece. */
+static int past_find_most(struct store *store, char **out_namespace, int64_t *out_rows,
+                          struct err *err)
+{
+    sqlite3_stmt *stmt = store->stmt[ST_PAST_MOST];
+
+    must(*out_namespace == NULL);
+    int more = db_step(stmt, err);
+    if (more > 0) {
+        struct row row = row_start(stmt);
+        *out_namespace = xstrdup(row_text(&row));
+        const int64_t rows = row_number(&row, 1, INT64_MAX);
+        const int64_t bytes = row_number(&row, 0, INT64_MAX);
+        more = row_check(&row, "past", err);
+        const int64_t piece = more == 0 ? store->limits.piece / (bytes / rows + 1) + 1 : 0;
+        *out_rows = piece < store->limits.fold ? piece : store->limits.fold;
+    }
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
+int past_trim(struct store *store, int *out_rows, struct err *err)
+{
+    CLEANUP(xfreep) char *namespace = NULL;
+    int64_t rows = 0;
+
+    must(!store->in_batch);
+    *out_rows = 0;
+    const int failed = past_find_most(store, &namespace, &rows, err);
+    if (failed != 0 || rows == 0)
+        return failed;
+    struct bind bind = bind_start(store->stmt[ST_PAST_TRIM]);
+    bind_text(&bind, namespace);
+    bind_number(&bind, rows);
+    return bind_run(&bind, out_rows, err);
+}
+
+int store_reach(struct store *store, struct store_reach *out, struct err *err)
+{
+    struct reader reader;
+
+    *out = (struct store_reach){0};
+    int failed = reader_open(store, &reader, err);
+    if (failed != 0)
+        return err_wrap(err, "history");
+    failed = db_number(reader.db,
+                       "SELECT coalesce(min(released_ms), 0) FROM allocation"
+                       " WHERE state = 'released'",
+                       &out->oldest_ms, err);
+    if (failed == 0)
+        failed = db_number(reader.db, "SELECT coalesce(sum(bytes), 0) FROM past", &out->bytes, err);
+    if (failed == 0)
+        failed =
+            db_number(reader.db, "SELECT coalesce(max(bytes), 0) FROM past", &out->most_bytes, err);
+    if (failed == 0)
+        failed = db_sentence(reader.db, "SELECT namespace FROM past ORDER BY bytes DESC LIMIT 1",
+                             out->most, sizeof out->most, err);
+    reader_done(&reader);
+    return failed != 0 ? err_wrap(err, "history") : 0;
+}

@@ -1,0 +1,125 @@
+/*
+ * Retention by bytes: what goes when the ledger comes near its limit, whatever its age. Called by
+ * maintenance in the writer, between batches, a piece in each transaction. In this order:
+ *
+ *   1. the oldest entries of the journal, while it takes more than a quarter of the limit
+ *   2. the oldest history of the namespace that has most of it
+ *   3. the rest of the journal, oldest first
+ *   4. the oldest sums of hours
+ *
+ * Live rows never go. Nothing here depends on the wall clock, so a clock that is doubted stops
+ * nothing.
+ */
+#include "store/store_internal.h"
+
+/* What one piece took away. */
+struct piece {
+    struct folded folded;
+    int rows; /* of the history, or of hours */
+};
+
+/* The newest of the oldest entries that make a piece; 0: the journal is empty. */
+static int trim_find_entries(struct store *store, int64_t *out_upto, struct err *err)
+{
+    sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_OLDEST];
+    struct bind bind = bind_start(stmt);
+    int64_t bytes = 0;
+    int more = 0;
+
+    *out_upto = 0;
+    bind_number(&bind, store->limits.fold);
+    must(bind.rc == SQLITE_OK);
+    while (bytes < store->limits.piece && (more = db_step(stmt, err)) > 0) {
+        struct row row = row_start(stmt);
+        *out_upto = row_number(&row, 1, INT64_MAX);
+        bytes += row_number(&row, 0, INT32_MAX);
+        more = row_check(&row, "journal", err);
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
+static int trim_journal(struct store *store, struct piece *out, struct err *err)
+{
+    int64_t upto = 0;
+
+    const int failed = trim_find_entries(store, &upto, err);
+    if (failed != 0 || upto == 0)
+        return failed;
+    return maintain_fold(store, upto, &out->folded, err);
+}
+
+static int trim_hours(struct store *store, int *out_rows, struct err *err)
+{
+    struct bind bind = bind_start(store->stmt[ST_MEASURED_DROP]);
+
+    bind_number(&bind, INT64_MAX); /* however young */
+    bind_number(&bind, store->limits.fold);
+    return bind_run(&bind, out_rows, err);
+}
+
+static int trim_piece(struct store *store, struct piece *out, struct err *err)
+{
+    const bool is_long = atomic_load(&store->journal_bytes) > store->limits.max_bytes / 4;
+    int failed = 0;
+
+    must(sqlite3_get_autocommit(store->db) == 0);
+
+    if (is_long)
+        failed = trim_journal(store, out, err);
+    if (failed == 0 && out->folded.rows == 0)
+        failed = past_trim(store, &out->rows, err);
+    if (failed == 0 && out->folded.rows == 0 && out->rows == 0)
+        failed = trim_journal(store, out, err);
+    if (failed == 0 && out->folded.rows == 0 && out->rows == 0)
+        failed = trim_hours(store, &out->rows, err);
+    return failed;
+}
+
+/* *out_more: something went. */
+static int trim_once(struct store *store, bool *out_more, struct err *err)
+{
+    struct piece piece = {0};
+
+    int failed = db_run(store->stmt[ST_BEGIN], err);
+    if (failed == 0)
+        failed = trim_piece(store, &piece, err);
+    if (failed == 0)
+        failed = db_run(store->stmt[ST_COMMIT], err);
+    if (failed != 0) {
+        db_rollback(store->db);
+        return err_wrap(err, "retention by bytes");
+    }
+    maintain_folded(store, &piece.folded);
+    *out_more = piece.folded.rows > 0 || piece.rows > 0;
+    return 0;
+}
+
+int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
+{
+    /* Beyond stop_at binds wait for nothing, so that more of it may be done at once. */
+    const int rounds = store_room(store) == ROOM_LIMIT ? 32 : 4;
+    bool more = true;
+    int failed = 0;
+
+    must(!store->in_batch);
+    for (int i = 0; failed == 0 && more && i < rounds && room_is_short(store); i++) {
+        /* A reader holds the log: what is trimmed now would only make it longer. */
+        if (store->wal_pages >= store->limits.wal_hard)
+            return 0;
+        if (i == 0 && !store->is_trimmed)
+            store_notice(store,
+                         "%s: it comes near its limit of %lld MiB: the oldest history goes, "
+                         "however young (ledger_max_bytes)",
+                         store->path, (long long)(store->limits.max_bytes >> 20));
+        store->is_trimmed = true;
+        failed = trim_once(store, &more, err);
+        if (failed == 0 && more)
+            atomic_store(&store->trimmed_ms, now_ms);
+        if (failed == 0)
+            failed = room_look(store, err);
+    }
+    return failed;
+}
