@@ -25,6 +25,7 @@ struct journal_file_reader {
     int (*span)(void *user, const struct journal_span *span, struct err *err);
     /* Nodes, then allocations, as they were before the first entry: JSON as in the results. */
     int (*object)(void *user, bool is_node, const char *state, struct err *err);
+    /* Unlike those of store_journal(), results have all of an allocation, however it changed. */
     int (*entry)(void *user, const struct journal_row *row, struct err *err);
 };
 

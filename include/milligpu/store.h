@@ -332,7 +332,11 @@ int store_overs(struct store *store, const struct store_overs_query *query, void
                 void (*each)(void *user, const struct history_over *over),
                 struct err *err) MUST_USE;
 
-/* An entry of the journal; the texts are JSON objects. */
+/*
+ * An entry of the journal; the texts are JSON objects. In the result, an allocation that is new is
+ * there as a whole; of one that was there before, its names and what its steps change: its shares
+ * stay as they are.
+ */
 struct journal_row {
     uint64_t seq;
     int64_t at_ms;

@@ -117,7 +117,7 @@ static void db_limits(sqlite3 *db)
         {SQLITE_LIMIT_EXPR_DEPTH, 64},
         {SQLITE_LIMIT_COMPOUND_SELECT, 8},
         {SQLITE_LIMIT_VDBE_OP, 100000},
-        {SQLITE_LIMIT_FUNCTION_ARG, 8},
+        {SQLITE_LIMIT_FUNCTION_ARG, 16}, /* STATE_STEP_PATHS, and what they go from */
         {SQLITE_LIMIT_ATTACHED, 0},
         {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 64},
         {SQLITE_LIMIT_VARIABLE_NUMBER, 64},

@@ -143,7 +143,8 @@ CREATE TABLE journal (
     seq     INTEGER PRIMARY KEY,
     at      INTEGER NOT NULL,
     command TEXT NOT NULL, -- JSON: what was asked
-    result  TEXT NOT NULL  -- JSON: allocation and node as they were afterwards, where they changed
+    result  TEXT NOT NULL  -- JSON: what changed, as it was afterwards: the allocation (of one that was there before,
+                           -- only what its steps change, with its names), the node
 ) STRICT;
 
 -- few of many: overs.c finds them by it. kind is always the first member (state_command())
@@ -152,7 +153,7 @@ CREATE INDEX journal_over ON journal (seq) WHERE substr(command, 1, 14) = '{"kin
 CREATE TABLE baseline (
     key   TEXT PRIMARY KEY, -- allocation/<uid>, node/<name>
     seq   INTEGER NOT NULL,
-    state TEXT NOT NULL     -- as in journal.result
+    state TEXT NOT NULL     -- as in journal.result, but whole
 ) STRICT, WITHOUT ROWID;
 
 -- The workload as it was last stored (tally.h), replaced as a whole.  No row: nothing is stored.

@@ -61,28 +61,32 @@ static void state_add_share(struct strbuf *out, const struct share *share)
     strbuf_char(out, '}');
 }
 
-void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
+/* STATE_STEP_KEYS, in this order. */
+static void state_add_step(struct strbuf *out, const struct allocation_facts *facts)
 {
     must(facts->uid[0] != '\0');
-
-    strbuf_char(out, '{');
     add_text(out, "uid", facts->uid);
     add_text(out, "namespace", facts->namespace);
     add_text(out, "name", facts->name);
     add_text(out, "node", facts->node->text);
-    add_text(out, "node_uid", facts->node_uid->text);
     add_text(out, "state", allocation_state_name(facts->state));
-    add_text(out, "origin", allocation_origin_name(facts->origin));
-    add_flag(out, "presumed", facts->presumed);
     add_flag(out, "in_doubt", facts->in_doubt);
     add_flag(out, "note_differs", facts->annotation_differs);
-    add_number(out, "held_gpus", facts->held_gpus);
-    add_number(out, "unplaced_milli", facts->unplaced_milli);
     add_number(out, "reserved_ms", facts->reserved_ms);
     add_number(out, "bound_ms", facts->bound_ms);
     add_number(out, "released_ms", facts->released_ms);
     add_number(out, "terminating_ms", facts->terminating_ms);
     add_number(out, "version", (int64_t)facts->version);
+}
+
+static void state_add_kept(struct strbuf *out, const struct allocation_facts *facts)
+{
+    must(out->len > 0);
+    add_text(out, "node_uid", facts->node_uid->text);
+    add_text(out, "origin", allocation_origin_name(facts->origin));
+    add_flag(out, "presumed", facts->presumed);
+    add_number(out, "held_gpus", facts->held_gpus);
+    add_number(out, "unplaced_milli", facts->unplaced_milli);
     state_key(out, "shares");
     strbuf_char(out, '[');
     for (uint32_t i = 0; i < facts->shares; i++) {
@@ -90,7 +94,32 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
             strbuf_char(out, ',');
         state_add_share(out, &facts->share[i]);
     }
-    strbuf_str(out, "]}");
+    strbuf_char(out, ']');
+}
+
+void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
+{
+    must(facts->shares <= PARTS_MAX);
+    strbuf_char(out, '{');
+    state_add_step(out, facts);
+    state_add_kept(out, facts);
+    strbuf_char(out, '}');
+}
+
+void state_step(struct strbuf *out, const struct allocation_facts *facts)
+{
+    must(facts->shares <= PARTS_MAX);
+    strbuf_char(out, '{');
+    state_add_step(out, facts);
+    strbuf_char(out, '}');
+}
+
+void state_kept(struct strbuf *out, const struct allocation_facts *facts)
+{
+    must(facts->shares <= PARTS_MAX);
+    strbuf_char(out, '{');
+    state_add_kept(out, facts);
+    strbuf_char(out, '}');
 }
 
 /* Without what is counted from charges: a GPU's use, and the flags that the ledger finds anew. */

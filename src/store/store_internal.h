@@ -78,6 +78,13 @@ enum {
     PAST_NAMES_MAX = 4096,         /* namespaces with a row of their own in past */
 };
 
+/* The keys of state_step() and of state_kept(). */
+#define STATE_STEP_PATHS                                                                           \
+    "'$.uid', '$.namespace', '$.name', '$.node', '$.state', '$.in_doubt', '$.note_differs',"       \
+    " '$.reserved_ms', '$.bound_ms', '$.released_ms', '$.terminating_ms', '$.version'"
+#define STATE_KEPT_PATHS                                                                           \
+    "'$.node_uid', '$.origin', '$.presumed', '$.held_gpus', '$.unplaced_milli', '$.shares'"
+
 #define JOURNAL_BYTES                                                                              \
     "length(CAST(command AS BLOB)) + length(CAST(result AS BLOB)) + 24" /* JOURNAL_ROW_BYTES */
 
@@ -119,7 +126,9 @@ enum {
       " SELECT 'allocation/' || json_extract(result, '$.allocation.uid'), seq,"                    \
       " json_extract(result, '$.allocation') FROM journal"                                         \
       " WHERE seq <= ? AND json_extract(result, '$.allocation') IS NOT NULL ORDER BY seq"          \
-      " ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, state = excluded.state")               \
+      " ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, state ="                               \
+      " iif(json_type(excluded.state, '$.shares') IS NOT NULL, excluded.state,"                    \
+      " json_patch(excluded.state, json_remove(state, " STATE_STEP_PATHS ")))")                    \
     X(ST_FOLD_NODES,                                                                               \
       "INSERT INTO baseline (key, seq, state)"                                                     \
       " SELECT 'node/' || json_extract(result, '$.node.name'), seq,"                               \
@@ -425,6 +434,13 @@ void ballast_drop(const char *path);
 
 /* state.c: canonical, so that equal states are equal texts. Defaults are omitted. */
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts);
+/*
+ * The two parts of it: what its steps change, with its names, and what it keeps while it lives. The
+ * journal has both of an allocation that is new, and the first of its steps; until version 6 it had
+ * both always, and their keys in another order. Kept is there if shares is.
+ */
+void state_step(struct strbuf *out, const struct allocation_facts *facts);
+void state_kept(struct strbuf *out, const struct allocation_facts *facts);
 void state_node(struct strbuf *out, const struct node_build *build);
 void state_node_removed(struct strbuf *out, const struct atom *name);
 void state_command(struct strbuf *out, const struct command *command);

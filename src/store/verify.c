@@ -261,10 +261,14 @@ static int check_journal(sqlite3 *db, struct err *err)
     return check_sentences(db, wrong, ARRAY_LEN(wrong), err);
 }
 
-/* One object according to the journal; of its last state only the digest is kept. */
+/*
+ * One object according to the journal; of its last state only digests are kept, so that memory for
+ * one object does not depend on its size. A node has no part that it keeps.
+ */
 struct told {
-    uint64_t state; /* the digest: memory for one object does not depend on its size */
-    bool seen;      /* a live row for it exists and is equal */
+    uint64_t state;
+    uint64_t kept;
+    bool seen; /* a live row for it exists and is equal */
     char key[];
 };
 
@@ -273,6 +277,7 @@ struct replay {
     struct map told;
     struct strbuf text;  /* a key */
     struct strbuf state; /* of a live row */
+    struct strbuf kept;  /* "": it has none */
 };
 
 /* FNV-1a: of two different states, one pair in 2^64 would be taken for equal. */
@@ -295,9 +300,9 @@ static struct text verify_key_of(struct replay *replay, const char *kind, const 
     return (struct text){replay->text.data, replay->text.len};
 }
 
-/* Called in order of seq: the last state of an object wins. */
+/* Called in order of seq: the last state of an object wins. kept NULL: as it was before. */
 static void verify_tell(struct replay *replay, const char *kind, const char *name,
-                        const char *state)
+                        const char *state, const char *kept)
 {
     const struct text key = verify_key_of(replay, kind, name);
     struct told *told = map_find(&replay->told, key);
@@ -305,8 +310,11 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
     if (told == NULL) {
         told = xmalloc(sizeof *told + key.len + 1);
         memcpy(told->key, key.at, key.len + 1);
+        told->kept = verify_digest("");
         must(map_put(&replay->told, text_of(told->key), told) == NULL);
     }
+    if (kept != NULL)
+        told->kept = verify_digest(kept);
     told->state = verify_digest(state);
     told->seen = false;
 }
@@ -324,11 +332,17 @@ static int replay_baseline(struct replay *replay, struct err *err)
     must(replay->told.count == 0);
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
-    int more = db_prepare(replay->db, "SELECT key, state FROM baseline", &stmt, err);
+    int more = db_prepare(replay->db,
+                          "SELECT key, iif(json_valid(state), json_remove(state, " STATE_KEPT_PATHS
+                          "), state), iif(json_valid(state) AND json_type(state, '$.shares') IS"
+                          " NOT NULL, json_remove(state, " STATE_STEP_PATHS "), NULL)"
+                          " FROM baseline",
+                          &stmt, err);
     while (more == 0 && (more = db_step(stmt, err)) > 0) {
         struct row row = row_start(stmt);
         const char *key = row_text(&row);
         const char *state = row_text(&row);
+        const char *kept = row_text_or_null(&row);
         more = row_check(&row, "baseline", err);
         const char *slash = strchr(key, '/');
         if (more == 0 && slash == NULL)
@@ -337,24 +351,25 @@ static int replay_baseline(struct replay *replay, struct err *err)
             return more;
         CLEANUP(xfreep) char *kind = xstrdup(key);
         kind[slash - key] = '\0';
-        verify_tell(replay, kind, slash + 1, state);
+        verify_tell(replay, kind, slash + 1, state, kept);
     }
     return more;
 }
 
 /*
- * One command may change an allocation and its node, so an entry may tell of both. All six columns
- * are read whatever the first ones say.
+ * One command may change an allocation and its node, so an entry may tell of both. All columns are
+ * read whatever the first ones say.
  */
 static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
 {
-    must(sqlite3_column_count(stmt) == 6);
+    must(sqlite3_column_count(stmt) == 8);
     static const char *const kinds[] = {"allocation", "node"};
     struct row row = row_start(stmt);
 
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         const char *name = row_text_or_null(&row);
         const char *state = row_text_or_null(&row);
+        const char *kept = row_text_or_null(&row);
         const int64_t left = row_number(&row, 0, 1);
         if (row.fault == NULL && (name == NULL) != (state == NULL))
             return verify_corrupt(replay->db, "a journal entry of nothing that has a name", err);
@@ -363,7 +378,7 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
         if (left != 0)
             verify_untell(replay, kinds[i], name);
         else
-            verify_tell(replay, kinds[i], name, state);
+            verify_tell(replay, kinds[i], name, state, kept);
     }
     return row_check(&row, "journal", err);
 }
@@ -376,9 +391,13 @@ static int replay_journal(struct replay *replay, struct err *err)
 
     int more = db_prepare(replay->db,
                           "SELECT json_extract(result, '$.allocation.uid'),"
-                          " json_extract(result, '$.allocation'),"
+                          " json_remove(json_extract(result, '$.allocation'), " STATE_KEPT_PATHS
+                          "), iif(json_type(result, '$.allocation.shares') IS NOT NULL,"
+                          " json_remove(json_extract(result, '$.allocation'), " STATE_STEP_PATHS
+                          "), NULL),"
                           " json_extract(result, '$.allocation.state') IS 'released',"
                           " json_extract(result, '$.node.name'), json_extract(result, '$.node'),"
+                          " NULL,"
                           " json_extract(result, '$.node.removed') IS 1"
                           " FROM journal WHERE json_valid(result) ORDER BY seq",
                           &stmt, err);
@@ -387,13 +406,14 @@ static int replay_journal(struct replay *replay, struct err *err)
     return more;
 }
 
-/* replay->state holds the live state. */
+/* replay->state and replay->kept hold the live state. */
 static int verify_compare(struct replay *replay, const char *kind, const char *name,
                           struct err *err)
 {
     must(replay->state.len > 0);
     struct told *told = map_find(&replay->told, verify_key_of(replay, kind, name));
-    if (told != NULL && told->state == verify_digest(replay->state.data)) {
+    if (told != NULL && told->state == verify_digest(replay->state.data) &&
+        told->kept == verify_digest(replay->kept.len > 0 ? replay->kept.data : "")) {
         told->seen = true;
         return 0;
     }
@@ -408,6 +428,7 @@ static int compare_node(void *user, const struct node_build *build, struct err *
     struct replay *replay = user;
 
     strbuf_reset(&replay->state);
+    strbuf_reset(&replay->kept);
     state_node(&replay->state, build);
     return verify_compare(replay, "node", build->name->text, err);
 }
@@ -419,7 +440,9 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
 
     must(id != INT64_MIN);
     strbuf_reset(&replay->state);
-    state_allocation(&replay->state, facts);
+    strbuf_reset(&replay->kept);
+    state_step(&replay->state, facts);
+    state_kept(&replay->kept, facts);
     return verify_compare(replay, "allocation", facts->uid, err);
 }
 
@@ -447,6 +470,7 @@ static int check_replay(sqlite3 *db, struct err *err)
     map_init(&replay.told);
     strbuf_init(&replay.text);
     strbuf_init(&replay.state);
+    strbuf_init(&replay.kept);
     int failed = replay_baseline(&replay, err);
     if (failed == 0)
         failed = replay_journal(&replay, err);
@@ -464,6 +488,7 @@ static int check_replay(sqlite3 *db, struct err *err)
     map_done(&replay.told);
     strbuf_done(&replay.text);
     strbuf_done(&replay.state);
+    strbuf_done(&replay.kept);
     names_free(names);
     return failed;
 }

@@ -310,7 +310,10 @@ static void describe_result(struct strbuf *out, const struct change *change)
     strbuf_char(out, '{');
     if (change->after != NULL) {
         strbuf_str(out, "\"allocation\":");
-        state_allocation(out, &change->after->is);
+        if (change->before == NULL)
+            state_allocation(out, &change->after->is);
+        else
+            state_step(out, &change->after->is);
     }
     if (!same_rows(change->node_before, change->node_after) &&
         (change->node_before != NULL || change->node_after != NULL)) {

@@ -139,9 +139,9 @@ static void the_counts_are_those_of_the_file(void **state)
     struct shelf *shelf = *state;
     struct err err;
 
-    open_with(shelf, 4 << 20, false);
+    open_with(shelf, 2 << 20, false);
     (void)core_node(&shelf->core, "n1", gpus, 2);
-    for (int i = 0; i < 700; i++) {
+    for (int i = 0; i < 1500; i++) {
         live_and_end(shelf, i % 3 == 0 ? "one" : "two", i, large);
         maintain(shelf);
     }

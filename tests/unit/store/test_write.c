@@ -304,6 +304,40 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
     }
 }
 
+/* Shares never change, so that only the entry of their beginning has them. */
+static void a_step_tells_what_it_changed_and_of_whom(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    static const struct {
+        int seq;
+        const char *is;
+    } true_of_it[] = {
+        {2, "result ->> '$.allocation.shares[0].milli' = 300"},
+        {2, "result ->> '$.allocation.origin' = 'granted'"},
+        {3, "result ->> '$.allocation.in_doubt' = 1"},
+        {3, "result ->> '$.allocation.name' IS NOT NULL"},
+        {3, "result ->> '$.allocation.node' = 'n1'"},
+        {3, "result -> '$.allocation.shares' IS NULL"},
+        {4, "result -> '$.allocation.in_doubt' IS NULL"},
+        {4, "result ->> '$.allocation.state' = 'bound'"},
+        {4, "result -> '$.allocation.node_uid' IS NULL"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = %d", true_of_it[i].is,
+                       true_of_it[i].seq);
+        if (shelf_number(shelf->path, sql) != 1)
+            fail_msg("not so: %s", true_of_it[i].is);
+    }
+}
+
 static void counts_become_uuids_while_they_are_held(void **state)
 {
     struct shelf *shelf = *state;
@@ -598,6 +632,7 @@ int main(void)
         TEST(what_a_node_showed_first_comes_back),
         TEST(the_version_of_a_binding_is_the_reservations),
         TEST(the_journal_says_what_was_asked_and_what_came_of_it),
+        TEST(a_step_tells_what_it_changed_and_of_whom),
         TEST(counts_become_uuids_while_they_are_held),
         TEST(a_write_that_fails_is_rolled_back_alone),
         TEST(a_change_of_something_unknown_is_refused),
