@@ -6,7 +6,8 @@
  *
  * A share is what a container sees; a charge is what the pod takes on one GPU over its whole life
  * (request.h). An allocation is immutable and reference-counted: every step of its life is a new
- * object, so a snapshot may keep the old one as long as necessary. Each is one block of memory.
+ * object, so a snapshot may keep the old one as long as necessary. Each is one block of memory, and
+ * holds a reference to each of its names.
  *
  * Invariants:
  *   1. charges are what allocation_charges() computes from the shares: milli and MiB for each GPU.

@@ -126,6 +126,7 @@ struct app {
     atomic_int_fast64_t grace_ends_ms;
     atomic_int_fast64_t nodes_heard_ms; /* monotonic */
     atomic_int_fast64_t pods_heard_ms;
+    atomic_size_t names_bytes;        /* names_bytes() of the ledger's names after the last batch */
     atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
 };
 

@@ -18,7 +18,10 @@
 #include "milligpu/ledger.h"
 #include "milligpu/policy.h"
 
-/* A pod that was offered a list and is not bound yet: its best place, for ranking only. */
+/*
+ * A pod that was offered a list and is not bound yet: its best place, for ranking only. Its names
+ * are compared by address and never read: they may be gone.
+ */
 struct tentative {
     const struct atom *node;
     const struct atom *gpu;
@@ -37,7 +40,7 @@ struct filter_question {
     uint32_t shortlist;  /* maximum length of the list; 0: no limit */
     struct judge *judge; /* what was judged before; NULL: nothing is remembered */
     uint32_t tentatives;
-    const struct tentative *tentative;
+    const struct tentative *tentative; /* copied after the snapshot was taken */
 };
 
 struct candidate {

@@ -145,7 +145,7 @@ bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t
 /*
  * Offers that have become late: true if kube-scheduler should be woken for one of them, because its
  * list did not contain all fitting nodes, or capacity came free after it. *out_node is then the
- * best place of one of them; NULL if that is not known.
+ * best place of one of them, a reference; NULL if that is not known.
  */
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
                 const struct atom **out_node);

@@ -20,7 +20,7 @@ struct label {
 struct labels {
     atomic_uint refs;
     uint32_t count;
-    const struct atom *text[]; /* "key=value", in the order of the Node */
+    const struct atom *text[]; /* references; "key=value", in the order of the Node */
 };
 
 /* One reference. NULL if there are none. */

@@ -181,6 +181,14 @@ bool ledger_set_host(struct ledger *ledger, struct text node, const struct host 
 uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations *tolerations);
 
 struct names *ledger_names(struct ledger *ledger);
+
+/*
+ * Frees names that nobody holds any more, some at a time: as many as the changes since the last
+ * call are worth, and in idle moments a further part of the table. The caller must hold no name by
+ * address only, and no draft may be under way: the writer calls it between batches. After the first
+ * call nothing is restored any more.
+ */
+void ledger_sweep(struct ledger *ledger, bool idle);
 const struct node *ledger_node(const struct ledger *ledger, struct text name);
 const struct allocation *ledger_find(const struct ledger *ledger, struct text uid);
 /* *at starts at 0; NULL at the end. */

@@ -22,7 +22,8 @@
  *   6. note[] names present GPUs, each once. GPU_HELD is set where it says by whom they are held,
  *      except where a variable alone says so and its pod asks for no whole GPUs. unnamed_gpus
  *      counts what pods hold of the other resource beyond the GPUs that are named for them.
- *   7. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
+ *   7. names holds name, uid, problem_text, the names of the GPUs and owned_id, and nothing else.
+ *   8. While pods hold a made-up id that no GPU here has as id or alias, each GPU that could be
  *      meant is flagged unsure.
  */
 #ifndef MILLIGPU_NODE_H
@@ -108,7 +109,8 @@ struct node {
     const struct allocation **allocation; /* references; ascending uid */
     const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
     uint32_t notes;
-    struct gpu_note *note; /* not stored, like agent */
+    struct gpu_note *note;        /* not stored, like agent */
+    const struct name_set *names; /* a reference: holds every atom above but those of the others */
 };
 
 /*
@@ -145,6 +147,8 @@ struct node_build {
     /* of distinct GPUs; those of GPUs that are not there are left out; copied */
     uint32_t notes;
     const struct gpu_note *note;
+    /* of the version before, to be shared if no name comes or goes; NULL: none */
+    const struct name_set *names;
 };
 
 struct node *node_new(const struct node_build *build) MUST_USE;
@@ -214,7 +218,10 @@ bool node_has_shares(const struct node *node);
 /* Everything that pods hold here, placed or not, including what they hold on GPUs that are gone. */
 uint64_t node_held_milli(const struct node *node);
 
-/* Recomputes every invariant: an error names the first that is broken, with node, GPU or pod. */
+/* Invariant 7. Readers of a snapshot rely on it, because they count no names. */
+bool node_holds_names(const struct node *node);
+
+/* Recomputes every invariant but 7: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
 /* The same, but aborts. */
 void node_assert_valid(const struct node *node);

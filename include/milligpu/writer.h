@@ -45,7 +45,7 @@ struct writer_tables {
     size_t nodes_seen;
     size_t host_sums;
     size_t drifts; /* that were reported and not resolved */
-    size_t names;  /* atoms of nodes and GPUs, kept for ever */
+    size_t names;  /* of the ledger, with those that the next sweeps free */
 };
 void writer_tables(const struct writer *writer, struct writer_tables *out);
 

@@ -36,7 +36,7 @@ struct usage_sum {
     size_t capacity;
 };
 
-static const struct atom no_model = {0, 0, {0}};
+static const struct atom no_model = {.text = ""};
 
 static struct usage_row *row_of(struct usage_sum *sum, const char *namespace,
                                 const struct atom *model)

@@ -201,11 +201,14 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     char *text = (char *)(charge + facts->shares);
 
     made->is = *facts;
+    (void)atom_ref(facts->node);
+    (void)atom_ref(facts->node_uid);
     made->is.uid = lay_down(&text, facts->uid);
     made->is.namespace = lay_down(&text, facts->namespace);
     made->is.name = lay_down(&text, facts->name);
     for (uint32_t i = 0; i < facts->shares; i++) {
         share[i] = facts->share[i];
+        (void)atom_ref(share[i].gpu); /* charges name no others */
         share[i].container = lay_down(&text, facts->share[i].container);
         share[i].asked = share[i].asked > 0 ? share[i].asked : share[i].milli;
     }
@@ -241,8 +244,13 @@ void allocation_unref(const struct allocation *allocation)
     const unsigned before =
         atomic_fetch_sub_explicit(allocation_refs_of(allocation), 1, memory_order_acq_rel);
     must(before > 0);
-    if (before == 1)
-        xfree((void *)(uintptr_t)allocation);
+    if (before > 1)
+        return;
+    atom_unref(allocation->is.node);
+    atom_unref(allocation->is.node_uid);
+    for (uint32_t i = 0; i < allocation->is.shares; i++)
+        atom_unref(allocation->is.share[i].gpu);
+    xfree((void *)(uintptr_t)allocation);
 }
 
 uint32_t allocation_milli(const struct allocation *allocation)

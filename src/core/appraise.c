@@ -194,7 +194,7 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
         .out = out,
         .placement = out_placement,
     };
-    CLEANUP(xfreep) struct kinds *own = NULL;
+    CLEANUP(kinds_freep) struct kinds *own = NULL;
     struct rest before;
 
     must(question->outlook->workload != NULL);

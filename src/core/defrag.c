@@ -678,6 +678,7 @@ static void count_shapes(struct defrag *defrag, bool after)
         plan->shape[i].class = shape_counter_class(counter, i);
         *(after ? &plan->shape[i].after : &plan->shape[i].before) = count[i];
     }
+    shape_counter_done(counter);
 }
 
 static void defrag_done(struct defrag *defrag)

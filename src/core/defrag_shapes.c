@@ -15,6 +15,12 @@ void shape_counter_init(struct shape_counter *counter, const struct workload *wo
     must(counter->shapes <= DEFRAG_SHAPES);
 }
 
+void shape_counter_done(struct shape_counter *counter)
+{
+    must(counter->shapes <= DEFRAG_SHAPES);
+    kinds_done(&counter->kinds);
+}
+
 const struct workload_class *shape_counter_class(const struct shape_counter *counter, uint32_t at)
 {
     const struct workload *workload = counter->kinds.workload;

@@ -22,6 +22,7 @@ struct shape_counter {
 
 /* Of the shapes that ask for GPUs, the first. Borrows the workload. */
 void shape_counter_init(struct shape_counter *counter, const struct workload *workload);
+void shape_counter_done(struct shape_counter *counter);
 const struct workload_class *shape_counter_class(const struct shape_counter *counter, uint32_t at);
 /* Adds to count[i] what fits of shape i on this node. */
 void shape_counter_add(struct shape_counter *counter, const struct node *node,

@@ -33,6 +33,18 @@ struct asking {
     uint64_t work; /* of judgements */
 };
 
+/*
+ * By the address alone: a tentative placement may have ended since it was copied, and then nobody
+ * holds the name of its node. The snapshot is older than the copy, so what it shows at this address
+ * is that node.
+ */
+static uint32_t place_in_index(const struct tentative_index *index, const struct atom *node)
+{
+    must(node != NULL);
+    must((index->mask & (index->mask + 1)) == 0);
+    return (uint32_t)((uintptr_t)node / 16) & index->mask;
+}
+
 /* A table, because each of the question's nodes asks for its own tentative placements. */
 static void index_tentatives(const struct filter_question *question, struct arena *arena,
                              struct tentative_index *out)
@@ -50,8 +62,7 @@ static void index_tentatives(const struct filter_question *question, struct aren
     out->head = arena_array(arena, slots, sizeof *out->head);
     out->next = arena_array(arena, question->tentatives, sizeof *out->next);
     for (uint32_t i = 0; i < question->tentatives; i++) {
-        must(question->tentative[i].node != NULL);
-        uint32_t *head = &out->head[question->tentative[i].node->hash & out->mask];
+        uint32_t *head = &out->head[place_in_index(out, question->tentative[i].node)];
         out->next[i] = *head;
         *head = i + 1;
     }
@@ -67,7 +78,7 @@ static bool room_beside_tentatives(const struct asking *asking, const struct nod
     must(node != NULL);
     if (index->mask == 0)
         return false;
-    uint32_t at = index->head[node->name->hash & index->mask];
+    uint32_t at = index->head[place_in_index(index, node->name)];
     for (; at > 0; at = index->next[at - 1]) {
         must(at <= asking->question->tentatives);
         const struct tentative *tentative = &asking->question->tentative[at - 1];

@@ -35,7 +35,10 @@ struct fragments *fragments_new_for(const struct snapshot *snapshot)
 
 void fragments_free(struct fragments *fragments)
 {
-    must(fragments == NULL || fragments->kinds.workload != NULL);
+    if (fragments == NULL)
+        return;
+    must(fragments->kinds.workload != NULL);
+    kinds_done(&fragments->kinds);
     xfree(fragments);
 }
 

@@ -120,6 +120,7 @@ static void forget_kinds(struct judge *judge)
 {
     must(judge->outlook != NULL);
     must(judge->idle != NULL);
+    kinds_done(&judge->kinds);
     kinds_init(&judge->kinds, judge->outlook->workload);
     memset(judge->idle, 0, IDLE_ENTRIES * sizeof *judge->idle);
 }
@@ -141,6 +142,7 @@ void judge_free(struct judge *judge)
     must(judge->idle != NULL);
     forget_requests(judge);
     forget_nodes(judge);
+    kinds_done(&judge->kinds);
     outlook_unref(judge->outlook);
     xfree(judge->idle);
     xfree(judge);

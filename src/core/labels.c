@@ -30,7 +30,7 @@ const struct labels *labels_new(const struct label *label, uint32_t count, struc
     struct labels *labels = xcalloc(1, sizeof *labels + count * sizeof(struct atom *));
     atomic_init(&labels->refs, 1);
     for (uint32_t i = 0; i < count; i++)
-        labels->text[i] = intern_label(&label[i], names);
+        labels->text[i] = atom_ref(intern_label(&label[i], names));
     labels->count = count;
     must(labels->text[count - 1] != NULL);
     return labels;
@@ -61,8 +61,11 @@ void labels_unref(const struct labels *labels)
         atomic_fetch_sub_explicit(labels_refs_of(labels), 1, memory_order_acq_rel);
     must(before > 0);
     must(labels->count > 0);
-    if (before == 1)
-        xfree((void *)(uintptr_t)labels);
+    if (before > 1)
+        return;
+    for (uint32_t i = 0; i < labels->count; i++)
+        atom_unref(labels->text[i]);
+    xfree((void *)(uintptr_t)labels);
 }
 
 bool labels_eq(const struct labels *a, const struct labels *b)

@@ -90,12 +90,30 @@ void ledger_free(struct ledger *ledger)
     map_done(&ledger->rivals);
     xfree(ledger->book);
     xfree(ledger->free_slot);
+    for (size_t i = 0; i < ledger->undecided_count; i++)
+        atom_unref(ledger->undecided_ids[i]);
     xfree(ledger->undecided_ids);
     xfree(ledger->kept);
-    xfree(ledger->kinds);
+    kinds_freep(&ledger->kinds);
     outlook_unref(ledger->outlook);
-    names_free(ledger->names); /* last, because everything else points into it */
+    names_free(ledger->names);
     xfree(ledger);
+}
+
+enum { SWEEP_LEAST = 16, SWEEP_IDLE_PARTS = 64 };
+
+void ledger_sweep(struct ledger *ledger, bool idle)
+{
+    const size_t count = names_count(ledger->names);
+
+    must(ledger->undecided_count <= ledger->undecided_capacity);
+    /* What restored nodes kept for allocations to come holds no names: there are none to come. */
+    xfree(ledger->kept);
+    ledger->kept = NULL;
+    ledger->kepts = 0;
+    ledger->kept_capacity = 0;
+    names_sweep(ledger->names, SWEEP_LEAST + (idle ? count / SWEEP_IDLE_PARTS : 0));
+    must(names_count(ledger->names) <= count);
 }
 
 struct names *ledger_names(struct ledger *ledger)
@@ -202,7 +220,7 @@ static void look_again(struct ledger *ledger, const struct atom *id)
             return;
     ledger->undecided_ids = xgrow(ledger->undecided_ids, ledger->undecided_count,
                                   &ledger->undecided_capacity, sizeof(struct atom *));
-    ledger->undecided_ids[ledger->undecided_count++] = id;
+    ledger->undecided_ids[ledger->undecided_count++] = atom_ref(id);
     must(ledger->undecided_count <= ledger->undecided_capacity);
 }
 
@@ -421,6 +439,17 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(map_put(&ledger->slots, atom_text(to->name), slot_value(slot)) == NULL);
 }
 
+/* Names that the former version holds, and the next one may not. */
+static void let_names_go(struct ledger *ledger, const struct node *from, const struct node *to)
+{
+    must(from != to);
+    if (from != NULL && (to == NULL || from->names != to->names))
+        names_let_go(ledger->names, from->names->count);
+    if (from != NULL && from->labels != NULL && (to == NULL || from->labels != to->labels))
+        names_let_go(ledger->names, from->labels->count);
+    must(names_count(ledger->names) > 0);
+}
+
 /*
  * One step of apply or, with from and to exchanged, of undo. The place must hold exactly from:
  * changes are applied and undone in strict order.
@@ -439,6 +468,7 @@ void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *f
     swap_owned_ids(ledger, slot, from, to);
     ledger_swap_supply(ledger, from, to);
     *place = to != NULL ? node_ref(to) : NULL;
+    let_names_go(ledger, from, to);
     node_unref(from);
     must(ledger->slots.count <= ledger->places);
 }
@@ -474,8 +504,11 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
             index_open(ledger, to, slot);
         }
     }
-    if (ledger_lives(from))
+    if (ledger_lives(from)) {
+        if (!ledger_lives(to))
+            names_let_go(ledger->names, from->charges);
         allocation_unref(from);
+    }
 }
 
 static bool gives_room(const struct node *from, const struct node *to);
@@ -775,11 +808,13 @@ const struct node *ledger_stale_duplicate(struct ledger *ledger)
      * An id leaves the list only when its nodes are right: the answer is the same until a NODE
      * command corrects the node.
      */
-    for (; ledger->undecided_count > 0; ledger->undecided_count--) {
-        const struct node *node =
-            node_of_undecided(ledger, ledger->undecided_ids[ledger->undecided_count - 1]);
+    while (ledger->undecided_count > 0) {
+        const struct atom *id = ledger->undecided_ids[ledger->undecided_count - 1];
+        const struct node *node = node_of_undecided(ledger, id);
         if (node != NULL)
             return node;
+        ledger->undecided_count--;
+        atom_unref(id);
     }
     return NULL;
 }

@@ -135,6 +135,8 @@ static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
         if (fault != NULL)
             return ledger_assert_broken(node, "pod", node->allocation[i]->is.uid, fault, err);
     }
+    if (!node_holds_names(node))
+        return err_set(err, ERR_CORRUPT, "node %s: it does not hold its names", node->name->text);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
  * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
- * decide, adopt and restore; a draft that is not applied leaves no trace except interned names. The
+ * decide, adopt and restore; a draft that is not applied leaves interned names that a sweep frees. The
  * difficulty is identity: pods hold GPUs by UUID or by made-up id ("<node>/gpu-<index>"), and
  * meanwhile a node may change from UUIDs to counts and back, or renumber its GPUs at a reboot. A
  * charge must follow its physical GPU; where that is uncertain, the GPU takes no new shares. Order:
@@ -48,6 +48,7 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .unusable = old->unusable,
         .rules = old->rules,
         .since_ms = old->since_ms,
+        .names = old->names,
     };
     must(draft->gpus <= draft->capacity);
 }

@@ -35,7 +35,7 @@ struct rivals {
 
 /*
  * Owned by the writer's thread, without a lock (docs/why/001-one-writer.md). The maps borrow their
- * keys from atoms or, for uids, from the allocation that the entry leads to.
+ * keys from atoms that nodes hold or, for uids, from the allocation that the entry leads to.
  */
 struct ledger {
     struct names *names;
@@ -53,7 +53,8 @@ struct ledger {
     struct map rivals;   /* real GPU id: struct rivals, owned; no entry without a slot */
     uint32_t duplicates; /* GPUs with that flag, over all nodes */
     /*
-     * Ids that several nodes show, and whose owner or rivals changed since they were last checked.
+     * Ids that several nodes show, and whose owner or rivals changed since they were last checked;
+     * references.
      */
     const struct atom **undecided_ids;
     size_t undecided_count;

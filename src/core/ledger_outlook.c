@@ -123,7 +123,7 @@ void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook)
         ledger->outlook = empty;
     }
     ledger->supply = (struct supply){0};
-    xfree(ledger->kinds);
+    kinds_freep(&ledger->kinds);
     ledger->kinds = NULL;
     if (!has_prices(ledger))
         return;

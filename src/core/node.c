@@ -3,8 +3,8 @@
  * shares. Called by the ledger's drafts in the writer's thread, and by placement and REST in HTTP
  * threads: nothing here has state. A node never changes after node_assemble(), so its sums cannot
  * drift (docs/why/002-nodes-are-recomputed.md). It is one block of memory; it counts its
- * allocations and borrows its names from their table. Parts: names of GPUs, assembling, look-ups,
- * why closed, node_check().
+ * allocations, and the set of its names, which its versions share. Parts: names of GPUs, assembling,
+ * look-ups, why closed, node_check().
  */
 #include "milligpu/node.h"
 
@@ -17,7 +17,7 @@ enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE |
 static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
 
 /* The model of a GPU that only a charge mentions. */
-static const struct atom no_model = {0, 0, {0}};
+static const struct atom no_model = {.text = ""};
 
 int atom_cmp(const struct atom *a, const struct atom *b)
 {
@@ -481,6 +481,27 @@ static uint32_t count_free(const struct node *node)
     return milli;
 }
 
+/* Models come last, because neighbors have the same one nearly always. */
+static const struct name_set *names_of(const struct node *node, const struct name_set *former)
+{
+    struct name_set *set = name_set_new(3 + 3 * node->gpus + node->owned_ids);
+
+    must(node->name != NULL);
+    name_set_add(set, node->name);
+    name_set_add(set, node->uid);
+    name_set_add(set, node->problem_text);
+    for (uint32_t i = 0; i < node->owned_ids; i++)
+        name_set_add(set, node->owned_id[i]);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        name_set_add(set, node->gpu[i].id);
+        name_set_add(set, node->gpu[i].alias);
+    }
+    for (uint32_t i = 0; i < node->gpus; i++)
+        name_set_add(set, node->gpu[i].model);
+    must(set->count <= 3 + 3 * node->gpus + node->owned_ids);
+    return name_set_hold(set, former);
+}
+
 static struct node *node_assemble(const struct node_build *build, const struct allocation *before,
                                   const struct allocation *after)
 {
@@ -512,6 +533,7 @@ static struct node *node_assemble(const struct node_build *build, const struct a
                       (is_held(node, gpu) ? GPU_HELD : 0);
     }
     node->free_milli = count_free(node);
+    node->names = names_of(node, build->names);
     return node;
 }
 
@@ -549,6 +571,7 @@ static struct node_build build_of(const struct node *node)
         .owned_id = node->owned_id,
         .notes = node->notes,
         .note = node->note,
+        .names = node->names,
     };
 }
 
@@ -619,6 +642,7 @@ void node_unref(const struct node *node)
         allocation_unref(node->allocation[i]);
     labels_unref(node->labels);
     taints_unref(node->taints);
+    name_set_unref(node->names);
     xfree((void *)(uintptr_t)node);
 }
 
@@ -876,6 +900,16 @@ static const char *broken_owned_ids(const struct node *node)
             return "it claims a GPU that it has";
     }
     return NULL;
+}
+
+bool node_holds_names(const struct node *node)
+{
+    const struct name_set *names = names_of(node, node->names);
+    const bool same = names == node->names;
+
+    must(names->count > 0);
+    name_set_unref(names);
+    return same;
 }
 
 int node_check(const struct node *node, struct err *err)

@@ -99,6 +99,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .allocation = staying,
         .notes = holders_without(node, uids, count, note),
         .note = note,
+        .names = node->names,
     };
 
     must(count == 0 || uids != NULL);

@@ -23,7 +23,7 @@
  * memory.
  */
 struct gpu_kind {
-    const struct atom *model;
+    const struct atom *model; /* in struct kinds: a reference */
     uint32_t milli;
     uint32_t mib;
     uint64_t takes[WORKLOAD_WORDS]; /* bit c: a part of class c may lie here */
@@ -69,6 +69,9 @@ struct kinds {
 };
 
 void kinds_init(struct kinds *kinds, const struct workload *workload);
+void kinds_done(struct kinds *kinds);
+/* For CLEANUP(kinds_freep): kinds from xmalloc(), or NULL. */
+void kinds_freep(struct kinds **kinds);
 
 /* If the kinds are full, they are forgotten first: indexes of earlier rests are then void. */
 void rest_of(const struct room *room, struct kinds *kinds, struct rest *out);

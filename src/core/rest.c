@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "milligpu/alloc.h"
+
 #include "core/policy_internal.h"
 
 static_assert(GPU_MILLI <= UINT16_MAX, "rest.free holds any GPU");
@@ -44,6 +46,23 @@ void kinds_init(struct kinds *kinds, const struct workload *workload)
     kinds->count = 0;
 }
 
+/* Models are compared by address between questions, so they must stay. */
+void kinds_done(struct kinds *kinds)
+{
+    must(kinds->count <= KINDS_MAX);
+    for (uint32_t k = 0; k < kinds->count; k++)
+        atom_unref(kinds->kind[k].model);
+    kinds->count = 0;
+}
+
+void kinds_freep(struct kinds **kinds)
+{
+    must(kinds != NULL);
+    if (*kinds != NULL)
+        kinds_done(*kinds);
+    xfree(*kinds);
+}
+
 static bool is_of_kind(const struct gpu_room *gpu, const struct gpu_kind *kind)
 {
     must(gpu->model != NULL);
@@ -66,7 +85,7 @@ static uint32_t kinds_find(struct kinds *kinds, const struct gpu_room *gpu, uint
     if (kinds->count == KINDS_MAX)
         return KINDS_MAX;
     struct gpu_kind *kind = &kinds->kind[kinds->count];
-    *kind = (struct gpu_kind){.model = gpu->model, .milli = gpu->milli, .mib = gpu->mib};
+    *kind = (struct gpu_kind){.model = atom_ref(gpu->model), .milli = gpu->milli, .mib = gpu->mib};
     gpu_kind_make(kinds->workload, kind);
     return kinds->count++;
 }
@@ -109,7 +128,7 @@ void rest_of(const struct room *room, struct kinds *kinds, struct rest *out)
     out->gpus = out->free_milli = out->total_milli = 0;
     if (room->closed != REASON_NONE || rest_fill(room, kinds, out))
         return;
-    kinds->count = 0;
+    kinds_done(kinds);
     const bool filled = rest_fill(room, kinds, out);
     must(filled);
 }

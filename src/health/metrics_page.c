@@ -182,6 +182,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
     metric_set(M_TABLE_BYTES, "table=\"demands\"", (int64_t)pods.demands);
     metric_set(M_TABLE_BYTES, "table=\"contexts\"", (int64_t)pods.contexts);
+    metric_set(M_TABLE_BYTES, "table=\"names\"", (int64_t)atomic_load(&app->names_bytes));
 }
 
 /* While the file cannot be looked at, they stay as they were. */

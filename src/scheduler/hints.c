@@ -50,8 +50,8 @@ struct kept {
     /* Its best place. */
     bool stands; /* in the list of offers */
     int64_t at_ms;
-    const struct atom *node;
-    uint64_t tentative; /* the first of its tentative placements */
+    const struct atom *node; /* a reference */
+    uint64_t tentative;      /* the first of its tentative placements */
     uint32_t tentatives;
     struct kept *older;
     struct kept *newer;
@@ -201,6 +201,7 @@ static void kept_free(struct hints *hints, struct kept *kept)
     hints->slot[kept->slot] = NULL;
     hints->spare[hints->spares++] = kept->slot;
     hints->bytes -= kept->bytes;
+    atom_unref(kept->node);
     xfree(kept->text);
     xfree(kept);
 }
@@ -427,7 +428,8 @@ static void note_place(struct hints *hints, struct kept *kept, const struct plac
     must(!kept->stands && kept->tentatives == 0);
 
     kept->tentative = hints->tentatives.next;
-    kept->node = place->node != NULL ? place->node->name : NULL;
+    atom_unref(kept->node);
+    kept->node = place->node != NULL ? atom_ref(place->node->name) : NULL;
     for (uint32_t i = 0; place->node != NULL && i < place->node->gpus; i++) {
         if (place->milli[i] == 0)
             continue;
@@ -507,7 +509,10 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
         if (!kept->due && kept->capacity_generation == capacity_generation)
             continue;
         wake = true;
-        *out_node = kept->node != NULL ? kept->node : *out_node;
+        if (kept->node == NULL)
+            continue;
+        atom_unref(*out_node);
+        *out_node = atom_ref(kept->node);
     }
     hints->fresh = kept;
     hints_unlock(hints);

@@ -48,7 +48,7 @@ struct tentatives {
     struct tentative_kept {
         const struct kept *of; /* NULL: it was removed */
         int64_t at_ms;
-        struct tentative is;
+        struct tentative is; /* while it is not removed, with references to its names */
     } kept[TENTATIVES_KEPT];
     uint64_t next;
 };

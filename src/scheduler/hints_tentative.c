@@ -8,12 +8,26 @@ static struct tentative_kept *tentative_at(struct tentatives *tentatives, uint64
     return &tentatives->kept[number % TENTATIVES_KEPT];
 }
 
+static void tentative_forget(struct tentative_kept *kept)
+{
+    if (kept->of == NULL)
+        return;
+    must(kept->is.node != NULL);
+    atom_unref(kept->is.node);
+    atom_unref(kept->is.gpu);
+    kept->of = NULL;
+}
+
 void tentatives_add(struct tentatives *tentatives, const struct kept *of, int64_t at_ms,
                     struct tentative tentative)
 {
     must(of != NULL && tentative.node != NULL);
     tentatives->next++;
-    *tentative_at(tentatives, tentatives->next - 1) = (struct tentative_kept){of, at_ms, tentative};
+    struct tentative_kept *kept = tentative_at(tentatives, tentatives->next - 1);
+    tentative_forget(kept);
+    *kept = (struct tentative_kept){of, at_ms, tentative};
+    (void)atom_ref(tentative.node);
+    (void)atom_ref(tentative.gpu);
 }
 
 void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t count)
@@ -22,7 +36,7 @@ void tentatives_drop(struct tentatives *tentatives, uint64_t first, uint32_t cou
     for (uint64_t i = first; i < first + count; i++)
         /* An older number is overwritten, and its place belongs to another pod. */
         if (tentatives->next - i <= TENTATIVES_KEPT)
-            tentative_at(tentatives, i)->of = NULL;
+            tentative_forget(tentative_at(tentatives, i));
 }
 
 /* From the newest backwards, so that the limit and the age end the loop. */

@@ -85,8 +85,8 @@ void writer_free(struct writer *writer)
     map_done(&writer->inflight);
     writer_stop_bound(writer);
     map_done(&writer->doubts);
-    map_done(&writer->nodes_seen);
-    map_done(&writer->ages);
+    writer_done_seen(&writer->nodes_seen);
+    writer_done_seen(&writer->ages);
     drift_watch_free(writer->drift);
     tally_free(writer->tally);
     writer_end_policy(writer);
@@ -400,5 +400,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         /* a list takes many times the memory that stays; see writer_end_list() for the time */
         (void)malloc_trim(0);
     after_batch(writer);
+    ledger_sweep(writer->ledger, taken == 0);
+    atomic_store(&writer->app->names_bytes, names_bytes(ledger_names(writer->ledger)));
     return taken;
 }

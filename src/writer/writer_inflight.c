@@ -10,6 +10,7 @@ void inflight_free(struct inflight_bind *bind_inflight)
     must(bind_inflight->uid != NULL);
 
     xfree(bind_inflight->uid);
+    atom_unref(bind_inflight->node);
     xfree(bind_inflight->reply);
     xfree(bind_inflight);
 }
@@ -44,7 +45,7 @@ struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
     struct inflight_bind *bind_inflight = xcalloc(1, sizeof *bind_inflight);
 
     bind_inflight->uid = xstrdup(uid);
-    bind_inflight->node = node;
+    bind_inflight->node = atom_ref(node);
     bind_inflight->deadline_ms = deadline_ms;
     must(map_put(&writer->inflight, text_of(bind_inflight->uid), bind_inflight) == NULL);
     struct doubt *doubt = map_take(&writer->doubts, text_of(uid));

@@ -41,7 +41,7 @@
 struct inflight_bind {
     /* also the key in writer.inflight */
     char *uid;
-    /* where it is being bound: a bind to another node is refused meanwhile */
+    /* where it is being bound, a reference: a bind to another node is refused meanwhile */
     const struct atom *node;
     struct bind_reply *reply;
     size_t replies;
@@ -63,6 +63,12 @@ struct doubt {
     int64_t since_ms;
     /* writer.mark of the last second in which it was still a doubt */
     uint64_t mark;
+};
+
+/* Its name is the key, so it lives as long as the entry. */
+struct node_seen {
+    const struct atom *name; /* a reference */
+    int64_t number; /* in nodes_seen the epoch of the last list or event that showed the node */
 };
 
 /* An action to run when the batch is on disk. */
@@ -139,11 +145,11 @@ struct writer {
     uint64_t epoch;    /* of pod lists */
     /* uid to struct bound_since: rows that became bound after that list was requested, or later */
     struct map bound_since;
-    uint64_t heard;      /* the pod version up to which the watch has reported everything */
-    uint64_t node_epoch; /* of node lists */
-    /* node name to the epoch of the last list or event that showed it */
-    struct map nodes_seen;
-    struct map ages;  /* while the ledger is new: node name to its creationTimestamp */
+    uint64_t heard;        /* the pod version up to which the watch has reported everything */
+    uint64_t node_epoch;   /* of node lists */
+    struct map nodes_seen; /* struct node_seen, by node name */
+    /* while the ledger is new: struct node_seen with a creationTimestamp, by node name */
+    struct map ages;
     bool pods_ended;  /* this batch ends a list */
     bool after_grace; /* the list began after a new ledger's grace period */
     int64_t start_ms;
@@ -294,6 +300,8 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts);
 bool writer_node_gone(struct writer *writer, const char *name);
 /* Once per list: 4 ms with 15,000 nodes. */
 bool writer_end_nodes(struct writer *writer);
+/* Frees nodes_seen or ages. */
+void writer_done_seen(struct map *seen);
 
 /* writer_hosts.c */
 

@@ -52,7 +52,7 @@ void writer_own_ledger(struct writer *writer)
     }
     /* The ages only serve give_way() on a new ledger. pods_synced comes last: it makes us ready. */
     writer->may_own = false;
-    map_done(&writer->ages);
+    writer_done_seen(&writer->ages);
     map_init(&writer->ages);
     atomic_store(&app->new_ledger, false);
     atomic_store(&app->restored_ledger, false);

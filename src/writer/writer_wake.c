@@ -104,4 +104,5 @@ void writer_wake_for_the_late(struct writer *writer)
     if (hints_late(writer->app->hints, writer_now_ms(writer),
                    view_capacity_generation(writer->app->view), &node))
         writer_wake(writer, node != NULL ? node : writer_some_node(writer));
+    atom_unref(node);
 }

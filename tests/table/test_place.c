@@ -407,7 +407,7 @@ static void set_prices(const struct table *table, struct outlook *outlook)
             supply.slots[c] += slots.count[c];
     }
     scarcity_prices(outlook->workload, &supply, outlook->price);
-    xfree(kinds);
+    kinds_freep(&kinds);
 }
 
 static struct outlook *outlook_of(const struct table *table)

@@ -107,7 +107,10 @@ static bool late(struct scene *scene, int64_t now_ms, uint64_t room)
 {
     const struct atom *node;
 
-    return hints_late(scene->hints, now_ms, room, &node);
+    const bool wakes = hints_late(scene->hints, now_ms, room, &node);
+
+    atom_unref(node);
+    return wakes;
 }
 
 static void ask_with_cpu(struct scene *scene, const char *uid, uint32_t cpu_milli)
@@ -748,9 +751,37 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* The names that hints keep, beside those of the node. */
+static void what_hints_keep_of_a_node_stays_named(void **state)
+{
+    struct scene *scene = *state;
+    struct tentative tentative[TENTATIVES_MAX];
+    const struct atom *node;
+
+    offer(scene, "a", 1000);
+    offer(scene, "b", 1000);
+    offer(scene, "b", 1001); /* the place before goes, and its names stay counted once */
+    node_unref(scene->node);
+    scene->node = NULL;
+    names_sweep(scene->names, SIZE_MAX / 4);
+    assert_int_equal(names_count(scene->names), 2); /* node and GPU */
+    assert_int_equal(hints_tentatives(scene->hints, TEXT("c"), 1002, tentative), 2);
+    assert_ptr_equal(tentative[0].gpu, names_find(scene->names, TEXT("n/gpu-0")));
+    assert_true(hints_late(scene->hints, 1000000, 0, &node)); /* both are late */
+    hints_free(scene->hints);
+    scene->hints = NULL;
+    names_sweep(scene->names, SIZE_MAX / 4);
+    assert_int_equal(names_count(scene->names), 1);
+    assert_string_equal(node->text, "n");
+    atom_unref(node);
+    names_sweep(scene->names, SIZE_MAX / 4);
+    assert_int_equal(names_count(scene->names), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(what_hints_keep_of_a_node_stays_named),
         TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom),
         TEST(pods_that_differ_in_cpu_wait_for_the_same),
         TEST(a_refusal_of_one_answers_all_that_differ_in_cpu),

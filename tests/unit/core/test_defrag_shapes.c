@@ -36,7 +36,7 @@ static struct node *node_of(const uint32_t *milli, uint32_t gpus)
 static uint64_t fits(const struct workload_class *class, const struct node *node)
 {
     struct workload *workload = workload_new(class, 1);
-    struct shape_counter *counter = xmalloc(sizeof *counter);
+    struct shape_counter *counter = xcalloc(1, sizeof *counter);
     uint64_t count[DEFRAG_SHAPES] = {7, 8, 9};
 
     shape_counter_init(counter, workload);
@@ -45,6 +45,7 @@ static uint64_t fits(const struct workload_class *class, const struct node *node
     shape_counter_add(counter, node, count);
     assert_int_equal(count[1], 8);
     assert_int_equal(count[2], 9);
+    shape_counter_done(counter);
     xfree(counter);
     workload_unref(workload);
     return count[0] - 7;
@@ -126,12 +127,13 @@ static void the_commonest_shapes_that_ask_for_gpus_count(void **state)
                                            {.parts = 1, .milli = 500, .count = 30},
                                            {.parts = 1, .milli = 700, .count = 20}};
     struct node *node = node_of((const uint32_t[]){1000, 400}, 2);
-    struct shape_counter *counter = xmalloc(sizeof *counter);
+    struct shape_counter *counter = xcalloc(1, sizeof *counter);
     uint64_t count[DEFRAG_SHAPES] = {0};
 
     for (uint32_t classes = 1; classes <= ARRAY_LEN(class); classes++) {
         static const uint32_t shapes[] = {0, 1, 1, 2, 3, 3};
         struct workload *workload = workload_new(class, classes);
+        shape_counter_done(counter);
         shape_counter_init(counter, workload);
         assert_int_equal(counter->shapes, shapes[classes]);
         workload_unref(workload);
@@ -147,6 +149,7 @@ static void the_commonest_shapes_that_ask_for_gpus_count(void **state)
     assert_int_equal(count[1], 2 * 2);
     assert_int_equal(count[2], 2 * 1);
     workload_unref(workload);
+    shape_counter_done(counter);
     xfree(counter);
     node_unref(node);
 }

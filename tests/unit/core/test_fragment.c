@@ -28,6 +28,7 @@ static void the_fragments_of_a_node_add_up_to_what_fgd_judges(void **state)
             uint64_t each[GPUS_PER_NODE_MAX];
             uint64_t sum = 0;
             draw_room_of(&seed, gpus, &room);
+            kinds_done(&kinds);
             kinds_init(&kinds, workload);
             rest_of(&room, &kinds, &rest);
             fragments_of_rest(workload, &rest, each);

@@ -116,9 +116,26 @@ static void they_live_as_long_as_somebody_holds_them(void **state)
     labels_unref(labels);
 }
 
+static void labels_hold_their_names(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), names);
+    assert_ptr_equal(labels_ref(labels), labels);
+    labels_unref(labels);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_int_equal(names_count(names), ARRAY_LEN(shown));
+    assert_true(match(labels, "pool", "training"));
+    labels_unref(labels);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_int_equal(names_count(names), 0);
+    names_free(names);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_hold_their_names),
         cmocka_unit_test(a_demand_is_a_key_and_a_glob),
         cmocka_unit_test(a_key_is_compared_whole),
         cmocka_unit_test(a_value_is_found_by_its_whole_key),

@@ -138,6 +138,10 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
     assert_found_at(core, &ledger_find(core->ledger, TEXT("a"))->is.listed_unbound, &unbound,
                     sizeof unbound, "node n1: pod a: it is listed unbound, and not bound");
 
+    const struct node *n1 = ledger_node(core->ledger, TEXT("n1"));
+    assert_found_at(core, &n1->names, &n2->names, sizeof n1->names,
+                    "node n1: it does not hold its names");
+
     void *a = map_take(open, TEXT("a"));
     assert_found(core, "node n1: pod a: the table of reservations is wrong about it");
     assert_null(map_put(open, TEXT("a"), a));

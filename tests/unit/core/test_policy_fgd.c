@@ -18,6 +18,7 @@ static struct kinds kinds;
 static uint64_t fragment_of(const struct workload *workload, const struct room *room)
 {
     struct rest rest;
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(room, &kinds, &rest);
     return fgd_fragment(workload, &rest);

@@ -43,7 +43,7 @@ static void count_supply(const struct ledger *ledger, struct supply *out)
         for (uint32_t i = 0; i < workload->scarces; i++)
             out->slots[i] += slots.count[i];
     }
-    xfree(kinds);
+    kinds_freep(&kinds);
 }
 
 static void assert_supply(const struct ledger *ledger)
@@ -421,7 +421,7 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
 {
     struct core_fixture *core = *state;
     struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
-    struct merits merits = {.kinds = xmalloc(sizeof(struct kinds))};
+    struct merits merits = {.kinds = xcalloc(1, sizeof(struct kinds))};
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (int turn = 0; turn < walk_steps(30, 6); turn++) {
@@ -429,6 +429,7 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
         cluster_set_policy(core, turn % 3 == 0 ? POLICY_FGD : POLICY_ROLLOUT,
                            SHAPES - (uint32_t)turn % 3);
         merits.outlook = ledger_outlook(core->ledger);
+        kinds_done(merits.kinds);
         kinds_init(merits.kinds, merits.outlook->workload);
         for (uint32_t i = 0; i < 8; i++) {
             merits.request = cluster_shape(core, i);
@@ -437,7 +438,7 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
                                   ledger_node(core->ledger, text_of(cluster_node(core, n))));
         }
     }
-    xfree(merits.kinds);
+    kinds_freep(&merits.kinds);
 }
 
 int main(void)

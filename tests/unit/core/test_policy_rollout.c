@@ -19,6 +19,7 @@ static uint64_t idle_of(const struct workload *workload, const struct room *room
 {
     struct rest rest;
     uint64_t work = 0;
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(room, &kinds, &rest);
     return rollout_idle(workload, &rest, &work);
@@ -124,6 +125,7 @@ static void gpus_of_several_kinds_give_what_equal_ones_give(void **state)
         draw_room_of(&seed, 2 + draw_below(&seed, 8), &room);
         for (uint32_t g = 0; g < room.gpus; g++)
             room.gpu[g].milli = GPU_MILLI;
+        kinds_done(&kinds);
         kinds_init(&kinds, workload);
         rest_of(&room, &kinds, &equal);
         struct rest several = equal;
@@ -177,6 +179,7 @@ static void each_try_is_work(void **state)
                         .free = {1000, 1000, 1000, 1000},
                         .kinds = kinds.kind};
     uint64_t work = 7;
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     for (uint32_t i = 0; i < 2; i++) {
         kinds.kind[i] = (struct gpu_kind){.model = atom("A100"), .milli = GPU_MILLI, .mib = i};

@@ -152,7 +152,7 @@ static void rollout_pays_for_the_pods_that_it_plays(void **state)
     assert_int_equal(setting.rank.work, units(walk_work(&setting, 4, 1) + work));
     assert_true(setting.rank.work > 2);
     tear_down(&setting);
-    xfree(kinds);
+    kinds_freep(&kinds);
 }
 
 /* However much a node takes, it counts as no more than can be remembered. */

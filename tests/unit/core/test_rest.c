@@ -85,6 +85,7 @@ static void only_open_gpus_are_part_of_the_rest(void **state)
     room.gpu[1].closed = REASON_CORDONED;
     room.gpu[2].free_milli = 300;
 
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(&room, &kinds, &rest);
     assert_int_equal(rest.gpus, 3);
@@ -111,6 +112,7 @@ static void a_closed_node_has_no_rest(void **state)
     struct rest rest;
     room.gpu[0] = gpu_of("A100", 1000, 100);
 
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(&room, &kinds, &rest);
     assert_int_equal(rest.gpus, 0);
@@ -134,6 +136,7 @@ static void gpus_are_of_one_kind_if_model_milli_and_mib_are_equal(void **state)
     room.gpu[4] = gpu_of("A100", 1000, 101);
     room.gpu[5] = gpu_of("A100", 1000, 100);
 
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(&room, &kinds, &rest);
     static const uint8_t kind[] = {0, 1, 2, 3, 1, 0};
@@ -166,6 +169,7 @@ static void kinds_are_forgotten_when_a_new_one_finds_no_space(void **state)
     struct workload *workload = workload_new(NULL, 0);
     struct rest rest;
 
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     for (uint32_t i = 0; i < KINDS_MAX; i += 32)
         rest_of_row(i, 32, &rest);
@@ -186,6 +190,7 @@ static void rest_of_four(struct workload *workload, struct rest *out)
     for (uint32_t i = 0; i < 4; i++)
         room.gpu[i] = gpu_of("A100", 1000, 100);
     room.gpu[0].closed = REASON_UNHEALTHY;
+    kinds_done(&kinds);
     kinds_init(&kinds, workload);
     rest_of(&room, &kinds, out);
 }
@@ -251,6 +256,7 @@ static void the_rest_after_a_pod_is_that_of_the_room_after_it(void **state)
         struct rest rest;
         struct rest after;
         draw_room_of(&seed, draw_below(&seed, 9), &room);
+        kinds_done(&kinds);
         kinds_init(&kinds, workload);
         rest_of(&room, &kinds, &rest);
         if (place_search(&room, &request, &placement) == REASON_NONE) {
@@ -269,9 +275,37 @@ static void the_rest_after_a_pod_is_that_of_the_room_after_it(void **state)
     assert_true(placed > 100);
 }
 
+/* A judge keeps kinds from question to question, and compares models by address. */
+static void kinds_hold_their_models(void **state)
+{
+    (void)state;
+    struct workload *workload = workload_new(NULL, 0);
+    struct names *names = names_new();
+    struct room room = {.gpus = 2};
+    struct rest rest;
+    const struct atom *model = names_intern(names, TEXT("H100"));
+    room.gpu[0] = room.gpu[1] =
+        (struct gpu_room){.milli = 1000, .free_milli = 1000, .closed = REASON_NONE, .model = model};
+    room.gpu[1].milli = room.gpu[1].free_milli = 500;
+
+    kinds_done(&kinds);
+    kinds_init(&kinds, workload);
+    rest_of(&room, &kinds, &rest);
+    assert_int_equal(kinds.count, 2);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_ptr_equal(names_find(names, TEXT("H100")), model);
+    kinds_done(&kinds);
+    assert_int_equal(kinds.count, 0);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_null(names_find(names, TEXT("H100")));
+    names_free(names);
+    workload_unref(workload);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_hold_their_models),
         cmocka_unit_test(a_kind_takes_a_class_by_model_size_and_memory),
         cmocka_unit_test(the_last_of_many_classes_has_its_bit),
         cmocka_unit_test(only_open_gpus_are_part_of_the_rest),

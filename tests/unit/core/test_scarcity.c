@@ -41,6 +41,7 @@ static void slots_are_those_that_one_can_count(void **state)
         struct rest rest;
         struct slots slots;
         draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
+        kinds_done(&kinds);
         kinds_init(&kinds, workload);
         rest_of(&room, &kinds, &rest);
         slots_of(workload, &rest, &slots);
