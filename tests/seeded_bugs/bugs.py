@@ -637,4 +637,12 @@ BUGS: List[Bug] = [
         "",
         "sim 1-60",
     ),
+    Bug(
+        "names_kept",
+        "names that nobody holds any more are never freed, and tenants make up new ones",
+        "src/writer/writer.c",
+        "    ledger_sweep(writer->ledger, taken == 0);\n",
+        "",
+        "sim 1-60",
+    ),
 ]

@@ -779,6 +779,42 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct model_pod *p
     sim_say(sim, "p%u says something odd", pod->name);
 }
 
+/* The oldest pod whose GPUs a tenant made up; NULL: none lives. */
+static struct model_pod *who_made_up(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && pod->strange && pod->node[0] != '\0' && is_shape(pod, "6400over64"))
+            return pod;
+    }
+    return NULL;
+}
+
+/*
+ * Each of its 64 parts lies on a GPU that nobody has and nobody named before. Usually the one
+ * before ends when the next comes, so that ever new names are made up at a constant load.
+ */
+static void make_up(struct sim *sim, struct draw *draw, const char *node)
+{
+    const struct shape *shape = &model_squatter[2];
+    const struct model_want *want = &shape->want[0];
+    const struct model_pod *before = who_made_up(sim);
+    struct strbuf note;
+
+    must(strcmp(shape->word, "6400over64") == 0);
+    if (before != NULL && draw_chance(draw, 800))
+        delete_pod(sim, before, false);
+    strbuf_init(&note);
+    strbuf_printf(&note, "{\"v\":1,\"containers\":{\"%s\":[", want->container);
+    for (uint32_t i = 0; i < want->count; i++)
+        strbuf_printf(&note, "%s{\"gpu\":\"GPU-p%u-%u\",\"index\":%u,\"milli\":%u,\"mib\":0}",
+                      i > 0 ? "," : "", sim->model.pods, i, i, want->milli / want->count);
+    strbuf_str(&note, "]}}");
+    create_pod(sim, draw, shape, node, note.data);
+    strbuf_done(&note);
+    sim_met("tenant/makes_up");
+}
+
 /* They name their node themselves, without a scheduler: more than it has, or as much as allowed. */
 static void squat(struct sim *sim, struct draw *draw, const char *node)
 {
@@ -800,7 +836,7 @@ static void tenant(struct sim *sim, struct draw *draw)
     const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
     struct model_pod *pod = some_pod(sim, draw);
 
-    switch (draw_below(draw, 9)) {
+    switch (draw_below(draw, 10)) {
     case 0:
         create_pod(sim, draw, shape, "", forged(sim, draw, shape, note));
         sim_met("tenant/forged_before");
@@ -828,6 +864,9 @@ static void tenant(struct sim *sim, struct draw *draw)
         break;
     case 7:
         squat(sim, draw, node->name);
+        break;
+    case 8:
+        make_up(sim, draw, node->name);
         break;
     default:
         if (pod == NULL)

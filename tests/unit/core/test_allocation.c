@@ -288,7 +288,29 @@ static void what_is_unsound_is_named(void **state)
     assert_string_equal(allocation_unsound(made), "its charges are not what its shares come to");
     made->is.node = NULL;
     assert_string_equal(allocation_unsound(made), "an allocation on no node");
+    made->is.node = facts.node; /* of which it holds a reference */
     allocation_unref(made);
+}
+
+static void an_allocation_holds_its_names(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
+    shares[0].gpu = names_intern(names, TEXT("GPU-a"));
+    shares[1].gpu = names_intern(names, TEXT("GPU-b"));
+    struct allocation_facts facts = facts_of(shares, 2);
+    facts.node = names_intern(names, TEXT("n1"));
+    facts.node_uid = names_intern(names, TEXT("n1-uid"));
+    const struct allocation *made = allocation_new(&facts);
+    assert_ptr_equal(allocation_ref(made), made);
+    allocation_unref(made);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_int_equal(names_count(names), 4);
+    allocation_unref(made);
+    names_sweep(names, SIZE_MAX / 4);
+    assert_int_equal(names_count(names), 0);
+    names_free(names);
 }
 
 static bool same(struct allocation_facts *a, struct allocation_facts *b)
@@ -373,6 +395,7 @@ int main(void)
         cmocka_unit_test(what_was_asked_for_is_what_a_share_has_unless_it_was_raised),
         cmocka_unit_test(as_many_shares_as_there_may_be_are_no_fault),
         cmocka_unit_test(what_is_unsound_is_named),
+        cmocka_unit_test(an_allocation_holds_its_names),
         cmocka_unit_test(same_shares_means_node_gpu_and_amounts),
         cmocka_unit_test(a_share_among_others_is_not_sought_behind_them),
         cmocka_unit_test(states_origins_and_kinds_have_their_words),
