@@ -10,7 +10,7 @@
  * Every change of a node makes a new node object; nothing is added or subtracted in place, so no
  * sum can become wrong over time. At 8 GPUs and 30 pods that takes about a microsecond.
  *
- * Invariants (node_check):
+ * Invariants (7: node_holds_names(); the others: node_check()):
  *   1. used_milli, reserved_milli and used_mib of a GPU are the sums over the charges that name it
  *      by id or by alias; used + reserved <= milli unless some charge there is observed, or the
  *      GPU shrank.
@@ -221,7 +221,7 @@ uint64_t node_held_milli(const struct node *node);
 /* Invariant 7. Readers of a snapshot rely on it, because they count no names. */
 bool node_holds_names(const struct node *node);
 
-/* Recomputes every invariant but 7: an error names the first that is broken, with node, GPU or pod. */
+/* Recomputes all the others: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
 /* The same, but aborts. */
 void node_assert_valid(const struct node *node);

@@ -18,6 +18,7 @@ void shape_counter_init(struct shape_counter *counter, const struct workload *wo
 void shape_counter_done(struct shape_counter *counter)
 {
     must(counter->shapes <= DEFRAG_SHAPES);
+    must(counter->kinds.count <= KINDS_MAX);
     kinds_done(&counter->kinds);
 }
 

@@ -1,10 +1,11 @@
 /*
  * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
- * decide, adopt and restore; a draft that is not applied leaves interned names that a sweep frees. The
- * difficulty is identity: pods hold GPUs by UUID or by made-up id ("<node>/gpu-<index>"), and
- * meanwhile a node may change from UUIDs to counts and back, or renumber its GPUs at a reboot. A
- * charge must follow its physical GPU; where that is uncertain, the GPU takes no new shares. Order:
- * draft_init(), draft_inventory() or draft_forget_gpus(), draft_assign_owner(), draft_node().
+ * decide, adopt and restore; a draft that is not applied leaves no trace except interned names,
+ * until a sweep. The difficulty is identity: pods hold GPUs by UUID or by made-up id
+ * ("<node>/gpu-<index>"), and meanwhile a node may change from UUIDs to counts and back, or
+ * renumber its GPUs at a reboot. A charge must follow its physical GPU; where that is uncertain,
+ * the GPU takes no new shares. Order: draft_init(), draft_inventory() or draft_forget_gpus(),
+ * draft_assign_owner(), draft_node().
  */
 #include <string.h>
 

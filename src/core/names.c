@@ -80,6 +80,7 @@ static bool is_unheld(const struct atom *atom)
 {
     const unsigned refs = atomic_load_explicit(atom_refs_of(atom), memory_order_acquire);
     must(refs > 0);
+    must(atom->text[atom->len] == '\0');
     return refs == 1;
 }
 
@@ -90,6 +91,7 @@ static bool is_unheld(const struct atom *atom)
 static struct atom **names_bucket(const struct names *names, size_t bucket)
 {
     must(bucket < names->buckets);
+    must(names->buckets <= names->capacity * SEGMENT_BUCKETS);
     return &names->segment[bucket / SEGMENT_BUCKETS][bucket % SEGMENT_BUCKETS];
 }
 
@@ -116,6 +118,7 @@ static void names_push(struct names *names, struct atom *atom)
 static void names_push_all(struct names *names, struct atom *list)
 {
     must(names->buckets >= BUCKETS_MIN);
+    must(list == NULL || list->refs > 0);
     while (list != NULL) {
         struct atom *atom = list;
         list = atom->next;
@@ -142,6 +145,7 @@ struct names *names_new(void)
     names->segment = xcalloc(SEGMENTS_MIN, sizeof *names->segment);
     names->segment[0] = xcalloc(SEGMENT_BUCKETS, sizeof *names->segment[0]);
     must(names->count == 0);
+    must((names->round & (names->round - 1)) == 0);
     return names;
 }
 
@@ -150,6 +154,7 @@ void names_free(struct names *names)
     if (names == NULL)
         return;
     must(names->buckets >= BUCKETS_MIN);
+    must(names->count <= names->buckets);
     for (size_t i = 0; i < names->buckets; i++) {
         for (struct atom *atom = names_empty(names, i), *next; atom != NULL; atom = next) {
             next = atom->next;
@@ -166,7 +171,7 @@ static struct atom *names_look_up(const struct names *names, struct text text, u
 {
     struct atom *atom = *names_bucket_of(names, hash);
 
-    must(text.at != NULL || text.len == 0);
+    must(atom == NULL || atom->refs > 0);
     while (atom != NULL && (atom->hash != hash || !text_eq(atom_text(atom), text)))
         atom = atom->next;
     return atom;
@@ -175,6 +180,7 @@ static struct atom *names_look_up(const struct names *names, struct text text, u
 const struct atom *names_find(const struct names *names, struct text text)
 {
     must(names != NULL);
+    must(text.at != NULL || text.len == 0);
     return names_look_up(names, text, text_hash(text));
 }
 
@@ -300,6 +306,7 @@ void names_sweep(struct names *names, size_t more)
 size_t names_count(const struct names *names)
 {
     must(names != NULL);
+    must(names->count <= names->buckets);
     return names->count;
 }
 
@@ -307,6 +314,7 @@ size_t names_bytes(const struct names *names)
 {
     must(names != NULL);
     const size_t segments = (names->buckets + SEGMENT_BUCKETS - 1) / SEGMENT_BUCKETS;
+    must(segments <= names->capacity);
     return sizeof *names + names->capacity * sizeof *names->segment +
            segments * SEGMENT_BUCKETS * sizeof *names->segment[0] + names->bytes;
 }
@@ -326,6 +334,7 @@ struct name_set *name_set_new(uint32_t most)
     struct name_set *set = xmalloc(sizeof *set + most * sizeof set->name[0]);
     atomic_init(&set->refs, 1);
     set->count = 0;
+    must(most > 0);
     must((uintptr_t)set->name % _Alignof(const struct atom *) == 0);
     return set;
 }
@@ -343,6 +352,7 @@ const struct name_set *name_set_hold(struct name_set *take_set, const struct nam
     const size_t bytes = take_set->count * sizeof(struct atom *);
 
     must(take_set->refs == 1);
+    must(take_set->count > 0);
     if (former != NULL && former->count == take_set->count &&
         memcmp(former->name, take_set->name, bytes) == 0) {
         xfree(take_set);
@@ -361,6 +371,7 @@ void name_set_unref(const struct name_set *set)
     const unsigned before =
         atomic_fetch_sub_explicit(name_set_refs_of(set), 1, memory_order_acq_rel);
     must(before > 0);
+    must(set->count > 0);
     if (before > 1)
         return;
     for (uint32_t i = 0; i < set->count; i++)

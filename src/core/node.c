@@ -3,7 +3,7 @@
  * shares. Called by the ledger's drafts in the writer's thread, and by placement and REST in HTTP
  * threads: nothing here has state. A node never changes after node_assemble(), so its sums cannot
  * drift (docs/why/002-nodes-are-recomputed.md). It is one block of memory; it counts its
- * allocations, and the set of its names, which its versions share. Parts: names of GPUs, assembling,
+ * allocations, and the set of its names, which versions share. Parts: names of GPUs, assembling,
  * look-ups, why closed, node_check().
  */
 #include "milligpu/node.h"
@@ -904,6 +904,7 @@ static const char *broken_owned_ids(const struct node *node)
 
 bool node_holds_names(const struct node *node)
 {
+    must(node->names != NULL);
     const struct name_set *names = names_of(node, node->names);
     const bool same = names == node->names;
 

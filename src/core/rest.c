@@ -50,6 +50,7 @@ void kinds_init(struct kinds *kinds, const struct workload *workload)
 void kinds_done(struct kinds *kinds)
 {
     must(kinds->count <= KINDS_MAX);
+    must(kinds->count == 0 || kinds->workload != NULL);
     for (uint32_t k = 0; k < kinds->count; k++)
         atom_unref(kinds->kind[k].model);
     kinds->count = 0;

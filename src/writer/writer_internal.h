@@ -9,6 +9,7 @@
  *   writer_doubts.c      reservations in doubt: when to ask, and when they are void
  *   writer_pods.c        what the watch reports of pods
  *   writer_nodes.c       what the watch reports of nodes
+ *   writer_seen.c        when nodes were seen, and how old they are
  *   writer_hosts.c       CPU and memory that pods leave of a node
  *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
  *   writer_wake.c        which pods to wake when capacity comes free
@@ -300,8 +301,13 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts);
 bool writer_node_gone(struct writer *writer, const char *name);
 /* Once per list: 4 ms with 15,000 nodes. */
 bool writer_end_nodes(struct writer *writer);
-/* Frees nodes_seen or ages. */
-void writer_done_seen(struct map *seen);
+
+/* writer_seen.c: struct node_seen by name, in nodes_seen and ages. */
+
+int64_t writer_seen_number(const struct map *seen, const struct atom *name); /* 0: never seen */
+void writer_see_node(struct map *seen, const struct atom *name, int64_t number);
+void writer_unsee_node(struct map *seen, struct text name);
+void writer_done_seen(struct map *seen); /* frees the entries and the map */
 
 /* writer_hosts.c */
 

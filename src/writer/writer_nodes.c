@@ -44,51 +44,13 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
     return whole;
 }
 
-static int64_t seen_number(const struct map *seen, const struct atom *name)
-{
-    const struct node_seen *entry = map_find(seen, atom_text(name));
-
-    must(entry == NULL || entry->name == name);
-    return entry != NULL ? entry->number : 0;
-}
-
-static void see_node(struct map *seen, const struct atom *name, int64_t number)
-{
-    struct node_seen *entry = map_find(seen, atom_text(name));
-
-    must(number != 0);
-    if (entry == NULL) {
-        entry = xmalloc(sizeof *entry);
-        entry->name = atom_ref(name);
-        (void)map_put(seen, atom_text(name), entry);
-    }
-    entry->number = number;
-}
-
-static void seen_free(struct node_seen *entry)
-{
-    if (entry == NULL)
-        return;
-    atom_unref(entry->name);
-    xfree(entry);
-}
-
-void writer_done_seen(struct map *seen)
-{
-    struct node_seen *entry;
-
-    for (size_t at = 0; (entry = map_next(seen, &at)) != NULL;)
-        seen_free(entry);
-    map_done(seen);
-}
-
 /*
  * A Node without a time is younger than all that have one; of equal age the first by name is older.
  */
 static bool nodes_is_older(const struct writer *writer, const struct node_facts *facts,
                            const struct node *than)
 {
-    const int64_t age = seen_number(&writer->ages, than->name);
+    const int64_t age = writer_seen_number(&writer->ages, than->name);
 
     must(strcmp(facts->name, than->name->text) != 0);
     if (facts->created_ms == age)
@@ -147,9 +109,9 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     writer_show_host(writer, facts);
     const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
     if (node != NULL)
-        see_node(&writer->nodes_seen, node->name, (int64_t)writer->node_epoch);
+        writer_see_node(&writer->nodes_seen, node->name, (int64_t)writer->node_epoch);
     if (node != NULL && writer_begins_empty(writer) && facts->created_ms != 0)
-        see_node(&writer->ages, node->name, facts->created_ms);
+        writer_see_node(&writer->ages, node->name, facts->created_ms);
     return whole;
 }
 
@@ -160,7 +122,7 @@ bool writer_node_gone(struct writer *writer, const char *name)
     const struct command command = {
         .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
 
-    seen_free(map_take(&writer->nodes_seen, text_of(name)));
+    writer_unsee_node(&writer->nodes_seen, text_of(name));
     host_sums_hide(writer->host_sums, name);
     return writer_run(writer, &command);
 }
@@ -177,7 +139,7 @@ bool writer_end_nodes(struct writer *writer)
     bool whole = true;
 
     for (size_t at = 0; (node = ledger_next_node(writer->ledger, &at)) != NULL;) {
-        const int64_t epoch = seen_number(&writer->nodes_seen, node->name);
+        const int64_t epoch = writer_seen_number(&writer->nodes_seen, node->name);
         if (epoch == (int64_t)writer->node_epoch || node->gone)
             continue;
         lost = xgrow(lost, count, &capacity, sizeof *lost);
