@@ -35,4 +35,10 @@ static inline void fragments_freep(struct fragments **fragments)
 void fragments_of_node(struct fragments *fragments, const struct node *node,
                        uint32_t milli[GPUS_PER_NODE_MAX]);
 
+/* milli[gpu]. A node may list more GPUs than it may show: those beyond are absent, so it is 0. */
+static inline uint32_t fragment_at(const uint32_t milli[GPUS_PER_NODE_MAX], uint32_t gpu)
+{
+    return gpu < GPUS_PER_NODE_MAX ? milli[gpu] : 0;
+}
+
 #endif

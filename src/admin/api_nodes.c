@@ -47,7 +47,7 @@ static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         fragments_of_node(fragments, node, fragment);
         for (uint32_t i = 0; i < node->gpus; i++)
-            admin_amounts_add(&out->amounts, node, &node->gpu[i], fragment[i]);
+            admin_amounts_add(&out->amounts, node, &node->gpu[i], fragment_at(fragment, i));
         out->held_gpus += node->held_gpus;
         out->unplaced_milli += node->unplaced_milli;
         out->nodes[place_of_word(admin_node_shown(node))]++;

@@ -5,16 +5,19 @@
 #include "milligpu/policy.h"
 #include "milligpu/survey.h"
 
-/* The models of a node, each once: neighbors have the same nearly always. */
+/*
+ * The models of a node, each once: neighbors have the same nearly always. A node may list more GPUs
+ * than it may show: those beyond are absent.
+ */
 static uint32_t models_of(const struct node *node, const struct atom **model)
 {
     uint32_t models = 0;
 
-    must(node->gpus <= GPUS_PER_NODE_MAX);
     must(node->gpus == 0 || node->gpu != NULL);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
         if (models == 0 || model[models - 1] != node->gpu[i].model)
             model[models++] = node->gpu[i].model;
+    must(models <= GPUS_PER_NODE_MAX);
     return models;
 }
 

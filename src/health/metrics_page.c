@@ -51,7 +51,7 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
         fragments_of_node(fragments, node, fragment);
         for (uint32_t i = 0; i < node->gpus; i++)
             admin_amounts_add(&metrics_page_model_of(out, node->gpu[i].model)->amounts, node,
-                              &node->gpu[i], fragment[i]);
+                              &node->gpu[i], fragment_at(fragment, i));
     }
     if (out->count > 0)
         qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);

@@ -430,7 +430,8 @@ static void note_place(struct hints *hints, struct kept *kept, const struct plac
     kept->tentative = hints->tentatives.next;
     atom_unref(kept->node);
     kept->node = place->node != NULL ? atom_ref(place->node->name) : NULL;
-    for (uint32_t i = 0; place->node != NULL && i < place->node->gpus; i++) {
+    const uint32_t gpus = place->node != NULL ? place->node->gpus : 0;
+    for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* those beyond are absent */
         if (place->milli[i] == 0)
             continue;
         const struct tentative tentative = {

@@ -442,7 +442,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     fragments_of_node(fragments, node, fragment);
     /* Whether the sum is right is for the verification to say; safe mode shows even a wrong one. */
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_amounts_add(&amounts, node, &node->gpu[i], fragment[i]);
+        admin_amounts_add(&amounts, node, &node->gpu[i], fragment_at(fragment, i));
     json_write_object(json);
     put_atom(json, "name", node->name);
     put_atom(json, "uid", node->uid);
@@ -458,7 +458,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     json_write_key(json, "gpus");
     json_write_array(json);
     for (uint32_t i = 0; i < node->gpus; i++)
-        admin_put_gpu(json, node, &node->gpu[i], fragment[i], measured, pods);
+        admin_put_gpu(json, node, &node->gpu[i], fragment_at(fragment, i), measured, pods);
     json_write_array_end(json);
     json_write_object_end(json);
 }

@@ -276,11 +276,20 @@ static bool could_now(const struct shown *shown, const struct model_pod *pod)
     return true;
 }
 
+static bool someone_made_up(const struct sim *sim, const struct model_node *node)
+{
+    for (uint32_t i = 0; i < sim->model.pods; i++)
+        if (sim->model.pod[i].makes_up && strcmp(sim->model.pod[i].node, node->name) == 0)
+            return true;
+    return false;
+}
+
 /*
  * It says that the node never has such GPUs: then those that take shares do not lie so. (A refusal
  * may be as old as the last room that came, and where nothing takes shares none comes.) Where no
  * state of the node ever had linked GPUs, it may not say that they are only taken. Of NUMA nodes
- * that cannot be told: a GPU that is not there is still on its own.
+ * that cannot be told: a GPU that is not there is still on its own. Nor can it where a pod made up
+ * GPUs: nobody knows their links.
  */
 static void oracle_never(const struct shown *shown, const struct model_pod *pod, const char *text)
 {
@@ -288,7 +297,7 @@ static void oracle_never(const struct shown *shown, const struct model_pod *pod,
     const struct model_node *node = shown->model;
     const bool never = strstr(text, " suitable GPUs for one container, ") != NULL;
     const bool taken = strstr(text, " milli free") != NULL || strstr(text, "with room for") != NULL;
-    bool ever = pod->shape->lie != LIE_LINKED;
+    bool ever = pod->shape->lie != LIE_LINKED || someone_made_up(sim, node);
 
     if (pod->shape->lie == LIE_ANYWHERE || !pod->shape->grantable)
         return;

@@ -784,7 +784,7 @@ static struct model_pod *who_made_up(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         struct model_pod *pod = &sim->model.pod[i];
-        if (model_alive(pod) && pod->strange && pod->node[0] != '\0' && is_shape(pod, "6400over64"))
+        if (model_alive(pod) && pod->makes_up)
             return pod;
     }
     return NULL;
@@ -810,8 +810,11 @@ static void make_up(struct sim *sim, struct draw *draw, const char *node)
         strbuf_printf(&note, "%s{\"gpu\":\"GPU-p%u-%u\",\"index\":%u,\"milli\":%u,\"mib\":0}",
                       i > 0 ? "," : "", sim->model.pods, i, i, want->milli / want->count);
     strbuf_str(&note, "]}}");
+    const uint32_t pods = sim->model.pods;
     create_pod(sim, draw, shape, node, note.data);
     strbuf_done(&note);
+    if (sim->model.pods > pods)
+        sim->model.pod[pods].makes_up = true;
     sim_met("tenant/makes_up");
 }
 

@@ -20,7 +20,7 @@
 
 #include "sim_run.h"
 
-enum { ALLOCATIONS_MAX = 256, ILL_BYTES = 192, BY_BYTES = 96 };
+enum { ALLOCATIONS_MAX = 256, SHOWN_GPUS_MAX = 4096, ILL_BYTES = 192, BY_BYTES = 96 };
 
 /* --- by what a Node says --- */
 
@@ -331,7 +331,7 @@ static void oracle_view(const struct sim *sim, const struct model_node *node,
 struct told_drift {
     const struct node *node;
     bool unhealthy[ALLOCATIONS_MAX];
-    bool mixed[GPUS_PER_NODE_MAX];
+    bool mixed[SHOWN_GPUS_MAX];
     bool node_mixed;
 };
 
@@ -380,7 +380,7 @@ static void oracle_drift_told(const struct sim *sim, const struct model_node *no
     struct told_drift told = {.node = shown};
     bool shares = false;
 
-    must(shown->allocations <= ALLOCATIONS_MAX && shown->gpus <= GPUS_PER_NODE_MAX);
+    must(shown->allocations <= ALLOCATIONS_MAX && shown->gpus <= SHOWN_GPUS_MAX);
     drift_of(shown, &told, note_drift);
     for (uint32_t i = 0; i < shown->allocations; i++) {
         const struct allocation *allocation = shown->allocation[i];

@@ -139,6 +139,7 @@ struct model_pod {
     bool ours;                /* our Binding bound it */
     bool answered;            /* a bind of it was answered with success */
     bool strange;             /* somebody else wrote our annotation on it */
+    bool makes_up;            /* that annotation named GPUs that nobody has, one for each part */
     bool asked;               /* a bind was requested */
     bool hesitates;           /* somebody is about to write another demand into it */
     bool edited;              /* it did not always request what it requests now */

@@ -109,14 +109,17 @@ static uint32_t most_gpus(const struct model_node *node, const struct model_pod 
     return most;
 }
 
-/* At most what the node has: parts of one container lie on different GPUs. */
+/*
+ * At most what the node has: parts of one container lie on different GPUs. An annotation that names
+ * GPUs which are missing is believed, if it agrees with the request.
+ */
 static void oracle_most(const struct sim *sim, const struct model_pod *pod,
                         const struct model_node *node, const struct allocation *held)
 {
     const uint32_t most = most_gpus(node, pod) * GPU_MILLI_MAX;
     const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
 
-    if (pod->shape->wants != 1 || most == 0)
+    if (pod->shape->wants != 1 || most == 0 || pod->makes_up)
         return;
     if (counted > most)
         sim_violation(sim, "p%u (%s) counts %u milli of %s, which has %u", pod->name,

@@ -155,9 +155,19 @@ static void a_snapshot_knows_the_workload_or_none(void **state)
     workload_unref(workload);
 }
 
+static void gpus_beyond_the_most_have_no_fragment(void **state)
+{
+    (void)state;
+    const uint32_t milli[GPUS_PER_NODE_MAX] = {[0] = 1, [GPUS_PER_NODE_MAX - 1] = 2};
+    assert_int_equal(fragment_at(milli, 0), 1);
+    assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX - 1), 2);
+    assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpus_beyond_the_most_have_no_fragment),
         cmocka_unit_test(the_fragments_of_a_node_add_up_to_what_fgd_judges),
         cmocka_unit_test(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu),
         cmocka_unit_test(each_shape_weighs_as_often_as_it_comes),

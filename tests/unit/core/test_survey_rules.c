@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -129,9 +130,32 @@ static void a_node_that_is_gone_matches_no_rule(void **state)
     unmatched(core, rule, 2, "rule 1 (a), nodes: pool=n1 matches 0 nodes");
 }
 
+/* GPUs that pods made up before the node showed its own: it lists more than it may show. */
+static void a_node_may_list_more_gpus_than_it_may_show(void **state)
+{
+    static const char *model_a[] = {"A"};
+    static const char *model_b[] = {"B"};
+    static const struct rule rule[] = {{.name = "a", .models = 1, .model = model_a},
+                                       {.name = "b", .models = 1, .model = model_b}};
+    struct core_fixture *core = *state;
+    char uid[16], note[64];
+
+    for (int i = 0; i < GPUS_PER_NODE_MAX; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        (void)snprintf(note, sizeof note, "c0 GPU-made-up-%d 100 1", i);
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, note);
+        assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    }
+    show(core, "n1", ac, 2);
+    assert_true(ledger_node(core->ledger, TEXT("n1"))->gpus > GPUS_PER_NODE_MAX);
+    unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        core_test(a_node_may_list_more_gpus_than_it_may_show),
         core_test(each_rule_that_matches_nothing_is_said),
         core_test(without_a_policy_nothing_is_said),
         core_test(a_node_has_its_own_models_and_no_others),

@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "milligpu/wire_admin.h"
 
 #include "support.h"
@@ -294,9 +296,30 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
 
 #define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 
+/* GPUs that pods made up before the node showed its own: it lists more than it may show. */
+static void a_node_may_list_more_gpus_than_it_may_show(void **state)
+{
+    struct core_fixture *core = *state;
+    char uid[16], note[64];
+
+    for (int i = 0; i < GPUS_PER_NODE_MAX; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%d", i);
+        (void)snprintf(note, sizeof note, "c0 GPU-made-up-%d 100 1", i);
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, note);
+        assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    }
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    assert_true(node_of(core, "n1")->gpus > GPUS_PER_NODE_MAX);
+    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), true);
+    assert_non_null(strstr(json, "GPU-made-up-63"));
+    assert_non_null(strstr(json, "\"fragmentMilli\":0"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        core_test(a_node_may_list_more_gpus_than_it_may_show),
         core_test(a_node_is_written_with_its_gpus),
         core_test(what_is_left_on_a_closed_gpu_is_not_free),
         core_test(what_a_node_tells_of_its_topology_is_shown),
