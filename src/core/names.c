@@ -261,7 +261,7 @@ const struct atom *names_intern(struct names *names, struct text text)
 void names_let_go(struct names *names, size_t count)
 {
     must(names != NULL);
-    must(names->due <= SIZE_MAX / 2 && count <= UINT32_MAX);
+    must(names->due <= SIZE_MAX / 16 && count <= UINT32_MAX);
     names->due += count;
 }
 
@@ -287,11 +287,10 @@ static void names_sweep_bucket(struct names *names, size_t bucket)
 void names_sweep(struct names *names, size_t more)
 {
     must(names != NULL);
-    must(names->due <= SIZE_MAX / 2 && more <= SIZE_MAX / 4);
+    must(names->due <= SIZE_MAX / 8 && more <= SIZE_MAX / 4);
 
     const size_t buckets = names->buckets;
-    const size_t looks =
-        names->due >= buckets / SWEEP_EACH ? buckets : SWEEP_EACH * names->due + more;
+    const size_t looks = SWEEP_EACH * names->due + more;
     names->due = 0;
     for (size_t i = 0; i < looks && i < buckets; i++) {
         if (names->place >= names->buckets)

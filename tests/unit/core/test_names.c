@@ -148,6 +148,51 @@ static void sweep__spares_a_revived_name(void **state)
     names_free(names);
 }
 
+/* An empty table has 64 places. */
+static void sweep__looks_at_the_last_place(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    char text[16];
+    uint64_t number = 0;
+
+    while (text_hash(numbered(text, number)) % 64 != 63)
+        number++;
+    assert_non_null(names_intern(names, text_of(text)));
+    names_sweep(names, 64);
+    assert_int_equal(names_count(names), 0);
+    names_free(names);
+}
+
+/* 64 places are allocated together; there are as many as names, or at most twice as many. */
+static void bytes__follow_the_names(void **state)
+{
+    (void)state;
+    enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 32 };
+    static const struct atom *atom[NAMES];
+    struct names *names = names_new();
+    const size_t empty = names_bytes(names);
+
+    assert_int_equal(empty % sizeof(void *), 0);
+    assert_true(empty > PART + 8 * sizeof(void *));
+    for (uint64_t i = 0; i < NAMES; i++) { /* each of the same length */
+        atom[i] = hold(names, "n", 1000000000 + i);
+        assert_int_equal(offsetof(struct atom, text) + atom[i]->len + 1, ATOM + 1);
+    }
+    /* room for 16 parts, 8 more than at first */
+    assert_int_equal(names_bytes(names) - empty,
+                     NAMES * (ATOM + 1) + 15 * PART + 8 * sizeof(void *));
+    for (uint64_t i = LEFT; i < NAMES; i++)
+        atom_unref(atom[i]);
+    for (int i = 0; i < 4; i++)
+        names_sweep(names, ALL);
+    assert_int_equal(names_count(names), LEFT);
+    assert_int_equal(names_bytes(names) - empty, LEFT * (ATOM + 1) + 3 * PART);
+    for (uint64_t i = 0; i < LEFT; i++)
+        atom_unref(atom[i]);
+    names_free(names);
+}
+
 /* Names in one bucket: the first, the last and the one between are unlinked alike. */
 static void sweep__unlinks_names_anywhere_in_a_bucket(void **state)
 {
@@ -341,6 +386,8 @@ int main(void)
         cmocka_unit_test(atoms_stay_where_they_are_while_the_table_grows),
         cmocka_unit_test(sweep__frees_what_nobody_holds),
         cmocka_unit_test(sweep__spares_a_revived_name),
+        cmocka_unit_test(sweep__looks_at_the_last_place),
+        cmocka_unit_test(bytes__follow_the_names),
         cmocka_unit_test(sweep__unlinks_names_anywhere_in_a_bucket),
         cmocka_unit_test(sweep__a_constant_part_for_each_change),
         cmocka_unit_test(churn__names_and_bytes_stay_bounded),
