@@ -151,7 +151,7 @@ static enum fit join(enum fit a, enum fit b)
 
 /* On the GPUs of the room; which of them lie where is known up to a few states. */
 static enum fit fit_on_gpus(const struct shown *shown, const struct model_pod *pod,
-                            enum model_lie demand)
+                            enum model_lie demand, struct lay_raise raise)
 {
     const struct model_node *model = shown->model;
     const uint32_t last = model->versions - 1;
@@ -159,6 +159,7 @@ static enum fit fit_on_gpus(const struct shown *shown, const struct model_pod *p
     struct lay_room room;
 
     room_of_shown(shown, &room);
+    room.raise = raise;
     const uint32_t first =
         demand == LIE_ANYWHERE ? last : model_first_known(model, shown->sim->daemon.applied_nodes);
     for (uint32_t v = first; v <= last; v++) {
@@ -211,7 +212,8 @@ static enum fit fit_shown(const struct shown *shown, const struct snapshot *snap
     const enum fit let_in = is_let_in(shown, snapshot, pod, rule);
     if (let_in != FIT_YES || !asks)
         return let_in;
-    return fit_on_gpus(shown, pod, rules_demand(rule, pod->shape));
+    return fit_on_gpus(shown, pod, rules_demand(rule, pod->shape),
+                       rules_raise_shown(shown->sim, snapshot, shown->model));
 }
 
 /* --- filter --- */
@@ -377,6 +379,7 @@ struct granted {
     uint32_t wants;
     const char *container[MODEL_SHARES];
     uint32_t on[MODEL_SHARES]; /* bits: its GPUs, by position in the room */
+    uint32_t raised;           /* the amount of those that were raised; 0: none was */
 };
 
 static void lay_granted(const struct sim *sim, const struct lay_room *room,
@@ -396,6 +399,8 @@ static void lay_granted(const struct sim *sim, const struct lay_room *room,
         out->container[w] = is->share[i].container;
         out->on[w] |= 1U << at;
         out->wants += w == out->wants ? 1 : 0;
+        if (is->share[i].milli != is->share[i].asked)
+            out->raised = is->share[i].milli;
     }
 }
 
@@ -434,13 +439,23 @@ static bool lies_nearest(const struct lay_room *room, const struct granted *gran
            apart_of(room, granted) == lay_nearest(room, shape, demand);
 }
 
+/* It was raised no further than it must be to fit. */
+static bool is_raised_least(const struct lay_room *room, const struct granted *granted,
+                            const struct shape *shape, enum model_lie demand)
+{
+    return !lay_is_searched(shape, room->gpus) ||
+           granted->raised == lay_raised(room, shape, demand);
+}
+
+/* pod NULL: what it requested then is not known any more. */
 static bool is_right(const struct lay_room *room, const struct granted *granted,
                      const struct model_pod *pod, const struct sim_rule *rule)
 {
-    if (pod == NULL || pod->edited)
+    if (pod == NULL)
         return rule == NULL || obeys_the_rule(room, granted, rule->lie);
     const enum model_lie demand = rules_demand(rule, pod->shape);
-    return obeys(room, granted, demand) && lies_nearest(room, granted, pod->shape, demand);
+    return obeys(room, granted, demand) && lies_nearest(room, granted, pod->shape, demand) &&
+           is_raised_least(room, granted, pod->shape, demand);
 }
 
 void oracle_reserved(struct sim *sim, const struct command *command, const struct change *change)
@@ -449,6 +464,8 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
     const struct allocation_facts *is = &change->after->is;
     const struct model_node *model = model_node(&sim->model, is->node->text);
     struct model_pod *pod = model_find(&sim->model, command->uid);
+    const struct model_pod *known =
+        pod != NULL && command->version >= pod->edited_version ? pod : NULL;
     const struct sim_rule *rule = rules_granting(sim, command, is->node->text);
     struct shown shown;
     struct granted granted;
@@ -459,21 +476,25 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
         return;
     show(sim, change->node_before, model, NULL, &shown);
     room_of_shown(&shown, &room);
+    room.raise = rules_raise_granting(sim, command, is->node->text);
     lay_granted(sim, &room, is, &granted);
     for (uint32_t v = model_first_known(model, sim->daemon.applied_nodes);
          v < model->versions && !right; v++) {
         lay_tell(&room, &model->was[v]);
-        right = is_right(&room, &granted, pod, rule);
+        right = is_right(&room, &granted, known, rule);
     }
     if (!right)
         sim_violation(sim,
                       "%s (%s) was granted GPUs of %s, and they do not lie as demanded, or others "
-                      "that fit lie nearer together",
-                      command->name, pod != NULL ? pod->shape->word : "", is->node->text);
+                      "that fit lie nearer together, or its shares are raised to %u without need",
+                      command->name, pod != NULL ? pod->shape->word : "", is->node->text,
+                      granted.raised);
     if (pod != NULL) {
         pod->told_nvlink = rule != NULL && rule->lie == LIE_LINKED;
         topology_reserved(sim, pod);
     }
     if (granted.wants < is->shares)
         sim_met("lies/%s", word[apart_of(&room, &granted)]);
+    if (granted.raised > 0)
+        sim_met(rule != NULL ? "raise/with_a_rule" : "raise/without_a_rule");
 }

@@ -355,6 +355,8 @@ static void begin_node(struct sim *sim, uint32_t n)
             (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-%u", n, i);
             if (draw_chance(&sim->draw, 250))
                 gpu->model = "H100-PCIE-80GB";
+            if (sim->rules.raises && draw_chance(&sim->draw, 300))
+                gpu->mib = MIB / 2;
         } else {
             (void)snprintf(gpu->id, sizeof gpu->id, "n%u/gpu-%u", n, i);
         }
@@ -598,8 +600,8 @@ void core_kubelets(struct sim *sim)
         if (!pod->hesitates)
             continue;
         pod->hesitates = false;
-        if (model_alive(pod) && pod->node[0] == '\0')
-            (void)topology_ask(sim, pod, &sim->draw);
+        if (model_alive(pod) && pod->node[0] == '\0' && !topology_ask(sim, pod, &sim->draw))
+            (void)raise_ask(sim, pod, &sim->draw);
     }
 }
 
@@ -703,10 +705,12 @@ static void ask_otherwise(struct sim *sim)
         if (strcmp(model_shape[i].word, one ? "1000over2" : "1000") == 0)
             pod->shape = &model_shape[i];
     pod_path(pod, "", path);
+    pod->edited_version = UINT64_MAX;
     (void)core_request_json(
         sim, "PATCH", path,
         one ? json_pack("{s:{s:{s:s}}}", "metadata", "annotations", "milligpu.io/gpu-count", "2")
             : json_pack("{s:{s:{s:n}}}", "metadata", "annotations", "milligpu.io/gpu-count"));
+    pod->edited_version = pod->version;
     sim_met("tenant/asks_otherwise");
 }
 

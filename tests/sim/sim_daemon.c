@@ -63,6 +63,7 @@ static enum store_outcome count_write(void *ctx, const struct command *command,
         reserve_written(sim, command, change);
         if (command->kind == COMMAND_RESERVE)
             oracle_reserved(sim, command, change);
+        raise_written(sim, command, change);
     }
     return outcome;
 }
@@ -296,6 +297,7 @@ void daemon_kill(struct sim *sim)
 
 void daemon_lose_ledger(struct sim *sim)
 {
+    raise_before_loss(sim);
     daemon_kill(sim);
     /* The new one knows no versions: only there is a late Binding bounded (docs/TRUST.md). */
     sim_api_late_within(sim->api, 60000);

@@ -216,10 +216,18 @@ static void lose(struct sim *sim, bool all)
     sim_say(sim, "the signing key is lost%s", all ? ", and all that was known of keys" : "");
 }
 
+/* What proves an edited pod's allocation is read before its pod is. */
+static bool is_about_to_read(const struct sim *sim)
+{
+    return sim->rules.raises && sim->daemon.rebuilds;
+}
+
 void keys_lose(struct sim *sim)
 {
     struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 20)};
 
+    if (sim->keys.api != NULL && sim->rules.raises)
+        sim_api_faults(sim->keys.api, 0);
     if (sim->keys.api != NULL && draw_chance(&draw, 700))
         lose(sim, true);
 }
@@ -233,8 +241,11 @@ void keys_boot(struct sim *sim)
     if (sim->keys.api == NULL)
         return;
     struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 21)};
-    if (sim->rules.loses && !sim->settling && draw_chance(&draw, 200))
+    if (sim->rules.loses && !sim->settling && draw_chance(&draw, 200)) {
         lose(sim, draw_chance(&draw, 300)); /* and not the ledger */
+        if (!is_about_to_read(sim) && draw_chance(&draw, 500))
+            sim_api_outage(sim->keys.api, sim->now_ms + draw_between(&draw, 1000, 40000));
+    }
     sim->keys.keyring = open_keyring(sim);
     (void)keyring_list(sim->keys.keyring, key);
     if (key[0].state == KEY_SIGNING)
@@ -320,7 +331,7 @@ void keys_trouble(struct sim *sim, uint32_t step)
 
     if (sim->keys.api == NULL || sim->rules.key_per_mille == 0)
         return;
-    if (draw_chance(&draw, 100))
+    if (draw_chance(&draw, 100) && !is_about_to_read(sim))
         sim_api_faults(sim->keys.api, draw_below(&draw, 1 + 2 * sim->rules.faults_per_mille));
     if (draw_chance(&draw, sim->rules.key_per_mille))
         replace(sim, &draw);

@@ -4,7 +4,10 @@
 
 #include "milligpu/limits.h"
 
-enum { MODEL_LETTERS = 4 }; /* that tell models apart here */
+enum {
+    MODEL_LETTERS = 4, /* that tell models apart here */
+    WHOLE = 1000,
+};
 
 uint32_t lay_mib(uint32_t mib, uint32_t milli_all, uint32_t milli)
 {
@@ -17,6 +20,26 @@ bool lay_suits(const struct shape *shape, const struct lay_gpu *gpu, uint32_t mi
         return false;
     return milli <= gpu->milli &&
            (shape->memory == NULL || lay_mib(gpu->mib, gpu->milli, milli) >= shape->memory_mib);
+}
+
+uint32_t lay_need(const struct lay_gpu *gpu, uint32_t memory_mib)
+{
+    uint32_t milli = 1;
+
+    while (milli <= gpu->milli && lay_mib(gpu->mib, gpu->milli, milli) < memory_mib)
+        milli++;
+    return milli <= gpu->milli ? milli : 0;
+}
+
+uint32_t lay_next(const struct lay_raise *raise, uint32_t milli)
+{
+    if (raise->whole)
+        milli = WHOLE;
+    if (milli < raise->min_milli)
+        milli = raise->min_milli;
+    while (raise->step_milli > 0 && milli % raise->step_milli != 0)
+        milli++;
+    return milli <= WHOLE ? milli : 0;
 }
 
 /* --- where they lie --- */
@@ -100,8 +123,16 @@ struct lay {
     const struct shape *shape;
     enum model_lie demand;
     enum lay_apart most;      /* no container lies farther apart */
+    uint32_t raised;          /* to which smaller shares are raised */
     uint32_t on[MODEL_WANTS]; /* bits: the GPUs of each want so far */
 };
+
+static uint32_t milli_of(const struct lay *lay, uint32_t want)
+{
+    const uint32_t milli = lay->shape->want[want].milli / model_parts(&lay->shape->want[want]);
+
+    return milli > lay->raised ? milli : lay->raised;
+}
 
 /* What all parts so far take of the GPU at their peak, on both axes. */
 static bool has_room(const struct lay *lay, uint32_t at)
@@ -113,7 +144,7 @@ static bool has_room(const struct lay *lay, uint32_t at)
     for (uint32_t w = 0; w < lay->shape->wants; w++) {
         if ((lay->on[w] >> at & 1) == 0)
             continue;
-        milli[w] = lay->shape->want[w].milli / model_parts(&lay->shape->want[w]);
+        milli[w] = milli_of(lay, w);
         mib[w] = lay_mib(gpu->mib, gpu->milli, milli[w]);
     }
     return model_peak_of(lay->shape, milli) <= gpu->free_milli &&
@@ -146,7 +177,7 @@ static bool lay_rest(struct lay *lay, uint32_t want, uint32_t parts, uint32_t fr
                         want + 1 < lay->shape->wants ? model_parts(&lay->shape->want[want + 1]) : 0,
                         0);
     }
-    const uint32_t milli = lay->shape->want[want].milli / model_parts(&lay->shape->want[want]);
+    const uint32_t milli = milli_of(lay, want);
     for (uint32_t i = from; i < lay->room->gpus; i++) {
         if (!lay->room->gpu[i].open || !lay_suits(lay->shape, &lay->room->gpu[i], milli))
             continue;
@@ -159,27 +190,56 @@ static bool lay_rest(struct lay *lay, uint32_t want, uint32_t parts, uint32_t fr
 }
 
 static bool can_lie(const struct lay_room *room, const struct shape *shape, enum model_lie demand,
-                    enum lay_apart most)
+                    enum lay_apart most, uint32_t raised)
 {
-    struct lay lay = {.room = room, .shape = shape, .demand = demand, .most = most};
+    struct lay lay = {
+        .room = room, .shape = shape, .demand = demand, .most = most, .raised = raised};
 
     must(shape->wants > 0);
     return lay_rest(&lay, 0, model_parts(&shape->want[0]), 0);
 }
 
+/* The next amount beyond that one; 0: there is none. */
+static uint32_t raise_beyond(const struct lay_room *room, const struct shape *shape,
+                             uint32_t beyond)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; room->raise.may && shape->memory != NULL && i < room->gpus; i++) {
+        const uint32_t need = lay_need(&room->gpu[i], shape->memory_mib);
+        const uint32_t raised = need > 0 ? lay_next(&room->raise, need) : 0;
+        if (raised > beyond && (next == 0 || raised < next))
+            next = raised;
+    }
+    return next;
+}
+
+uint32_t lay_raised(const struct lay_room *room, const struct shape *shape, enum model_lie demand)
+{
+    uint32_t raised = 0;
+
+    while (!can_lie(room, shape, demand, LAY_ANYWHERE, raised)) {
+        raised = raise_beyond(room, shape, raised);
+        if (raised == 0)
+            return LAY_NEVER;
+    }
+    return raised;
+}
+
 enum lay_apart lay_nearest(const struct lay_room *room, const struct shape *shape,
                            enum model_lie demand)
 {
-    enum lay_apart apart = LAY_LINKED;
+    const uint32_t raised = lay_raised(room, shape, demand);
+    enum lay_apart apart = raised == LAY_NEVER ? LAY_NOWHERE : LAY_LINKED;
 
-    while (apart < LAY_NOWHERE && !can_lie(room, shape, demand, apart))
+    while (apart < LAY_NOWHERE && !can_lie(room, shape, demand, apart, raised))
         apart++;
     return apart;
 }
 
 bool lay_fits(const struct lay_room *room, const struct shape *shape, enum model_lie demand)
 {
-    return can_lie(room, shape, demand, LAY_ANYWHERE);
+    return lay_raised(room, shape, demand) != LAY_NEVER;
 }
 
 /* --- ever --- */
@@ -226,7 +286,8 @@ static uint32_t choices(uint32_t gpus, uint32_t parts)
  * before. Each beginning of a layout opens one line of the table of counts, which is visited once
  * and laid cell by cell, back and forth, for each choice of GPUs. Before that every container has
  * been tried greedily, and counted. With links there are fewer choices, and each distance has as
- * many steps. One container needs no search, and links among so few GPUs no long one.
+ * many steps. One container needs no search, and links among so few GPUs no long one. Each GPU may
+ * need another amount, with which all is searched again.
  */
 bool lay_is_searched(const struct shape *shape, uint32_t gpus)
 {
@@ -242,5 +303,6 @@ bool lay_is_searched(const struct shape *shape, uint32_t gpus)
         steps += beginnings * (cells + (uint64_t)3 * gpus);
         beginnings *= choices(gpus, parts);
     }
+    steps *= shape->memory != NULL ? 1 + gpus : 1;
     return shape->wants == 1 || steps <= PLACE_STEPS_MAX;
 }

@@ -33,7 +33,16 @@ struct lay_gpu {
     uint32_t links; /* bits: those that NVLink joins with it, by position here */
 };
 
+/* How shares are raised whose memory would be too little, by the rule (0: none) that wins. */
+struct lay_raise {
+    bool may;
+    bool whole;
+    uint32_t min_milli;
+    uint32_t step_milli;
+};
+
 struct lay_room {
+    struct lay_raise raise;
     uint32_t gpus;
     struct lay_gpu gpu[LAY_GPUS];
 };
@@ -43,6 +52,19 @@ uint32_t lay_mib(uint32_t mib, uint32_t milli_all, uint32_t milli);
 
 /* Is it of the right model, and does a share of that size come with enough memory? */
 bool lay_suits(const struct shape *shape, const struct lay_gpu *gpu, uint32_t milli);
+
+/* The least share of the GPU that comes with the memory; 0: none does. */
+uint32_t lay_need(const struct lay_gpu *gpu, uint32_t memory_mib);
+
+/* The least share from this one on that may be handed out; 0: none. */
+uint32_t lay_next(const struct lay_raise *raise, uint32_t milli);
+
+/*
+ * What the smaller shares of the pod are raised to, so that it fits: the first amount that does, of
+ * those that are the need of any GPU. 0: it fits as it asks; LAY_NEVER: it does not fit.
+ */
+#define LAY_NEVER UINT32_MAX
+uint32_t lay_raised(const struct lay_room *room, const struct shape *shape, enum model_lie demand);
 
 /* Which GPUs lie where, as this state of the node says; the others say nothing. */
 void lay_tell(struct lay_room *room, const struct model_version *version);

@@ -59,6 +59,9 @@ extern const uint32_t model_shapes;
 /* For nodes that tell which GPUs lie together. */
 extern const struct shape model_lying[];
 extern const uint32_t model_lyings;
+/* With a memory for which the share may be raised, and the same without one. */
+extern const struct shape model_raising[];
+extern const uint32_t model_raisings;
 /* More than any node has: for pods that name their node themselves. */
 extern const struct shape model_squatter[];
 extern const uint32_t model_squatters;
@@ -115,6 +118,7 @@ struct model_share {
     uint32_t want; /* of the shape */
     char gpu[MODEL_ID];
     uint32_t milli;
+    uint32_t asked; /* differs from milli where it was raised */
     uint32_t mib;
 };
 
@@ -143,6 +147,8 @@ struct model_pod {
     bool asked;               /* a bind was requested */
     bool hesitates;           /* somebody is about to write another demand into it */
     bool edited;              /* it did not always request what it requests now */
+    bool unlike;              /* its annotations request something else than when it was bound */
+    uint64_t edited_version;  /* since which it requests what it requests now */
     bool needs_agent;         /* our Binding says that no container starts without it */
     char signed_by[17];       /* the id of the key of that signature; "": nobody signed */
     bool told_nvlink;         /* a rule demanded linked GPUs when it was granted its shares */

@@ -39,6 +39,7 @@ static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t wa
 {
     const char *gpu = json_string_value(json_object_get(part, "gpu"));
     const json_int_t milli = json_integer_value(json_object_get(part, "milli"));
+    const json_t *raised = json_object_get(part, "asked");
 
     if (gpu == NULL || milli <= 0 || milli > 1000)
         sim_violation(sim, "p%u: a share without a GPU or of %lld milli", pod->name,
@@ -48,6 +49,7 @@ static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t wa
     struct model_share *share = &pod->share[pod->shares++];
     share->want = want;
     share->milli = (uint32_t)milli;
+    share->asked = raised != NULL ? (uint32_t)json_integer_value(raised) : share->milli;
     share->mib = (uint32_t)json_integer_value(json_object_get(part, "mib"));
     (void)snprintf(share->gpu, sizeof share->gpu, "%s", gpu);
 }
@@ -72,31 +74,6 @@ static void read_annotation(const struct sim *sim, struct model_pod *pod, const 
             read_share(sim, pod, want, part);
     }
     json_decref(note);
-}
-
-static void oracle_amounts(const struct sim *sim, const struct model_pod *pod)
-{
-    for (uint32_t w = 0; w < pod->shape->wants; w++) {
-        const struct model_want *want = &pod->shape->want[w];
-        const uint32_t parts = model_parts(want);
-        uint32_t found = 0;
-        for (uint32_t i = 0; i < pod->shares; i++) {
-            if (pod->share[i].want != w)
-                continue;
-            found++;
-            if (pod->share[i].milli != want->milli / parts)
-                sim_violation(sim,
-                              "p%u container %s: a share of %u milli, asked were %u in %u parts",
-                              pod->name, want->container, pod->share[i].milli, want->milli, parts);
-            for (uint32_t k = 0; k < i; k++)
-                if (pod->share[k].want == w && strcmp(pod->share[k].gpu, pod->share[i].gpu) == 0)
-                    sim_violation(sim, "p%u container %s: two shares of one GPU", pod->name,
-                                  want->container);
-        }
-        if (found != parts)
-            sim_violation(sim, "p%u container %s: %u shares, asked were %u", pod->name,
-                          want->container, found, parts);
-    }
 }
 
 static bool names(const struct model_gpu *gpu, const char *id)
@@ -349,11 +326,13 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         return FIT_UNSURE;
     const enum model_lie demand = rules_demand(rules_now(sim, node), pod->shape);
     room_of_node(sim, node, victim, false, &room);
+    room.raise = rules_raise_now(sim, node);
     if (lay_fits(&room, pod->shape, demand))
         return lay_is_searched(pod->shape, node->is.gpus) ? FIT_YES : FIT_UNSURE;
     if (!copies_at(sim, node))
         return FIT_NO;
     room_of_node(sim, node, victim, true, &room);
+    room.raise = rules_raise_now(sim, node);
     return lay_fits(&room, pod->shape, demand) ? FIT_UNSURE : FIT_NO;
 }
 
@@ -714,13 +693,14 @@ static void oracle_adopted(const struct sim *sim, const struct model_pod *pod,
 {
     const uint32_t asked = model_peak(pod->shape);
     const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
+    const bool raised = sim->rules.raises && pod->shape->memory != NULL;
 
     if (held->is.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u was bound by hand and asks %u whole GPUs, the ledger counts %u",
                       pod->name, pod->shape->whole, held->is.held_gpus);
     if (pod->shape->wants != 1 || asked == 0)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
-    if (counted > asked || counted < countable(sim, pod, node, held))
+    if ((counted > asked && !raised) || counted < countable(sim, pod, node, held))
         sim_violation(sim,
                       "p%u was bound by hand and asks %u milli, the ledger counts %u + %u unplaced",
                       pod->name, asked, allocation_milli(held), held->is.unplaced_milli);

@@ -66,6 +66,8 @@ static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule 
     default:
         break; /* exempts from the rules after it */
     }
+    if (sim->rules.raises)
+        out->memory = draw_below(draw, SIM_MEMORY_RAISE + 1);
     if (sim->rules.linked && draw_chance(draw, 300))
         out->lie = draw_chance(draw, 500) ? LIE_ON_NUMA : LIE_LINKED;
 }
@@ -85,6 +87,7 @@ void rules_draw(struct sim *sim, struct draw *draw)
                               .rules = sim->rules.ruled ? draw_below(draw, SIM_RULES + 1) : 0};
     for (uint32_t i = 0; i < book->rules; i++)
         draw_rule(sim, draw, &book->rule[i]);
+    book->raise = sim->rules.raises && draw_chance(draw, 700);
     sim->changes++;
 }
 
@@ -118,6 +121,9 @@ struct rulebook *rules_document(const struct sim *sim)
     static const enum topology topology[] = {[LIE_ANYWHERE] = TOPOLOGY_ANY,
                                              [LIE_ON_NUMA] = TOPOLOGY_NUMA,
                                              [LIE_LINKED] = TOPOLOGY_NVLINK};
+    static const enum memory_mode memory[] = {[SIM_MEMORY_UNSAID] = MEMORY_UNSAID,
+                                              [SIM_MEMORY_FILTER] = MEMORY_FILTER,
+                                              [SIM_MEMORY_RAISE] = MEMORY_RAISE};
     const struct sim_book *is = &sim->book[sim->books % SIM_BOOKS];
     struct rule rule[SIM_RULES];
     enum policy_kind kind = POLICY_BINPACK;
@@ -128,6 +134,7 @@ struct rulebook *rules_document(const struct sim *sim)
     memset(rule, 0, sizeof rule);
     struct rulebook *book = rulebook_with(kind, name, rule, is->rules);
     struct rule *own = (struct rule *)(uintptr_t)book->rule;
+    book->raise = is->raise;
     for (uint32_t i = 0; i < is->rules; i++) {
         const struct sim_rule *from = &is->rule[i];
         own[i].labels = from->pool > 0;
@@ -140,6 +147,7 @@ struct rulebook *rules_document(const struct sim *sim)
         own[i].min_milli = from->min_milli;
         own[i].step_milli = from->step_milli;
         own[i].reserve = from->reserve;
+        own[i].memory = memory[from->memory];
         own[i].topology = topology[from->lie];
     }
     return book;
@@ -241,6 +249,23 @@ const struct sim_rule *rules_granting(const struct sim *sim, const struct comman
     return winner(book, is_even_name(node), open_rules(book, command->at_ms));
 }
 
+static struct lay_raise raise_by(const struct sim_book *book, const struct sim_rule *rule)
+{
+    if (rule == NULL)
+        return (struct lay_raise){.may = book->raise};
+    return (struct lay_raise){
+        .may = rule->memory == SIM_MEMORY_UNSAID ? book->raise : rule->memory == SIM_MEMORY_RAISE,
+        .whole = rule->whole,
+        .min_milli = rule->min_milli,
+        .step_milli = rule->step_milli};
+}
+
+struct lay_raise rules_raise_granting(const struct sim *sim, const struct command *command,
+                                      const char *node)
+{
+    return raise_by(book_of(sim, sim->deciding_book), rules_granting(sim, command, node));
+}
+
 static uint32_t number_of(const char *name)
 {
     return (uint32_t)strtoul(name + strlen("book "), NULL, 10);
@@ -253,6 +278,13 @@ const struct sim_rule *rules_shown(const struct sim *sim, const struct snapshot 
 
     return winner(book_of(sim, number_of(outlook->rulebook->name)), rules_even(node),
                   outlook->holding);
+}
+
+struct lay_raise rules_raise_shown(const struct sim *sim, const struct snapshot *snapshot,
+                                   const struct model_node *node)
+{
+    return raise_by(book_of(sim, number_of(snapshot->outlook->rulebook->name)),
+                    rules_shown(sim, snapshot, node));
 }
 
 /* From its COMMIT on, the entry that the journal got decides. */
@@ -308,6 +340,11 @@ const struct sim_rule *rules_now(const struct sim *sim, const struct model_node 
     const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
 
     return winner(book, rules_even(node), open_rules(book, sim->wall_ms));
+}
+
+struct lay_raise rules_raise_now(const struct sim *sim, const struct model_node *node)
+{
+    return raise_by(&sim->book[sim->books % SIM_BOOKS], rules_now(sim, node));
 }
 
 enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,

@@ -223,6 +223,26 @@ void sim_interleave(struct sim *sim)
 
 /* --- a run --- */
 
+/*
+ * The same: by itself. In a third of these runs ledgers are lost, and what runs was signed: then
+ * its tenant may edit what he likes.
+ */
+static void draw_raises(struct sim_rules *rules, const struct sim_plan *plan)
+{
+    struct draw draw = {.state = plan->seed ^ 0x3A15E5};
+
+    rules->raises = draw_chance(&draw, 300);
+    rules->raise_per_mille = 50 + draw_below(&draw, 250);
+    if (!rules->raises || !draw_chance(&draw, 350))
+        return;
+    rules->loses = rules->agents = true;
+    rules->copies = false;
+    rules->tenant_per_mille = rules->node_per_mille = 0;
+    rules->raise_per_mille = 250 + draw_below(&draw, 500);
+    rules->crash_per_mille = 20 + draw_below(&draw, 60);
+    rules->faults_per_mille = 50 + draw_below(&draw, 250);
+}
+
 static void draw_rules(struct sim *sim, const struct sim_plan *plan)
 {
     static const uint32_t faults[] = {0, 5, 30, 100, 250};
@@ -273,6 +293,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     /* Most of those are the runs that they were before any of them had agents. */
     if (rules->copies || rules->loses)
         rules->agents = rules->agents && draw_chance(&agents, 500);
+    draw_raises(rules, plan);
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -374,6 +395,7 @@ static void step(struct sim *sim, uint32_t i)
     sim->operations++;
     core_step(sim, &draw);
     agents_trouble(sim, i);
+    raise_trouble(sim, i);
     keys_trouble(sim, i);
     /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));

@@ -36,10 +36,11 @@
 #include "sim_agent.h"
 #include "sim_api.h"
 #include "sim_keys.h"
+#include "sim_lay.h"
 #include "sim_model.h"
 #include "support/fake_http.h"
 
-enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 320, SIM_STEPS_MAX = 4096 };
+enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 480, SIM_STEPS_MAX = 4096 };
 
 struct draw {
     uint64_t state;
@@ -75,10 +76,15 @@ struct sim_rules {
     bool picky;               /* another extender agrees to one node only, for many pods */
     bool linked;              /* nodes tell which GPUs lie together, and pods demand it */
     bool agents;              /* nodes have agents */
+    bool raises;              /* the policy raises shares for the sake of their memory */
+    uint32_t raise_per_mille; /* of steps: somebody edits what a pod requests */
     uint32_t agent_per_mille; /* of steps: something happens where one is */
     uint32_t key_per_mille;   /* of steps: an operator has the signing key replaced */
     uint32_t crowd;           /* pods that no step touches: lists of several pages */
 };
+
+/* How memory that comes with too small a share is met. */
+enum sim_memory { SIM_MEMORY_UNSAID, SIM_MEMORY_FILTER, SIM_MEMORY_RAISE };
 
 /* What a rule of the policy says, and about whom. */
 struct sim_rule {
@@ -90,11 +96,13 @@ struct sim_rule {
     uint32_t min_milli;
     uint32_t step_milli;
     uint32_t reserve;
+    enum sim_memory memory;
     enum model_lie lie;
 };
 enum { SIM_RULES = 3, SIM_BOOKS = 64 };
 struct sim_book {
     uint32_t number;
+    bool raise; /* where no rule says otherwise */
     uint32_t rules;
     struct sim_rule rule[SIM_RULES];
 };
@@ -354,6 +362,21 @@ enum model_lie rules_demand(const struct sim_rule *rule, const struct shape *sha
 /* The rule that wins where a reservation is written; NULL: there is none. */
 const struct sim_rule *rules_granting(const struct sim *sim, const struct command *command,
                                       const char *node);
+
+/* How shares may be raised there now, by a snapshot, and where a reservation is written. */
+struct lay_raise rules_raise_now(const struct sim *sim, const struct model_node *node);
+struct lay_raise rules_raise_shown(const struct sim *sim, const struct snapshot *snapshot,
+                                   const struct model_node *node);
+struct lay_raise rules_raise_granting(const struct sim *sim, const struct command *command,
+                                      const char *node);
+
+/* raise */
+const struct shape *raise_shape(const struct sim *sim, struct draw *draw); /* NULL: another one */
+bool raise_ask(struct sim *sim, struct model_pod *pod, struct draw *draw); /* while it waits */
+void raise_trouble(struct sim *sim, uint32_t step);
+void raise_before_loss(struct sim *sim);
+void raise_written(struct sim *sim, const struct command *command, const struct change *change);
+void oracle_amounts(const struct sim *sim, const struct model_pod *pod); /* as it was granted */
 
 /* reserve */
 bool reserve_is_small(const struct shape *shape);

@@ -235,6 +235,10 @@ void oracle_told(const struct sim *sim, const struct snapshot *snapshot)
 
 const struct shape *topology_shape(const struct sim *sim, struct draw *draw)
 {
+    const struct shape *raising = raise_shape(sim, draw);
+
+    if (raising != NULL)
+        return raising;
     if (sim->rules.linked && draw_chance(draw, 500))
         return &model_lying[draw_below(draw, model_lyings)];
     return &model_shape[draw_below(draw, model_shapes)];
@@ -266,10 +270,12 @@ bool topology_ask(struct sim *sim, struct model_pod *pod, struct draw *draw)
         return false;
     pod->shape = other;
     pod->edited = true;
+    pod->edited_version = UINT64_MAX;
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
     (void)core_request_json(sim, "PATCH", path,
                             json_pack("{s:{s:{s:s?}}}", "metadata", "annotations",
                                       "milligpu.io/topology", other->topology));
+    pod->edited_version = pod->version;
     sim_met("tenant/demands_otherwise");
     sim_say(sim, "p%u is %s now", pod->name, other->word);
     return true;
@@ -277,7 +283,7 @@ bool topology_ask(struct sim *sim, struct model_pod *pod, struct draw *draw)
 
 void topology_reserved(struct sim *sim, struct model_pod *pod)
 {
-    if (sim->rules.linked && draw_chance(&sim->draw, 150))
+    if ((sim->rules.linked || sim->rules.raises) && draw_chance(&sim->draw, 150))
         pod->hesitates = true;
 }
 
