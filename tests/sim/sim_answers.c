@@ -340,8 +340,8 @@ static void oracle_name(const struct shown *shown, const struct model_pod *pod,
 void oracle_filter(const struct sim *sim, const struct model_pod *pod,
                    const struct snapshot *snapshot, const struct offer *offer, const json_t *answer)
 {
-    if (snapshot == NULL || snapshot_open(snapshot, text_of(pod->uid)) != NULL)
-        return; /* it is offered what it holds */
+    if (snapshot == NULL || pod->unlike || snapshot_open(snapshot, text_of(pod->uid)) != NULL)
+        return; /* it runs and requests something else now, or is offered what it holds */
     for (uint32_t i = 0; i < offer->names; i++) {
         const struct model_node *node =
             model_node((struct model *)(uintptr_t)&sim->model, offer->name[i]);
