@@ -93,6 +93,8 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .plugin = node->plugin,
         .host_known = node->host_known,
         .host = node->host,
+        .taints = node->taints,
+        .unusable = node->unusable,
         .rules = node->rules,
         .gpus = node->gpus,
         .gpu = node->gpu,

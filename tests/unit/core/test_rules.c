@@ -921,6 +921,28 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     asked_done(&asked);
 }
 
+/* A pod that tolerates the cordon may go there, with victims as without. */
+static void a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned(void **state)
+{
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+    const struct text victim[] = {TEXT("p")};
+    struct scene *scene = *state;
+    struct asked asked;
+    say(scene, (struct rule){.reserve = 1});
+    enforce(scene, RULES_ALL);
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
+    inventory->taints.unschedulable = true;
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    assert_string_equal(fits(scene, "300", "x"), "a");
+    assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
+    ask(scene, "300", "x", false, &asked);
+    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+                                 asked.request, NULL, victim, 1),
+                     REASON_NONE);
+    asked_done(&asked);
+}
+
 /* Why a bind to node a is refused; filter says the same. */
 static enum reason why_asked(struct scene *scene, struct request *request)
 {
@@ -1374,6 +1396,7 @@ int main(void)
         WITH_SCENE(a_host_that_is_idle_no_longer_is_room_for_small_pods),
         WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
         WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
+        WITH_SCENE(a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned),
         WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
         WITH_SCENE(a_share_and_a_whole_gpu_are_two),
         WITH_SCENE(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve),
