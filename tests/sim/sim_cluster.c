@@ -216,6 +216,7 @@ static void delete_node(struct sim *sim, struct model_node *node)
         sim_violation(sim, "the fake API server does not delete a node");
     odd_forget(node);
     node->is.there = node->is.cordoned = false;
+    taints_forget(node);
     copies_node_gone(sim, node);
     if (node->by_agent)
         agent_node_goes(sim, node);
@@ -470,6 +471,7 @@ static struct model_pod *begin_pod(struct sim *sim, struct draw *draw, const str
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
                        ? 1U << draw_below(draw, sim->model.nodes)
                        : MODEL_ANY;
+    taints_of_pod(sim, pod, draw);
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
                                       : 1U << draw_below(draw, sim->rules.schedulers);
     return pod;
@@ -489,11 +491,12 @@ static void create_pod(struct sim *sim, struct draw *draw, const struct shape *s
     if (note[0] != '\0')
         json_object_set_new(notes, "milligpu.io/allocation", json_string(note));
     (void)snprintf(text, sizeof text, "p%u", pod->name);
-    const int status =
-        core_request_json(sim, "POST", pods_path,
-                          json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind",
-                                    "Pod", "metadata", "name", text, "namespace", "default",
-                                    "annotations", notes, "spec", spec_object(shape, node)));
+    json_t *spec = spec_object(shape, node);
+    taints_tell_pod(pod, spec);
+    const int status = core_request_json(
+        sim, "POST", pods_path,
+        json_pack("{s:s,s:s,s:{s:s,s:s,s:o},s:o}", "apiVersion", "v1", "kind", "Pod", "metadata",
+                  "name", text, "namespace", "default", "annotations", notes, "spec", spec));
     if (status != 201)
         sim_violation(sim, "the fake API server does not take pod %s: %d", text, status);
     sim_say(sim, "p%u (%s) comes%s%s", pod->name, shape->word, node[0] != '\0' ? ", bound to " : "",
@@ -547,7 +550,7 @@ bool core_makes_room(struct sim *sim, const struct model_pod *pod)
 
     if (!pod->shape->grantable || oracle_fits_somewhere(sim, pod))
         return false;
-    if (topology_makes_room(sim, pod)) {
+    if (topology_makes_room(sim, pod) || taints_make_room(sim, pod)) {
         sim_met("pod/makes_room");
         return true;
     }

@@ -96,6 +96,9 @@ struct model_version {
     bool cordoned;
     bool agent; /* it has the annotation of one */
     bool odd;   /* its GPUs could not be read */
+    bool unschedulable;
+    bool not_ready;
+    uint32_t taints; /* bits, as sim_taints.c numbers them */
     uint32_t gpus;
     struct model_gpu gpu[MODEL_GPUS];
 };
@@ -160,6 +163,7 @@ struct model_pod {
     int64_t bound_ms;
     int64_t bound_forward_ms; /* steps of the clock until then */
     int64_t kubelet_ms;       /* time of its next event; 0: none */
+    uint32_t tolerates;       /* bits: taints */
     uint32_t accepts;         /* bits: nodes that another extender agrees to */
     uint32_t schedulers;      /* bits: schedulers that are responsible for it */
     uint32_t shares;

@@ -889,6 +889,7 @@ void oracle_quiet(struct sim *sim)
         oracle_open_nodes(sim, snapshot);
         oracle_rules(sim, snapshot);
         oracle_reserve(sim, snapshot);
+        oracle_taints(sim, snapshot);
         oracle_told(sim, snapshot);
         oracle_agents(sim, snapshot);
         oracle_proposals(sim);
@@ -906,7 +907,7 @@ void oracle_quiet(struct sim *sim)
 
 bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t node)
 {
-    return (pod->accepts & 1U << node) != 0 &&
+    return (pod->accepts & 1U << node) != 0 && taints_leave(pod, &sim->model.node[node]) &&
            fit_of(sim, pod, &sim->model.node[node], NULL) == FIT_YES;
 }
 

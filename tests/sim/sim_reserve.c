@@ -1,7 +1,8 @@
 /*
  * reserve - idle hosts that a rule keeps for pods of several GPUs.
  *
- * A host is idle if no pod is there and two or more of its GPUs take shares. While the rule matches
+ * A host is idle if no pod is there, two or more of its GPUs take shares, and kube-scheduler would
+ * use it (sim_taints.c). While the rule matches
  * no more idle hosts than it keeps, none of them takes a small pod: one that a single GPU could
  * hold, as it asks: no container of several GPUs, a peak of at most one, and at most one whole one,
  * without shares beside it. A host whose victims leave is one more.
@@ -66,7 +67,7 @@ static uint32_t open_gpus(const struct node *shown)
 static bool is_idle_shown(const struct sim *sim, const struct node *shown,
                           const struct model_node *node, const struct proposal *proposal)
 {
-    if (shown == NULL || shown->gone)
+    if (shown == NULL || shown->gone || shown->unusable.why != USABLE)
         return false;
     for (uint32_t i = 0; i < shown->allocations; i++)
         if (!leaves(sim, node, proposal, shown->allocation[i]->is.uid))
@@ -106,10 +107,15 @@ void reserve_loaded(struct sim *sim)
     snapshot_unref(snapshot);
 }
 
-/* Who holds GPUs whole is never written, so an agent may have freed one in this batch. */
+/*
+ * Who holds GPUs whole, and what is tainted, is never written: an agent may have freed a GPU in
+ * this batch, and a taint may have gone.
+ */
 static bool may_be_idle(const struct sim *sim, uint32_t n)
 {
-    return sim->idle[n] || sim->model.node[n].by_agent;
+    const struct model_node *node = &sim->model.node[n];
+
+    return sim->idle[n] || node->by_agent || !taints_are_steady(sim, node);
 }
 
 /* What is not written is seen in what is shown. */
@@ -117,7 +123,7 @@ void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
 {
     for (uint32_t n = 0; n < sim->model.nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
-        if (node->by_agent)
+        if (node->by_agent || sim->rules.taints)
             sim->idle[n] = sim->idle_kept[n] =
                 is_idle_shown(sim, snapshot_node(snapshot, text_of(node->name)), node, NULL);
     }
@@ -225,7 +231,11 @@ static enum fit is_idle(const struct sim *sim, const struct model_node *node, co
             return FIT_NO;
     }
     const enum fit open = has_open_gpus(sim, node, victim);
-    return open == FIT_YES && is_doubted(sim, node) ? FIT_UNSURE : open;
+    const enum fit usable = taints_usable(sim, node);
+    if (open == FIT_NO || usable == FIT_NO)
+        return FIT_NO;
+    return open == FIT_UNSURE || usable == FIT_UNSURE || is_doubted(sim, node) ? FIT_UNSURE
+                                                                               : FIT_YES;
 }
 
 enum fit reserve_keeps(const struct sim *sim, const struct sim_rule *rule,

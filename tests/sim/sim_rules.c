@@ -15,7 +15,7 @@
 #include "sim_run.h"
 #include "support/rules.h"
 
-enum { DAY_MIN = 24 * 60, MINUTE_MS = 60000, WHOLE = 1000 };
+enum { DAY_MIN = 24 * 60, MINUTE_MS = 60000, WHOLE = 1000, RESERVE = 3 };
 
 static const struct label even = {"sim/pool", "even"};
 static const struct label odd = {"sim/pool", "odd"};
@@ -50,7 +50,7 @@ static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule 
     *out = (struct sim_rule){.pool = draw_below(draw, 3), .others = draw_chance(draw, 200)};
     if (draw_chance(draw, 400))
         draw_window(sim, draw, out);
-    switch (draw_below(draw, 5)) {
+    switch (sim->rules.taints && draw_chance(draw, 500) ? RESERVE : draw_below(draw, 5)) {
     case 0:
         out->whole = true;
         break;
@@ -60,7 +60,7 @@ static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule 
     case 2:
         out->step_milli = step[draw_below(draw, ARRAY_LEN(step))];
         break;
-    case 3:
+    case RESERVE:
         out->reserve = 1 + draw_below(draw, 2);
         break;
     default:

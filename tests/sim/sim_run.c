@@ -243,6 +243,16 @@ static void draw_raises(struct sim_rules *rules, const struct sim_plan *plan)
     rules->faults_per_mille = 50 + draw_below(&draw, 250);
 }
 
+/* What is unusable matters where a rule keeps idle hosts. */
+static void draw_taints(struct sim_rules *rules, const struct sim_plan *plan)
+{
+    struct draw draw = {.state = plan->seed ^ 0x7A1275};
+
+    rules->taints = draw_chance(&draw, 250);
+    rules->taint_per_mille = 20 + draw_below(&draw, 200);
+    rules->ruled = rules->ruled || rules->taints;
+}
+
 static void draw_rules(struct sim *sim, const struct sim_plan *plan)
 {
     static const uint32_t faults[] = {0, 5, 30, 100, 250};
@@ -294,6 +304,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     if (rules->copies || rules->loses)
         rules->agents = rules->agents && draw_chance(&agents, 500);
     draw_raises(rules, plan);
+    draw_taints(rules, plan);
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -396,6 +407,7 @@ static void step(struct sim *sim, uint32_t i)
     core_step(sim, &draw);
     agents_trouble(sim, i);
     raise_trouble(sim, i);
+    taints_trouble(sim, i);
     keys_trouble(sim, i);
     /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
@@ -422,6 +434,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     be_quiet(sim);
     sim->settling = true;
     odd_mend_all(sim);
+    taints_mend_all(sim);
     for (uint32_t i = 0; i < sim->model.pods; i++)
         sim->model.pod[i].kubelet_ms = 0; /* a running pod goes on running */
     sim_pass(sim, WAIT_MS);

@@ -77,6 +77,8 @@ struct sim_rules {
     bool linked;              /* nodes tell which GPUs lie together, and pods demand it */
     bool agents;              /* nodes have agents */
     bool raises;              /* the policy raises shares for the sake of their memory */
+    bool taints;              /* kube-scheduler would not use some nodes */
+    uint32_t taint_per_mille; /* of steps: that begins or ends somewhere */
     uint32_t raise_per_mille; /* of steps: somebody edits what a pod requests */
     uint32_t agent_per_mille; /* of steps: something happens where one is */
     uint32_t key_per_mille;   /* of steps: an operator has the signing key replaced */
@@ -252,6 +254,8 @@ static inline bool proposes(const struct proposal *proposal, const struct sim *s
 {
     return proposal->victim[i] && strcmp(sim->model.pod[i].node, node->name) == 0;
 }
+
+enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 
 /* Let virtual time pass; everybody does what is due. */
 void sim_pass(struct sim *sim, int64_t ms);
@@ -459,8 +463,21 @@ void oracle_kept_there(const struct sim *sim, const struct model_pod *pod,
 /* A reservation that is written: the node is as it was before. */
 void oracle_reserved(struct sim *sim, const struct command *command, const struct change *change);
 
+/* taints */
+void taints_of_pod(const struct sim *sim, struct model_pod *pod, struct draw *draw);
+void taints_tell_pod(const struct model_pod *pod, json_t *spec);
+void taints_trouble(struct sim *sim, uint32_t step);
+void taints_mend_all(struct sim *sim);
+bool taints_make_room(struct sim *sim, const struct model_pod *pod);
+void taints_forget(struct model_node *node); /* it is deleted */
+/* Would kube-scheduler use the node for the pod? */
+bool taints_leave(const struct model_pod *pod, const struct model_node *node);
+/* And for any pod, as far as sums and the reserve are concerned? */
+enum fit taints_usable(const struct sim *sim, const struct model_node *node);
+bool taints_are_steady(const struct sim *sim, const struct model_node *node);
+void oracle_taints(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
+
 /* oracle */
-enum fit { FIT_NO, FIT_YES, FIT_UNSURE };
 bool oracle_asks(const struct model_pod *pod);        /* for shares */
 bool oracle_should_hold(const struct model_pod *pod); /* something, on its node */
 void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation);

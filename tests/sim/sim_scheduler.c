@@ -183,14 +183,16 @@ static void put_args(struct sim *sim, struct sim_call *call, uint32_t count,
 
 /* --- filter and prioritize --- */
 
-static uint32_t offered(struct sim *sim, char name[NAMES][MODEL_NAME], uint32_t *out_withheld)
+static uint32_t offered(struct sim *sim, const struct model_pod *pod, char name[NAMES][MODEL_NAME],
+                        uint32_t *out_withheld)
 {
     uint32_t count = 0;
 
     *out_withheld = 0;
     for (uint32_t i = 0; i < sim->model.nodes; i++) {
         const struct model_node *node = &sim->model.node[i];
-        if (node->is.there && (sim->settling || draw_chance(&sim->draw, 900)))
+        if (node->is.there && taints_leave(pod, node) &&
+            (sim->settling || draw_chance(&sim->draw, 900)))
             (void)snprintf(name[count++], MODEL_NAME, "%s", node->name);
         else if (node->is.there)
             *out_withheld |= 1U << i;
@@ -287,7 +289,7 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
     struct sim_call *call = &scheduler->asking;
     char name[NAMES][MODEL_NAME];
     uint32_t *withheld = &scheduler->view[pod - sim->model.pod].withheld;
-    const uint32_t count = offered(sim, name, withheld);
+    const uint32_t count = offered(sim, pod, name, withheld);
 
     *out = (struct answer){.asked = count};
     if (count == 0) { /* then no extender is asked */
