@@ -5,6 +5,8 @@
  *                was made because the files were lost may sign at once
  *   a key        stays in the ConfigMap while a pod lives that it signed, and not for ever, unless
  *                a request that was late brings it back, of use to nobody
+ *   one that     an operator has revoked is in the ConfigMap no more, signs nothing, and proves
+ *                nothing that it signed before
  *   no Binding   is without a signature, but to a node without an agent after the files were lost
  *   an agent     believes each allocation that milligpud bound, whatever was replaced meanwhile,
  *                since its mount is less than key_wait_s behind; of a lost key's successor it may
@@ -71,7 +73,7 @@ static void key_goes(struct sim *sim, struct sim_key *key)
 {
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
-        if (model_alive(pod) && strcmp(pod->signed_by, key->id) == 0)
+        if (model_alive(pod) && strcmp(pod->signed_by, key->id) == 0 && !key->revoked)
             sim_violation(sim, "the key that signed for p%u is taken away, and it lives",
                           pod->name);
     }
@@ -325,6 +327,47 @@ static void replace(struct sim *sim, struct draw *draw)
     sim_say(sim, "an operator replaces a key");
 }
 
+/* A living pod that was edited needs its signature when the ledger is lost. */
+static bool is_needed(const struct sim *sim, const struct sim_key *key)
+{
+    for (uint32_t i = 0; sim->rules.loses && i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && pod->unlike && strcmp(pod->signed_by, key->id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool signs(const struct sim *sim, const char *id)
+{
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(sim->keys.keyring, key);
+
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key[i].id, id) == 0)
+            return key[i].state != KEY_RETIRING;
+    return false;
+}
+
+/* As milligpuctl writes it, which refuses that for a key that signs. */
+static void revoke_key(struct sim *sim, struct draw *draw)
+{
+    struct sim_key *key = &sim->keys.key[draw_below(draw, sim->keys.keys)];
+    char mark[sizeof ANNOTATION_REVOKED_KEY + KEY_ID_BYTES];
+
+    if (sim->keys.keyring == NULL || key->until_ms != INT64_MAX || signs(sim, key->id) ||
+        is_needed(sim, key))
+        return;
+    key->revoked = true;
+    (void)snprintf(mark, sizeof mark, ANNOTATION_REVOKED_KEY "%s", key->id);
+    sim_say(sim, "an operator revokes key %u", (uint32_t)(key - sim->keys.key) + 1);
+    request(sim, "PATCH", MAP,
+            json_pack("{s:{s:n},s:{s:{s:s}}}", "data", key->id, "metadata", "annotations", mark,
+                      "2026-01-01T00:00:00Z"),
+            200);
+    sim_met("key/revoked");
+}
+
 void keys_trouble(struct sim *sim, uint32_t step)
 {
     struct draw draw = {.state = sim->seed * 0xD1342543DE82EF95U + step};
@@ -335,6 +378,8 @@ void keys_trouble(struct sim *sim, uint32_t step)
         sim_api_faults(sim->keys.api, draw_below(&draw, 1 + 2 * sim->rules.faults_per_mille));
     if (draw_chance(&draw, sim->rules.key_per_mille))
         replace(sim, &draw);
+    if (draw_chance(&draw, sim->rules.key_per_mille))
+        revoke_key(sim, &draw);
 }
 
 /* --- agents --- */
@@ -354,6 +399,10 @@ bool keys_believes(struct sim *sim, const struct model_node *node, const struct 
         sim_met("stay/earlier_key");
     if (key->from_ms > shown_ms && key->alone) {
         sim_met("stay/new_key");
+        return false;
+    }
+    if (key->revoked && key->until_ms <= shown_ms) {
+        sim_met("stay/revoked_key");
         return false;
     }
     if (key->from_ms > shown_ms || key->until_ms <= shown_ms)
@@ -387,6 +436,54 @@ void oracle_key(struct sim *sim, struct model_pod *pod, const char *signature,
         sim_violation(sim, "p%u: its key signs %lld ms after it was published", pod->name,
                       (long long)(sim->now_ms - key->from_ms));
     sim_met(key == &sim->keys.key[0] ? "signed/by_first" : "signed/by_later");
+}
+
+bool keys_vouch(const struct sim *sim, const struct model_pod *pod)
+{
+    const struct sim_key *key = key_of((struct sim_keys *)(uintptr_t)&sim->keys, pod->signed_by);
+
+    return key != NULL && !key->revoked;
+}
+
+static void oracle_proof(struct sim *sim, const struct model_pod *pod)
+{
+    char path[96];
+
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", pod->name);
+    json_t *object = model_fetch(sim, path);
+    const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
+    const char *signature = json_string_value(json_object_get(notes, ANNOTATION_SIGNATURE));
+    const char *allocation = json_string_value(json_object_get(notes, ANNOTATION_ALLOCATION));
+    if (signature == NULL || allocation == NULL)
+        sim_violation(sim, "p%u has lost its signature", pod->name);
+    const struct signed_facts what = {
+        .uid = text_of(pod->uid), .node = text_of(pod->node), .bytes = text_of(allocation)};
+    const bool proven = keyring_has_signed(sim->keys.keyring, text_of(signature), &what);
+    if (proven != keys_vouch(sim, pod))
+        sim_violation(sim, "p%u: a key that is %s %s its allocation", pod->name,
+                      proven ? "revoked" : "published", proven ? "proves" : "does not prove");
+    sim_met(proven ? "key/proves" : "key/revoked_proves_nothing");
+    json_decref(object);
+}
+
+void oracle_proofs(struct sim *sim)
+{
+    struct sim_keys *keys = &sim->keys;
+
+    if (keys->api == NULL)
+        return;
+    for (uint32_t i = 0; i < keys->keys; i++) {
+        if (!keys->key[i].revoked || keys->key[i].until_ms != INT64_MAX)
+            continue;
+        if (!keys->key[i].back)
+            sim_violation(sim, "key %u is revoked, and published when all is quiet", i + 1);
+        sim_met("key/revoked_is_back");
+    }
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        if (model_alive(pod) && pod->ours && !pod->strange && pod->signed_by[0] != '\0')
+            oracle_proof(sim, pod);
+    }
 }
 
 void oracle_keys_gone(struct sim *sim)

@@ -28,6 +28,7 @@ struct sim_key {
     int64_t until_ms; /* INT64_MAX: it is there */
     bool alone;       /* the files were lost before: no key of before could sign meanwhile */
     bool back;        /* a late request brought it back after it was taken away */
+    bool revoked;     /* an operator said so, when it signed no more */
 };
 
 struct fake_apiserver;
@@ -69,6 +70,10 @@ bool keys_believes(struct sim *sim, const struct model_node *node, const struct 
 /* Its Binding takes effect. */
 void oracle_key(struct sim *sim, struct model_pod *pod, const char *signature,
                 const char *allocation);
+/* Does no operator doubt the key that signed for it? */
+bool keys_vouch(const struct sim *sim, const struct model_pod *pod);
+/* All is quiet: what proves an allocation, and what does no more. */
+void oracle_proofs(struct sim *sim);
 /* No pod is left: nor is any key but the one that signs. */
 void oracle_keys_gone(struct sim *sim);
 

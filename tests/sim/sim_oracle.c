@@ -890,6 +890,7 @@ void oracle_quiet(struct sim *sim)
         oracle_rules(sim, snapshot);
         oracle_reserve(sim, snapshot);
         oracle_taints(sim, snapshot);
+        oracle_proofs(sim);
         oracle_told(sim, snapshot);
         oracle_agents(sim, snapshot);
         oracle_proposals(sim);

@@ -130,7 +130,7 @@ static bool edit_running(struct sim *sim, struct model_pod *pod, struct draw *dr
     };
     const size_t at = draw_below(draw, ARRAY_LEN(edit));
 
-    if (!pod->ours || pod->shares == 0 || (sim->rules.loses && pod->signed_by[0] == '\0'))
+    if (!pod->ours || pod->shares == 0 || (sim->rules.loses && !keys_vouch(sim, pod)))
         return false;
     pod->unlike = true;
     if (pod->kubelet_ms != 0 && sim->rules.loses)
