@@ -18,6 +18,19 @@
 
 enum { HOST_GPUS = 2, ALLOCATIONS_MAX = 256 };
 
+/* Two containers that no single GPU could hold together: where hosts are often kept. */
+const struct shape *reserve_shape(const struct sim *sim, const struct draw *draw)
+{
+    struct draw own = {.state = ~draw->state};
+
+    if (!sim->rules.taints || !draw_chance(&own, 100))
+        return NULL;
+    for (uint32_t i = 0; i < model_shapes; i++)
+        if (strcmp(model_shape[i].word, "600+600") == 0)
+            return &model_shape[i];
+    sim_violation(sim, "the simulator has no pod of two containers with a GPU each");
+}
+
 bool reserve_is_small(const struct shape *shape)
 {
     for (uint32_t w = 0; w < shape->wants; w++)

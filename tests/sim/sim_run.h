@@ -383,6 +383,8 @@ void raise_written(struct sim *sim, const struct command *command, const struct 
 void oracle_amounts(const struct sim *sim, const struct model_pod *pod); /* as it was granted */
 
 /* reserve */
+const struct shape *reserve_shape(const struct sim *sim,
+                                  const struct draw *draw); /* NULL: another */
 bool reserve_is_small(const struct shape *shape);
 bool reserve_is_ahead(const struct sim *sim, const struct sim_rule *rule,
                       const struct shape *shape);

@@ -236,9 +236,10 @@ void oracle_told(const struct sim *sim, const struct snapshot *snapshot)
 const struct shape *topology_shape(const struct sim *sim, struct draw *draw)
 {
     const struct shape *raising = raise_shape(sim, draw);
+    const struct shape *large = raising == NULL ? reserve_shape(sim, draw) : NULL;
 
-    if (raising != NULL)
-        return raising;
+    if (raising != NULL || large != NULL)
+        return raising != NULL ? raising : large;
     if (sim->rules.linked && draw_chance(draw, 500))
         return &model_lying[draw_below(draw, model_lyings)];
     return &model_shape[draw_below(draw, model_shapes)];
