@@ -113,14 +113,21 @@ bool raise_ask(struct sim *sim, struct model_pod *pod, struct draw *draw)
     return true;
 }
 
-/* It runs: it keeps what it holds. */
+static bool has_raised(const struct model_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (pod->share[i].milli != pod->share[i].asked)
+            return true;
+    return false;
+}
+
+/* It runs: it keeps what it holds, though it demands no more memory for which it was raised. */
 static bool edit_running(struct sim *sim, struct model_pod *pod, struct draw *draw)
 {
     static const struct {
         const char *key;
         const char *value;
     } edit[] = {
-        {"milligpu.io/gpu-memory", NULL},   {"milligpu.io/gpu-memory", NULL},
         {"milligpu.io/gpu-memory", NULL},   {"milligpu.io/gpu-memory", "1Gi"},
         {"milligpu.io/gpu-memory", "80Gi"}, {"milligpu.io/gpu-memory", "plenty"},
         {"milligpu.io/gpu-count", NULL},    {"milligpu.io/gpu-count", "2"},
@@ -128,7 +135,8 @@ static bool edit_running(struct sim *sim, struct model_pod *pod, struct draw *dr
         {"milligpu.io/gpu-model", "none"},  {"milligpu.io/gpu-model", ","},
         {"milligpu.io/topology", "nvlnk"},
     };
-    const size_t at = draw_below(draw, ARRAY_LEN(edit));
+    const bool disowns = has_raised(pod) && draw_chance(draw, 800);
+    const size_t at = disowns ? 0 : draw_below(draw, ARRAY_LEN(edit));
 
     if (!pod->ours || pod->shares == 0 || (sim->rules.loses && !keys_vouch(sim, pod)))
         return false;
