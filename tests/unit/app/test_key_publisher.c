@@ -242,7 +242,22 @@ static void keys_of_others_stay(void **state)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
 
-/* Signatures by another key of the ConfigMap are believed until that key is taken away. */
+static void revoke_other(struct scene *scene, const char *id, const char *value)
+{
+    char body[200];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"annotations\":{\"revoked-key.milligpu.io/%s\":%s}}}", id,
+                   value);
+    assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
+    scene->fixture->now_ms += AGAIN_MS;
+    run(scene);
+}
+
+/*
+ * Signatures by another key of the ConfigMap are believed until that key is revoked, although its
+ * entry is still there, or taken away.
+ */
 static void keys_of_others_prove_what_they_signed(void **state)
 {
     struct scene *scene = *state;
@@ -267,6 +282,11 @@ static void keys_of_others_prove_what_they_signed(void **state)
     assert_true(keyring_has_signed(scene->keyring, text_of(signature), &what));
     assert_false(keyring_has_signed(scene->keyring, text_of(signature), &other));
     assert_false(keyring_has_signed(scene->keyring, TEXT("no signature"), &what));
+    /* A request that was late may have brought back the entry of a revoked key. */
+    revoke_other(scene, signing_key_id(key), "\"true\"");
+    assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
+    revoke_other(scene, signing_key_id(key), "null");
+    assert_true(keyring_has_signed(scene->keyring, text_of(signature), &what));
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
     scene->fixture->now_ms += AGAIN_MS;
     run(scene);
