@@ -521,7 +521,7 @@ BUGS: List[Bug] = [
         "a pod of two containers with a GPU each is no pod of several GPUs",
         "src/core/request.c",
         "touched > 1 || request_peak(request, milli) > GPU_MILLI;",
-        "touched > 1;",
+        "touched > 1 || request_peak(request, milli) == UINT32_MAX;",
         "sim 1-60",
     ),
     Bug(
