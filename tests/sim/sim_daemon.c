@@ -186,11 +186,24 @@ static void open_parts(struct sim *sim)
     keys_start(sim);
 }
 
-/* Checkpoints and retention as often as fits into minutes. */
-static void small_limits(struct store *store)
+/*
+ * Checkpoints and retention as often as fits into minutes. Empty tables take 128 KiB, and the
+ * history of a run a bit more than that.
+ */
+static void small_limits(struct store *store, bool scarce)
 {
-    store->limits = (struct store_limits){
-        .wal_soft = 24, .wal_hard = 96, .wal_max = 4096, .fold = 40, .retain_ms = 20000};
+    store->limits.wal_soft = 24;
+    store->limits.wal_hard = 96;
+    store->limits.wal_max = 4096;
+    store->limits.fold = 40;
+    store->limits.retain_ms = 20000;
+    if (!scarce)
+        return;
+    store->limits.trim_at = 192 << 10;
+    store->limits.go_at = 560 << 10;
+    store->limits.stop_at = 600 << 10;
+    store->limits.max_bytes = 640 << 10;
+    store->limits.piece = 8 << 10;
 }
 
 static int open_store(struct sim *sim, struct err *err)
@@ -199,7 +212,7 @@ static int open_store(struct sim *sim, struct err *err)
     const int failed = store_open(&rules, &sim->daemon.app.store, err);
 
     if (failed == 0) {
-        small_limits(sim->daemon.app.store);
+        small_limits(sim->daemon.app.store, sim->rules.scarce);
         store_ops(sim->daemon.app.store, &sim->daemon.store);
     }
     return failed;

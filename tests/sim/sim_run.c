@@ -305,6 +305,8 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
         rules->agents = rules->agents && draw_chance(&agents, 500);
     draw_raises(rules, plan);
     draw_taints(rules, plan);
+    struct draw scarce = {.state = plan->seed ^ 0x5CA2CE};
+    rules->scarce = rules->crowd == 0 && draw_chance(&scarce, 250);
 }
 
 uint32_t sim_steps(uint64_t seed)

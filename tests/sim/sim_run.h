@@ -70,6 +70,7 @@ struct sim_rules {
     bool both;                /* two schedulers may take the same pod */
     bool power;               /* crashes lose what was not synced */
     bool loses;               /* the ledger is lost now and then, and a new one begins */
+    bool scarce;              /* the ledger may take so little that history goes by bytes */
     bool resets;              /* settings differ after a restart */
     bool ruled;               /* the policy has rules, which change */
     bool copies;              /* nodes show UUIDs of others */

@@ -102,6 +102,24 @@ static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
         sim_violation(sim, "%zu drifts are told of, there are %zu", is->drifts, drifts);
 }
 
+/* Near its limit the ledger keeps live rows only, unless a reader holds its log. */
+static void oracle_room(const struct sim *sim)
+{
+    const struct store *store = sim->daemon.app.store;
+    const int64_t used = atomic_load(&store->used_bytes);
+
+    if (atomic_load(&store->trimmed_ms) > 0)
+        sim_met("ledger/trimmed");
+    if (used > store->limits.trim_at && store->wal_pages < store->limits.wal_hard &&
+        atomic_load(&store->journal_rows) > 0)
+        sim_violation(
+            sim,
+            "the ledger takes %lld bytes, more than %lld, and has %llu entries that could "
+            "go",
+            (long long)used, (long long)store->limits.trim_at,
+            (unsigned long long)atomic_load(&store->journal_rows));
+}
+
 /* No statement is left over, and none is in the middle: it would block every checkpoint. */
 static void oracle_store(const struct sim *sim)
 {
@@ -206,6 +224,7 @@ void oracle_tables(struct sim *sim)
     oracle_bytes(sim);
     oracle_writer(sim);
     oracle_store(sim);
+    oracle_room(sim);
     if (outbox_open(sim->daemon.app.outbox) > 0)
         sim_violation(sim, "all is quiet, and a Binding is open");
     sim_met("tables");

@@ -42,7 +42,10 @@ struct scene {
 static int set_up(void **state)
 {
     struct scene *scene = xcalloc(1, sizeof *scene);
+    const struct store_rules rules = {.path = ":memory:"};
+    struct err err;
 
+    assert_int_equal(store_open(&rules, &scene->app.store, &err), 0);
     core_init(&scene->core);
     scene->app.settings = &scene->settings; /* no Events: there is no outbox */
     scene->app.view = view_new();
@@ -62,6 +65,7 @@ static int tear_down(void **state)
 
     drift_watch_free(scene->watch);
     view_free(scene->app.view);
+    store_close(scene->app.store);
     core_done(&scene->core);
     xfree(scene);
     return 0;
