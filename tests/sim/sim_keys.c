@@ -138,12 +138,20 @@ static struct key_times now_of(const struct sim *sim)
     return (struct key_times){.now_ms = sim->now_ms, .wall_ms = sim->wall_ms};
 }
 
-static struct keyring *open_keyring(const struct sim *sim)
+/* A start that fails because of the disk is tried again when that is well. */
+static struct keyring *open_keyring(struct sim *sim)
 {
     const struct keyring_rules rules = {.file = sim->keys.file, .wait_ms = sim->keys.wait_ms};
     struct keyring *keyring = NULL;
     struct err err;
 
+    if (keyring_open(&rules, now_of(sim), &keyring, &err) == 0)
+        return keyring;
+    if (sim->daemon.disk_heals_ms == 0)
+        sim_violation(sim, "the signing keys do not open, and the disk is well: %s", err.text);
+    disk_fail(0, 0, 0, false);
+    sim->daemon.disk_heals_ms = 0;
+    sim_met("key/disk");
     if (keyring_open(&rules, now_of(sim), &keyring, &err) < 0)
         sim_violation(sim, "the signing keys do not open: %s", err.text);
     return keyring;
