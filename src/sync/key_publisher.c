@@ -25,6 +25,7 @@ enum {
     RETRY_MAX_MS = 60000,
     LOOKS = 3, /* tries to read the keys of others, before pods are listed without them */
     HEARD_MS = 5 * 60 * 1000, /* a watch of pods that was silent for so long is not fresh */
+    STRAYS_MAX = 16, /* revoked keys of others that one request takes away; the next takes more */
     /* a ConfigMap holds 1 MiB, and what the API server notes about it some more */
     ANSWER_MAX = 2 * 1024 * 1024,
 };
@@ -53,6 +54,12 @@ struct key_publisher {
     /* of our keys, those that an operator has revoked: taken away as soon as they sign no more */
     char revoked[KEYRING_MAX][KEY_ID_BYTES];
     size_t n_revoked;
+    /*
+     * Keys that are revoked, published, and not ours: a request of before, which was late, may have
+     * brought one of ours back when it was forgotten already.
+     */
+    char stray[STRAYS_MAX][KEY_ID_BYTES];
+    size_t n_strays;
     struct strbuf answer;
 };
 
@@ -244,13 +251,18 @@ void all_keys_read(const struct app *app, struct all_keys *out)
     key_pods_count(app, out->of, sum);
 }
 
+static bool has_id(const char ids[][KEY_ID_BYTES], size_t count, const char *id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(ids[i], id) == 0)
+            return true;
+    return false;
+}
+
 static bool is_revoked(const struct key_publisher *publisher, const char *id)
 {
     must(publisher->n_revoked <= KEYRING_MAX);
-    for (size_t i = 0; i < publisher->n_revoked; i++)
-        if (strcmp(publisher->revoked[i], id) == 0)
-            return true;
-    return false;
+    return has_id(publisher->revoked, publisher->n_revoked, id);
 }
 
 /* Sets takes[]: which of the keys in sent[] no pod needs, or an operator has revoked. */
@@ -281,7 +293,7 @@ static void find_spent(struct key_publisher *publisher, int64_t now_ms)
 static void publish(struct key_publisher *publisher, int64_t now_ms)
 {
     const char *namespace = keys_namespace(publisher->app);
-    struct published_key key[KEYRING_MAX];
+    struct published_key key[KEYRING_MAX + STRAYS_MAX];
     struct arena arena;
     struct strbuf body;
     struct err err;
@@ -296,10 +308,12 @@ static void publish(struct key_publisher *publisher, int64_t now_ms)
         key[i] = (struct published_key){entry->id, publisher->takes[i] ? NULL : entry->key};
     }
     const char *path = configmaps_path(&arena, namespace);
+    for (size_t i = 0; i < publisher->n_strays; i++)
+        key[publisher->sents + i] = (struct published_key){publisher->stray[i], NULL};
     if (publisher->creates)
         keys_encode(&body, namespace, key, publisher->sents);
     else
-        keys_patch(&body, key, publisher->sents);
+        keys_patch(&body, key, publisher->sents + publisher->n_strays);
     const struct kube_request request = {
         .id = id_base + ++publisher->ids,
         .method = publisher->creates ? "POST" : "PATCH",
@@ -350,6 +364,14 @@ static bool forget_keys(struct key_publisher *publisher)
     return true;
 }
 
+static bool names_as_revoked(const struct keys_read *read, const char *id)
+{
+    for (size_t i = 0; i < read->n_revoked; i++)
+        if (strcmp(read->revoked[i], id) == 0)
+            return true;
+    return false;
+}
+
 /* The keys of the ConfigMap prove what they signed, except for those that an operator revokes. */
 static void learn_keys(const struct key_publisher *publisher, const struct keys_read *read)
 {
@@ -358,9 +380,7 @@ static void learn_keys(const struct key_publisher *publisher, const struct keys_
 
     must(read->n_keys <= KEYS_READ_MAX);
     for (size_t i = 0; i < read->n_keys; i++) {
-        bool revoked = false;
-        for (size_t r = 0; r < read->n_revoked && !revoked; r++)
-            revoked = strcmp(read->revoked[r], read->key[i].id) == 0;
+        const bool revoked = names_as_revoked(read, read->key[i].id);
         if (!revoked)
             key[count++] = read->key[i].key;
     }
@@ -412,6 +432,31 @@ static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
             publisher->due_ms = now_ms;
 }
 
+/* Agents believe every key that is published, so one that is back goes with the next request. */
+static void note_strays(struct key_publisher *publisher, int64_t now_ms,
+                        const struct keys_read *read)
+{
+    char stray[STRAYS_MAX][KEY_ID_BYTES];
+    struct key_entry key[KEYRING_MAX];
+    const size_t count = keyring_list(publisher->app->keyring, key);
+    size_t strays = 0;
+
+    for (size_t i = 0; i < read->n_keys && strays < STRAYS_MAX; i++) {
+        const char *id = read->key[i].id;
+        if (!names_as_revoked(read, id) || has_entry(key, count, id))
+            continue;
+        /* Whoever publishes it again and again gets one request a time. */
+        if (!has_id(publisher->stray, publisher->n_strays, id)) {
+            publisher->due_ms = now_ms;
+            log_write(LOG_WARN, "a revoked signing key is published again: it is removed",
+                      log_str("key", id));
+        }
+        memcpy(stray[strays++], id, KEY_ID_BYTES);
+    }
+    memcpy(publisher->stray, stray, strays * sizeof stray[0]);
+    publisher->n_strays = strays;
+}
+
 /* Keys in the ConfigMap that are not ours: another milligpud's, or of a keyring that is lost. */
 static void note_others(struct key_publisher *publisher, const struct keys_read *read)
 {
@@ -440,6 +485,7 @@ static bool obey(struct key_publisher *publisher, int64_t now_ms)
     bool done = keys_decode(answer, &arena, read, &err) == 0;
     if (done) {
         note_revoked(publisher, now_ms, read);
+        note_strays(publisher, now_ms, read);
         note_others(publisher, read);
         learn_keys(publisher, read);
         done = replace_key(publisher, now_ms, read->replace);
