@@ -2,8 +2,8 @@
  * history - who held what is known for as long as retention says, whatever the clock said.
  *
  * A wall clock that is more than a day ahead for a moment deletes nothing. Smaller steps are
- * believed; so the test covers what was bound less than a day ago even if they were right. Where the
- * ledger may take little, history goes by bytes, and sim_tables.c judges that.
+ * believed; so the test covers what was bound less than a day ago even if they were right. Where
+ * the ledger may take little, history goes by bytes, and sim_tables.c judges that.
  */
 #include <sqlite3.h>
 
