@@ -128,8 +128,8 @@ void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook)
     if (!has_prices(ledger))
         return;
     ledger->kinds = xmalloc(sizeof *ledger->kinds);
-    kinds_init(ledger->kinds, outlook->workload);
-    must(ledger->kinds->workload == ledger->outlook->workload);
+    kinds_init(ledger->kinds, ledger->outlook->workload);
+    must(ledger->kinds->workload != NULL);
 }
 
 const struct outlook *ledger_outlook(const struct ledger *ledger)

@@ -432,6 +432,16 @@ static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
             publisher->due_ms = now_ms;
 }
 
+/* Whoever publishes it again and again gets one request a time. */
+static void hurry_for_stray(struct key_publisher *publisher, int64_t now_ms, const char *id)
+{
+    if (has_id(publisher->stray, publisher->n_strays, id))
+        return;
+    publisher->due_ms = now_ms;
+    log_write(LOG_WARN, "a revoked signing key is published again: it is removed",
+              log_str("key", id));
+}
+
 /* Agents believe every key that is published, so one that is back goes with the next request. */
 static void note_strays(struct key_publisher *publisher, int64_t now_ms,
                         const struct keys_read *read)
@@ -445,12 +455,7 @@ static void note_strays(struct key_publisher *publisher, int64_t now_ms,
         const char *id = read->key[i].id;
         if (!names_as_revoked(read, id) || has_entry(key, count, id))
             continue;
-        /* Whoever publishes it again and again gets one request a time. */
-        if (!has_id(publisher->stray, publisher->n_strays, id)) {
-            publisher->due_ms = now_ms;
-            log_write(LOG_WARN, "a revoked signing key is published again: it is removed",
-                      log_str("key", id));
-        }
+        hurry_for_stray(publisher, now_ms, id);
         memcpy(stray[strays++], id, KEY_ID_BYTES);
     }
     memcpy(publisher->stray, stray, strays * sizeof stray[0]);
