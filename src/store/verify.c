@@ -234,7 +234,7 @@ static int check_past(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
         "SELECT 'the history of namespace ' || namespace || ' is not what is counted of it'"
-        " FROM past AS p WHERE (n_rows, bytes) IS NOT (SELECT count(*), coalesce(sum(bytes), 0)"
+        " FROM past AS p WHERE (n_rows, bytes) IS NOT (SELECT count(*), sum(bytes)"
         " FROM allocation WHERE state = 'released' AND past_of = p.namespace)",
         "SELECT 'nothing is counted of the history of namespace ' || past_of FROM allocation"
         " WHERE state = 'released' AND past_of NOT IN (SELECT namespace FROM past)",

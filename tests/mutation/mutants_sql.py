@@ -13,6 +13,7 @@ STRINGS = re.compile(r'"(?:\\.|[^"\\])*"(?:[\s\\]*"(?:\\.|[^"\\])*")*')
 ONE_STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/', re.DOTALL)
+DEFINE = re.compile(r'^#define (\w+)[ \t\\]*\n?[ \t]*((?:"(?:\\.|[^"\\])*"[ \t]*(?:\\\n[ \t]*)?)+)', re.MULTILINE)
 CODE = re.compile(r"X\((ST_\w+),\s*$")
 C_FUNCTION = re.compile(r"^[a-z][^;={}]*?(\w+)\([^;{}]*\)\n\{", re.MULTILINE)
 TOKEN = re.compile(
@@ -188,9 +189,21 @@ def unescaped(literals: str) -> str:
     return "".join(pieces).replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
 
 
-def statements_of(file: str, text: str) -> Iterator[Tuple[str, int, str]]:
+def without_comments(text: str) -> str:
+    return C_COMMENT.sub(lambda match: match.group(1) or re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def pieces_of(files: Dict[str, str]) -> Dict[str, str]:
+    """Parts of statements that are macros: the name, and its literals in one line."""
+    return {match.group(1): re.sub(r"[ \t]*\\\n[ \t]*", " ", match.group(2)).strip()
+            for text in files.values() for match in DEFINE.finditer(without_comments(text))}
+
+
+def statements_of(text: str, pieces: Dict[str, str]) -> Iterator[Tuple[str, int, str]]:
     """(function or name in the table, line, SQL) for each statement of a C file."""
-    plain = C_COMMENT.sub(lambda match: match.group(1) or re.sub(r"[^\n]", " ", match.group()), text)
+    plain = without_comments(text)
+    for name, literals in pieces.items():
+        plain = re.sub(rf"(?<!#define )\b{name}\b", lambda _, literals=literals: literals, plain)
     for match in STRINGS.finditer(plain):
         sql = unescaped(match.group())
         if not STATEMENT.match(sql) or "%" in sql:
@@ -219,12 +232,13 @@ def mutants_of_sql(files: Dict[str, str]) -> List[Tuple[Mutant, str, str]]:
     Migrations have no mutants: one that does not end with the tables of schema.sql is rolled back anyway.
     """
     schema = files["src/store/schema.sql"]
+    pieces = pieces_of(files)
     found = [(mutant, schema, schema[:mutant.start] + mutant.new + schema[mutant.end:])
              for mutant in Maker("src/store/schema.sql", "", 0, schema).make()]
     for file, text in files.items():
         if file.endswith(".sql"):
             continue
-        for part, line, sql in statements_of(file, text):
+        for part, line, sql in statements_of(text, pieces):
             found += [(mutant, sql, sql[:mutant.start] + mutant.new + sql[mutant.end:])
                       for mutant in Maker(file, part, line, sql).make()]
     return [(mutant, before, after) for mutant, before, after in found

@@ -192,6 +192,53 @@ static void nodes__that_say_ever_new_things_keep_only_the_last(void **state)
     assert_in_range(most, 1, 2 * GPUS_PER_NODE_MAX + CONSTANT); /* those that it owns stay */
 }
 
+/* A node of GPUs and labels, each with a name of its own. */
+static void show_names(struct core_fixture *core, const char *node, uint32_t gpus, uint32_t labels)
+{
+    struct core_gpu *gpu = arena_array(&core->arena, gpus, sizeof *gpu);
+    struct label *label = arena_array(&core->arena, labels, sizeof *label);
+
+    for (uint32_t i = 0; i < gpus; i++)
+        gpu[i] = (struct core_gpu){
+            .id = arena_printf(&core->arena, "GPU-%s-%u", node, i), .index = i, .mib = 1000};
+    for (uint32_t i = 0; i < labels; i++)
+        label[i] = (struct label){arena_printf(&core->arena, "key-%u", i), node};
+    struct inventory *inventory = core_inventory(core, node, node, gpu, gpus);
+    inventory->label = label;
+    inventory->labels = labels;
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    core_forget_undo(core);
+}
+
+/* Without an idle moment: what a change lets go of is worth a look at much of the table. */
+static void let_go__names_are_swept_soon(void **state)
+{
+    struct core_fixture *core = *state;
+    char node[16];
+
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(node, sizeof node, "other-%d", i);
+        show_names(core, node, 30, 1);
+    }
+    show_names(core, "plain", 2, 60);
+    show_names(core, "large", GPUS_PER_NODE_MAX, 1);
+    rest(core);
+    const size_t all = names_in(core);
+    assert_in_range(all, 700, 1024);
+    show_names(core, "plain", 2, 0);
+    ledger_sweep(core->ledger, false);
+    assert_in_range(all - names_in(core), 8, 60); /* a look at 16 places would find one or so */
+    rest(core);
+    const size_t without_labels = names_in(core);
+    assert_int_equal(without_labels, all - 60);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "large"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    core_forget_undo(core);
+    ledger_sweep(core->ledger, false);
+    assert_in_range(without_labels - names_in(core), 30, 2 * GPUS_PER_NODE_MAX + 4);
+}
+
 /* They are decided later, when both nodes may have left. */
 static void undecided__ids_are_held(void **state)
 {
@@ -262,6 +309,7 @@ int main(void)
         WITH_CORE(idle__the_whole_table_is_swept_in_the_end),
         WITH_CORE(nodes__that_come_and_go_leave_no_names),
         WITH_CORE(nodes__that_say_ever_new_things_keep_only_the_last),
+        WITH_CORE(let_go__names_are_swept_soon),
         WITH_CORE(undecided__ids_are_held),
         WITH_CORE(restored__gpus_that_waited_are_forgotten),
         WITH_CORE(versions__share_names_that_are_the_same),

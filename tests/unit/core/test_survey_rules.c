@@ -152,10 +152,34 @@ static void a_node_may_list_more_gpus_than_it_may_show(void **state)
     unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
 }
 
+/* Each GPU that it shows of another model, and one more that a pod made up, of none. */
+static void a_node_may_have_as_many_models_as_gpus(void **state)
+{
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    static const char *last[] = {"M63"};
+    static const struct rule rule[] = {{.name = "a", .models = 1, .model = last}};
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "pod", "n1");
+
+    core_note(core, pod, "c0 GPU-made-up 100 1");
+    assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        gpu[i] = (struct core_gpu){
+            .id = arena_printf(&core->arena, "GPU-%u", i), .index = i, .mib = 1000};
+    struct inventory *inventory = core_inventory(core, "n1", "uid", gpu, GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        inventory->gpu[i].model = arena_printf(&core->arena, "M%u", i);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX + 1);
+    unmatched(core, rule, 1, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_test(a_node_may_list_more_gpus_than_it_may_show),
+        core_test(a_node_may_have_as_many_models_as_gpus),
         core_test(each_rule_that_matches_nothing_is_said),
         core_test(without_a_policy_nothing_is_said),
         core_test(a_node_has_its_own_models_and_no_others),

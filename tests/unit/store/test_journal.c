@@ -171,19 +171,83 @@ static void the_journal_of_a_file_is_read_beside_its_daemon_and_without(void **s
     assert_string_equal(err.text, "heard enough");
 }
 
-static int keep_span(void *user, const struct journal_span *span, struct err *err)
-{
-    assert_non_null(err);
-    *(struct journal_span *)user = *span;
-    return 0;
-}
-
 static int pass_object(void *user, bool is_node, const char *state, struct err *err)
 {
     (void)user;
     (void)is_node;
     (void)state;
     (void)err;
+    return 0;
+}
+
+static int pass_span(void *user, const struct journal_span *span, struct err *err)
+{
+    (void)user;
+    (void)span;
+    (void)err;
+    return 0;
+}
+
+struct completed {
+    unsigned whole;
+    unsigned ends;
+};
+
+/* Every result has the shares, also those of steps, and those of pods that are in the baseline. */
+static int hear_whole(void *user, const struct journal_row *row, struct err *err)
+{
+    struct completed *completed = user;
+    const char *share = strstr(row->result, "\"shares\":[{");
+
+    assert_non_null(err);
+    if (strcmp(row->kind, "node") == 0)
+        return 0;
+    if (share == NULL || strstr(share, "\"milli\":100") == NULL ||
+        strstr(row->result, "\"origin\":\"granted\"") == NULL)
+        fail_msg("entry %llu: %s", (unsigned long long)row->seq, row->result);
+    completed->whole++;
+    if (strcmp(row->kind, "release") == 0) {
+        assert_non_null(strstr(row->result, "\"state\":\"released\""));
+        completed->ends++;
+    }
+    return 0;
+}
+
+static void steps_in_a_file_are_completed(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct completed completed = {.whole = 0};
+    struct err err;
+    const struct journal_file_reader reader = {
+        .user = &completed, .object = pass_object, .entry = hear_whole, .span = pass_span};
+
+    four_entries(shelf);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "p0"), VERDICT_OK);
+    shelf_save(shelf);
+    /* The beginnings of all three are folded away; of p0 also a step. */
+    store_retain(shelf->store, 1);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, INT64_C(9) * 24 * 3600000, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    core->now_ms = INT64_C(9) * 24 * 3600000;
+    static const char *const uid[] = {"p0", "p1", "p2"};
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "p1"), VERDICT_OK);
+    for (size_t i = 0; i < ARRAY_LEN(uid); i++)
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid[i]), VERDICT_OK);
+    /* The same pod again: its shares are those of this time. */
+    assert_int_equal(core_reserve(core, "p1", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "p1"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(store_journal_file(shelf->path, &reader, &err), 0);
+    assert_int_equal(completed.whole, 6);
+    assert_int_equal(completed.ends, 4);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+}
+
+static int keep_span(void *user, const struct journal_span *span, struct err *err)
+{
+    assert_non_null(err);
+    *(struct journal_span *)user = *span;
     return 0;
 }
 
@@ -283,6 +347,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_no_json_is_left_out, shelf_set_up, shelf_tear_down),
         cmocka_unit_test_setup_teardown(the_journal_of_a_file_is_read_beside_its_daemon_and_without,
                                         shelf_set_up, shelf_tear_down),
+        cmocka_unit_test_setup_teardown(steps_in_a_file_are_completed, shelf_set_up,
+                                        shelf_tear_down),
         cmocka_unit_test_setup_teardown(
             the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set, shelf_set_up,
             shelf_tear_down),

@@ -103,6 +103,11 @@ static void the_namespace_with_most_history_loses_its_oldest_first(void **state)
     struct err err;
 
     open_with(shelf, 2 << 20, false);
+    assert_int_equal(store_reach(shelf->store, &reach, &err), 0);
+    assert_int_equal(reach.oldest_ms, 0);
+    assert_int_equal(reach.bytes, 0);
+    assert_int_equal(reach.most_bytes, 0);
+    assert_string_equal(reach.most, "");
     (void)core_node(&shelf->core, "n1", gpus, 2);
     reserve(shelf, "alive", "stays", "500");
     for (int i = 0; i < QUIET; i++)
