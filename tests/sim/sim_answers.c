@@ -431,30 +431,47 @@ static bool obeys_the_rule(const struct lay_room *room, const struct granted *gr
            (by_rule == LIE_ON_NUMA && obeys(room, granted, LIE_LINKED));
 }
 
-/* Rule b: nothing lies nearer that fits. One that is not searched to the end may. */
+/* Rule b: nothing lies nearer that fits. */
 static bool lies_nearest(const struct lay_room *room, const struct granted *granted,
                          const struct shape *shape, enum model_lie demand)
 {
-    return !lay_is_searched(shape, room->gpus) ||
-           apart_of(room, granted) == lay_nearest(room, shape, demand);
+    return apart_of(room, granted) == lay_nearest(room, shape, demand);
 }
 
 /* It was raised no further than it must be to fit. */
 static bool is_raised_least(const struct lay_room *room, const struct granted *granted,
                             const struct shape *shape, enum model_lie demand)
 {
-    return !lay_is_searched(shape, room->gpus) ||
-           granted->raised == lay_raised(room, shape, demand);
+    return granted->raised == lay_raised(room, shape, demand);
+}
+
+/* Rule a: nothing fits on GPUs that are all cheaper than the dearest of these. */
+static bool is_cheapest(struct lay_room *room, const struct granted *granted,
+                        const struct shape *shape, enum model_lie demand)
+{
+    if (!lay_cheapest(room, shape, demand))
+        return true;
+    sim_met("price/chooses");
+    for (uint32_t w = 0; w < granted->wants; w++)
+        for (uint32_t i = 0; i < room->gpus; i++)
+            if ((granted->on[w] >> i & 1) != 0 && !room->gpu[i].open)
+                return false;
+    return true;
 }
 
 /* pod NULL: what it requested then is not known any more. */
-static bool is_right(const struct lay_room *room, const struct granted *granted,
+static bool is_right(struct lay_room *room, const struct granted *granted,
                      const struct model_pod *pod, const struct sim_rule *rule)
 {
     if (pod == NULL)
         return rule == NULL || obeys_the_rule(room, granted, rule->lie);
     const enum model_lie demand = rules_demand(rule, pod->shape);
-    return obeys(room, granted, demand) && lies_nearest(room, granted, pod->shape, demand) &&
+    if (!obeys(room, granted, demand))
+        return false;
+    if (!lay_is_searched(pod->shape, room->gpus))
+        return true;
+    return is_cheapest(room, granted, pod->shape, demand) &&
+           lies_nearest(room, granted, pod->shape, demand) &&
            is_raised_least(room, granted, pod->shape, demand);
 }
 
@@ -470,6 +487,7 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
     struct shown shown;
     struct granted granted;
     struct lay_room room;
+    struct lay_room then = {.gpus = 0};
     bool right = false;
 
     if (model == NULL || is->shares == 0)
@@ -478,23 +496,26 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
     room_of_shown(&shown, &room);
     room.raise = rules_raise_granting(sim, command, is->node->text);
     lay_granted(sim, &room, is, &granted);
+    for (uint32_t i = 0; i < room.gpus; i++)
+        room.gpu[i].price = rules_price_granting(sim, room.gpu[i].model);
     for (uint32_t v = model_first_known(model, sim->daemon.applied_nodes);
          v < model->versions && !right; v++) {
-        lay_tell(&room, &model->was[v]);
-        right = is_right(&room, &granted, known, rule);
+        then = room;
+        lay_tell(&then, &model->was[v]);
+        right = is_right(&then, &granted, known, rule);
     }
     if (!right)
-        sim_violation(sim,
-                      "%s (%s) was granted GPUs of %s, and they do not lie as demanded, or others "
-                      "that fit lie nearer together, or its shares are raised to %u without need",
-                      command->name, pod != NULL ? pod->shape->word : "", is->node->text,
-                      granted.raised);
+        sim_violation(
+            sim,
+            "%s (%s) was granted GPUs of %s, and they do not lie as demanded, or others "
+            "that fit are cheaper or nearer together, or its shares are raised to %u without need",
+            command->name, pod != NULL ? pod->shape->word : "", is->node->text, granted.raised);
     if (pod != NULL) {
         pod->told_nvlink = rule != NULL && rule->lie == LIE_LINKED;
         topology_reserved(sim, pod);
     }
     if (granted.wants < is->shares)
-        sim_met("lies/%s", word[apart_of(&room, &granted)]);
+        sim_met("lies/%s", word[apart_of(&then, &granted)]);
     if (granted.raised > 0)
         sim_met(rule != NULL ? "raise/with_a_rule" : "raise/without_a_rule");
 }

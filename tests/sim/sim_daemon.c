@@ -108,7 +108,10 @@ static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
 static int count_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
 {
     struct sim *sim = ctx;
-    return sim->daemon.store.learn(sim->daemon.store.ctx, tally, until_ms, err);
+    const int failed = sim->daemon.store.learn(sim->daemon.store.ctx, tally, until_ms, err);
+
+    learned_written(sim, tally, failed == 0);
+    return failed;
 }
 
 static int count_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
@@ -283,6 +286,7 @@ void daemon_boot(struct sim *sim)
     sim_say(sim, "milligpud is up");
     oracle_snapshot(sim);
     reserve_loaded(sim);
+    learned_loaded(sim);
 }
 
 /* --- end --- */
@@ -316,6 +320,7 @@ void daemon_lose_ledger(struct sim *sim)
     sim_api_late_within(sim->api, 60000);
     disk_clear();
     keys_lose(sim);
+    learned_lost(sim);
     sim->daemon.rebuilds = true;
     sim_met("ledger/lost");
     sim_say(sim, "the ledger is lost");

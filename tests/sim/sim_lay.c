@@ -242,6 +242,37 @@ bool lay_fits(const struct lay_room *room, const struct shape *shape, enum model
     return lay_raised(room, shape, demand) != LAY_NEVER;
 }
 
+/* The lowest price of an open GPU beyond this one; 0: there is none. */
+static uint32_t price_beyond(const struct lay_room *room, uint32_t beyond)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const uint32_t price = room->gpu[i].open ? room->gpu[i].price : 0;
+        if (price > beyond && (next == 0 || price < next))
+            next = price;
+    }
+    return next;
+}
+
+bool lay_cheapest(struct lay_room *room, const struct shape *shape, enum model_lie demand)
+{
+    struct lay_room cheap = *room;
+    uint32_t price = 0;
+    bool fits = false;
+
+    while (!fits && (price = price_beyond(room, price)) > 0) {
+        cheap = *room;
+        for (uint32_t i = 0; i < room->gpus; i++)
+            cheap.gpu[i].open = room->gpu[i].open && room->gpu[i].price <= price;
+        fits = lay_fits(&cheap, shape, demand);
+    }
+    const bool shut = fits && price_beyond(room, price) > 0;
+    if (shut)
+        *room = cheap;
+    return shut;
+}
+
 /* --- ever --- */
 
 /* So many more of the GPUs from this one on. */

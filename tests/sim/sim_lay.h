@@ -31,6 +31,7 @@ struct lay_gpu {
     bool whole;     /* may be the whole GPU beside shares on others */
     uint32_t numa;  /* + 1; 0: not told */
     uint32_t links; /* bits: those that NVLink joins with it, by position here */
+    uint32_t price; /* 0: nothing has one */
 };
 
 /* How shares are raised whose memory would be too little, by the rule (0: none) that wins. */
@@ -77,6 +78,12 @@ enum lay_apart lay_nearest(const struct lay_room *room, const struct shape *shap
                            enum model_lie demand);
 /* The same without an answer to how near. */
 bool lay_fits(const struct lay_room *room, const struct shape *shape, enum model_lie demand);
+
+/*
+ * Shuts GPUs for shares that are dearer than the lowest price up to which the pod fits (rule a). It
+ * fits. True: some were shut.
+ */
+bool lay_cheapest(struct lay_room *room, const struct shape *shape, enum model_lie demand);
 
 /*
  * Could each container lie as demanded, by itself, on GPUs that are large enough and suit, whatever

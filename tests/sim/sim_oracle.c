@@ -901,6 +901,7 @@ void oracle_quiet(struct sim *sim)
     }
     oracle_tables(sim);
     oracle_history(sim);
+    oracle_learned(sim);
     sim_met("quiet");
 }
 

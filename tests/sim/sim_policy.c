@@ -24,7 +24,9 @@ void policy_draw(struct sim *sim)
 
     if (sim->policy.min_milli == 0)
         sim->policy = (struct sim_policy){
-            .min_milli = 10, .step_milli = 1, .refusal_names = 100, .order = "binpack"};
+            .min_milli = 10, .step_milli = 1, .refusal_names = 100, .order = sim->rules.order};
+    if (before.min_milli == 0 && strcmp(sim->policy.order, "binpack") != 0)
+        sim_met("policy/begins_with_%s", sim->policy.order);
     if (before.min_milli == 0 || !sim->rules.resets || !draw_chance(draw, 500))
         return;
     sim->policy.min_milli = min[draw_below(draw, ARRAY_LEN(min))];

@@ -15,6 +15,9 @@
 #include "sim_run.h"
 #include "support/rules.h"
 
+/* The models of sim_cluster.c, one of them by a glob. */
+static const char *const model_names[SIM_PRICES] = {"A100-*", "H100-PCIE-80GB"};
+
 enum { DAY_MIN = 24 * 60, MINUTE_MS = 60000, WHOLE = 1000, RESERVE = 3 };
 
 static const struct label even = {"sim/pool", "even"};
@@ -72,6 +75,19 @@ static void draw_rule(const struct sim *sim, struct draw *draw, struct sim_rule 
         out->lie = draw_chance(draw, 500) ? LIE_ON_NUMA : LIE_LINKED;
 }
 
+/* By itself, so that the other draws stay what they are. */
+static void draw_prices(const struct sim *sim, struct sim_book *book)
+{
+    static const uint32_t price[] = {50, 100, 700};
+    struct draw draw = {.state = sim->seed ^ 0x9121CE5 ^ (uint64_t)book->number << 32};
+
+    if (!sim->rules.priced || draw_chance(&draw, 200))
+        return;
+    for (uint32_t i = 0; i < SIM_PRICES; i++)
+        book->price[i] = price[draw_below(&draw, ARRAY_LEN(price))];
+    sim_met(book->price[0] == book->price[1] ? "rules/same_prices" : "rules/prices");
+}
+
 /* The other two are for rulebooks that still decide, and that are on their way. */
 static struct sim_book *next_book(struct sim *sim)
 {
@@ -88,6 +104,7 @@ void rules_draw(struct sim *sim, struct draw *draw)
     for (uint32_t i = 0; i < book->rules; i++)
         draw_rule(sim, draw, &book->rule[i]);
     book->raise = sim->rules.raises && draw_chance(draw, 700);
+    draw_prices(sim, book);
     sim->changes++;
 }
 
@@ -116,6 +133,18 @@ static const struct window *window_of(struct rulebook *book, const struct sim_ru
     return window;
 }
 
+static void tell_prices(struct rulebook *book, const struct sim_book *is)
+{
+    if (is->price[0] == 0)
+        return;
+    struct model_price *price = arena_array(&book->arena, SIM_PRICES, sizeof *price);
+    for (uint32_t i = 0; i < SIM_PRICES; i++)
+        price[i] = (struct model_price){.model = model_names[i], .price = is->price[i]};
+    book->prices_by = PRICES_KNOWN;
+    book->prices = SIM_PRICES;
+    book->price = price;
+}
+
 struct rulebook *rules_document(const struct sim *sim)
 {
     static const enum topology topology[] = {[LIE_ANYWHERE] = TOPOLOGY_ANY,
@@ -135,6 +164,7 @@ struct rulebook *rules_document(const struct sim *sim)
     struct rulebook *book = rulebook_with(kind, name, rule, is->rules);
     struct rule *own = (struct rule *)(uintptr_t)book->rule;
     book->raise = is->raise;
+    tell_prices(book, is);
     for (uint32_t i = 0; i < is->rules; i++) {
         const struct sim_rule *from = &is->rule[i];
         own[i].labels = from->pool > 0;
@@ -264,6 +294,16 @@ struct lay_raise rules_raise_granting(const struct sim *sim, const struct comman
                                       const char *node)
 {
     return raise_by(book_of(sim, sim->deciding_book), rules_granting(sim, command, node));
+}
+
+/* A GPU of a model that is not told comes last. */
+uint32_t rules_price_granting(const struct sim *sim, const char *model)
+{
+    const struct sim_book *book = book_of(sim, sim->deciding_book);
+
+    if (book->price[0] == 0)
+        return 0;
+    return model[0] == 'A' ? book->price[0] : model[0] == 'H' ? book->price[1] : PRICE_MAX;
 }
 
 static uint32_t number_of(const char *name)

@@ -253,6 +253,17 @@ static void draw_taints(struct sim_rules *rules, const struct sim_plan *plan)
     rules->ruled = rules->ruled || rules->taints;
 }
 
+/* Prices, and policies that judge nodes by the learned workload. */
+static void draw_prices(struct sim_rules *rules, const struct sim_plan *plan)
+{
+    static const char *const orders[] = {"fgd", "rollout"};
+    struct draw draw = {.state = plan->seed ^ 0x9121CE5};
+
+    rules->priced = draw_chance(&draw, 250);
+    rules->order =
+        draw_chance(&draw, 250) ? orders[draw_below(&draw, ARRAY_LEN(orders))] : "binpack";
+}
+
 static void draw_rules(struct sim *sim, const struct sim_plan *plan)
 {
     static const uint32_t faults[] = {0, 5, 30, 100, 250};
@@ -305,6 +316,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
         rules->agents = rules->agents && draw_chance(&agents, 500);
     draw_raises(rules, plan);
     draw_taints(rules, plan);
+    draw_prices(rules, plan);
     struct draw scarce = {.state = plan->seed ^ 0x5CA2CE};
     rules->scarce = rules->crowd == 0 && draw_chance(&scarce, 250);
 }

@@ -79,6 +79,8 @@ struct sim_rules {
     bool agents;              /* nodes have agents */
     bool raises;              /* the policy raises shares for the sake of their memory */
     bool taints;              /* kube-scheduler would not use some nodes */
+    bool priced;              /* models have prices, which change with the rules */
+    const char *order;        /* setting policy at the first start */
     uint32_t taint_per_mille; /* of steps: that begins or ends somewhere */
     uint32_t raise_per_mille; /* of steps: somebody edits what a pod requests */
     uint32_t agent_per_mille; /* of steps: something happens where one is */
@@ -102,10 +104,11 @@ struct sim_rule {
     enum sim_memory memory;
     enum model_lie lie;
 };
-enum { SIM_RULES = 3, SIM_BOOKS = 64 };
+enum { SIM_RULES = 3, SIM_BOOKS = 64, SIM_PRICES = 2 };
 struct sim_book {
     uint32_t number;
-    bool raise; /* where no rule says otherwise */
+    bool raise;                 /* where no rule says otherwise */
+    uint32_t price[SIM_PRICES]; /* of each model that GPUs have here; 0: nothing has a price */
     uint32_t rules;
     struct sim_rule rule[SIM_RULES];
 };
@@ -151,6 +154,14 @@ struct sim_daemon {
     uint64_t writes;             /* changes that the store accepted */
     const struct snapshot *seen; /* the last one judged */
     bool uncommitted;            /* the writer has shown more than is on disk, maybe */
+};
+
+/* What store_ops.learn was told, as a hash of all classes; 0: nothing is stored. */
+enum { SIM_TRIED = 8 };
+struct sim_learned {
+    uint64_t stored; /* by the last call that succeeded, or what was found at the last start */
+    uint32_t tries;  /* calls since that failed: each may be what a crash leaves */
+    uint64_t tried[SIM_TRIED];
 };
 
 /* The pods that kube-scheduler would evict so that a pod fits. */
@@ -206,6 +217,7 @@ struct sim {
     struct sim_stay stay[MODEL_PODS];
     struct sim_keys keys;
     struct sim_daemon daemon;
+    struct sim_learned learned;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* events that wake refused pods */
@@ -374,6 +386,8 @@ struct lay_raise rules_raise_shown(const struct sim *sim, const struct snapshot 
                                    const struct model_node *node);
 struct lay_raise rules_raise_granting(const struct sim *sim, const struct command *command,
                                       const char *node);
+/* Price of a GPU when a reservation is written; 0: nothing has a price then. */
+uint32_t rules_price_granting(const struct sim *sim, const char *model);
 
 /* raise */
 const struct shape *raise_shape(const struct sim *sim, struct draw *draw); /* NULL: another one */
@@ -404,6 +418,12 @@ void reserve_shown(struct sim *sim, const struct snapshot *snapshot);
 void reserve_lost(struct sim *sim);
 void oracle_reserve(const struct sim *sim, const struct snapshot *snapshot); /* all is quiet */
 void oracle_rules(const struct sim *sim, const struct snapshot *snapshot);
+
+/* learned */
+void learned_written(struct sim *sim, const struct tally *tally, bool stored);
+void learned_loaded(struct sim *sim); /* milligpud has started */
+void learned_lost(struct sim *sim);   /* with the ledger */
+void oracle_learned(struct sim *sim); /* all is quiet */
 
 /* copies */
 enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };
