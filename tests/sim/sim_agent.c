@@ -166,6 +166,7 @@ static void take_words(struct model_node *node, const struct agent_words *words)
 static void land(struct sim *sim, struct model_node *node, const struct agent_words *words)
 {
     char path[64];
+    char note[SIM_AGENT_BYTES];
     const uint64_t before = core_version(sim);
     struct model_node shown = *node;
 
@@ -175,7 +176,8 @@ static void land(struct sim *sim, struct model_node *node, const struct agent_wo
     }
     shown.odd = false;
     take_words(&shown, words);
-    json_t *notes = json_pack("{s:s}", "milligpu.io/agent", "{\"v\":1,\"runtime\":\"sim\"}");
+    usage_agent(sim, note);
+    json_t *notes = json_pack("{s:s}", "milligpu.io/agent", note);
     if (words->gpus)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(&shown));
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);

@@ -64,6 +64,7 @@ static enum store_outcome count_write(void *ctx, const struct command *command,
         if (command->kind == COMMAND_RESERVE)
             oracle_reserved(sim, command, change);
         raise_written(sim, command, change);
+        usage_written(sim, command, change);
     }
     return outcome;
 }
@@ -86,6 +87,7 @@ static int count_commit(void *ctx, struct err *err)
     if (failed == 0) {
         rules_committed(sim);
         reserve_committed(sim);
+        usage_batch_ended(sim, true);
     }
     others(sim, "commit_and_room");
     return failed;
@@ -97,6 +99,7 @@ static void count_rollback(void *ctx)
     sim->daemon.store.rollback(sim->daemon.store.ctx);
     rules_lost(sim);
     reserve_lost(sim);
+    usage_batch_ended(sim, false);
 }
 
 static int count_maintain(void *ctx, int64_t now_ms, struct err *err)
@@ -187,6 +190,7 @@ static void open_parts(struct sim *sim)
     app_open(&daemon->app, &daemon->settings, &edges, &daemon->parts);
     rulebook_unref(book);
     keys_start(sim);
+    usage_boot(sim);
 }
 
 /*
@@ -226,6 +230,7 @@ static void close_parts(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
     struct app *app = &daemon->app;
 
+    usage_stop(sim);
     app_close(app, &daemon->parts);
     keys_stop(sim);
     daemon->watch_ops.free(daemon->watch_ops.ctx);
@@ -287,6 +292,7 @@ void daemon_boot(struct sim *sim)
     oracle_snapshot(sim);
     reserve_loaded(sim);
     learned_loaded(sim);
+    usage_loaded(sim);
 }
 
 /* --- end --- */

@@ -140,8 +140,8 @@ static void make_folder(uint32_t job)
 static void drop_folder(void)
 {
     static const char *const name[] = {
-        "/ledger.db",   "/ledger.db.lock",   "/ledger.db.id",    "/log",
-        "/signing.key", "/signing.key.next", "/signing.key.keys"};
+        "/ledger.db",   "/ledger.db.lock",   "/ledger.db.id",     "/log",
+        "/signing.key", "/signing.key.next", "/signing.key.keys", "/agent.key"};
     char path[300];
 
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {

@@ -902,6 +902,7 @@ void oracle_quiet(struct sim *sim)
     oracle_tables(sim);
     oracle_history(sim);
     oracle_learned(sim);
+    oracle_usage(sim);
     sim_met("quiet");
 }
 

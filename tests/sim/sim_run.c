@@ -203,6 +203,7 @@ void sim_interleave(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
 
+    usage_between(sim);
     if (daemon->between >= BETWEEN_MAX || !draw_chance(&sim->draw, sim->pressing ? 800 : 300))
         return;
     daemon->between++;
@@ -251,6 +252,13 @@ static void draw_taints(struct sim_rules *rules, const struct sim_plan *plan)
     rules->taints = draw_chance(&draw, 250);
     rules->taint_per_mille = 20 + draw_below(&draw, 200);
     rules->ruled = rules->ruled || rules->taints;
+}
+
+static void draw_reports(struct sim_rules *rules, const struct sim_plan *plan)
+{
+    struct draw draw = {.state = plan->seed ^ 0x05A6E5};
+
+    rules->reports = rules->agents && draw_chance(&draw, 500);
 }
 
 /* Prices, and policies that judge nodes by the learned workload. */
@@ -317,6 +325,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     draw_raises(rules, plan);
     draw_taints(rules, plan);
     draw_prices(rules, plan);
+    draw_reports(rules, plan);
     struct draw scarce = {.state = plan->seed ^ 0x5CA2CE};
     rules->scarce = rules->crowd == 0 && draw_chance(&scarce, 250);
 }
@@ -354,6 +363,8 @@ static struct sim *sim_new(const struct sim_plan *plan)
     disk_clear();
     if (sim->rules.agents)
         keys_begin(sim, plan->folder);
+    if (sim->rules.reports)
+        usage_begin(sim, plan->folder);
     sim->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(sim->fake, wall_of, sim);
     core_crowd(sim);
@@ -397,6 +408,7 @@ static void sim_free(struct sim *sim)
     fake_apiserver_free(sim->fake);
     model_done(&sim->model);
     keys_end(sim);
+    usage_end(sim);
     disk_clear();
     xfree(sim);
 }
@@ -423,13 +435,14 @@ static void step(struct sim *sim, uint32_t i)
     raise_trouble(sim, i);
     taints_trouble(sim, i);
     keys_trouble(sim, i);
+    const bool quiet = usage_trouble(sim, i);
     /* Short pauses are frequent, long ones are rare. */
     const uint32_t a = draw_below(&draw, ARRAY_LEN(pauses));
     const uint32_t b = draw_below(&draw, ARRAY_LEN(pauses));
     sim_pass(sim, pauses[a < b ? a : b] + draw_below(&draw, 5));
     while (sim->breath_ms != 0)
         sim_pass(sim, LOOK_MS);
-    if (draw_chance(&draw, 3))
+    if (draw_chance(&draw, 3) || quiet)
         be_quiet(sim);
 }
 

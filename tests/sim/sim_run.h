@@ -79,6 +79,7 @@ struct sim_rules {
     bool agents;              /* nodes have agents */
     bool raises;              /* the policy raises shares for the sake of their memory */
     bool taints;              /* kube-scheduler would not use some nodes */
+    bool reports;             /* agents report usage */
     bool priced;              /* models have prices, which change with the rules */
     const char *order;        /* setting policy at the first start */
     uint32_t taint_per_mille; /* of steps: that begins or ends somewhere */
@@ -164,6 +165,23 @@ struct sim_learned {
     uint64_t tried[SIM_TRIED];
 };
 
+/* Agents that report usage: they all have the same key. */
+enum { SIM_AGENT_BYTES = 128, SIM_LATE_BYTES = 4096 };
+struct sim_usage {
+    struct reports *reports; /* milligpud's, while it is up */
+    struct signing_key *key;
+    struct draw draw;                   /* for reports that come in the middle of something */
+    bool idles;                         /* no report says anything else */
+    uint64_t number;                    /* of the last report */
+    const struct model_node *late_node; /* of the next one; NULL: there is none */
+    char late[SIM_LATE_BYTES];          /* a report of before, which comes again */
+    int64_t begin_ms;                   /* of the run */
+    int64_t boot_ms;                    /* of this milligpud */
+    uint32_t over[MODEL_NODES];         /* entries of the journal that each node caused since */
+    uint32_t over_open[MODEL_NODES];    /* ... in the batch that is not committed yet */
+    char file[300];
+};
+
 /* The pods that kube-scheduler would evict so that a pod fits. */
 struct proposal {
     bool stranger; /* and an unknown node */
@@ -218,6 +236,7 @@ struct sim {
     struct sim_keys keys;
     struct sim_daemon daemon;
     struct sim_learned learned;
+    struct sim_usage usage;
     struct scheduler scheduler[SIM_SCHEDULERS];
     struct sim_call call[SIM_CALLS];
     uint64_t events; /* events that wake refused pods */
@@ -424,6 +443,19 @@ void learned_written(struct sim *sim, const struct tally *tally, bool stored);
 void learned_loaded(struct sim *sim); /* milligpud has started */
 void learned_lost(struct sim *sim);   /* with the ledger */
 void oracle_learned(struct sim *sim); /* all is quiet */
+
+/* usage */
+void usage_begin(struct sim *sim, const char *folder);
+void usage_end(struct sim *sim);
+void usage_agent(const struct sim *sim, char out[SIM_AGENT_BYTES]);
+void usage_boot(struct sim *sim);                   /* milligpud's parts were made */
+void usage_stop(struct sim *sim);                   /* the process is gone */
+void usage_loaded(struct sim *sim);                 /* milligpud has started */
+bool usage_trouble(struct sim *sim, uint32_t step); /* true: everything should become quiet now */
+void usage_between(struct sim *sim); /* a thread of milligpud is in the middle of something */
+void usage_written(struct sim *sim, const struct command *command, const struct change *change);
+void usage_batch_ended(struct sim *sim, bool committed);
+void oracle_usage(struct sim *sim); /* all is quiet */
 
 /* copies */
 enum copies_whose { COPIES_ITS_OWN, COPIES_ANOTHERS, COPIES_UNSURE };

@@ -6,6 +6,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/arena.h"
+#include "milligpu/usage_report.h"
 
 void http_call_init(struct http_call *call, const char *path)
 {
@@ -33,6 +34,8 @@ const char *http_path(const struct http_call *call)
 
 const char *http_header(struct http_call *call, const char *name)
 {
+    if (strcmp(name, USAGE_HEADER) == 0)
+        return call->signature;
     return strcmp(name, "Content-Type") == 0 ? call->content_type : NULL;
 }
 

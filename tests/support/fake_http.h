@@ -24,6 +24,7 @@ struct http_call {
     const char *path;
     const char *query;        /* "a=1&b=2", not decoded */
     const char *content_type; /* NULL: no such header */
+    const char *signature;    /* header Milligpu-Signature; NULL: no such header */
     struct text body;
     bool unread; /* a body that its route does not accept */
     int64_t began_ns;
