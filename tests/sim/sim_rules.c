@@ -375,6 +375,31 @@ static bool is_settled(const struct sim *sim, const struct sim_book *book)
            open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4);
 }
 
+/* What fits may be another thing as soon as other rules hold, and everybody has noticed. */
+void rules_watch(struct sim *sim)
+{
+    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const uint64_t open = is_settled(sim, book) ? open_rules(book, sim->wall_ms) : UINT64_MAX;
+
+    sim->changes += open != sim->open;
+    sim->open = open;
+}
+
+/* How long until that, if a window opens or closes within minutes; 0: none does. */
+int64_t rules_wait_ms(const struct sim *sim)
+{
+    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const int64_t minute_ms = sim->wall_ms - sim->wall_ms % MINUTE_MS;
+
+    if (!is_settled(sim, book))
+        return 0;
+    for (int64_t at_ms = minute_ms + MINUTE_MS; at_ms <= minute_ms + 2 * MINUTE_MS;
+         at_ms += MINUTE_MS)
+        if (open_rules(book, at_ms) != open_rules(book, sim->wall_ms))
+            return at_ms + MINUTE_MS / 4 - sim->wall_ms;
+    return 0;
+}
+
 const struct sim_rule *rules_now(const struct sim *sim, const struct model_node *node)
 {
     const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];

@@ -251,6 +251,7 @@ struct sim {
     uint64_t operations;
     struct sim_policy policy;
     uint32_t books;         /* drawn so far: the number of the last one */
+    uint64_t open;          /* bits: rules that hold, as far as the waiting are concerned */
     uint32_t told_book;     /* the journal says that it decides */
     uint32_t deciding_book; /* and that is committed */
     struct sim_book book[SIM_BOOKS];
@@ -388,6 +389,8 @@ void rules_committed(struct sim *sim);
 void rules_lost(struct sim *sim); /* instead */
 enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
                          const struct model_node *node, const bool *victim);
+void rules_watch(struct sim *sim); /* time has passed */
+int64_t rules_wait_ms(const struct sim *sim);
 /* The rule that wins there now; NULL: there is none. */
 const struct sim_rule *rules_now(const struct sim *sim, const struct model_node *node);
 /* The same by a snapshot. */

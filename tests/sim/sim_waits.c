@@ -9,7 +9,8 @@
  * In a busy cluster something happens every other second and wakes everybody, owed or not. So now
  * and then, when a pod that fits was refused, the cluster stops: nothing acts but milligpud and the
  * API server, until a pod is woken or enough time has passed. Sometimes milligpud is killed at that
- * very moment; the next one owes what the former did not say.
+ * very moment; the next one owes what the former did not say. And it stops until a window of the
+ * policy opens or closes, if that alone lets a refused pod fit.
  */
 #include <string.h>
 
@@ -75,11 +76,18 @@ static bool is_asked_about(const struct sim *sim, const struct model_pod *pod)
     return false;
 }
 
-static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct model_pod *pod)
+/* Refused by milligpud, and nothing has happened since after which it would be asked again. */
+static bool is_left_alone(const struct sim *sim, const struct view_of_pod *view,
+                          const struct model_pod *pod)
 {
     return !is_asked_about(sim, pod) && view->state == VIEW_REFUSED && view->ours &&
            view->events == sim->events && model_alive(pod) && pod->node[0] == '\0' &&
-           !pod->terminating && fits(sim, view, pod);
+           !pod->terminating;
+}
+
+static bool is_owed(const struct sim *sim, struct view_of_pod *view, const struct model_pod *pod)
+{
+    return is_left_alone(sim, view, pod) && fits(sim, view, pod);
 }
 
 static void look(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod, bool quiet)
@@ -104,11 +112,45 @@ static void breathe(struct sim *sim)
     sim->breath_ms = 0;
 }
 
+/* By the rules that hold then, if nothing else changes. */
+static bool fits_at(struct sim *sim, const struct view_of_pod *view, const struct model_pod *pod,
+                    int64_t wall_ms)
+{
+    struct view_of_pod then = {.withheld = view->withheld, .looked = UINT64_MAX};
+    const int64_t now_ms = sim->wall_ms;
+
+    sim->wall_ms = wall_ms;
+    const bool is = fits(sim, &then, pod);
+    sim->wall_ms = now_ms;
+    return is;
+}
+
+/* A window opens or closes soon, and that alone makes it fit: the cluster stops until then. */
+static void wait_for_window(struct sim *sim, const struct view_of_pod *view,
+                            const struct model_pod *pod)
+{
+    struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 24)};
+    const int64_t wait_ms = rules_wait_ms(sim);
+
+    if (wait_ms == 0 || sim->clock_heals_ms != 0 || !is_left_alone(sim, view, pod) ||
+        !draw_chance(&draw, 300) || !fits_at(sim, view, pod, sim->wall_ms + wait_ms))
+        return;
+    sim->breath_ms = sim->now_ms + wait_ms + OWED_MS + BREATH_MS;
+    sim->breath_events = sim->events;
+    sim_met("wake_up/window");
+    sim_say(sim, "p%u (%s) fits when a window has ended: the cluster holds its breath", pod->name,
+            pod->shape->word);
+}
+
 void waits_refused(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod,
                    uint64_t room)
 {
-    if (sim->settling || sim_is_still(sim) || !sim->daemon.up || !is_owed(sim, view, pod))
+    if (sim->settling || sim_is_still(sim) || !sim->daemon.up)
         return;
+    if (!is_owed(sim, view, pod)) {
+        wait_for_window(sim, view, pod);
+        return;
+    }
     const bool overtaken = view_capacity_generation(sim->daemon.app.view) != room;
     if (overtaken)
         sim_met("wake_up/overtaken");
@@ -129,6 +171,7 @@ void oracle_waiting(struct sim *sim)
     if (sim->now_ms < sim->look_ms)
         return;
     sim->look_ms = sim->now_ms + LOOK_MS;
+    rules_watch(sim);
     const bool quiet = is_quiet(sim);
     for (uint32_t s = 0; s < sim->rules.schedulers; s++)
         for (uint32_t i = 0; i < sim->model.pods; i++)
