@@ -14,7 +14,12 @@
 #include "sim_run.h"
 #include "store/store_internal.h"
 
-enum { NAMES_A_GPU = 3, NAMES_OTHER = 16 }; /* id, made-up id, model */
+enum {
+    NAMES_A_GPU = 3, /* id, made-up id, model */
+    NAMES_OTHER = 16,
+    REMEMBERED =
+        2 * 2 * 64, /* of a node that both judges remember, with two pods of 64 GPUs each */
+};
 
 /* The pods that it remembers to have been asked about. */
 static void oracle_hints(const struct sim *sim)
@@ -169,8 +174,28 @@ static void shown_names(struct map *shown, const struct node *node)
 }
 
 /*
+ * A judge of fgd or rollout remembers a node as it was last judged: with the GPUs that were made up
+ * for pods that somebody else bound there.
+ */
+static size_t remembered_names(const struct sim *sim)
+{
+    const size_t most = (size_t)sim->model.nodes * REMEMBERED;
+    size_t names = 0;
+
+    if (strcmp(sim->policy.order, "fgd") != 0 && strcmp(sim->policy.order, "rollout") != 0)
+        return 0;
+    for (uint32_t i = 0; i < sim->model.pods; i++) {
+        const struct model_pod *pod = &sim->model.pod[i];
+        for (uint32_t w = 0; !pod->ours && pod->node[0] != '\0' && w < pod->shape->wants; w++)
+            names += model_parts(&pod->shape->want[w]);
+    }
+    return names < most ? names : most;
+}
+
+/*
  * The writer has swept since everything became quiet. Beside what the snapshot shows, judges and
- * hints may hold names that nodes had before; what a pod made up is gone with the pod.
+ * hints may hold names that nodes had before; what a pod made up is gone with the pod, or with what
+ * a judge remembers.
  */
 static void oracle_names(const struct sim *sim, const struct writer_tables *is)
 {
@@ -182,7 +207,8 @@ static void oracle_names(const struct sim *sim, const struct writer_tables *is)
     map_init(&shown);
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         shown_names(&shown, node);
-    const size_t before = (size_t)sim->model.nodes * (3 + MODEL_GPUS * NAMES_A_GPU) + NAMES_OTHER;
+    const size_t before = (size_t)sim->model.nodes * (3 + MODEL_GPUS * NAMES_A_GPU) + NAMES_OTHER +
+                          remembered_names(sim);
     const size_t most = shown.count + before;
     if (is->names > most)
         sim_violation(sim, "%zu names are kept, nodes and pods have %zu, and had at most %zu more",
