@@ -286,12 +286,22 @@ static bool someone_made_up(const struct sim *sim, const struct model_node *node
     return false;
 }
 
+/* No state of the node told of a GPU: those that are shown are charged to pods of others alone. */
+static bool shows_strangers_only(const struct shown *shown)
+{
+    for (uint32_t v = 0; v < shown->model->versions; v++)
+        for (uint32_t i = 0; i < shown->model->was[v].gpus; i++)
+            if (shown->model->was[v].there && !shown->model->was[v].gpu[i].missing)
+                return false;
+    return shown->node != NULL && shown->node->gpus > 0;
+}
+
 /*
  * It says that the node never has such GPUs: then those that take shares do not lie so. (A refusal
  * may be as old as the last room that came, and where nothing takes shares none comes.) Where no
  * state of the node ever had linked GPUs, it may not say that they are only taken. Of NUMA nodes
  * that cannot be told: a GPU that is not there is still on its own. Nor can it where a pod made up
- * GPUs: nobody knows their links.
+ * GPUs, or holds GPUs of which its node has not told yet: nobody knows their links.
  */
 static void oracle_never(const struct shown *shown, const struct model_pod *pod, const char *text)
 {
@@ -299,7 +309,8 @@ static void oracle_never(const struct shown *shown, const struct model_pod *pod,
     const struct model_node *node = shown->model;
     const bool never = strstr(text, " suitable GPUs for one container, ") != NULL;
     const bool taken = strstr(text, " milli free") != NULL || strstr(text, "with room for") != NULL;
-    bool ever = pod->shape->lie != LIE_LINKED || someone_made_up(sim, node);
+    bool ever =
+        pod->shape->lie != LIE_LINKED || someone_made_up(sim, node) || shows_strangers_only(shown);
 
     if (pod->shape->lie == LIE_ANYWHERE || !pod->shape->grantable)
         return;
