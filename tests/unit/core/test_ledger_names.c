@@ -215,7 +215,7 @@ static void show_names(struct core_fixture *core, const char *node, uint32_t gpu
 static void let_go__names_are_swept_soon(void **state)
 {
     struct core_fixture *core = *state;
-    char node[16];
+    char node[32];
 
     for (int i = 0; i < 10; i++) {
         (void)snprintf(node, sizeof node, "other-%d", i);
@@ -232,11 +232,19 @@ static void let_go__names_are_swept_soon(void **state)
     rest(core);
     const size_t without_labels = names_in(core);
     assert_int_equal(without_labels, all - 60);
+    show_names(core, "plenty", GPUS_PER_NODE_MAX, 1);
+    rest(core);
+    const size_t with_plenty = names_in(core);
+    show_names(core, "plenty", 1, 1); /* its UUIDs stay its own, their aliases go */
+    ledger_sweep(core->ledger, false);
+    assert_in_range(with_plenty - names_in(core), 15, GPUS_PER_NODE_MAX);
+    rest(core);
+    const size_t before = names_in(core);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "large"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     core_forget_undo(core);
     ledger_sweep(core->ledger, false);
-    assert_in_range(without_labels - names_in(core), 30, 2 * GPUS_PER_NODE_MAX + 4);
+    assert_in_range(before - names_in(core), 30, 2 * GPUS_PER_NODE_MAX + 4);
 }
 
 /* They are decided later, when both nodes may have left. */
