@@ -376,8 +376,8 @@ struct store_reach {
     int64_t oldest_ms; /* UTC: when the oldest allocation of the history ended; 0: there is none */
     int64_t bytes;     /* of all namespaces, about */
     int64_t most_bytes;
-    char most[NAME_BYTES_MAX +
-              1]; /* ""; also if namespaces without a count of their own have most */
+    /* "" also if the namespaces without a count of their own have most */
+    char most[NAME_BYTES_MAX + 1];
 };
 int store_reach(struct store *store, struct store_reach *out, struct err *err) MUST_USE;
 

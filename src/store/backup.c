@@ -36,9 +36,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     int64_t bytes = 0;
 
     must(from != to);
-    int failed =
-        db_number(from, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-                  &bytes, err);
+    int failed = db_bytes(from, &bytes, err);
     /* Refused before it begins: a copy that fills the disk would take the ledger's room. */
     if (failed == 0)
         failed = room_for_copy(sqlite3_db_filename(to, "main"), bytes, "a copy of the ledger", err);

@@ -19,16 +19,6 @@
 
 enum { BALLAST_BYTES_MAX = 16 * 1024 * 1024, VOLUME_PARTS = 8 };
 
-static char *ballast_name(const char *path)
-{
-    struct strbuf name;
-
-    must(path[0] == '/');
-    strbuf_init(&name);
-    strbuf_printf(&name, "%s.ballast", path);
-    return strbuf_steal(&name);
-}
-
 bool volume_look(const char *path, struct volume *out)
 {
     CLEANUP(xfreep) char *folder = xstrdup(path);
@@ -70,7 +60,7 @@ static int ballast_fill(const char *name, int64_t bytes)
 
 int ballast_make(const char *path)
 {
-    CLEANUP(xfreep) char *name = ballast_name(path);
+    CLEANUP(xfreep) char *name = file_beside(path, ".ballast");
     struct volume volume;
 
     if (!volume_look(path, &volume))
@@ -93,8 +83,7 @@ int ballast_make(const char *path)
 
 void ballast_drop(const char *path)
 {
-    CLEANUP(xfreep) char *name = ballast_name(path);
+    CLEANUP(xfreep) char *name = file_beside(path, ".ballast");
 
-    must(name != NULL);
     (void)unlink(name); /* if it is not there, it has been given up already */
 }

@@ -283,6 +283,24 @@ int db_run(sqlite3_stmt *stmt, struct err *err)
     return more;
 }
 
+int db_ask(sqlite3_stmt *stmt, int64_t *out, struct err *err)
+{
+    const int more = db_step(stmt, err);
+
+    must(more != 0);
+    if (more > 0)
+        *out = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_reset(stmt); /* repeats the error of the step */
+    return more < 0 ? more : 0;
+}
+
+int db_bytes(sqlite3 *db, int64_t *out, struct err *err)
+{
+    must(db != NULL);
+    return db_number(db, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+                     out, err);
+}
+
 int db_number(sqlite3 *db, const char *sql, int64_t *out, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;

@@ -48,6 +48,12 @@ int db_step(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 /* Run to the end and reset for the next run. */
 int db_run(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 
+/* The number in the only row of a statement, such as count(*); reset for the next run. */
+int db_ask(sqlite3_stmt *stmt, int64_t *out, struct err *err) MUST_USE;
+
+/* Size of all pages, in bytes. */
+int db_bytes(sqlite3 *db, int64_t *out, struct err *err) MUST_USE;
+
 /* A statement and its parameters, bound in order. The texts must outlive the run. */
 struct bind {
     sqlite3_stmt *stmt;

@@ -238,6 +238,26 @@ int file_sync_folder(const char *path, struct err *err)
     return 0;
 }
 
+char *file_beside(const char *path, const char *suffix)
+{
+    struct strbuf name;
+
+    must(path[0] != '\0');
+    strbuf_init(&name);
+    strbuf_printf(&name, "%s%s", path, suffix);
+    return strbuf_steal(&name);
+}
+
+int64_t file_bytes(const char *path, const char *suffix)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, suffix);
+    struct stat is;
+
+    const int rc = stat(name, &is);
+    must(rc < 0 || is.st_size >= 0);
+    return rc < 0 ? 0 : (int64_t)is.st_size;
+}
+
 /* For names and for meta.created_ms: nothing is decided by it. */
 int64_t file_wall_ms(void)
 {

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
@@ -32,24 +31,6 @@ struct ledger_id {
     int64_t seq;                /* the newest journal entry; -1: it cannot be read */
 };
 
-static char *ledger_beside(const char *path, const char *suffix)
-{
-    struct strbuf name;
-
-    must(path[0] != '\0');
-    strbuf_init(&name);
-    strbuf_printf(&name, "%s%s", path, suffix);
-    return strbuf_steal(&name);
-}
-
-static long long bytes_of(const char *path, const char *suffix)
-{
-    CLEANUP(xfreep) char *name = ledger_beside(path, suffix);
-    struct stat is;
-
-    return stat(name, &is) == 0 ? (long long)is.st_size : 0;
-}
-
 /* --- the side file --- */
 
 static bool is_id(const char *text)
@@ -61,7 +42,7 @@ static bool is_id(const char *text)
 /* False: there is none, or it was not written by us; then it says nothing. */
 static bool side_read(const char *path, struct ledger_id *out)
 {
-    CLEANUP(xfreep) char *name = ledger_beside(path, ".id");
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
     CLEANUP(xfreep) char *text = NULL;
     size_t length = 0;
     struct err err;
@@ -81,7 +62,7 @@ static bool side_read(const char *path, struct ledger_id *out)
 /* Complete or missing: file_replace() renames what it has written and synced. */
 static int side_write(const char *path, const struct ledger_id *id, struct err *err)
 {
-    CLEANUP(xfreep) char *name = ledger_beside(path, ".id");
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
     char text[SIDE_BYTES_MAX];
 
     must(is_id(id->id) && id->seq >= 0);
@@ -93,7 +74,7 @@ static int side_write(const char *path, const struct ledger_id *id, struct err *
 /* Before the log of a replaced ledger begins: the next start must not compare it with the old. */
 static int side_remove(const char *path, struct err *err)
 {
-    CLEANUP(xfreep) char *name = ledger_beside(path, ".id");
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
 
     must(path[0] == '/');
     if (unlink(name) == 0)
@@ -156,7 +137,7 @@ static bool is_the_same(const char *path)
 int ledger_id_compare(const char *path, struct err *err)
 {
     must(path[0] != '\0'); /* milligpuctl gives it as its user did */
-    if (bytes_of(path, "") == 0 || bytes_of(path, "-wal") == 0 || is_the_same(path))
+    if (file_bytes(path, "") == 0 || file_bytes(path, "-wal") == 0 || is_the_same(path))
         return 0;
     return err_set(err, ERR_CONFLICT,
                    "%s: its log %s-wal belongs to another file: the ledger was replaced after "
@@ -171,7 +152,7 @@ int ledger_id_accept(const char *path, struct err *err)
     if (failed != 0)
         return failed;
     /* An empty file is a new ledger, and SQLite drops the log that it finds beside it. */
-    if (bytes_of(path, "") == 0 || !is_the_same(path))
+    if (file_bytes(path, "") == 0 || !is_the_same(path))
         return side_remove(path, err);
     return 0;
 }

@@ -111,17 +111,11 @@ static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int6
 /* How many bytes the entries up to this one take, as commits count them. */
 static int maintain_measure(struct store *store, int64_t upto, int64_t *out_bytes, struct err *err)
 {
-    sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_BYTES];
-    struct bind bind = bind_start(stmt);
+    struct bind bind = bind_start(store->stmt[ST_JOURNAL_BYTES]);
 
     bind_number(&bind, upto);
     must(bind.rc == SQLITE_OK);
-    const int more = db_step(stmt, err);
-    must(more != 0); /* sum() has always a row */
-    if (more > 0)
-        *out_bytes = sqlite3_column_int64(stmt, 0);
-    (void)sqlite3_reset(stmt); /* repeats the error of the step */
-    return more < 0 ? more : 0;
+    return db_ask(bind.stmt, out_bytes, err);
 }
 
 /*

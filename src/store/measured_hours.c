@@ -28,17 +28,11 @@ static int measured_put(struct store *store, enum statement statement,
 
 static int measured_rows(struct store *store, int64_t hour_ms, int64_t *out_rows, struct err *err)
 {
-    sqlite3_stmt *stmt = store->stmt[ST_MEASURED_ROWS];
-    struct bind bind = bind_start(stmt);
+    struct bind bind = bind_start(store->stmt[ST_MEASURED_ROWS]);
 
     bind_number(&bind, hour_ms);
     must(bind.rc == SQLITE_OK);
-    const int more = db_step(stmt, err);
-    must(more != 0); /* count() has always a row */
-    if (more > 0)
-        *out_rows = sqlite3_column_int64(stmt, 0);
-    (void)sqlite3_reset(stmt); /* repeats the error of the step */
-    return more < 0 ? more : 0;
+    return db_ask(bind.stmt, out_rows, err);
 }
 
 /* A row that is new to an hour that is full joins the row of all those beyond. */

@@ -5,7 +5,6 @@
  * again.
  */
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "milligpu/alloc.h"
 
@@ -56,14 +55,6 @@ static int migrate_inside(const struct store *store, int64_t version, struct err
     return failed;
 }
 
-static int64_t file_bytes(const char *path)
-{
-    struct stat is;
-
-    must(path[0] == '/');
-    return stat(path, &is) == 0 ? (int64_t)is.st_size : 0;
-}
-
 static int migrate_from(const struct store *store, uint32_t version, struct err *err)
 {
     char word[32];
@@ -72,7 +63,7 @@ static int migrate_from(const struct store *store, uint32_t version, struct err 
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
     /* The copy, and a log that may contain every page anew. */
-    int failed = copy != NULL ? room_for_copy(store->path, 2 * file_bytes(store->path),
+    int failed = copy != NULL ? room_for_copy(store->path, 2 * file_bytes(store->path, ""),
                                               "a migration, with the copy before it,", err)
                               : 0;
     if (failed == 0 && copy != NULL)

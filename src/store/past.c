@@ -37,18 +37,6 @@ static int past_put(struct store *store, enum statement statement, const char *n
     return bind_run(&bind, out_changed, err);
 }
 
-static int past_names(struct store *store, int64_t *out, struct err *err)
-{
-    sqlite3_stmt *stmt = store->stmt[ST_PAST_NAMES];
-
-    const int more = db_step(stmt, err);
-    must(more != 0); /* an aggregate has always a row */
-    if (more > 0)
-        *out = sqlite3_column_int64(stmt, 0);
-    (void)sqlite3_reset(stmt); /* repeats the error of the step */
-    return more < 0 ? more : 0;
-}
-
 int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,
                struct err *err)
 {
@@ -60,7 +48,7 @@ int past_count(struct store *store, const char *namespace, int64_t bytes, bool *
     int failed = past_put(store, ST_PAST_COUNT, namespace, bytes, &changed, err);
     if (failed != 0 || changed == 1)
         return failed;
-    failed = past_names(store, &names, err);
+    failed = db_ask(store->stmt[ST_PAST_NAMES], &names, err);
     if (failed != 0)
         return failed;
     if (names < PAST_NAMES_MAX)
@@ -108,26 +96,39 @@ int past_trim(struct store *store, int *out_rows, struct err *err)
     return bind_run(&bind, out_rows, err);
 }
 
+/* One statement, so that all of it is of one moment. */
+static const char reach_sql[] =
+    "SELECT (SELECT coalesce(min(released_ms), 0) FROM allocation WHERE state = 'released'),"
+    " coalesce(sum(bytes), 0), coalesce(max(bytes), 0),"
+    " coalesce((SELECT namespace FROM past ORDER BY bytes DESC LIMIT 1), '') FROM past";
+
+static int reach_read(sqlite3 *db, struct store_reach *out, struct err *err)
+{
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(db, reach_sql, &stmt, err);
+    if (more == 0)
+        more = db_step(stmt, err);
+    if (more < 0)
+        return more;
+    must(more == 1);
+    struct row row = row_start(stmt);
+    out->oldest_ms = row_number(&row, INT64_MIN, INT64_MAX);
+    out->bytes = row_number(&row, 0, INT64_MAX);
+    out->most_bytes = row_number(&row, 0, INT64_MAX);
+    text_clip(text_of(row_text(&row)), out->most, sizeof out->most);
+    return row_check(&row, "past", err);
+}
+
 int store_reach(struct store *store, struct store_reach *out, struct err *err)
 {
     struct reader reader;
 
-    *out = (struct store_reach){0};
+    must(out != NULL);
     int failed = reader_open(store, &reader, err);
-    if (failed != 0)
-        return err_wrap(err, "history");
-    failed = db_number(reader.db,
-                       "SELECT coalesce(min(released_ms), 0) FROM allocation"
-                       " WHERE state = 'released'",
-                       &out->oldest_ms, err);
-    if (failed == 0)
-        failed = db_number(reader.db, "SELECT coalesce(sum(bytes), 0) FROM past", &out->bytes, err);
-    if (failed == 0)
-        failed =
-            db_number(reader.db, "SELECT coalesce(max(bytes), 0) FROM past", &out->most_bytes, err);
-    if (failed == 0)
-        failed = db_sentence(reader.db, "SELECT namespace FROM past ORDER BY bytes DESC LIMIT 1",
-                             out->most, sizeof out->most, err);
-    reader_done(&reader);
+    if (failed == 0) {
+        failed = reach_read(reader.db, out, err);
+        reader_done(&reader);
+    }
     return failed != 0 ? err_wrap(err, "history") : 0;
 }

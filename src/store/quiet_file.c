@@ -16,23 +16,13 @@
 
 #include "store/store_internal.h"
 
-static char *quiet_beside(const char *path, const char *suffix)
-{
-    struct strbuf name;
-
-    must(path[0] != '\0');
-    strbuf_init(&name);
-    strbuf_printf(&name, "%s%s", path, suffix);
-    return strbuf_steal(&name);
-}
-
 /*
  * Held for an instant only: a daemon that starts just then is told that the ledger is locked, and
  * tries again.
  */
 static bool is_held(const char *path)
 {
-    CLEANUP(xfreep) char *name = quiet_beside(path, ".lock");
+    CLEANUP(xfreep) char *name = file_beside(path, ".lock");
     const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
     must(name != NULL);
@@ -47,7 +37,7 @@ static bool is_held(const char *path)
 static struct mark mark_of(const struct quiet_file *file)
 {
     const char *path = file->path;
-    CLEANUP(xfreep) char *wal = quiet_beside(path, "-wal");
+    CLEANUP(xfreep) char *wal = file_beside(path, "-wal");
     struct mark mark = {.held = !file->locked && is_held(path)};
     struct stat is;
 

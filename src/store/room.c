@@ -44,10 +44,10 @@ static int least(int a, int64_t b)
     return b < a ? (int)b : a;
 }
 
-static void room_limits(struct store *store)
+static void room_limits(struct store *store, int64_t max_bytes)
 {
     struct store_limits *limits = &store->limits;
-    const int64_t max = store->max_bytes > 0 ? store->max_bytes : room_usual_bytes(store);
+    const int64_t max = max_bytes > 0 ? max_bytes : room_usual_bytes(store);
     const int64_t pages = max / STORE_PAGE_BYTES;
 
     must(pages >= 16);
@@ -97,27 +97,15 @@ void room_judge(struct store *store)
         room_set(store, ROOM_ENOUGH);
 }
 
-static int room_pages(struct store *store, enum statement statement, int64_t *out, struct err *err)
-{
-    sqlite3_stmt *stmt = store->stmt[statement];
-
-    const int more = db_step(stmt, err);
-    must(more != 0); /* these have always a row */
-    if (more > 0)
-        *out = sqlite3_column_int64(stmt, 0);
-    (void)sqlite3_reset(stmt); /* repeats the error of the step */
-    return more < 0 ? more : 0;
-}
-
 int room_look(struct store *store, struct err *err)
 {
     int64_t pages = 0;
     int64_t free_pages = 0;
 
     must(!store->in_batch);
-    int failed = room_pages(store, ST_PAGES, &pages, err);
+    int failed = db_ask(store->stmt[ST_PAGES], &pages, err);
     if (failed == 0)
-        failed = room_pages(store, ST_PAGES_FREE, &free_pages, err);
+        failed = db_ask(store->stmt[ST_PAGES_FREE], &free_pages, err);
     if (failed == 0) {
         atomic_store(&store->used_bytes, (pages - free_pages) * STORE_PAGE_BYTES);
         store->unseen = 0;
@@ -186,10 +174,9 @@ void room_keep_ballast(struct store *store, int64_t now_ms)
 void room_open(struct store *store, const struct store_rules *rules)
 {
     must(rules->max_bytes >= 0);
-    store->max_bytes = rules->max_bytes;
     store->has_ballast = rules->has_ballast && !store->memory;
     store->ballast_ms = INT64_MIN / 2;
-    room_limits(store);
+    room_limits(store, rules->max_bytes);
 }
 
 void room_first_ballast(struct store *store)

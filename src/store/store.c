@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
@@ -55,31 +54,30 @@ static int prepare_all(struct store *store, struct err *err)
 }
 
 /* Retention may have dropped every entry: then the numbers continue behind the fold. */
+static const char journal_sql[] =
+    "SELECT max(coalesce(max(seq), 0), (SELECT folded FROM meta)), count(*),"
+    " coalesce(sum(" JOURNAL_BYTES "), 0) FROM journal";
+
+/* In one pass over the journal, because a start waits for it. */
 static int count_journal(struct store *store, struct err *err)
 {
-    must(!store->in_batch);
-    int64_t last = 0;
-    int64_t rows = 0;
-    int64_t bytes = 0;
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
-    int failed = db_number(store->db,
-                           "SELECT max(coalesce((SELECT max(seq) FROM journal), 0), folded)"
-                           " FROM meta",
-                           &last, err);
-    if (failed == 0)
-        failed = db_number(store->db, "SELECT count(*) FROM journal", &rows, err);
-    if (failed == 0)
-        failed = db_number(store->db, "SELECT coalesce(sum(" JOURNAL_BYTES "), 0) FROM journal",
-                           &bytes, err);
-    if (failed != 0)
-        return failed;
+    must(!store->in_batch);
+    int more = db_prepare(store->db, journal_sql, &stmt, err);
+    if (more == 0)
+        more = db_step(stmt, err);
+    if (more < 0)
+        return more;
+    must(more == 1); /* count() has always a row */
+    const int64_t last = sqlite3_column_int64(stmt, 0);
     if (last < 0 || last >= INT64_MAX / 2)
         return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which cannot be",
                        store->path, (long long)last);
     store->seq = (uint64_t)last;
     store->seq_stable = store->seq;
-    atomic_store(&store->journal_rows, (uint_fast64_t)rows);
-    atomic_store(&store->journal_bytes, bytes);
+    atomic_store(&store->journal_rows, (uint_fast64_t)sqlite3_column_int64(stmt, 1));
+    atomic_store(&store->journal_bytes, sqlite3_column_int64(stmt, 2));
     return 0;
 }
 
@@ -552,20 +550,6 @@ int store_copy_raw(struct store *store, const char *file, struct err *err)
     return failed;
 }
 
-/* A missing file counts as 0 bytes: the log appears with the first commit only. */
-static int64_t store_bytes_of(const char *path, const char *suffix)
-{
-    struct strbuf name;
-    struct stat is;
-
-    strbuf_init(&name);
-    strbuf_printf(&name, "%s%s", path, suffix);
-    const int rc = stat(name.data, &is);
-    strbuf_done(&name);
-    must(rc < 0 || is.st_size >= 0);
-    return rc < 0 ? 0 : (int64_t)is.st_size;
-}
-
 const char *store_path(const struct store *store)
 {
     must(store->path != NULL);
@@ -584,14 +568,11 @@ int store_facts(struct store *store, struct store_facts *out, struct err *err)
     facts.trimmed_ms = atomic_load(&store->trimmed_ms);
     if (store->memory) {
         store_lock(store);
-        failed = db_number(store->db,
-                           "SELECT page_count * page_size FROM pragma_page_count,"
-                           " pragma_page_size",
-                           &facts.bytes, err);
+        failed = db_bytes(store->db, &facts.bytes, err);
         store_unlock(store);
     } else {
-        facts.bytes = store_bytes_of(store->path, "");
-        facts.wal_bytes = store_bytes_of(store->path, "-wal");
+        facts.bytes = file_bytes(store->path, "");
+        facts.wal_bytes = file_bytes(store->path, "-wal");
         facts.copies_bytes = store_copies_bytes(store->path);
         if (facts.bytes == 0)
             failed =

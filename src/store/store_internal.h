@@ -234,13 +234,11 @@ struct store {
     struct strbuf result;
     int64_t batch_bytes; /* of the journal entries of this batch */
     int64_t unseen;      /* bytes that this batch has written, about, since room_look() */
-    int64_t max_bytes;   /* as the rules say; 0: by the volume */
     int64_t ballast_ms;  /* when it was last tried to make the ballast */
     bool has_ballast;    /* one is wanted beside the file */
     bool lacks_ballast;  /* the disk has no room for it */
     bool said_no_ballast;
-    bool is_trimmed; /* by bytes, since the start */
-    bool is_stale;   /* there were commits since room_look() */
+    bool is_stale; /* there were commits since room_look() */
 
     /* Written by the writer, read by any thread. */
     _Atomic(enum store_room) room;
@@ -286,6 +284,10 @@ int file_sync_folder(const char *path, struct err *err) MUST_USE;
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
 /* "<path>.<word>-<UTC>", a name that is not taken. */
 char *file_free_name(const char *path, const char *word) MUST_USE;
+/* The name of a file beside the ledger; yours to xfree. */
+char *file_beside(const char *path, const char *suffix) MUST_USE;
+/* A missing file counts as 0 bytes: the log appears with the first commit only. */
+int64_t file_bytes(const char *path, const char *suffix);
 int64_t file_wall_ms(void);
 
 /*

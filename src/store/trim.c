@@ -97,9 +97,19 @@ static int trim_once(struct store *store, bool *out_more, struct err *err)
     return 0;
 }
 
+static void trim_note(struct store *store, int64_t now_ms)
+{
+    must(!store->in_batch);
+    if (atomic_exchange(&store->trimmed_ms, now_ms) == 0)
+        store_notice(store,
+                     "%s: it comes near its limit of %lld MiB: the oldest history goes, however "
+                     "young (ledger_max_bytes)",
+                     store->path, (long long)(store->limits.max_bytes >> 20));
+}
+
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
 {
-    /* Beyond stop_at binds wait for nothing, so that more of it may be done at once. */
+    /* No bind waits for the writer while grants are stopped, so it may do more at once. */
     const int rounds = store_room(store) == ROOM_LIMIT ? 32 : 4;
     bool more = true;
     int failed = 0;
@@ -109,15 +119,9 @@ int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
         /* A reader holds the log: what is trimmed now would only make it longer. */
         if (store->wal_pages >= store->limits.wal_hard)
             return 0;
-        if (i == 0 && !store->is_trimmed)
-            store_notice(store,
-                         "%s: it comes near its limit of %lld MiB: the oldest history goes, "
-                         "however young (ledger_max_bytes)",
-                         store->path, (long long)(store->limits.max_bytes >> 20));
-        store->is_trimmed = true;
         failed = trim_once(store, &more, err);
         if (failed == 0 && more)
-            atomic_store(&store->trimmed_ms, now_ms);
+            trim_note(store, now_ms);
         if (failed == 0)
             failed = room_look(store, err);
     }
