@@ -262,6 +262,15 @@ enum verdict core_adopt(struct core_fixture *core, const struct pod *pod, const 
     return core_do(core, &command);
 }
 
+void core_make_up_gpus(struct core_fixture *core, const char *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct pod *pod = core_pod(core, arena_printf(&core->arena, "pod-%u", i), node);
+        core_note(core, pod, arena_printf(&core->arena, "c0 GPU-made-up-%u 100 1", i));
+        must(core_adopt(core, pod, "100") == VERDICT_OK);
+    }
+}
+
 enum verdict core_step(struct core_fixture *core, enum command_kind kind, const char *uid)
 {
     const struct command command = {.kind = kind, .uid = uid, .why = "test"};

@@ -70,6 +70,8 @@ enum verdict core_reserve(struct core_fixture *core, const char *uid, const char
 enum verdict core_reserve_for(struct core_fixture *core, const char *uid, const char *node,
                               const struct request *request);
 enum verdict core_adopt(struct core_fixture *core, const struct pod *pod, const char *words);
+/* Pods pod-0, pod-1, ... on a node, each with 100 milli of a GPU of its own: GPU-made-up-0, ... */
+void core_make_up_gpus(struct core_fixture *core, const char *node, uint32_t count);
 /* CONFIRM, DOUBT, RELEASE */
 enum verdict core_step(struct core_fixture *core, enum command_kind kind, const char *uid);
 

@@ -247,15 +247,15 @@ static void keys_of_others_stay(void **state)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
 
-/* The ConfigMap as a request of before leaves it that was late: a revoked key is published. */
-static void revoke_and_publish(struct scene *scene, const struct signing_key *key)
+/* A late request of before publishes a key again; revoked is "\"true\"", or null: it is not. */
+static void publish_late(struct scene *scene, const struct signing_key *key, const char *revoked)
 {
     char body[400];
 
     (void)snprintf(body, sizeof body,
-                   "{\"metadata\":{\"annotations\":{\"revoked-key.milligpu.io/%s\":\"true\"}},"
+                   "{\"metadata\":{\"annotations\":{\"revoked-key.milligpu.io/%s\":%s}},"
                    "\"data\":{\"%s\":\"%s\"}}",
-                   signing_key_id(key), signing_key_id(key), signing_key_public(key));
+                   signing_key_id(key), revoked, signing_key_id(key), signing_key_public(key));
     assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
     scene->fixture->now_ms += AGAIN_MS;
     run_once(scene);
@@ -296,7 +296,7 @@ static void keys_of_others_prove_what_they_signed(void **state)
     assert_false(keyring_has_signed(scene->keyring, text_of(signature), &other));
     assert_false(keyring_has_signed(scene->keyring, TEXT("no signature"), &what));
     for (int i = 0; i < 2; i++) {
-        revoke_and_publish(scene, key);
+        publish_late(scene, key, "\"true\"");
         assert_true(publishes(scene, key));
         assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
         run_once(scene); /* at once, not at the next look */
@@ -307,12 +307,7 @@ static void keys_of_others_prove_what_they_signed(void **state)
         assert_int_equal(facts_of(scene).n_others, 0);
     }
     /* Of a key that is not revoked any more, the entry stays. */
-    (void)snprintf(body, sizeof body,
-                   "{\"metadata\":{\"annotations\":{\"revoked-key.milligpu.io/%s\":null}},"
-                   "\"data\":{\"%s\":\"%s\"}}",
-                   signing_key_id(key), signing_key_id(key), signing_key_public(key));
-    assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
-    scene->fixture->now_ms += AGAIN_MS;
+    publish_late(scene, key, "null");
     run(scene);
     assert_true(publishes(scene, key));
     assert_true(keyring_has_signed(scene->keyring, text_of(signature), &what));

@@ -138,15 +138,8 @@ static void a_node_may_list_more_gpus_than_it_may_show(void **state)
     static const struct rule rule[] = {{.name = "a", .models = 1, .model = model_a},
                                        {.name = "b", .models = 1, .model = model_b}};
     struct core_fixture *core = *state;
-    char uid[16], note[64];
 
-    for (int i = 0; i < GPUS_PER_NODE_MAX; i++) {
-        (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        (void)snprintf(note, sizeof note, "c0 GPU-made-up-%d 100 1", i);
-        struct pod *pod = core_pod(core, uid, "n1");
-        core_note(core, pod, note);
-        assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
-    }
+    core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     show(core, "n1", ac, 2);
     assert_true(ledger_node(core->ledger, TEXT("n1"))->gpus > GPUS_PER_NODE_MAX);
     unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
@@ -159,10 +152,8 @@ static void a_node_may_have_as_many_models_as_gpus(void **state)
     static const char *last[] = {"M63"};
     static const struct rule rule[] = {{.name = "a", .models = 1, .model = last}};
     struct core_fixture *core = *state;
-    struct pod *pod = core_pod(core, "pod", "n1");
 
-    core_note(core, pod, "c0 GPU-made-up 100 1");
-    assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    core_make_up_gpus(core, "n1", 1);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
         gpu[i] = (struct core_gpu){
             .id = arena_printf(&core->arena, "GPU-%u", i), .index = i, .mib = 1000};

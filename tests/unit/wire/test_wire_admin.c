@@ -300,15 +300,8 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
 static void a_node_may_list_more_gpus_than_it_may_show(void **state)
 {
     struct core_fixture *core = *state;
-    char uid[16], note[64];
 
-    for (int i = 0; i < GPUS_PER_NODE_MAX; i++) {
-        (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        (void)snprintf(note, sizeof note, "c0 GPU-made-up-%d 100 1", i);
-        struct pod *pod = core_pod(core, uid, "n1");
-        core_note(core, pod, note);
-        assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
-    }
+    core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_true(node_of(core, "n1")->gpus > GPUS_PER_NODE_MAX);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), true);
