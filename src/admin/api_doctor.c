@@ -105,8 +105,8 @@ static void check_room(struct doctor *doctor)
     api_doctor_say(
         doctor, "ledger", HEALTH_FAILED,
         is_disk
-            ? "free 32 MiB on the volume of the ledger, or make it larger: milligpud then makes "
-              "its ballast again and goes on by itself"
+            ? "free 32 MiB on the volume of the ledger, or enlarge it; milligpud then recreates "
+              "the ballast and grants again"
             : "raise ledger_max_bytes, on a larger volume if need be, and restart milligpud; "
               "live allocations alone take this much, or a reader of the file keeps its log "
               "growing",
