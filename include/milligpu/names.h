@@ -59,7 +59,7 @@ void names_let_go(struct names *names, size_t count);
 void names_sweep(struct names *names, size_t more);
 
 size_t names_count(const struct names *names);
-/* Of the table and its atoms, without what the allocator adds. */
+/* Bytes of the table and its atoms, without the allocator's overhead. */
 size_t names_bytes(const struct names *names);
 
 /*

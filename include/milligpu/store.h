@@ -136,8 +136,8 @@ struct store_rules {
     enum store_corrupt_policy on_corrupt;
     uint32_t retention_days; /* 0: for ever, as far as the limit in bytes lets it */
     /*
-     * What the ledger may take: pages in use and its log, in bytes. Near the limit the oldest
-     * history goes, however young; at it grants stop (store_room()). 0: three tenths of the volume,
+     * Maximum size in bytes: pages in use plus the log. The oldest history is trimmed near it,
+     * whatever its age, and grants stop at it (store_room()). 0: 30 % of the volume,
      * LEDGER_BYTES_MIN at least and 2 GiB at most; in memory 256 MiB.
      */
     int64_t max_bytes;
@@ -149,8 +149,8 @@ struct store_rules {
     /*
      * Writes the uid of this cluster (enum store_owner). Called at most once, under the ledger's
      * lock and before a byte is written, and only if the ledger has an owner and an older version.
-     * Negative: this cluster is not known, so the ledger is not migrated and err->code is the one
-     * of store_open(). NULL: a ledger is migrated whoever owns it.
+     * Negative: this cluster is not known, so the ledger is not migrated, and store_open() fails
+     * with err->code. NULL: ledgers of every owner are migrated.
      */
     int (*cluster)(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err);
 };
@@ -172,13 +172,11 @@ struct store;
 int store_open(const struct store_rules *rules, struct store **out, struct err *err) MUST_USE;
 void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */
 
-/*
- * Why nothing may be granted now. Releases, and what the cluster imposes, are written all the same.
- */
+/* Can the ledger take grants? It takes releases and observed pods in every state. */
 enum store_room {
-    ROOM_ENOUGH,
-    ROOM_LIMIT, /* it takes what it may take, and nothing is left to trim, or not yet trimmed */
-    ROOM_DISK,  /* its disk is full: the ballast is given up and cannot be made again yet */
+    ROOM_ENOUGH, /* yes */
+    ROOM_LIMIT,  /* no: its size is at the limit, and trimming has not made room yet */
+    ROOM_DISK,   /* no: its disk is full, and the ballast that was given up cannot be made again */
 };
 /* Any thread. */
 enum store_room store_room(const struct store *store);

@@ -34,9 +34,9 @@ struct asking {
 };
 
 /*
- * By the address alone: a tentative placement may have ended since it was copied, and then nobody
- * holds the name of its node. The snapshot is older than the copy, so what it shows at this address
- * is that node.
+ * Hashes the address alone: a tentative placement may have ended since it was copied, and then no
+ * structure holds the name of its node. The snapshot is older than the copy, so a node that it
+ * shows at this address is that node.
  */
 static uint32_t place_in_index(const struct tentative_index *index, const struct atom *node)
 {

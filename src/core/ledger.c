@@ -107,7 +107,7 @@ void ledger_sweep(struct ledger *ledger, bool idle)
     const size_t count = names_count(ledger->names);
 
     must(ledger->undecided_count <= ledger->undecided_capacity);
-    /* What restored nodes kept for allocations to come holds no names: there are none to come. */
+    /* GPUs of restored nodes waited for allocations of the same file, and hold no names. */
     xfree(ledger->kept);
     ledger->kept = NULL;
     ledger->kepts = 0;

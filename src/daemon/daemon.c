@@ -489,7 +489,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-/* Once: before the ledger is open if its owner has to be compared, else after. */
+/* Runs once: before the ledger is open if its owner has to be compared, else after. */
 static int open_api_server(struct daemon *daemon, struct err *err)
 {
     if (daemon->call_ops.start != NULL)

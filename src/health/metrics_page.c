@@ -185,7 +185,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, "table=\"names\"", (int64_t)atomic_load(&app->names_bytes));
 }
 
-/* While the file cannot be looked at, they stay as they were. */
+/* The gauges stay as they were while the file cannot be read. */
 static void set_ledger_bytes(const struct app *app)
 {
     struct store_facts facts;

@@ -399,7 +399,7 @@ static int check_client_names(const struct setting_rule *rule)
     return 0;
 }
 
-/* Below it, the margins in which trimming keeps pace with grants would be too small. */
+/* A smaller limit would leave trimming too little margin to keep pace with grants. */
 static int check_ledger_size(const struct setting_rule *rule)
 {
     const uint32_t bytes = rule->values->ledger_max_bytes;

@@ -50,8 +50,8 @@ static int journal_file_span(sqlite3 *db, const char *path, struct journal_span 
 }
 
 /*
- * The parts that allocations keep while they live (state_kept()), by uid: an entry of a step has
- * only what the step changed, and whoever plays a past again needs the whole of it.
+ * Constant parts of live allocations (state_kept()), by uid. The entry of a step contains only its
+ * changes; a replay of the past needs whole allocations.
  */
 struct kept_parts {
     struct map by_uid;  /* texts behind their keys */

@@ -1,8 +1,8 @@
 /*
- * Whose ledger it is: the cluster in meta.cluster. Main looks at the file of an older version
- * before it is opened, because a migration writes. Later, over the writer's connection,
- * store_whose() runs on the informer thread before the writer begins its work, and
- * store_set_cluster() in the writer.
+ * The owner of a ledger is the cluster in meta.cluster. The main thread reads it from a file of an
+ * older version before the file is opened, because a migration writes. After that the writer's
+ * connection is used: by store_whose() on the informer thread, before the writer begins its work,
+ * and by store_set_cluster() in the writer.
  */
 #include <string.h>
 
@@ -74,8 +74,8 @@ int owner_confirm(struct store *store, const struct store_rules *rules, struct e
 }
 
 /*
- * What owner_look() read is not always what is there: a read failed once, or SQLite rolled a
- * journal back at the opening, which milligpud never leaves.
+ * The open file can differ from the one that owner_look() read: a read failed once, or SQLite
+ * rolled back a journal at the opening, which milligpud never leaves.
  */
 int owner_may_migrate(const struct store *store, int64_t version, struct err *err)
 {
@@ -116,7 +116,7 @@ static int store_read_cluster(struct store *store, const char *cluster, enum sto
     return failed;
 }
 
-/* For a ledger that has this owner already and is no copy, it changes nothing. */
+/* Changes nothing if the ledger has this owner already and is no copy. */
 static int store_owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;

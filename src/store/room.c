@@ -1,13 +1,13 @@
 /*
- * How many bytes the ledger may take. Counted are the pages in use and the log; free pages are not,
- * because the file reuses them and never shrinks. Called by store.c in the writer: after commits,
- * and by maintenance, which trims (trim.c) long before grants have to stop.
+ * The limit of the ledger in bytes. Pages in use and the log count; free pages do not, because the
+ * file reuses them and never shrinks. store.c calls this in the writer, after commits and in
+ * maintenance, which trims (trim.c) long before grants have to stop.
  *
  *   0 ........................ trim_at ........... stop_at ........ max
  *      nothing is trimmed       | trimmed by bytes   | no grants      |
  *
- * What is written beyond stop_at is little: releases, and what the cluster imposes. go_at is a bit
- * below stop_at, so that granting does not begin and end with every batch.
+ * Writes beyond stop_at are small: releases and observed pods. go_at is slightly below stop_at, so
+ * that granting does not begin and end with every batch.
  */
 #include <errno.h>
 #include <string.h>
@@ -114,7 +114,7 @@ int room_look(struct store *store, struct err *err)
     return failed;
 }
 
-/* In rows and indexes the ledger takes about as much again as in the journal. */
+/* Rows and indexes take about as many bytes as the journal entry. */
 void room_count(struct store *store, int64_t journal_bytes)
 {
     must(store->in_batch && journal_bytes > 0);

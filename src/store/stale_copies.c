@@ -44,7 +44,7 @@ static bool remove_scrap(int folder, const char *name, const char *rest)
     return fnmatch(copy_before, rest, 0) == 0 && unlinkat(folder, name, 0) == 0;
 }
 
-/* What belongs to the ledger in its folder: its name, a dot, and a rest. */
+/* Files of the ledger in its folder: its name, a dot, and a rest. */
 struct beside {
     DIR *folder; /* NULL: it cannot be read */
     char *path;  /* the folder, then the name of the ledger: one text, cut at the last slash */

@@ -300,7 +300,7 @@ int log_rewrite(const char *path, struct err *err) MUST_USE;
 
 /* stale_copies.c: what an interrupted copy left next to the ledger. */
 void store_remove_stale_copies(const struct store *store);
-/* Of the copies beside it that milligpud never deletes. Any thread. */
+/* Bytes of the copies beside it that milligpud never deletes. Any thread. */
 int64_t store_copies_bytes(const char *ledger);
 
 /*
@@ -394,7 +394,7 @@ void maintain_folded(struct store *store, const struct folded *folded);
 /* room.c */
 /* Sets the limits. Before the file is opened. */
 void room_open(struct store *store, const struct store_rules *rules);
-/* Makes the ballast, if the rules want one. Once it is open: a foreign file gets none. */
+/* Makes the ballast if the rules want one; after the opening, so a foreign file gets none. */
 void room_first_ballast(struct store *store);
 /* Counts the pages in use, then judges. Not within a batch. */
 int room_look(struct store *store, struct err *err) MUST_USE;
@@ -415,7 +415,7 @@ int room_for_copy(const char *path, int64_t bytes, const char *what, struct err 
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 
 /* past.c */
-/* What the rows of an allocation take as history. */
+/* Bytes of the rows of an allocation as history, about. */
 int64_t past_bytes_of(const struct allocation *allocation);
 /* Within a batch: an allocation of this namespace was released. */
 int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,

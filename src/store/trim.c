@@ -1,6 +1,6 @@
 /*
- * Retention by bytes: what goes when the ledger comes near its limit, whatever its age. Called by
- * maintenance in the writer, between batches, a piece in each transaction. In this order:
+ * Retention by bytes: trims the ledger near its limit, regardless of age. Maintenance calls it in
+ * the writer, between batches; each transaction takes a piece. In this order:
  *
  *   1. the oldest entries of the journal, while it takes more than a quarter of the limit
  *   2. the oldest history of the namespace that has most of it
@@ -12,7 +12,7 @@
  */
 #include "store/store_internal.h"
 
-/* What one piece took away. */
+/* The result of trimming one piece. */
 struct piece {
     struct folded folded;
     int rows; /* of the history, or of hours */

@@ -432,7 +432,7 @@ static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
             publisher->due_ms = now_ms;
 }
 
-/* Whoever publishes it again and again gets one request a time. */
+/* A client that publishes it again and again causes one request each time. */
 static void hurry_for_stray(struct key_publisher *publisher, int64_t now_ms, const char *id)
 {
     if (has_id(publisher->stray, publisher->n_strays, id))
