@@ -100,8 +100,10 @@ static int read_id(sqlite3 *db, char out[LEDGER_ID_LEN + 1], struct err *err)
 static int read_seq(sqlite3 *db, int64_t *out, struct err *err)
 {
     must(out != NULL);
-    return db_number(
-        db, "SELECT max(coalesce((SELECT max(seq) FROM journal), 0), folded) FROM meta", out, err);
+    return db_number(db,
+                     "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM journal UNION ALL "
+                     "SELECT folded FROM meta)",
+                     out, err);
 }
 
 /*
