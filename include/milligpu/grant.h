@@ -6,14 +6,15 @@
  *     public keys -----------------+
  *
  * Nothing is guessed. An allocation is believed if milligpud signed it for this pod uid and this
- * node, or if it is the one that was recorded for the uid before; a uid never gets another one. So
- * a tenant who writes into the annotations of his own pod gets no other GPU, also after his sandbox
- * died and was made again.
+ * node, or if it is the one that was recorded for the uid when its signature was verified; a uid
+ * never gets another one. So a tenant who writes into the annotations of his own pod gets no other
+ * GPU, also after his sandbox died and was made again, and also on a node whose agent is new.
  *
  *  G1  A container of a pod of ours gets exactly the GPUs of its shares, or is not created.
  *  G2  A container of a pod of ours without a share gets no GPU.
  *  G3  Containers of other pods are not changed.
  *  G4  No other plugin may add a GPU: to a pod of ours never, to others unless the rules allow it.
+ *  G5  The only device names are UUIDs of GPUs that NVML has shown on this node.
  *
  * The texts of refusals are what the owner of the pod reads in an event: they say what to do.
  *
@@ -37,7 +38,7 @@ enum grant_verdict {
 enum grant_proof {
     PROOF_NONE,
     PROOF_SIGNATURE,
-    PROOF_RECORD, /* it is the first that this node saw of the uid */
+    PROOF_RECORD, /* its signature was verified before */
 };
 
 /* In a client of MPS: where its GPU's pipe folder is mounted, and the variable that says so. */
@@ -59,6 +60,8 @@ struct grant_rules {
     const char *(*public_key)(void *user, const char *id);
     /* The allocation recorded for this uid. False: none. */
     bool (*record)(void *user, struct text uid, struct text *out_annotation);
+    /* Has NVML ever shown a GPU with this UUID on this node? True where nobody asks NVML. */
+    bool (*gpu)(void *user, const char *uuid);
     /* The CDI kind that names all these GPUs; NULL with err: none does. */
     const char *(*kind)(void *user, const char *const *gpu, uint32_t gpus, struct err *err);
     /*

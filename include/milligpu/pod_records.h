@@ -1,8 +1,13 @@
 /*
- * pod_records - the first allocation of each pod uid that this node saw, kept on disk.
+ * pod_records - the first allocation of each pod uid that this node saw proven by a signature, kept
+ * on disk.
  *
  *     DIR/born              exists after the first complete Synchronize
- *     DIR/pods/UID          "milligpu-node 1 NUMBER LENGTH\n", then the annotation
+ *     DIR/pods/UID          "milligpu-node 2 NUMBER LENGTH\n", then the annotation
+ *
+ * A record is proof: whoever adds one has verified the signature. Records of format 1 may come from
+ * pods without a signature, so they are dropped when the folder is opened; a pod with a signature
+ * gets a new record.
  *
  * A record is written once and never changed: a uid has one allocation for its life. In memory and
  * on disk are the RECORDS_MAX pods that were seen last (a node has some hundred); pods that run are
@@ -41,7 +46,10 @@ int pod_records_born(struct pod_records *records, struct err *err) MUST_USE;
 /* *out stays valid until the pod is forgotten. False: no record. */
 bool pod_records_find(const struct pod_records *records, struct text uid, struct text *out);
 
-/* A uid that is taken and has none. The oldest pod that does not run gives way. */
+/*
+ * A uid that is taken and has none, after its signature was verified. The oldest pod that does not
+ * run gives way.
+ */
 void pod_records_add(struct pod_records *records, struct text uid, struct text annotation);
 
 /* Before and for each pod of a list of everything that runs: these are never forgotten. */
@@ -52,7 +60,8 @@ void pod_records_runs(struct pod_records *records, struct text uid);
 size_t pod_records_flush(struct pod_records *records);
 
 size_t pod_records_count(const struct pod_records *records);
-size_t pod_records_damaged(const struct pod_records *records); /* dropped when it was opened */
-size_t pod_records_unread(const struct pod_records *records);  /* left there then */
+size_t pod_records_damaged(const struct pod_records *records);  /* dropped when it was opened */
+size_t pod_records_unproven(const struct pod_records *records); /* of format 1, dropped then */
+size_t pod_records_unread(const struct pod_records *records);   /* left there then */
 
 #endif

@@ -9,6 +9,7 @@
 #include "milligpu/agent.h"
 #include "milligpu/annotations.h"
 #include "milligpu/log.h"
+#include "milligpu/nvml.h"
 
 #include "agent/agent_counts.h"
 
@@ -36,6 +37,21 @@ static bool find_record(void *user, struct text uid, struct text *out)
     return pod_records_find(calls->records, uid, out);
 }
 
+/* A GPU once seen stays in the reading, also while it is lost or the driver hangs. */
+static bool find_gpu(void *user, const char *uuid)
+{
+    const struct agent_calls *calls = user;
+    bool found = false;
+
+    if (calls->nvml == NULL)
+        return true;
+    const struct gpu_reading *reading = nvml_latest(calls->nvml);
+    for (uint32_t i = 0; i < reading->gpus && !found; i++)
+        found = strcmp(reading->gpu[i].uuid, uuid) == 0;
+    gpu_reading_unref(reading);
+    return found;
+}
+
 static const char *find_kind(void *user, const char *const *gpu, uint32_t gpus, struct err *err)
 {
     struct agent_calls *calls = user;
@@ -55,6 +71,7 @@ void agent_calls_init(struct agent_calls *calls)
     calls->rules.user = calls;
     calls->rules.public_key = find_key;
     calls->rules.record = find_record;
+    calls->rules.gpu = find_gpu;
     calls->rules.kind = find_kind;
     calls->rules.mps = find_mps;
     arena_init(&calls->arena);
@@ -147,31 +164,32 @@ static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *
     return met;
 }
 
-/* The first list that an agent of this node sees is taken as it is: nobody signed these pods. */
+/*
+ * Only a signature proves an allocation, also in the first list that an agent of this node sees. A
+ * pod without one runs on as it is. What is signed may have been made before the agent came: then
+ * its containers did not pass it.
+ */
 static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
 {
-    const bool is_new = pod_records_are_new(calls->records);
     struct met_pod *met = met_new(calls, pod);
     struct text allocation;
     struct text recorded;
-    struct text signature;
     struct grant grant;
 
     if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
         return;
     grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
-    const bool known = pod_records_find(calls->records, pod->uid, &recorded);
-    met->passes = known ? nri_annotation(pod, ANNOTATION_SIGNATURE, &signature) &&
-                              grant.verdict != GRANT_REFUSED
-                        : grant.proof == PROOF_SIGNATURE && !is_new;
-    if (known)
+    if (pod_records_find(calls->records, pod->uid, &recorded)) {
+        met->passes = grant.verdict != GRANT_REFUSED;
         pod_records_runs(calls->records, pod->uid);
-    else if (is_new || grant.proof == PROOF_SIGNATURE)
+    } else if (grant.proof == PROOF_SIGNATURE) {
+        met->passes = !pod_records_are_new(calls->records);
         pod_records_add(calls->records, pod->uid, allocation);
-    else
+    } else {
         log_write(LOG_WARN, "a pod runs with GPUs that milligpud did not sign",
                   log_text("namespace", pod->namespace), log_text("pod", pod->name),
                   log_str("why", grant.why.text));
+    }
 }
 
 static const struct met_pod *met_of(const struct agent_calls *calls, struct text id)

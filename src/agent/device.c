@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define NODE "/dev/nvidia"
+#define GPU  "GPU-"
 
 enum { INDEX_DIGITS_MAX = 3, UUID_BYTES_MAX = 96 };
 
@@ -69,12 +70,18 @@ bool device_is_uuid(struct text name)
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/";
 
-    if (!text_starts(name, "GPU-") && !text_starts(name, "MIG-"))
+    if (!text_starts(name, GPU) && !text_starts(name, "MIG-"))
         return false;
     for (size_t i = 0; i < name.len; i++)
         if (name.at[i] == '\0' || strchr(letters, name.at[i]) == NULL)
             return false;
     return name.len <= UUID_BYTES_MAX;
+}
+
+bool device_is_gpu_uuid(struct text name)
+{
+    return device_is_uuid(name) && text_starts(name, GPU) && name.len > strlen(GPU) &&
+           memchr(name.at, '/', name.len) == NULL;
 }
 
 const struct gpu_state *device_gpu(const struct gpu_reading *reading, const char *name)

@@ -25,6 +25,8 @@ bool device_is_one_gpu_path(struct text path);
 
 /* "0", "12" */
 bool device_is_index(struct text name);
+/* "GPU-...": letters, digits, '-' and '_' */
+bool device_is_gpu_uuid(struct text name);
 /* "GPU-...", and "MIG-..." of a part of one */
 bool device_is_uuid(struct text name);
 

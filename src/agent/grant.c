@@ -21,13 +21,6 @@
 /* For the variables below: a place where no MPS daemon is. */
 #define NO_MPS_FOLDER "/run/milligpu/no-mps"
 
-/* A name as containerd's CDI parser accepts it; anything else could be another device. */
-static bool is_device_name(const char *id)
-{
-    return id[0] != '\0' && strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                       "0123456789-_.:") == strlen(id);
-}
-
 static bool grant_is_listed(struct text wanted, const struct text *list, uint32_t count)
 {
     must(count == 0 || list != NULL);
@@ -54,7 +47,10 @@ static bool is_marked(const struct nri_pod *pod)
     return false;
 }
 
-/* An unsigned allocation was bound before this node had an agent, or by somebody else. */
+/*
+ * An unsigned allocation was bound before milligpud signed, or by somebody else: nothing tells the
+ * two apart.
+ */
 static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *pod,
                         struct grant *out)
 {
@@ -128,29 +124,24 @@ static bool grant_believe(const struct grant_rules *rules, const struct nri_pod 
     return false;
 }
 
-/* The shares of one container; their GPUs by ids that are devices. */
-static void grant_pick(const struct nri_pod *pod, struct text container, const struct pod *read,
-                       struct arena *arena, struct grant *out)
+/* The shares of one container. A name that is no UUID ("all", a number) could be another device. */
+static void grant_pick(struct text container, const struct pod *read, struct arena *arena,
+                       struct grant *out)
 {
-    struct text signature;
-
     must(read->annotation == NOTE_OK);
+    must(out->proof != PROOF_NONE);
     out->share = arena_array(arena, read->shares + 1, sizeof(const struct pod_share *));
     for (uint32_t i = 0; i < read->shares; i++)
         if (text_is(container, read->share[i].container))
             out->share[out->shares++] = &read->share[i];
     out->verdict = out->shares > 0 ? GRANT_GPUS : GRANT_NOTHING;
     for (uint32_t i = 0; i < out->shares; i++) {
-        if (is_device_name(out->share[i]->gpu))
+        if (device_is_gpu_uuid(text_of(out->share[i]->gpu)))
             continue;
-        /* Bound before the node had an agent: it sees its GPU in whatever way it was given it. */
-        out->verdict = GRANT_FOREIGN;
-        if (!nri_annotation(pod, ANNOTATION_SIGNATURE, &signature))
-            return;
         out->verdict = GRANT_REFUSED;
         (void)err_set(&out->why, ERR_UNAVAILABLE,
-                      "its GPU was given by number (%.100s), since the node showed no UUIDs then: "
-                      "delete the pod, so that it is scheduled again",
+                      "its GPU was given as \"%.100s\", which is not the UUID of a GPU (the node "
+                      "showed no UUIDs then): delete the pod, so that it is scheduled again",
                       out->share[i]->gpu);
         return;
     }
@@ -167,7 +158,7 @@ void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, str
         return;
     annotation_decode(out->annotation, arena, read);
     if (read->annotation == NOTE_OK) {
-        grant_pick(pod, container, read, arena, out);
+        grant_pick(container, read, arena, out);
         return;
     }
     out->verdict = GRANT_REFUSED;
@@ -311,8 +302,15 @@ static int add_devices(struct change *change, const struct grant_rules *rules,
 {
     const char **gpu = arena_array(change->arena, grant->shares, sizeof *gpu);
 
-    for (uint32_t i = 0; i < grant->shares; i++)
+    for (uint32_t i = 0; i < grant->shares; i++) {
         gpu[i] = grant->share[i]->gpu;
+        must(device_is_gpu_uuid(text_of(gpu[i])));
+        if (!rules->gpu(rules->user, gpu[i]))
+            return err_set(err, ERR_UNAVAILABLE,
+                           "its GPU %.100s is not known to NVIDIA's driver on node %s (yet); tried "
+                           "again by itself",
+                           gpu[i], rules->node);
+    }
     const char *kind = rules->kind(rules->user, gpu, grant->shares, err);
     if (kind == NULL)
         return err_same(err);

@@ -24,7 +24,9 @@
 
 enum { RECORD_BYTES_MAX = ANNOTATION_BYTES_MAX + 256, HEAD_BYTES_MAX = 64 };
 
-static const char HEAD[] = "milligpu-node 1 ";
+static const char HEAD[] = "milligpu-node 2 ";
+/* Of agents that recorded pods without a signature, too: what they recorded is no proof. */
+static const char UNPROVEN[] = "milligpu-node 1 ";
 static const char BORN[] = "born";
 static const char FRESH[] = ".new";
 
@@ -44,6 +46,7 @@ struct pod_records {
     uint64_t next;
     size_t damaged;
     size_t unread;
+    size_t unproven;
     struct map by_uid;
 };
 
@@ -85,7 +88,7 @@ static struct record *record_add(struct pod_records *records, struct text uid,
 
 /* --- reading --- */
 
-/* "milligpu-node 1 NUMBER LENGTH\n", then LENGTH bytes. */
+/* "milligpu-node 2 NUMBER LENGTH\n", then LENGTH bytes. */
 static bool record_read(struct pod_records *records, const char *name, const char *data, size_t len)
 {
     uint64_t number = 0;
@@ -124,6 +127,11 @@ static void record_take(struct pod_records *records, const char *path, const cha
     }
     if (record_read(records, uid, data, len))
         return;
+    if (text_starts((struct text){data, len}, UNPROVEN)) {
+        records->unproven++;
+        (void)unlinkat(records->pods, uid, 0);
+        return;
+    }
     records->damaged++;
     log_write(LOG_WARN, "the record of a pod is damaged: it is dropped", log_str("uid", uid));
     (void)unlinkat(records->pods, uid, 0);
@@ -148,6 +156,10 @@ static int records_read(struct pod_records *records, const char *dir, struct err
     }
     strbuf_done(&path);
     (void)closedir(list);
+    if (records->unproven > 0)
+        log_write(LOG_INFO,
+                  "records of an older agent are dropped: pods with a signature are recorded again",
+                  log_i64("records", (int64_t)records->unproven));
     return 0;
 }
 
@@ -320,6 +332,11 @@ size_t pod_records_count(const struct pod_records *records)
 size_t pod_records_unread(const struct pod_records *records)
 {
     return records->unread;
+}
+
+size_t pod_records_unproven(const struct pod_records *records)
+{
+    return records->unproven;
 }
 
 size_t pod_records_damaged(const struct pod_records *records)

@@ -553,6 +553,29 @@ func TestAnAllocationThatItsUserWroteIsNotBelieved(t *testing.T) {
 	g.notCreated("forged", "sign")
 }
 
+// The pods wait on a node whose agent is new; they ask for nothing. Each names what it wants.
+func TestAnAllocationThatWasForgedBeforeTheAgentCameIsNotBelieved(t *testing.T) {
+	if isStandIn() {
+		t.Skip("the stand-in knows no signatures")
+	}
+	g := gpuNodeWithoutAgent(t)
+	for name, gpu := range map[string]string{"all": "all", "one": gpuIDs[1], "number": "0"} {
+		pod := g.watched(name, watcher(harness.Ask{Name: "main"}, "sleep 1"))
+		pod["spec"].(object)["nodeName"] = "gpu-real"
+		annotate(pod, "milligpu.io/allocation",
+			`{"v":1,"containers":{"main":[{"gpu":"`+gpu+`","index":0,"milli":1000,"mib":1}]}}`)
+		g.must(g.api.Create(harness.PodPath(g.space, ""), pod))
+		uid := harness.Text(g.pod(name), "metadata", "uid")
+		g.due[uid] = nil /* it sees no GPU, whenever it starts */
+		g.ran(uid, "main", 1)
+	}
+	g.check(g.n.StartAgent())
+	for _, name := range []string{"all", "one", "number"} {
+		g.notCreated(name, "not signed by milligpud")
+	}
+	g.ran(g.place(g.simple("real", 1000)), "main", 1)
+}
+
 func TestKubeletsRestartChangesNothingForPodsWithGPUs(t *testing.T) {
 	g := withAgent(t)
 	first := g.place(g.simple("first", 300))

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -308,17 +309,34 @@ class Agent(unittest.TestCase):
         self.assertIn('milligpu_node_containers_total{outcome="gpus"} 1\n', node.page("/metrics")[1])
         self.assertIn('milligpu_node_containers_total{outcome="refused"} 2\n', node.page("/metrics")[1])
 
-    def test_what_it_saw_first_outlives_kill_9(self):
+    def test_what_was_proven_first_outlives_kill_9(self):
         node = self.node()
-        runtime = node.accept(pod({"milligpu.io/allocation": ALLOCATION}))  # from before the agent: unsigned
-        runtime.create({"milligpu.io/allocation": ALLOCATION})
+        runtime = node.accept(pod(node.sign()))
         node.stop(signal.SIGKILL)
         runtime.ends()
+        (node.home / "keys" / node.key_id).unlink()  # the record is the proof now
         node.start()
         runtime = node.accept()
         self.assertEqual(runtime.create({"milligpu.io/allocation": ALLOCATION})[0], ["nvidia.com/gpu=GPU-a"])
         with self.assertRaisesRegex(Refused, "was changed"):
             runtime.create({"milligpu.io/allocation": ALLOCATION.replace("GPU-a", "GPU-b")})
+
+    def test_a_forged_allocation_from_before_the_agent_gets_nothing(self):
+        node = Node()
+        self.addCleanup(node.close)
+        for gpu in ("all", "GPU-a", "0"):
+            node.start()
+            forged = {"milligpu.io/allocation": ALLOCATION.replace("GPU-a", gpu)}
+            runtime = node.accept(pod(forged))  # the first look of this node
+            with self.assertRaisesRegex(Refused, "not signed by milligpud"):
+                runtime.create(forged)
+            self.assertIn("a pod runs with GPUs that milligpud did not sign", node.logged())
+            node.stop(signal.SIGKILL)
+            node.start()
+            with self.assertRaisesRegex(Refused, "not signed by milligpud"):
+                node.accept(pod(forged)).create(forged)
+            node.stop()
+            shutil.rmtree(node.home / "state")
 
     def test_a_container_that_ran_while_it_was_away_is_told_by_name(self):
         node = self.node()

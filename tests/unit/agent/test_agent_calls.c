@@ -15,6 +15,7 @@
 #include "agent/agent_calls.h"
 #include "agent/agent_counts.h"
 #include "support.h"
+#include "support/patience.h"
 
 #define UID "3f6c1a2e-0000-4000-8000-000000000001"
 #define ON(gpu)                                                                                    \
@@ -132,6 +133,13 @@ static void refused(struct site *site, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
 }
 
+static struct containers_copy table_of(struct site *site)
+{
+    struct containers_copy copy;
+    containers_copy(site->calls.containers, &site->calls.arena, &copy);
+    return copy;
+}
+
 static void a_signed_pod_gets_its_gpu(void **state)
 {
     struct site *site = *state;
@@ -151,15 +159,24 @@ static void a_gpu_that_no_specification_names_is_refused_with_what_to_do(void **
     refused(site, "GPU-c");
 }
 
-static void what_ran_before_the_agent_is_taken_as_it_is(void **state)
+/* The attack: the annotation was written before the first agent of the node came. */
+static void an_unsigned_pod_of_the_first_look_never_gets_a_device(void **state)
 {
+    static const char *const forged[] = {ON("GPU-a"), ON("all"), ON("0"), ON("n1/gpu-0")};
     struct site *site = *state;
-    pod_with(site, ON("GPU-a"), NULL);
-    node_runs(site, 1);
-    assert_true(created(site)); /* a restart of its container */
-    ends(site);
-    starts(site); /* and after one of the agent */
-    assert_true(created(site));
+    for (size_t i = 0; i < ARRAY_LEN(forged); i++) {
+        pod_with(site, forged[i], NULL);
+        node_runs(site, 1);
+        refused(site, "not signed"); /* a restart of its container */
+        assert_int_equal(site->out.cdi_devices + site->out.envs, 0);
+        assert_int_equal(pod_records_count(site->calls.records), 0);
+        ends(site);
+        starts(site); /* and after one of the agent */
+        refused(site, "not signed");
+        folder_remove(site->path[0]); /* a node without an agent again */
+        ends(site);
+        starts(site);
+    }
 }
 
 static void what_ran_while_the_agent_was_away_is_not(void **state)
@@ -169,6 +186,87 @@ static void what_ran_while_the_agent_was_away_is_not(void **state)
     pod_with(site, ON("GPU-a"), NULL);
     node_runs(site, 1); /* a later list */
     refused(site, "not signed");
+}
+
+/* A file in the folder of an agent that recorded pods without a signature. */
+static void a_record_without_proof_gives_nothing(void **state)
+{
+    struct site *site = *state;
+    char dir[128];
+    char record[256];
+    pod_with(site, ON("GPU-a"), NULL);
+    ends(site);
+    (void)snprintf(dir, sizeof dir, "%s/pods", site->path[0]);
+    (void)snprintf(record, sizeof record, "milligpu-node 1 0 %zu\n%s", sizeof ON("GPU-a") - 1,
+                   ON("GPU-a"));
+    put(dir, UID, record);
+    starts(site);
+    node_runs(site, 1);
+    refused(site, "not signed");
+}
+
+/* The state folder was lost, or the agent is installed where signed pods run. */
+static void a_signed_pod_of_the_first_look_goes_on(void **state)
+{
+    struct site *site = *state;
+    const uint64_t strangers = agent_count_get(COUNT_STRANGERS);
+    const struct nri_container runs = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
+    char path[128];
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    assert_int_equal(agent_count_get(COUNT_STRANGERS), strangers);
+    assert_int_equal(table_of(site).count, 1);
+    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
+    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
+    assert_int_equal(unlink(path), 0); /* it was proven, and is recorded */
+    assert_true(created(site));
+    assert_int_equal(site->out.cdi_devices, 1);
+}
+
+/* It keeps what others gave it, and is no share of ours: nothing is metered or killed by it. */
+static void an_unsigned_pod_that_runs_is_left_alone(void **state)
+{
+    struct site *site = *state;
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
+    const struct nri_container runs = {.id = TEXT("one"),
+                                       .name = TEXT("main"),
+                                       .pod_id = TEXT("sandbox"),
+                                       .state = NRI_RUNNING,
+                                       .envs = 1,
+                                       .env = env};
+    pod_with(site, ON("GPU-a"), NULL);
+    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    assert_int_equal(table_of(site).count, 1);
+    assert_int_equal(table_of(site).container[0].right, RIGHT_VARIABLE);
+    assert_string_equal(table_of(site).container[0].gpu[0].name, "GPU-b");
+    assert_int_equal(table_of(site).container[0].gpu[0].mib, 0);
+    assert_int_equal(site->runtime.start(&site->calls, &site->pod, &runs, &site->err), 0);
+}
+
+static void only_a_gpu_that_nvml_has_shown_is_given(void **state)
+{
+    struct site *site = *state;
+    site->calls.nvml = driver_open(site->dir, "driver 570.1\ngpu GPU-b NVIDIA_T4 16384\n");
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-b"), ON("GPU-b"));
+    for (int64_t until_ms = 0; !created(site);) { /* until the first reading */
+        assert_non_null(strstr(site->err.text, "not known to NVIDIA's driver on node n1"));
+        assert_int_equal(pod_records_count(site->calls.records), 0);
+        assert_true(patience_left(&until_ms));
+    }
+    driver_says(site->dir, "driver 570.1\n");
+    assert_true(created(site)); /* one that is lost stays known */
+    site->pod.uid = TEXT("another");
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    refused(site, "GPU GPU-a is not known to NVIDIA's driver on node n1");
+    /* What runs has its share, whatever the driver says now. */
+    const struct nri_container runs = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
+    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    assert_int_equal(table_of(site).count, 1);
+    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
+    nvml_close(site->calls.nvml);
 }
 
 static void an_allocation_that_was_changed_is_refused_for_ever(void **state)
@@ -234,13 +332,6 @@ static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void
     assert_int_equal(agent_count_get(COUNT_STRANGERS), before);
     site->runtime.synchronize(&site->calls, NULL, 0, &strange, 1, false);
     assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 1);
-}
-
-static struct containers_copy table_of(struct site *site)
-{
-    struct containers_copy copy;
-    containers_copy(site->calls.containers, &site->calls.arena, &copy);
-    return copy;
 }
 
 static void the_table_follows_the_life_of_a_container(void **state)
@@ -420,7 +511,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_signed_pod_gets_its_gpu),
         TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do),
-        TEST(what_ran_before_the_agent_is_taken_as_it_is),
+        TEST(an_unsigned_pod_of_the_first_look_never_gets_a_device),
+        TEST(a_record_without_proof_gives_nothing),
+        TEST(a_signed_pod_of_the_first_look_goes_on),
+        TEST(an_unsigned_pod_that_runs_is_left_alone),
+        TEST(only_a_gpu_that_nvml_has_shown_is_given),
         TEST(what_ran_while_the_agent_was_away_is_not),
         TEST(an_allocation_that_was_changed_is_refused_for_ever),
         TEST(a_key_that_is_mounted_later_heals_by_itself),

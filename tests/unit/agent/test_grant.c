@@ -19,9 +19,6 @@
 #define BOTH                                                                                       \
     "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":300,"             \
     "\"mib\":4915},{\"gpu\":\"GPU-b\",\"index\":1,\"milli\":250,\"mib\":6000}]}}"
-#define NUMBERS                                                                                    \
-    "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"n1/gpu-0\",\"index\":0,"                        \
-    "\"milli\":300,\"mib\":0}]}}"
 
 enum { PAIRS_MAX = 8 };
 
@@ -32,7 +29,8 @@ struct world {
     bool key_known;
     const char *recorded; /* for any uid; NULL: none */
     const char *kind;
-    int mps; /* what the rules answer for any GPU */
+    const char *unknown; /* the GPU that NVML has not shown; NULL: it has shown all */
+    int mps;             /* what the rules answer for any GPU */
     struct nri_pair pair[PAIRS_MAX];
     struct nri_pod pod;
     char signature[SIGNATURE_TEXT_BYTES];
@@ -65,6 +63,12 @@ static const char *known_kind(void *user, const char *const *gpu, uint32_t gpus,
     return world->kind;
 }
 
+static bool known_gpu(void *user, const char *gpu)
+{
+    const struct world *world = user;
+    return world->unknown == NULL || strcmp(world->unknown, gpu) != 0;
+}
+
 static int known_mps(void *user, const char *gpu, struct mps_place *out, struct err *err)
 {
     const struct world *world = user;
@@ -94,6 +98,7 @@ static int set_up(void **state)
                                         .user = world,
                                         .public_key = known_key,
                                         .record = known_record,
+                                        .gpu = known_gpu,
                                         .kind = known_kind,
                                         .mps = known_mps};
     world->key_known = true;
@@ -267,15 +272,40 @@ static void what_is_no_allocation_is_refused_though_signed(void **state)
     refused(world, "main", "milligpu.io/allocation");
 }
 
-static void a_gpu_by_number_is_left_alone_if_it_was_bound_before_the_agent(void **state)
+/* Whatever proves the allocation: anything else could be the name of another device. */
+static void only_the_uuid_of_a_gpu_is_a_device(void **state)
 {
+    static const char *const name[] = {"all",
+                                       "0",
+                                       "n1/gpu-0",
+                                       "gpu-a",
+                                       "GPU-",
+                                       "GPU-a=b",
+                                       "GPU-a/b",
+                                       "MIG-GPU-a",
+                                       "GPU-a:0",
+                                       "xGPU-a",
+                                       "nvidia.com/gpu=all",
+                                       "GPU-a.GPU-b"};
     struct world *world = given(state);
-    world->recorded = NUMBERS;
-    carries(world, ANNOTATION_ALLOCATION, NUMBERS);
-    assert_int_equal(judged(world, "main"), GRANT_FOREIGN);
-    assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
-    signs(world, UID, "n1", NUMBERS);
-    refused(world, "main", "given by number (n1/gpu-0)");
+    char annotation[256];
+
+    for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+        world->pod.annotations = 0;
+        world->recorded = NULL;
+        (void)snprintf(annotation, sizeof annotation,
+                       "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"%s\",\"index\":0,"
+                       "\"milli\":300,\"mib\":0}]}}",
+                       name[i]);
+        bound_with(world, annotation);
+        refused(world, "main", "which is not the UUID of a GPU");
+        world->recorded = annotation;
+        refused(world, "main", "which is not the UUID of a GPU");
+        world->pod.annotations = 0;
+        carries(world, ANNOTATION_ALLOCATION, annotation);
+        refused(world, "main", "which is not the UUID of a GPU");
+        assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
+    }
 }
 
 /* --- what is changed --- */
@@ -360,6 +390,28 @@ static void gpus_that_no_specification_names_are_refused(void **state)
     bound_with(world, TWO);
     world->kind = NULL;
     assert_true(adjusted(world, &plain, &out) < 0);
+}
+
+static void only_a_gpu_that_nvml_has_shown_is_injected(void **state)
+{
+    struct world *world = given(state);
+    const struct nri_container plain = {.name = TEXT("main")};
+    struct nri_adjustment out;
+    struct err err;
+    bound_with(world, BOTH);
+    for (int recorded = 0; recorded < 2; recorded++) {
+        world->recorded = recorded == 1 ? BOTH : NULL;
+        world->unknown = "GPU-b";
+        assert_int_equal(judged(world, "main"), GRANT_GPUS); /* it may run already */
+        assert_true(grant_adjust(&world->rules, &world->grant, &plain, &world->arena, &out, &err) <
+                    0);
+        assert_string_equal(err.text, "its GPU GPU-b is not known to NVIDIA's driver on node n1 "
+                                      "(yet); tried again by itself");
+        assert_int_equal(out.cdi_devices, 0);
+        world->unknown = NULL;
+        assert_int_equal(adjusted(world, &plain, &out), 0);
+        assert_int_equal(out.cdi_devices, 2);
+    }
 }
 
 /* --- MPS --- */
@@ -681,8 +733,9 @@ int main(void)
         TEST(a_recorded_pod_cannot_hide_its_allocation),
         TEST(a_uid_that_is_no_file_name_is_refused),
         TEST(what_is_no_allocation_is_refused_though_signed),
-        TEST(a_gpu_by_number_is_left_alone_if_it_was_bound_before_the_agent),
+        TEST(only_the_uuid_of_a_gpu_is_a_device),
         TEST(gpus_are_injected_by_uuid),
+        TEST(only_a_gpu_that_nvml_has_shown_is_injected),
         TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted),
         TEST(without_a_share_only_the_variable_is_void),
         TEST(other_pods_are_not_changed),

@@ -98,12 +98,12 @@ static void only_the_first_complete_look_is_new(void **state)
 static void torn_and_strange_files_are_dropped_and_counted(void **state)
 {
     static const char *const torn[] = {"",
-                                       "milligpu-node 1 5",
-                                       "milligpu-node 1 5 10\nshort",
-                                       "milligpu-node 1 5 2\nlonger",
-                                       "milligpu-node 2 5 1\nx",
-                                       "milligpu-node 1 x 1\nx",
-                                       "milligpu-node 1 99999999999999999999 1\nx",
+                                       "milligpu-node 2 5",
+                                       "milligpu-node 2 5 10\nshort",
+                                       "milligpu-node 2 5 2\nlonger",
+                                       "milligpu-node 3 5 1\nx",
+                                       "milligpu-node 2 x 1\nx",
+                                       "milligpu-node 2 99999999999999999999 1\nx",
                                        "another program's file"};
     struct place *place = *state;
     char name[16];
@@ -113,7 +113,7 @@ static void torn_and_strange_files_are_dropped_and_counted(void **state)
         write_file(place, name, torn[i]);
     }
     write_file(place, ".new", "left by a crash");
-    write_file(place, "uid-good", "milligpu-node 1 7 2\n{}");
+    write_file(place, "uid-good", "milligpu-node 2 7 2\n{}");
     opened(place);
     assert_int_equal(pod_records_count(place->records), 1);
     assert_int_equal(pod_records_damaged(place->records), ARRAY_LEN(torn));
@@ -122,13 +122,32 @@ static void torn_and_strange_files_are_dropped_and_counted(void **state)
     assert_int_equal(pod_records_damaged(place->records), 0);
 }
 
+static void records_of_an_agent_that_took_unsigned_pods_are_dropped(void **state)
+{
+    struct place *place = *state;
+
+    write_file(place, "uid-old", "milligpu-node 1 7 2\n{}");
+    write_file(place, "uid-torn", "milligpu-node 1 7 3\n{}");
+    write_file(place, "uid-good", "milligpu-node 2 7 2\n{}");
+    opened(place);
+    holds(place, "uid-old", NULL);
+    holds(place, "uid-torn", NULL);
+    holds(place, "uid-good", "{}");
+    assert_int_equal(pod_records_unproven(place->records), 2);
+    assert_int_equal(pod_records_damaged(place->records), 0);
+    pod_records_add(place->records, TEXT("uid-old"), TEXT("{\"v\":1}"));
+    opened(place);
+    holds(place, "uid-old", "{\"v\":1}");
+    assert_int_equal(pod_records_unproven(place->records), 0);
+}
+
 static void a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one(void **state)
 {
     struct place *place = *state;
     char path[128];
     char aside[128];
 
-    write_file(place, "uid-good", "milligpu-node 1 7 2\n{}");
+    write_file(place, "uid-good", "milligpu-node 2 7 2\n{}");
     (void)snprintf(path, sizeof path, "%s/pods/uid-good", place->dir);
     (void)snprintf(aside, sizeof aside, "%s/aside", place->dir);
     assert_int_equal(rename(path, aside), 0);
@@ -231,6 +250,7 @@ int main(void)
         TEST(a_record_outlives_the_agent),
         TEST(only_the_first_complete_look_is_new),
         TEST(torn_and_strange_files_are_dropped_and_counted),
+        TEST(records_of_an_agent_that_took_unsigned_pods_are_dropped),
         TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one),
         TEST(the_oldest_pod_that_does_not_run_gives_way),
         TEST(pods_that_run_are_never_forgotten),
