@@ -32,6 +32,11 @@ enum {
     NRI_MESSAGE_MAX = 4 * 1024 * 1024, /* of a ttrpc message, as in ttrpc */
     NRI_OUTPUT_MAX = 8 * 1024 * 1024,  /* that waits to be sent */
     NRI_CDI_DEVICES_MAX = 64,          /* that an adjustment adds */
+    /*
+     * A million variables: more than a program can be started with. The kernel gives arguments and
+     * environment at most 6 MiB, of which each takes nine bytes or more.
+     */
+    NRI_LISTS_BYTES_MAX = 16 * 1024 * 1024,
 };
 
 struct nri_pair {
@@ -39,8 +44,20 @@ struct nri_pair {
     struct text value;
 };
 
+/*
+ * What is missing of a pod or container. Its list fields take memory for each member, which is
+ * limited to NRI_LISTS_BYTES_MAX for one pod or container; the fields that are not here are skipped
+ * and take none.
+ */
+enum nri_flaw {
+    NRI_WHOLE,
+    NRI_TOO_LONG, /* lists that do not fit are empty */
+    NRI_BROKEN,   /* only in synchronize: no such message; what could not be read is empty */
+};
+
 /* A pod sandbox: its annotations are those of the moment when it was made. */
 struct nri_pod {
+    enum nri_flaw flaw;
     struct text id;
     struct text name;
     struct text uid;
@@ -53,6 +70,7 @@ struct nri_pod {
 enum nri_state { NRI_UNKNOWN, NRI_CREATED, NRI_PAUSED, NRI_RUNNING, NRI_STOPPED };
 
 struct nri_container {
+    enum nri_flaw flaw;
     struct text id;
     struct text pod_id; /* of its sandbox */
     struct text name;
@@ -122,8 +140,9 @@ struct nri_handlers {
     int (*configure)(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
                      struct err *err);
     /*
-     * Everything that runs; in several calls if it is much, more is true for all but the last.
-     * Containers name their pod by pod_id; their pod may have come in an earlier call.
+     * Everything that runs; in several calls if it is much, more is true for all but the last,
+     * which may be empty. Containers name their pod by pod_id; that may have come in an earlier
+     * call. A pod or container that has a flaw is there, with what could be read of it.
      */
     void (*synchronize)(void *user, const struct nri_pod *pod, uint32_t pods,
                         const struct nri_container *container, uint32_t containers, bool more);

@@ -152,7 +152,11 @@ static bool pull(struct agent *agent)
         return errno == EAGAIN || errno == EINTR ||
                (lost(agent, "receive", strerrordesc_np(errno)), false);
     if (n == 0) {
-        lost(agent, "the runtime", "closed the connection");
+        lost(agent, "the runtime",
+             agent->told || agent->calls.runtime[0] == '\0'
+                 ? "closed the connection"
+                 : "closed the connection before it had told what runs; containerd does so if "
+                   "eight pods and containers are larger than 4 MiB together (docs/NODE.md)");
         return false;
     }
     if (nri_feed(agent->session, (struct text){bytes, (size_t)n}, &err) < 0) {

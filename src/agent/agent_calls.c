@@ -15,7 +15,8 @@
 
 /*
  * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with
- * those of its annotations by which it is judged.
+ * those of its annotations by which it is judged if they prove an allocation. What others wrote may
+ * be long, and is not kept: it gives nothing.
  */
 enum { KEPT_ANNOTATIONS = 2 };
 struct met_pod {
@@ -146,9 +147,7 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
 
 static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *pod)
 {
-    static const char *const key[KEPT_ANNOTATIONS] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
     struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
-    struct text value;
 
     *met = (struct met_pod){.next = calls->met};
     met->pod.id = text_of(arena_copy(&calls->sync, pod->id));
@@ -156,12 +155,37 @@ static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *
     met->pod.namespace = text_of(arena_copy(&calls->sync, pod->namespace));
     met->pod.name = text_of(arena_copy(&calls->sync, pod->name));
     met->pod.annotation = met->kept;
+    calls->met = met;
+    return met;
+}
+
+static void met_keep(struct agent_calls *calls, struct met_pod *met, const struct nri_pod *pod)
+{
+    static const char *const key[KEPT_ANNOTATIONS] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
+    struct text value;
+
+    must(met->pod.annotations == 0);
     for (size_t i = 0; i < ARRAY_LEN(key); i++)
         if (nri_annotation(pod, key[i], &value))
             met->kept[met->pod.annotations++] =
                 (struct nri_pair){text_of(key[i]), text_of(arena_copy(&calls->sync, value))};
-    calls->met = met;
-    return met;
+}
+
+static const char *flaw_words(enum nri_flaw flaw)
+{
+    return flaw == NRI_BROKEN ? "what the runtime tells of it is no message of NRI"
+                              : "it has more annotations, variables and devices than are read";
+}
+
+/* In a list of everything that runs: it runs on, and what could not be read counts as absent. */
+static void tell_unread(enum agent_count kind, const struct nri_pod *pod, struct text container,
+                        enum nri_flaw flaw)
+{
+    agent_count(kind);
+    log_write(LOG_WARN,
+              "a pod or container is not read as a whole, and gets no GPU by what is left",
+              log_text("namespace", pod->namespace), log_text("pod", pod->name),
+              log_text("container", container), log_str("why", flaw_words(flaw)));
 }
 
 /*
@@ -176,9 +200,13 @@ static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
     struct text recorded;
     struct grant grant;
 
+    if (pod->flaw != NRI_WHOLE)
+        tell_unread(COUNT_UNREAD_PODS, pod, TEXT(""), pod->flaw);
     if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
         return;
     grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
+    if (grant.verdict != GRANT_REFUSED)
+        met_keep(calls, met, pod);
     if (pod_records_find(calls->records, pod->uid, &recorded)) {
         met->passes = grant.verdict != GRANT_REFUSED;
         pod_records_runs(calls->records, pod->uid);
@@ -214,12 +242,17 @@ static void check_passed(const struct met_pod *met, const struct nri_container *
 
 static void meet_container(struct agent_calls *calls, const struct nri_container *container)
 {
+    static const struct nri_pod unknown = {.name = {"", 0}, .namespace = {"", 0}};
     const struct met_pod *met = met_of(calls, container->pod_id);
     struct grant grant;
 
+    if (container->flaw != NRI_WHOLE)
+        tell_unread(COUNT_UNREAD_CONTAINERS, met != NULL ? &met->pod : &unknown, container->name,
+                    container->flaw);
     if (met == NULL)
         return;
-    check_passed(met, container);
+    if (container->flaw == NRI_WHOLE)
+        check_passed(met, container);
     if (container->state == NRI_STOPPED)
         return;
     grant_judge(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
@@ -271,6 +304,26 @@ static void count_verdict(enum grant_verdict verdict)
     agent_count(count[verdict]);
 }
 
+/*
+ * Of a pod or container that is too long to be read, nobody knows what it asks for: it is not made.
+ * Refuses it, and counts and logs that.
+ */
+static int check_whole(const struct nri_pod *pod, const struct nri_container *container,
+                       enum agent_count refused, struct err *err)
+{
+    if (pod->flaw == NRI_WHOLE && container->flaw == NRI_WHOLE)
+        return 0;
+    const bool is_pod = pod->flaw != NRI_WHOLE;
+    (void)err_set(err, ERR_TOO_LARGE, "milligpu: %s: more than can be read (%d MiB): remove some",
+                  is_pod ? "its pod has too many annotations"
+                         : "it has too many environment variables or devices",
+                  NRI_LISTS_BYTES_MAX >> 20);
+    agent_count(is_pod ? COUNT_UNREAD_PODS : COUNT_UNREAD_CONTAINERS);
+    agent_count(refused);
+    tell(LOG_WARN, "container refused", pod, container, err->text);
+    return err_same(err);
+}
+
 /* The record is made with the first container that gets GPUs, before it gets them. */
 static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
                         const struct grant *grant)
@@ -311,6 +364,8 @@ static int agent_create(void *user, const struct nri_pod *pod,
     struct grant grant;
 
     arena_reset(&calls->arena); /* of the call before, whose answer was sent */
+    if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
+        return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     int rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
     /* Most containers of a node have no GPU, and for them nothing is copied or compared. */
@@ -381,6 +436,8 @@ static int agent_start(void *user, const struct nri_pod *pod, const struct nri_c
     struct grant grant;
 
     arena_reset(&calls->arena);
+    if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
+        return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     /* Whether one without GPUs may run at all was judged when it was made. */
     if (grant.verdict == GRANT_GPUS && (check_daemon(calls, pod, container, &grant, err) < 0 ||
@@ -416,6 +473,8 @@ static int agent_validate(void *user, const struct nri_pod *pod,
     if (validator != NRI_VALIDATOR_UNKNOWN)
         note_validator(calls, validator);
     arena_reset(&calls->arena);
+    if (check_whole(pod, container, COUNT_INVALID, err) < 0)
+        return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     if (grant_validate(&calls->rules, &grant, container, all, err) == 0) {
         agent_count(COUNT_VALID);

@@ -26,6 +26,10 @@
     X(COUNT_VALIDATOR_OFF, "milligpu_node_validator", "gauge", "state=\"off\"", "")                \
     X(COUNT_STRANGERS, "milligpu_node_strangers_total", "counter", "",                             \
       "Containers of our pods that were found running and did not pass the agent.")                \
+    X(COUNT_UNREAD_PODS, "milligpu_node_unread_total", "counter", "kind=\"pod\"",                  \
+      "Pods and containers that could not be read as a whole, each time that the runtime told of " \
+      "one; the log names them. A container that runs goes on, and none is made.")                 \
+    X(COUNT_UNREAD_CONTAINERS, "milligpu_node_unread_total", "counter", "kind=\"container\"", "")  \
     X(COUNT_CONNECTIONS, "milligpu_node_connections_total", "counter", "",                         \
       "Connections to the container runtime.")                                                     \
     X(COUNT_CONNECTED, "milligpu_node_connected", "gauge", "",                                     \

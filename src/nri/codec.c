@@ -1,281 +1,520 @@
 /*
- * protobuf-c unpacks a message into structs of its own, which are then looked at through the views
- * of nri.h. A map may name a key twice; the last one counts, which is nri_annotation()'s business.
+ * Messages are read field by field (wire.h) and never unpacked as a whole: protobuf-c would store
+ * each field that it does not know, and a tenant chooses how many arguments his container has.
+ * Answers are few and small, and protobuf-c packs them. A map may name a key twice; the last one
+ * counts, which is nri_annotation()'s business.
  */
 #include "nri/codec.h"
 
 #include <nri.pb-c.h>
 
-/* --- unpack --- */
+/* --- fields --- */
 
+/* The numbers of api.proto and of ttrpc's request.proto. */
 enum {
-    UNPACK_BASE = 64 * 1024,
-    /* For the smallest fields of real messages; a list of empty pods would take more than 100. */
-    UNPACK_FACTOR = 32,
-    UNPACK_MAX = 64 * 1024 * 1024,
-    ROUND = _Alignof(max_align_t),
+    REQUEST_SERVICE = 1,
+    REQUEST_METHOD = 2,
+    REQUEST_PAYLOAD = 3,
+
+    RESPONSE_STATUS = 1,
+    RESPONSE_PAYLOAD = 2,
+    STATUS_CODE = 1,
+    STATUS_MESSAGE = 2,
+
+    CONFIGURE_NAME = 2,
+    CONFIGURE_VERSION = 3,
+    CONFIGURE_NRI = 6,
+
+    SYNC_PODS = 1,
+    SYNC_CONTAINERS = 2,
+    SYNC_MORE = 3,
+
+    /* CreateContainer, StartContainer, StopContainer, RemoveContainer, StopPodSandbox */
+    CALL_POD = 1,
+    CALL_CONTAINER = 2,
+    /* ValidateContainerAdjustment has these, too */
+    CALL_ADJUST = 3,
+    CALL_PLUGINS = 6,
+    PLUGIN_NAME = 1,
+
+    EVENT_KIND = 1,
+    EVENT_POD = 2,
+    EVENT_CONTAINER = 3,
+
+    POD_ID = 1,
+    POD_NAME = 2,
+    POD_UID = 3,
+    POD_NAMESPACE = 4,
+    POD_ANNOTATIONS = 6,
+    PAIR_KEY = 1,
+    PAIR_VALUE = 2,
+
+    CONTAINER_ID = 1,
+    CONTAINER_POD = 2,
+    CONTAINER_NAME = 3,
+    CONTAINER_STATE = 4,
+    CONTAINER_ENV = 8,
+    CONTAINER_LINUX = 11,
+    CONTAINER_PID = 12,
+    CONTAINER_CDI = 20,
+    CONTAINER_USER = 21,
+    LINUX_DEVICES = 2,
+    LINUX_CGROUP = 5,
+    DEVICE_PATH = 1,
+    CDI_NAME = 1,
+    USER_UID = 1,
+
+    ADJUST_MOUNTS = 3,
+    ADJUST_ENV = 4,
+    ADJUST_LINUX = 6,
+    ADJUST_CDI = 8,
+    ADJUST_LINUX_DEVICES = 1,
+    MOUNT_DESTINATION = 1,
+    MOUNT_TYPE = 2,
+    MOUNT_SOURCE = 3,
+    MOUNT_OPTIONS = 4,
 };
 
-struct budget {
+/* Of one pod, container or adjustment. */
+struct reader {
     struct arena *arena;
-    size_t left;
-    bool exceeded;
+    size_t left; /* for lists */
+    bool too_long;
+    bool broken;
 };
 
-static void *allocate(void *data, size_t bytes)
+static struct reader reader_of(struct arena *arena)
 {
-    struct budget *budget = data;
-    if (bytes > budget->left || bytes + ROUND > budget->left) {
-        budget->exceeded = true;
-        return NULL;
+    return (struct reader){.arena = arena, .left = NRI_LISTS_BYTES_MAX};
+}
+
+static enum nri_flaw flaw_of(const struct reader *reader)
+{
+    if (reader->broken)
+        return NRI_BROKEN;
+    return reader->too_long ? NRI_TOO_LONG : NRI_WHOLE;
+}
+
+/* A message that is there once; before, out->at is NULL. */
+static void take_message(struct wire *wire, const struct wire_field *field, struct text *out)
+{
+    if (out->at != NULL)
+        wire->broken = true;
+    *out = wire_text(wire, field);
+}
+
+/* Room for the members of a list, and their number; none if it does not fit. */
+static void *list_of(struct reader *reader, struct text message, uint32_t number, size_t bytes,
+                     uint32_t *out_count)
+{
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint32_t count = 0;
+
+    must(message.len <= NRI_MESSAGE_MAX);
+    while (wire_next(&wire, &field))
+        count += field.number == number;
+    if (count > reader->left / bytes) {
+        reader->too_long = true;
+        count = 0;
     }
-    budget->left -= bytes + ROUND;
-    return arena_alloc(budget->arena, bytes);
+    reader->left -= count * bytes;
+    *out_count = count;
+    return arena_array(reader->arena, count, bytes);
 }
 
-/* The arena is reset when the call was answered. */
-static void release(void *data, void *pointer)
+/* The last field of this number, which is a text; empty if there is none. */
+static struct text text_in(struct reader *reader, struct text message, uint32_t number)
 {
-    (void)data;
-    (void)pointer;
-}
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    struct text out = TEXT("");
 
-static void *unpack(struct arena *arena, const ProtobufCMessageDescriptor *type, struct text bytes,
-                    struct err *err)
-{
-    const size_t want = UNPACK_BASE + bytes.len * UNPACK_FACTOR;
-    struct budget budget = {arena, want < UNPACK_MAX ? want : UNPACK_MAX, false};
-    ProtobufCAllocator allocator = {allocate, release, &budget};
-
-    must(bytes.len <= NRI_MESSAGE_MAX);
-    void *message =
-        protobuf_c_message_unpack(type, &allocator, bytes.len, (const uint8_t *)bytes.at);
-    if (message == NULL && budget.exceeded)
-        (void)err_set(err, ERR_TOO_LARGE, "%s: too many fields", type->short_name);
-    else if (message == NULL)
-        (void)err_set(err, ERR_INVALID, "%s: this is no such message", type->short_name);
-    return message;
-}
-
-static struct text text_from(ProtobufCBinaryData bytes)
-{
-    return bytes.len > 0 ? (struct text){(const char *)bytes.data, bytes.len} : TEXT("");
-}
-
-/* Counts are below NRI_MESSAGE_MAX: each element is at least two bytes of the message. */
-static uint32_t count_of(size_t count)
-{
-    must(count <= NRI_MESSAGE_MAX);
-    return (uint32_t)count;
-}
-
-static struct nri_pair *pairs_from(struct arena *arena, Nri__Pair *const *pair, size_t count)
-{
-    struct nri_pair *out = arena_array(arena, count, sizeof *out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = (struct nri_pair){text_from(pair[i]->key), text_from(pair[i]->value)};
+    while (wire_next(&wire, &field))
+        if (field.number == number)
+            out = wire_text(&wire, &field);
+    reader->broken = reader->broken || wire.broken;
     return out;
 }
 
-static struct text *texts_from(struct arena *arena, const ProtobufCBinaryData *bytes, size_t count)
+/* The members of a list: texts, or (inner is not 0) messages with a text in field inner. */
+static struct text *texts_in(struct reader *reader, struct text message, uint32_t number,
+                             uint32_t inner, uint32_t *out_count)
 {
-    struct text *out = arena_array(arena, count, sizeof *out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = text_from(bytes[i]);
-    return out;
-}
+    struct text *out = list_of(reader, message, number, sizeof *out, out_count);
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint32_t at = 0;
 
-static struct text *cdi_from(struct arena *arena, Nri__CDIDevice *const *device, size_t count)
-{
-    struct text *out = arena_array(arena, count, sizeof *out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = text_from(device[i]->name);
-    return out;
-}
-
-static struct text *paths_from(struct arena *arena, Nri__LinuxDevice *const *device, size_t count)
-{
-    struct text *out = arena_array(arena, count, sizeof *out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = text_from(device[i]->path);
-    return out;
-}
-
-static struct nri_pod pod_from(struct arena *arena, const Nri__PodSandbox *from)
-{
-    return (struct nri_pod){
-        .id = text_from(from->id),
-        .name = text_from(from->name),
-        .uid = text_from(from->uid),
-        .namespace = text_from(from->pod_namespace),
-        .annotations = count_of(from->n_annotations),
-        .annotation = pairs_from(arena, from->annotations, from->n_annotations),
-    };
-}
-
-static struct nri_container container_from(struct arena *arena, const Nri__Container *from)
-{
-    const bool known = from->state > NRI_UNKNOWN && from->state <= NRI_STOPPED;
-    struct nri_container out = {
-        .id = text_from(from->id),
-        .pod_id = text_from(from->pod_sandbox_id),
-        .name = text_from(from->name),
-        .state = known ? (enum nri_state)from->state : NRI_UNKNOWN,
-        .pid = from->pid,
-        .cgroups_path = TEXT(""),
-        .envs = count_of(from->n_env),
-        .env = texts_from(arena, from->env, from->n_env),
-        .cdi_devices = count_of(from->n_cdi_devices),
-        .cdi_device = cdi_from(arena, from->cdi_devices, from->n_cdi_devices),
-        .has_user = from->user != NULL,
-        .user = from->user != NULL ? from->user->uid : 0,
-    };
-    const Nri__LinuxContainer *host = from->linux_container;
-    if (host != NULL) {
-        out.cgroups_path = text_from(host->cgroups_path);
-        out.devices = count_of(host->n_devices);
-        out.device = paths_from(arena, host->devices, host->n_devices);
+    while (at < *out_count && wire_next(&wire, &field)) {
+        if (field.number != number)
+            continue;
+        const struct text member = wire_text(&wire, &field);
+        out[at++] = inner == 0 ? member : text_in(reader, member, inner);
     }
+    reader->broken = reader->broken || wire.broken;
     return out;
 }
 
-static struct nri_mount *mounts_from(struct arena *arena, Nri__Mount *const *mount, size_t count)
+static struct nri_pair *pairs_in(struct reader *reader, struct text message, uint32_t number,
+                                 uint32_t *out_count)
 {
-    struct nri_mount *out = arena_array(arena, count, sizeof *out);
-    for (size_t i = 0; i < count; i++)
-        out[i] = (struct nri_mount){
-            .destination = text_from(mount[i]->destination),
-            .source = text_from(mount[i]->source),
-            .type = text_from(mount[i]->type),
-            .options = count_of(mount[i]->n_options),
-            .option = texts_from(arena, mount[i]->options, mount[i]->n_options),
-        };
-    return out;
-}
+    struct nri_pair *out = list_of(reader, message, number, sizeof *out, out_count);
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint32_t at = 0;
 
-static struct nri_adjustment adjustment_from(struct arena *arena,
-                                             const Nri__ContainerAdjustment *from)
-{
-    struct nri_adjustment out = {
-        .envs = count_of(from->n_env),
-        .env = pairs_from(arena, from->env, from->n_env),
-        .cdi_devices = count_of(from->n_cdi_devices),
-        .cdi_device = cdi_from(arena, from->cdi_devices, from->n_cdi_devices),
-        .mounts = count_of(from->n_mounts),
-        .mount = mounts_from(arena, from->mounts, from->n_mounts),
-    };
-    const Nri__LinuxContainerAdjustment *host = from->linux_adjustment;
-    if (host != NULL) {
-        out.devices = count_of(host->n_devices);
-        out.device = paths_from(arena, host->devices, host->n_devices);
+    while (at < *out_count && wire_next(&wire, &field)) {
+        if (field.number != number)
+            continue;
+        const struct text member = wire_text(&wire, &field);
+        out[at++] = (struct nri_pair){text_in(reader, member, PAIR_KEY),
+                                      text_in(reader, member, PAIR_VALUE)};
     }
+    reader->broken = reader->broken || wire.broken;
     return out;
 }
 
-static struct codec_call call_from(struct arena *arena, const Nri__PodSandbox *pod,
-                                   const Nri__Container *container)
+static int no_message(const char *name, struct err *err)
 {
-    static const Nri__PodSandbox no_pod = NRI__POD_SANDBOX__INIT;
-    static const Nri__Container no_container = NRI__CONTAINER__INIT;
-
-    return (struct codec_call){
-        .has_pod = pod != NULL,
-        .has_container = container != NULL,
-        .pod = pod_from(arena, pod != NULL ? pod : &no_pod),
-        .container = container_from(arena, container != NULL ? container : &no_container),
-    };
+    return err_set(err, ERR_INVALID, "%s: this is no such message", name);
 }
 
-/* --- read --- */
+/* --- pods and containers --- */
 
-int codec_request(struct arena *arena, struct text bytes, struct codec_request *out,
-                  struct err *err)
+static void read_pod(struct arena *arena, struct text bytes, struct nri_pod *out)
 {
-    const Nri__Request *from = unpack(arena, &nri__request__descriptor, bytes, err);
-    if (from == NULL)
-        return err_same(err);
-    *out = (struct codec_request){text_from(from->service), text_from(from->method),
-                                  text_from(from->payload)};
+    struct reader reader = reader_of(arena);
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+
+    *out =
+        (struct nri_pod){.id = TEXT(""), .name = TEXT(""), .uid = TEXT(""), .namespace = TEXT("")};
+    while (wire_next(&wire, &field)) {
+        if (field.number == POD_ID)
+            out->id = wire_text(&wire, &field);
+        else if (field.number == POD_NAME)
+            out->name = wire_text(&wire, &field);
+        else if (field.number == POD_UID)
+            out->uid = wire_text(&wire, &field);
+        else if (field.number == POD_NAMESPACE)
+            out->namespace = wire_text(&wire, &field);
+    }
+    reader.broken = wire.broken;
+    if (!wire.broken)
+        out->annotation = pairs_in(&reader, bytes, POD_ANNOTATIONS, &out->annotations);
+    out->flaw = flaw_of(&reader);
+    if (out->flaw == NRI_BROKEN)
+        out->annotations = 0;
+}
+
+struct parts {
+    struct text linux_part; /* at is NULL: there is none */
+    struct text user;
+};
+
+static void read_identity(struct wire *wire, struct nri_container *out, struct parts *parts)
+{
+    struct wire_field field;
+
+    while (wire_next(wire, &field))
+        switch (field.number) {
+        case CONTAINER_ID:
+            out->id = wire_text(wire, &field);
+            break;
+        case CONTAINER_POD:
+            out->pod_id = wire_text(wire, &field);
+            break;
+        case CONTAINER_NAME:
+            out->name = wire_text(wire, &field);
+            break;
+        case CONTAINER_STATE: {
+            const int32_t state = (int32_t)wire_number(wire, &field);
+            const bool known = state > NRI_UNKNOWN && state <= NRI_STOPPED;
+            out->state = known ? (enum nri_state)state : NRI_UNKNOWN;
+            break;
+        }
+        case CONTAINER_PID:
+            out->pid = (uint32_t)wire_number(wire, &field);
+            break;
+        case CONTAINER_LINUX:
+            take_message(wire, &field, &parts->linux_part);
+            break;
+        case CONTAINER_USER:
+            take_message(wire, &field, &parts->user);
+            break;
+        default:
+            break;
+        }
+}
+
+static uint32_t uid_in(struct reader *reader, struct text user)
+{
+    struct wire wire = wire_of(user);
+    struct wire_field field;
+    uint32_t uid = 0;
+
+    while (wire_next(&wire, &field))
+        if (field.number == USER_UID)
+            uid = (uint32_t)wire_number(&wire, &field);
+    reader->broken = reader->broken || wire.broken;
+    return uid;
+}
+
+/* The devices come first: they say more of GPUs than variables, and are few. */
+static void read_container(struct arena *arena, struct text bytes, struct nri_container *out)
+{
+    struct reader reader = reader_of(arena);
+    struct wire wire = wire_of(bytes);
+    struct parts parts = {0};
+
+    *out = (struct nri_container){
+        .id = TEXT(""), .pod_id = TEXT(""), .name = TEXT(""), .cgroups_path = TEXT("")};
+    read_identity(&wire, out, &parts);
+    reader.broken = wire.broken;
+    if (!reader.broken) {
+        out->has_user = parts.user.at != NULL;
+        out->user = uid_in(&reader, parts.user);
+        out->cgroups_path = text_in(&reader, parts.linux_part, LINUX_CGROUP);
+        out->cdi_device = texts_in(&reader, bytes, CONTAINER_CDI, CDI_NAME, &out->cdi_devices);
+        out->device =
+            texts_in(&reader, parts.linux_part, LINUX_DEVICES, DEVICE_PATH, &out->devices);
+        out->env = texts_in(&reader, bytes, CONTAINER_ENV, 0, &out->envs);
+    }
+    out->flaw = flaw_of(&reader);
+    if (out->flaw == NRI_BROKEN)
+        out->cdi_devices = out->devices = out->envs = 0;
+}
+
+/* --- adjustments --- */
+
+static struct nri_mount mount_in(struct reader *reader, struct text bytes)
+{
+    struct nri_mount out = {.destination = text_in(reader, bytes, MOUNT_DESTINATION),
+                            .source = text_in(reader, bytes, MOUNT_SOURCE),
+                            .type = text_in(reader, bytes, MOUNT_TYPE)};
+
+    out.option = texts_in(reader, bytes, MOUNT_OPTIONS, 0, &out.options);
+    return out;
+}
+
+static struct nri_mount *mounts_in(struct reader *reader, struct text message, uint32_t *out_count)
+{
+    struct nri_mount *out = list_of(reader, message, ADJUST_MOUNTS, sizeof *out, out_count);
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint32_t at = 0;
+
+    while (at < *out_count && wire_next(&wire, &field))
+        if (field.number == ADJUST_MOUNTS)
+            out[at++] = mount_in(reader, wire_text(&wire, &field));
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
+static int read_adjustment(struct arena *arena, struct text bytes, struct nri_adjustment *out,
+                           struct err *err)
+{
+    struct reader reader = reader_of(arena);
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct text host = {NULL, 0};
+
+    while (wire_next(&wire, &field))
+        if (field.number == ADJUST_LINUX)
+            take_message(&wire, &field, &host);
+    reader.broken = wire.broken;
+    out->env = pairs_in(&reader, bytes, ADJUST_ENV, &out->envs);
+    out->cdi_device = texts_in(&reader, bytes, ADJUST_CDI, CDI_NAME, &out->cdi_devices);
+    out->mount = mounts_in(&reader, bytes, &out->mounts);
+    out->device = texts_in(&reader, host, ADJUST_LINUX_DEVICES, DEVICE_PATH, &out->devices);
+    if (reader.broken)
+        return no_message("ContainerAdjustment", err);
+    if (reader.too_long)
+        return err_set(err, ERR_TOO_LARGE, "ContainerAdjustment: too many fields");
     return 0;
 }
 
-int codec_response(struct arena *arena, struct text bytes, struct codec_response *out,
-                   struct err *err)
+/* --- messages --- */
+
+int codec_request(struct text bytes, struct codec_request *out, struct err *err)
 {
-    const Nri__Response *from = unpack(arena, &nri__response__descriptor, bytes, err);
-    if (from == NULL)
-        return err_same(err);
-    *out = (struct codec_response){.message = TEXT(""), .payload = text_from(from->payload)};
-    if (from->status != NULL) {
-        out->code = from->status->code;
-        out->message = text_from(from->status->message);
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+
+    *out = (struct codec_request){TEXT(""), TEXT(""), TEXT("")};
+    while (wire_next(&wire, &field)) {
+        if (field.number == REQUEST_SERVICE)
+            out->service = wire_text(&wire, &field);
+        else if (field.number == REQUEST_METHOD)
+            out->method = wire_text(&wire, &field);
+        else if (field.number == REQUEST_PAYLOAD)
+            out->payload = wire_text(&wire, &field);
     }
-    return 0;
+    return wire.broken ? no_message("Request", err) : 0;
 }
 
-int codec_configure(struct arena *arena, struct text bytes, struct nri_runtime *out,
-                    struct err *err)
+int codec_response(struct text bytes, struct codec_response *out, struct err *err)
 {
-    const Nri__ConfigureRequest *from =
-        unpack(arena, &nri__configure_request__descriptor, bytes, err);
-    if (from == NULL)
-        return err_same(err);
-    *out = (struct nri_runtime){text_from(from->runtime_name), text_from(from->runtime_version),
-                                text_from(from->nri_version)};
-    return 0;
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct text status = {NULL, 0};
+
+    *out = (struct codec_response){.message = TEXT(""), .payload = TEXT("")};
+    while (wire_next(&wire, &field)) {
+        if (field.number == RESPONSE_STATUS)
+            take_message(&wire, &field, &status);
+        else if (field.number == RESPONSE_PAYLOAD)
+            out->payload = wire_text(&wire, &field);
+    }
+    bool broken = wire.broken;
+    wire = wire_of(status);
+    while (wire_next(&wire, &field)) {
+        if (field.number == STATUS_CODE)
+            out->code = (int32_t)wire_number(&wire, &field);
+        else if (field.number == STATUS_MESSAGE)
+            out->message = wire_text(&wire, &field);
+    }
+    broken = broken || wire.broken;
+    return broken ? no_message("Response", err) : 0;
 }
 
-int codec_synchronize(struct arena *arena, struct text bytes, struct codec_sync *out,
-                      struct err *err)
+int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err)
 {
-    const Nri__SynchronizeRequest *from =
-        unpack(arena, &nri__synchronize_request__descriptor, bytes, err);
-    if (from == NULL)
-        return err_same(err);
-    struct nri_pod *pod = arena_array(arena, from->n_pods, sizeof *pod);
-    for (size_t i = 0; i < from->n_pods; i++)
-        pod[i] = pod_from(arena, from->pods[i]);
-    struct nri_container *container = arena_array(arena, from->n_containers, sizeof *container);
-    for (size_t i = 0; i < from->n_containers; i++)
-        container[i] = container_from(arena, from->containers[i]);
-    *out = (struct codec_sync){pod, count_of(from->n_pods), container, count_of(from->n_containers),
-                               from->more};
-    return 0;
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+
+    *out = (struct nri_runtime){TEXT(""), TEXT(""), TEXT("")};
+    while (wire_next(&wire, &field)) {
+        if (field.number == CONFIGURE_NAME)
+            out->name = wire_text(&wire, &field);
+        else if (field.number == CONFIGURE_VERSION)
+            out->version = wire_text(&wire, &field);
+        else if (field.number == CONFIGURE_NRI)
+            out->nri = wire_text(&wire, &field);
+    }
+    return wire.broken ? no_message("ConfigureRequest", err) : 0;
+}
+
+int codec_synchronize(struct text bytes, struct codec_sync *out, struct err *err)
+{
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+
+    *out = (struct codec_sync){.pods = wire, .containers = wire};
+    while (wire_next(&wire, &field)) {
+        if (field.number == SYNC_MORE)
+            out->more = wire_number(&wire, &field) != 0;
+        else if (field.number == SYNC_PODS || field.number == SYNC_CONTAINERS)
+            (void)wire_text(&wire, &field);
+    }
+    return wire.broken ? no_message("SynchronizeRequest", err) : 0;
+}
+
+static bool next_member(struct wire *wire, uint32_t number, struct text *out)
+{
+    struct wire_field field;
+
+    while (wire_next(wire, &field)) {
+        *out = field.text;
+        if (field.number == number)
+            return true;
+    }
+    must(!wire->broken);
+    return false;
+}
+
+bool codec_next_pod(struct codec_sync *sync, struct arena *arena, struct nri_pod *out)
+{
+    struct text bytes;
+
+    if (!next_member(&sync->pods, SYNC_PODS, &bytes))
+        return false;
+    read_pod(arena, bytes, out);
+    return true;
+}
+
+bool codec_next_container(struct codec_sync *sync, struct arena *arena, struct nri_container *out)
+{
+    struct text bytes;
+
+    if (!next_member(&sync->containers, SYNC_CONTAINERS, &bytes))
+        return false;
+    read_container(arena, bytes, out);
+    return true;
 }
 
 /* The runtime's own validator is a plugin that is built in. A list without anybody says nothing. */
-static enum nri_validator validator_from(Nri__PluginInstance *const *plugin, size_t plugins)
+static void see_plugin(struct reader *reader, struct text plugin, enum nri_validator *validator)
 {
-    must(plugins == 0 || plugin != NULL);
-    for (size_t i = 0; i < plugins; i++)
-        if (text_is(text_from(plugin[i]->name), "default-validator"))
-            return NRI_VALIDATOR_ON;
-    return plugins > 0 ? NRI_VALIDATOR_OFF : NRI_VALIDATOR_UNKNOWN;
+    if (text_is(text_in(reader, plugin, PLUGIN_NAME), "default-validator"))
+        *validator = NRI_VALIDATOR_ON;
+    else if (*validator == NRI_VALIDATOR_UNKNOWN)
+        *validator = NRI_VALIDATOR_OFF;
+}
+
+/* Who and what a call is about; at of a part is NULL if the call has none. */
+static int read_call(struct arena *arena, struct text pod, struct text container, const char *name,
+                     struct codec_call *out, struct err *err)
+{
+    out->has_pod = pod.at != NULL;
+    out->has_container = container.at != NULL;
+    read_pod(arena, pod, &out->pod);
+    read_container(arena, container, &out->container);
+    if (out->pod.flaw == NRI_BROKEN || out->container.flaw == NRI_BROKEN)
+        return no_message(name, err);
+    return 0;
 }
 
 int codec_call(struct arena *arena, struct text bytes, struct codec_call *out, struct err *err)
 {
-    const Nri__ContainerRequest *from =
-        unpack(arena, &nri__container_request__descriptor, bytes, err);
-    if (from == NULL)
+    static const char name[] = "ContainerRequest";
+    struct reader reader = reader_of(arena);
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct text pod = {NULL, 0};
+    struct text container = {NULL, 0};
+    struct text adjust = {NULL, 0};
+
+    *out = (struct codec_call){.validator = NRI_VALIDATOR_UNKNOWN};
+    while (wire_next(&wire, &field)) {
+        if (field.number == CALL_POD)
+            take_message(&wire, &field, &pod);
+        else if (field.number == CALL_CONTAINER)
+            take_message(&wire, &field, &container);
+        else if (field.number == CALL_ADJUST)
+            take_message(&wire, &field, &adjust);
+        else if (field.number == CALL_PLUGINS)
+            see_plugin(&reader, wire_text(&wire, &field), &out->validator);
+    }
+    if (wire.broken || reader.broken)
+        return no_message(name, err);
+    if (read_call(arena, pod, container, name, out, err) < 0)
         return err_same(err);
-    *out = call_from(arena, from->pod, from->container);
-    if (from->adjust != NULL)
-        out->adjust = adjustment_from(arena, from->adjust);
-    out->validator = validator_from(from->plugins, from->n_plugins);
-    return 0;
+    return read_adjustment(arena, adjust, &out->adjust, err);
 }
 
 int codec_state_change(struct arena *arena, struct text bytes, struct codec_call *out,
                        struct err *err)
 {
-    const Nri__StateChangeEvent *from =
-        unpack(arena, &nri__state_change_event__descriptor, bytes, err);
-    if (from == NULL)
-        return err_same(err);
-    *out = call_from(arena, from->pod, from->container);
-    out->event = from->event;
-    return 0;
+    static const char name[] = "StateChangeEvent";
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct text pod = {NULL, 0};
+    struct text container = {NULL, 0};
+
+    *out = (struct codec_call){.validator = NRI_VALIDATOR_UNKNOWN};
+    while (wire_next(&wire, &field)) {
+        if (field.number == EVENT_KIND)
+            out->event = (int32_t)wire_number(&wire, &field);
+        else if (field.number == EVENT_POD)
+            take_message(&wire, &field, &pod);
+        else if (field.number == EVENT_CONTAINER)
+            take_message(&wire, &field, &container);
+    }
+    if (wire.broken)
+        return no_message(name, err);
+    return read_call(arena, pod, container, name, out, err);
 }
 
 /* --- write --- */

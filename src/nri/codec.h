@@ -1,9 +1,11 @@
 /*
  * codec - messages of protobuf to the views of nri.h, and answers to protobuf.
  *
- * What is read is in the arena or borrowed from it, never from the bytes. A text has the length
- * that was sent, with any bytes in it. Memory is limited by the size of the message: a reader that
- * needs more says ERR_TOO_LARGE, and for bytes that are no such message ERR_INVALID.
+ * Texts are borrowed from the bytes, lists are in the arena. A text has the length that was sent,
+ * with any bytes in it. Fields that are not read take no memory. Lists of one pod or container, or
+ * of one adjustment, take at most NRI_LISTS_BYTES_MAX; a pod or container that has more says so by
+ * its flaw, and an adjustment is refused with ERR_TOO_LARGE. Bytes that are no such message are
+ * ERR_INVALID, also where a field that holds one message is there twice.
  *
  * Pure.
  */
@@ -13,6 +15,8 @@
 #include "milligpu/arena.h"
 #include "milligpu/nri.h"
 #include "milligpu/strbuf.h"
+
+#include "nri/wire.h"
 
 struct codec_request {
     struct text service;
@@ -26,11 +30,10 @@ struct codec_response {
     struct text payload;
 };
 
+/* One message of a list of everything that runs, which is read one member at a time. */
 struct codec_sync {
-    const struct nri_pod *pod;
-    uint32_t pods;
-    const struct nri_container *container;
-    uint32_t containers;
+    struct wire pods;       /* where the next pod is looked for */
+    struct wire containers; /* and the next container */
     bool more;
 };
 
@@ -45,14 +48,16 @@ struct codec_call {
     int32_t event; /* StateChange: of api.proto; from others, any number */
 };
 
-int codec_request(struct arena *arena, struct text bytes, struct codec_request *out,
-                  struct err *err) MUST_USE;
-int codec_response(struct arena *arena, struct text bytes, struct codec_response *out,
-                   struct err *err) MUST_USE;
-int codec_configure(struct arena *arena, struct text bytes, struct nri_runtime *out,
-                    struct err *err) MUST_USE;
-int codec_synchronize(struct arena *arena, struct text bytes, struct codec_sync *out,
-                      struct err *err) MUST_USE;
+int codec_request(struct text bytes, struct codec_request *out, struct err *err) MUST_USE;
+int codec_response(struct text bytes, struct codec_response *out, struct err *err) MUST_USE;
+int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err) MUST_USE;
+int codec_synchronize(struct text bytes, struct codec_sync *out, struct err *err) MUST_USE;
+/*
+ * The next member, until false. One that is no message spoils only itself; nothing else is broken
+ * after codec_synchronize() has looked at the whole.
+ */
+bool codec_next_pod(struct codec_sync *sync, struct arena *arena, struct nri_pod *out);
+bool codec_next_container(struct codec_sync *sync, struct arena *arena, struct nri_container *out);
 int codec_call(struct arena *arena, struct text bytes, struct codec_call *out,
                struct err *err) MUST_USE;
 int codec_state_change(struct arena *arena, struct text bytes, struct codec_call *out,

@@ -24,6 +24,10 @@ enum {
     /* The status and the head of an answer's fields. */
     ENVELOPE_MAX = 4096,
     SHOWN_MAX = 256,
+    /* Of a list of everything that runs: members of one kind, and memory of their lists, with which
+     * the handler is called. */
+    BATCH_MAX = 64,
+    BATCH_BYTES_MAX = 1024 * 1024,
 };
 
 struct nri_session {
@@ -127,7 +131,7 @@ static enum ttrpc_code serve_configure(struct nri_session *session, struct text 
 
     session->configured = false;
     session->synchronized = false;
-    if (codec_configure(&session->arena, payload, &runtime, err) < 0)
+    if (codec_configure(payload, &runtime, err) < 0)
         return refuse(err);
     if (handlers->configure != NULL &&
         handlers->configure(handlers->user, &runtime, &events, err) < 0)
@@ -139,20 +143,64 @@ static enum ttrpc_code serve_configure(struct nri_session *session, struct text 
     return TTRPC_OK;
 }
 
+/* Some members of a list, so that a long one takes no more memory than a short one. */
+struct batch {
+    uint32_t pods;
+    uint32_t containers;
+    struct nri_pod pod[BATCH_MAX];
+    struct nri_container container[BATCH_MAX];
+};
+
+static void tell_batch(struct nri_session *session, struct batch *batch, bool more)
+{
+    const struct nri_handlers *handlers = &session->handlers;
+
+    handlers->synchronize(handlers->user, batch->pod, batch->pods, batch->container,
+                          batch->containers, more);
+    batch->pods = batch->containers = 0;
+    arena_reset(&session->arena);
+}
+
+/* Makes room for one more member. */
+static void make_room(struct nri_session *session, struct batch *batch)
+{
+    if (batch->pods == BATCH_MAX || batch->containers == BATCH_MAX ||
+        arena_used(&session->arena) > BATCH_BYTES_MAX)
+        tell_batch(session, batch, true);
+}
+
+static void tell_list(struct nri_session *session, struct codec_sync *sync)
+{
+    struct batch batch;
+
+    batch.pods = batch.containers = 0;
+    while (codec_next_pod(sync, &session->arena, &batch.pod[batch.pods])) {
+        batch.pods++;
+        make_room(session, &batch);
+    }
+    while (codec_next_container(sync, &session->arena, &batch.container[batch.containers])) {
+        batch.containers++;
+        make_room(session, &batch);
+    }
+    tell_batch(session, &batch, sync->more);
+}
+
+/*
+ * A list that is refused ends the connection, and it would be the same list the next time. So only
+ * what is no list at all is refused.
+ */
 static enum ttrpc_code serve_synchronize(struct nri_session *session, struct text payload,
                                          struct strbuf *answer, struct err *err)
 {
-    const struct nri_handlers *handlers = &session->handlers;
     struct codec_sync sync;
 
     if (!session->configured)
         return too_early("Configure", err);
     session->synchronized = false;
-    if (codec_synchronize(&session->arena, payload, &sync, err) < 0)
+    if (codec_synchronize(payload, &sync, err) < 0)
         return refuse(err);
-    if (handlers->synchronize != NULL)
-        handlers->synchronize(handlers->user, sync.pod, sync.pods, sync.container, sync.containers,
-                              sync.more);
+    if (session->handlers.synchronize != NULL)
+        tell_list(session, &sync);
     codec_put_more(answer, sync.more);
     session->synchronized = !sync.more;
     return TTRPC_OK;
@@ -363,7 +411,7 @@ static enum ttrpc_code serve(struct nri_session *session, const struct ttrpc_mes
         return TTRPC_INVALID_ARGUMENT;
     }
     session->last_stream = message->stream;
-    if (codec_request(&session->arena, message->data, &request, err) < 0)
+    if (codec_request(message->data, &request, err) < 0)
         return refuse(err);
     if (!text_is(request.service, "nri.pkg.api.v1alpha1.Plugin") ||
         (message->flags & TTRPC_REMOTE_OPEN) != 0)
@@ -409,7 +457,7 @@ static int take_response(struct nri_session *session, const struct ttrpc_message
 
     if (session->registered || message->stream != REGISTER_STREAM)
         return 0;
-    if (codec_response(&session->arena, message->data, &response, err) < 0)
+    if (codec_response(message->data, &response, err) < 0)
         return err_wrap(err, "the answer to RegisterPlugin");
     session->registered = true;
     if (response.code == 0)

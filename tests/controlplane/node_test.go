@@ -576,6 +576,21 @@ func TestAnAllocationThatWasForgedBeforeTheAgentCameIsNotBelieved(t *testing.T) 
 	g.ran(g.place(g.simple("real", 1000)), "main", 1)
 }
 
+// It asks for nothing. What its author or its image chose at length is told to each plugin that connects.
+func TestAPodWithMoreArgumentsThanAnybodyReadsLocksTheAgentOutOfNothing(t *testing.T) {
+	g := gpuNodeWithoutAgent(t)
+	long := append([]string{"/bin/sh", "-c", stay, "long"}, make([]string, 150000)...)
+	pod := g.watched("long", object{"name": "main", "image": harness.Image, "command": long})
+	pod["spec"].(object)["nodeName"] = "gpu-real"
+	g.must(g.api.Create(harness.PodPath(g.space, ""), pod))
+	g.phase("long", "Running")
+	g.check(g.n.StartAgent())
+	g.ran(g.place(g.simple("share", 300)), "main", 1)
+	g.check(g.n.RestartContainerd())
+	g.ran(g.place(g.simple("later", 300)), "main", 1)
+	g.phase("long", "Running")
+}
+
 func TestKubeletsRestartChangesNothingForPodsWithGPUs(t *testing.T) {
 	g := withAgent(t)
 	first := g.place(g.simple("first", 300))

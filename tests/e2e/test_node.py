@@ -363,6 +363,14 @@ class Agent(unittest.TestCase):
         node.listen()
         self.assertEqual(node.accept().create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
+    def test_a_runtime_that_leaves_before_its_list_was_told_is_named_as_such(self):
+        node = self.node()
+        runtime = node.peer()
+        runtime.welcome()
+        runtime.configure()
+        runtime.peer.close()
+        node.wait(lambda: "closed the connection before it had told what runs" in node.logged(), "the reason")
+
     def test_rubbish_ends_the_connection_and_not_the_agent(self):
         node = self.node()
         for rubbish in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", PLUGIN, 1 << 31)):
@@ -666,6 +674,44 @@ class Agent(unittest.TestCase):
         stat = pathlib.Path(f"/proc/{node.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         rss = int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
         self.assertLess(rss, 16 << 20)
+
+    def test_the_largest_list_is_read_in_little_memory_and_what_is_too_long_is_named(self):
+        """Messages of 4 MiB, the most that a runtime sends, full of the smallest fields that there are."""
+        node = self.node()
+        runtime = node.peer()
+        runtime.welcome()
+        runtime.configure()
+        most = (4 << 20) - 4096
+        whole = pod(node.sign())
+        many = lambda field_number, count: (varint(field_number << 3 | 2) + b"\0") * count
+        huge = container() + field(22, b"x" * (1 << 20))
+        for members in (
+                field(2, container("args") + many(7, most // 2 - 1000)),  # not read
+                field(2, container("env") + many(8, most // 2 - 1000)),  # more than is read
+                field(1, pod({}, "other") + many(6, most // 2 - 1000)),
+                field(2, container("dev") + field(11, many(2, most // 2 - 1000))),
+                field(2, container("part") + many(8, 1000000)),
+                b"".join(field(1, pod({"milligpu.io/allocation": "x" * 200000}, f"sandbox-{i}")) for i in range(20)),
+                field(2, huge) * 3,
+                many(9, most // 2)):
+            self.assertLess(len(members), 4 << 20)
+            for _ in range(3):
+                self.assertEqual(runtime.call("Synchronize", members + field(3, 1))[2], [1])
+        runtime.call("Synchronize", field(1, whole))
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+        long = field(1, whole) + field(2, container("main") + many(7, most // 2 - 1000))
+        runtime.call("CreateContainer", long)
+        with self.assertRaisesRegex(Refused, "milligpu: it has too many environment variables or devices"):
+            runtime.call("CreateContainer", field(1, whole) + field(2, container("main") + many(8, most // 2 - 1000)))
+        logged = (node.home / "log").read_text()
+        for kind, name in (("pod", "pod=web container=\"\""), ("container", "container=env"), ("container", "container=dev")):
+            self.assertRegex(logged, f"warn .*not read as a whole.*{name}", kind)
+        self.assertNotRegex(logged, "not read as a whole.*container=(args|part|main)")
+        self.assertIn('milligpu_node_unread_total{kind="pod"} 3\n', node.page("/metrics")[1])
+        self.assertIn('milligpu_node_unread_total{kind="container"} 7\n', node.page("/metrics")[1])
+        peak = int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{node.process.pid}/status").read_text())[1])
+        if harness.BIN.parent.name not in ("asan", "tsan"):
+            self.assertLess(peak, 64 << 10)  # the DaemonSet's limit is 128 MiB
 
     def test_wrong_flags_are_named(self):
         for flags, words in ((["--nodes=1"], "--nodes is no flag"), ([], "--node is not set"),

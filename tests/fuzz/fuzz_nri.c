@@ -19,6 +19,7 @@ struct side {
     struct nri_session *session;
     struct strbuf said;
     uint32_t told; /* a hash of what handlers were told */
+    bool lists;    /* in a list of what runs */
     bool configured;
     bool synchronized;
 };
@@ -30,9 +31,17 @@ static void see(struct side *side, struct text text)
     side->told = side->told * 31 + text_hash(text);
 }
 
+/* Only a member of a list may be broken. */
+static void see_flaw(const struct side *side, enum nri_flaw flaw)
+{
+    must(flaw == NRI_WHOLE || flaw == NRI_TOO_LONG || (flaw == NRI_BROKEN && side->lists));
+}
+
 static void see_pod(struct side *side, const struct nri_pod *pod)
 {
     struct text value;
+    see_flaw(side, pod->flaw);
+    must(pod->flaw != NRI_BROKEN || pod->annotations == 0);
     see(side, pod->id);
     see(side, pod->name);
     see(side, pod->uid);
@@ -47,6 +56,9 @@ static void see_pod(struct side *side, const struct nri_pod *pod)
 
 static void see_container(struct side *side, const struct nri_container *container)
 {
+    see_flaw(side, container->flaw);
+    must(container->flaw != NRI_BROKEN ||
+         container->envs + container->cdi_devices + container->devices == 0);
     see(side, container->id);
     see(side, container->pod_id);
     see(side, container->name);
@@ -94,10 +106,12 @@ static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
 {
     struct side *side = user;
     must(side->configured);
+    side->lists = true;
     for (uint32_t i = 0; i < pods; i++)
         see_pod(side, &pod[i]);
     for (uint32_t i = 0; i < containers; i++)
         see_container(side, &container[i]);
+    side->lists = false;
     side->synchronized = !more;
 }
 

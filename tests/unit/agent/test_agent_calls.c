@@ -374,6 +374,86 @@ static void the_table_follows_the_life_of_a_container(void **state)
     assert_false(table_of(site).is_complete);
 }
 
+static void one_that_is_too_long_is_not_made(void **state)
+{
+    struct site *site = *state;
+    struct nri_container container = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .flaw = NRI_TOO_LONG};
+    struct nri_adjustment all = {0};
+    struct nri_pod foreign = {.id = TEXT("sandbox"), .name = TEXT("a"), .flaw = NRI_TOO_LONG};
+    struct nri_pod whole = {.id = TEXT("sandbox"), .name = TEXT("a")};
+    const struct nri_handlers *runtime = &site->runtime;
+    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
+    const uint64_t invalid = agent_count_get(COUNT_INVALID);
+    const uint64_t pods = agent_count_get(COUNT_UNREAD_PODS);
+    const uint64_t containers = agent_count_get(COUNT_UNREAD_CONTAINERS);
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    for (int i = 0; i < 2; i++) {
+        const struct nri_pod *pod = i == 0 ? &site->pod : &whole;
+        assert_true(runtime->create(&site->calls, pod, &container, &site->out, &site->err) < 0);
+        assert_string_equal(site->err.text,
+                            "milligpu: it has too many environment variables or devices: more than "
+                            "can be read (16 MiB): remove some");
+        assert_true(runtime->start(&site->calls, pod, &container, &site->err) < 0);
+        assert_true(runtime->validate(&site->calls, pod, &container, &all, NRI_VALIDATOR_ON,
+                                      &site->err) < 0);
+    }
+    container.flaw = NRI_WHOLE;
+    assert_true(runtime->create(&site->calls, &foreign, &container, &site->out, &site->err) < 0);
+    assert_string_equal(site->err.text, "milligpu: its pod has too many annotations: more than can "
+                                        "be read (16 MiB): remove some");
+    assert_int_equal(table_of(site).count, 0);
+    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 5);
+    assert_int_equal(agent_count_get(COUNT_INVALID), invalid + 2);
+    assert_int_equal(agent_count_get(COUNT_UNREAD_PODS), pods + 1);
+    assert_int_equal(agent_count_get(COUNT_UNREAD_CONTAINERS), containers + 6);
+    assert_true(created(site)); /* and others are */
+}
+
+/* Of a share that runs, the pod says which GPU it has. */
+static void one_that_is_too_long_spoils_no_list(void **state)
+{
+    struct site *site = *state;
+    const struct nri_container runs = {.id = TEXT("one"),
+                                       .name = TEXT("main"),
+                                       .pod_id = TEXT("sandbox"),
+                                       .state = NRI_RUNNING,
+                                       .flaw = NRI_TOO_LONG};
+    const struct nri_container lost = {
+        .id = TEXT("two"), .pod_id = TEXT("nowhere"), .flaw = NRI_BROKEN};
+    const uint64_t strangers = agent_count_get(COUNT_STRANGERS);
+    const uint64_t pods = agent_count_get(COUNT_UNREAD_PODS);
+    const uint64_t containers = agent_count_get(COUNT_UNREAD_CONTAINERS);
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    site->runtime.synchronize(&site->calls, &site->pod, 1, (struct nri_container[]){lost, runs}, 2,
+                              false);
+    assert_int_equal(table_of(site).count, 1);
+    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
+    assert_int_equal(agent_count_get(COUNT_STRANGERS), strangers); /* its variables are not known */
+    assert_int_equal(agent_count_get(COUNT_UNREAD_CONTAINERS), containers + 2);
+    site->pod.flaw = NRI_TOO_LONG;
+    site->pod.annotations = 0;
+    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    assert_int_equal(agent_count_get(COUNT_UNREAD_PODS), pods + 1);
+    assert_int_equal(table_of(site).count, 0);
+}
+
+/* Nobody proved it, and a node may have many such pods. */
+static void a_long_annotation_of_somebody_else_is_not_kept(void **state)
+{
+    static char forged[200000];
+    struct site *site = *state;
+    memset(forged, 'x', sizeof forged - 1);
+    pod_with(site, forged, NULL);
+    for (int i = 0; i < 20; i++)
+        site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
+    assert_true(arena_bytes(&site->calls.sync) + arena_bytes(&site->calls.arena) < sizeof forged);
+    site->runtime.synchronize(&site->calls, NULL, 0, NULL, 0, false);
+    assert_true(table_of(site).is_complete);
+}
+
 /* The first pod has a share of GPU-a; kubelet gives GPU-a, or GPU-b, whole to another. */
 static void who_comes_second_to_a_gpu_is_refused(void **state)
 {
@@ -522,6 +602,9 @@ int main(void)
         TEST(a_key_that_was_taken_away_proves_nothing_new),
         TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
         TEST(the_table_follows_the_life_of_a_container),
+        TEST(one_that_is_too_long_is_not_made),
+        TEST(one_that_is_too_long_spoils_no_list),
+        TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),

@@ -25,6 +25,10 @@ struct agent {
     const char *refusal;           /* the handlers' answer; NULL: yes */
     uint32_t events;               /* that it wants; 0: as it is asked */
     struct nri_adjustment adjust;
+    bool ids_only;    /* of a list, only these are written down, */
+    bool counts_only; /* or how many there are */
+    unsigned pieces;  /* of the list that came last */
+    unsigned ends;    /* of lists */
 };
 
 static int answer(const struct agent *agent, struct err *err)
@@ -44,6 +48,12 @@ static int configure(void *user, const struct nri_runtime *runtime, uint32_t *ou
     return answer(agent, err);
 }
 
+static void tell_flaw(struct strbuf *told, enum nri_flaw flaw)
+{
+    if (flaw != NRI_WHOLE)
+        strbuf_str(told, flaw == NRI_BROKEN ? " broken" : " too long");
+}
+
 static void tell_pod(struct strbuf *told, const struct nri_pod *pod)
 {
     struct text allocation;
@@ -51,6 +61,7 @@ static void tell_pod(struct strbuf *told, const struct nri_pod *pod)
     strbuf_printf(told, " pod %.*s=%.*s/%.*s/%.*s[%.*s]", TEXT_ARG(pod->id),
                   TEXT_ARG(pod->namespace), TEXT_ARG(pod->name), TEXT_ARG(pod->uid),
                   TEXT_ARG(allocation));
+    tell_flaw(told, pod->flaw);
 }
 
 static void tell_container(struct strbuf *told, const struct nri_container *container)
@@ -66,12 +77,36 @@ static void tell_container(struct strbuf *told, const struct nri_container *cont
         strbuf_printf(told, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
     for (uint32_t i = 0; i < container->devices; i++)
         strbuf_printf(told, " dev=%.*s", TEXT_ARG(container->device[i]));
+    tell_flaw(told, container->flaw);
+}
+
+static void tell_ids(struct strbuf *told, const struct nri_pod *pod, uint32_t pods,
+                     const struct nri_container *container, uint32_t containers)
+{
+    for (uint32_t i = 0; i < pods; i++)
+        strbuf_printf(told, "%.*s ", TEXT_ARG(pod[i].id));
+    for (uint32_t i = 0; i < containers; i++)
+        strbuf_printf(told, "%.*s ", TEXT_ARG(container[i].id));
 }
 
 static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
                         const struct nri_container *container, uint32_t containers, bool more)
 {
     struct agent *agent = user;
+    agent->pieces++;
+    agent->ends += !more;
+    if (agent->ids_only) {
+        tell_ids(&agent->told, pod, pods, container, containers);
+        return;
+    }
+    if (agent->counts_only) {
+        strbuf_printf(&agent->told, "synchronize %u pods", pods);
+        for (uint32_t i = 0; i < containers; i++)
+            strbuf_printf(&agent->told, ", container %.*s has %u%s", TEXT_ARG(container[i].id),
+                          container[i].envs, container[i].flaw == NRI_WHOLE ? "" : " flawed");
+        strbuf_char(&agent->told, '\n');
+        return;
+    }
     strbuf_str(&agent->told, "synchronize");
     for (uint32_t i = 0; i < pods; i++)
         tell_pod(&agent->told, &pod[i]);
@@ -763,17 +798,193 @@ static void a_message_that_is_too_long_ends_the_session(void **state)
     assert_false(nri_is_synchronized(agent.session));
 }
 
-static void a_message_of_too_many_fields_is_refused(void **state)
+/* Elements of this list field, each empty: two bytes, the smallest that there is. */
+static void put_empty(struct strbuf *out, unsigned field, int count)
+{
+    must(field < 16);
+    for (int i = 0; i < count; i++) {
+        strbuf_char(out, (char)(field << 3 | 2));
+        strbuf_char(out, 0);
+    }
+}
+
+enum { ARGS = 7, ENV = 8, MANY = 1800000, FIT = 1000000 };
+
+/* The attack: a pod of 666 bytes that asks for nothing, with an image whose Cmd is long. */
+static void fields_that_are_not_read_cost_nothing(void **state)
 {
     (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
-    for (int i = 0; i < 200000; i++)
-        strbuf_add(&agent.payload, "\x0a\0", 2); /* an empty pod */
-    assert_false(call(&agent, "Synchronize"));
-    expect_error(&agent, 8, "SynchronizeRequest: too many fields");
+    pb_str(&agent.part, 1, "long");
+    pb_str(&agent.part, 2, "sandbox-1");
+    put_empty(&agent.part, ARGS, MANY);
+    pb_message(&agent.payload, 2, &agent.part);
+    put_empty(&agent.payload, 9, 10); /* of the list itself */
+    runtime_put_container(&agent.payload, 2, "c1", "A=1");
+    assert_true(call(&agent, "Synchronize"));
+    assert_non_null(strstr(agent.told.data, "container long=sandbox-1/ "));
+    assert_non_null(strstr(agent.told.data, "container c1=sandbox-1/app "));
+    strbuf_reset(&agent.told);
+    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+    pb_str(&agent.part, 1, "c1");
+    put_empty(&agent.part, ARGS, MANY);
+    pb_message(&agent.payload, 2, &agent.part);
+    assert_true(call(&agent, "CreateContainer"));
+    expect_told(&agent, "create" TOLD_OF);
+}
+
+static void a_member_that_is_too_long_spares_the_others(void **state)
+{
+    (void)state;
+    static const char *const id[] = {"before", "long", "after"};
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (size_t i = 0; i < ARRAY_LEN(id); i++) {
+        pb_str(&agent.part, 1, id[i]);
+        put_empty(&agent.part, 6, i == 1 ? 600000 : 0); /* annotations */
+        pb_message(&agent.payload, 1, &agent.part);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(id); i++) {
+        CLEANUP(strbuf_done) struct strbuf device;
+        strbuf_init(&device);
+        pb_str(&agent.part, 1, id[i]);
+        put_empty(&agent.part, ENV, i == 1 ? FIT + 100000 : 1);
+        pb_str(&device, 1, "cdi");
+        pb_message(&agent.part, 20, &device);
+        pb_message(&agent.payload, 2, &agent.part);
+    }
+    assert_true(call(&agent, "Synchronize"));
+    expect_told(&agent, "synchronize pod before=//[] pod long=//[] too long pod after=//[]"
+                        " container before=/ state=0 pid=0 cgroup= env= cdi=cdi"
+                        " container long=/ state=0 pid=0 cgroup= cdi=cdi too long"
+                        " container after=/ state=0 pid=0 cgroup= env= cdi=cdi\n");
+}
+
+/* As many variables as the kernel could start a program with are read. */
+static void a_long_member_that_fits_is_whole(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    agent.counts_only = true;
+    connect(&agent);
+    pb_str(&agent.part, 1, "c1");
+    put_empty(&agent.part, ENV, FIT);
+    pb_message(&agent.payload, 2, &agent.part);
+    assert_true(call(&agent, "Synchronize"));
+    expect_told(&agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
+}
+
+static void a_broken_member_spares_the_others(void **state)
+{
+    (void)state;
+    static const char *const rubbish[] = {"\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20",
+                                          "\x0a\4long\xa3\x06", "\x0a\4long\x42\1A\x40\1"};
+    for (size_t i = 0; i < ARRAY_LEN(rubbish); i++) {
+        CLEANUP(agent_done) struct agent agent;
+        agent_init(&agent);
+        connect(&agent);
+        runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+        pb_str(&agent.payload, 1, "\x0a\2id\x32\1\xff");
+        pb_str(&agent.payload, 2, rubbish[i]);
+        runtime_put_container(&agent.payload, 2, "c1", "A=1");
+        assert_true(call(&agent, "Synchronize"));
+        assert_true(nri_is_synchronized(agent.session));
+        expect_told(&agent, "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
+                            " pod id=//[] broken container long=/ state=0 pid=0 cgroup= broken"
+                            " container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
+                            " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0"
+                            " dev=/dev/nvidia0\n");
+        /* In a call about one container there are no others. */
+        runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+        pb_str(&agent.payload, 2, rubbish[i]);
+        assert_false(call(&agent, "CreateContainer"));
+        expect_error(&agent, 3, "ContainerRequest: this is no such message");
+        expect_told(&agent, "");
+    }
+}
+
+/* Which of two would count? */
+static void a_message_that_is_there_twice_is_broken(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    for (unsigned field = 1; field <= 3; field++) {
+        put_container_call(&agent);
+        put_adjustment(&agent);
+        pb_str(&agent.payload, field, "");
+        assert_false(call(&agent, "ValidateContainerAdjustment"));
+        expect_error(&agent, 3, "ContainerRequest: this is no such message");
+    }
+    for (unsigned field = 2; field <= 3; field++) {
+        put_state_change(&agent, 6);
+        pb_str(&agent.payload, field, "");
+        assert_false(call(&agent, "StateChange"));
+        expect_error(&agent, 3, "StateChangeEvent: this is no such message");
+    }
     expect_told(&agent, "");
+    for (int i = 0; i < 2; i++)
+        pb_str(&agent.part, 11, "");
+    pb_message(&agent.payload, 2, &agent.part);
+    for (int i = 0; i < 2; i++)
+        pb_str(&agent.part, 21, "");
+    pb_message(&agent.payload, 2, &agent.part);
+    assert_true(call(&agent, "Synchronize"));
+    expect_told(&agent, "synchronize container =/ state=0 pid=0 cgroup= broken"
+                        " container =/ state=0 pid=0 cgroup= broken\n");
+}
+
+static void an_adjustment_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    agent_init(&agent);
+    connect(&agent);
+    put_container_call(&agent);
+    put_empty(&agent.part, 3, 300000); /* mounts */
+    pb_message(&agent.payload, 3, &agent.part);
+    assert_false(call(&agent, "ValidateContainerAdjustment"));
+    expect_error(&agent, 8, "ContainerAdjustment: too many fields");
+    put_container_call(&agent);
+    pb_str(&agent.part, 4, "\xff");
+    pb_message(&agent.payload, 3, &agent.part);
+    assert_false(call(&agent, "ValidateContainerAdjustment"));
+    expect_error(&agent, 3, "ContainerAdjustment: this is no such message");
+    expect_told(&agent, "");
+}
+
+/* Each is told once and in order, and only the last call ends the list. */
+static void a_long_list_is_told_in_pieces(void **state)
+{
+    (void)state;
+    CLEANUP(agent_done) struct agent agent;
+    CLEANUP(strbuf_done) struct strbuf ids;
+    char id[16];
+    strbuf_init(&ids);
+    agent_init(&agent);
+    connect(&agent);
+    for (unsigned field = 1; field <= 2; field++)
+        for (int i = 0; i < 300; i++) {
+            (void)snprintf(id, sizeof id, "%c%d", field == 1 ? 'p' : 'c', i);
+            pb_str(&agent.part, 1, id);
+            pb_message(&agent.payload, field, &agent.part);
+            strbuf_printf(&ids, "%s ", id);
+        }
+    agent.ids_only = true;
+    agent.pieces = agent.ends = 0;
+    assert_true(call(&agent, "Synchronize"));
+    assert_true(nri_is_synchronized(agent.session));
+    assert_int_equal(agent.pieces, 9);
+    assert_int_equal(agent.ends, 1);
+    expect_told(&agent, ids.data);
+    pb_number(&agent.payload, 3, 1);
+    assert_true(call(&agent, "Synchronize"));
+    assert_int_equal(agent.ends, 1);
 }
 
 /* 4 MiB is what a runtime puts into one call. */
@@ -992,7 +1203,13 @@ int main(void)
         cmocka_unit_test(a_stream_is_used_once),
         cmocka_unit_test(what_is_not_for_us_is_skipped),
         cmocka_unit_test(a_message_that_is_too_long_ends_the_session),
-        cmocka_unit_test(a_message_of_too_many_fields_is_refused),
+        cmocka_unit_test(fields_that_are_not_read_cost_nothing),
+        cmocka_unit_test(a_member_that_is_too_long_spares_the_others),
+        cmocka_unit_test(a_long_member_that_fits_is_whole),
+        cmocka_unit_test(a_broken_member_spares_the_others),
+        cmocka_unit_test(a_message_that_is_there_twice_is_broken),
+        cmocka_unit_test(an_adjustment_that_is_too_long_is_refused),
+        cmocka_unit_test(a_long_list_is_told_in_pieces),
         cmocka_unit_test(a_full_node_fits),
         cmocka_unit_test(a_runtime_that_does_not_read_is_left),
         cmocka_unit_test(texts_keep_their_length),

@@ -1,0 +1,115 @@
+/* wire - the fields of a message, and where it is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/strbuf.h"
+
+#include "nri/wire.h"
+
+/* "1:5 2:abc " for each field, and "broken" where it is none. */
+static const char *read_all(struct strbuf *out, struct text message)
+{
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+
+    strbuf_reset(out);
+    while (wire_next(&wire, &field)) {
+        strbuf_printf(out, "%u:", field.number);
+        if (field.type == WIRE_NUMBER)
+            strbuf_u64(out, field.value);
+        else
+            strbuf_text(out, field.text);
+        strbuf_char(out, ' ');
+    }
+    if (wire.broken)
+        strbuf_str(out, "broken");
+    assert_int_equal(wire_is_message(message), !wire.broken);
+    assert_false(wire_next(&wire, &field)); /* and stays at its end */
+    return out->data;
+}
+
+static void fields_come_one_after_another(void **state)
+{
+    static const struct {
+        struct text message;
+        const char *read;
+    } row[] = {
+        {TEXT(""), ""},
+        {TEXT("\x08\x05\x12\3abc"), "1:5 2:abc "},
+        {TEXT("\x12\0\x12\0"), "2: 2: "},
+        {TEXT("\x09\1\2\3\4\5\6\7\x41\x15xyzw\x08\0"), "1:\1\2\3\4\5\6\7A 2:xyzw 1:0 "},
+        {TEXT("\xf8\xff\xff\xff\x0f\1"), "536870911:1 "}, /* the largest number of a field */
+        {TEXT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"), "1:18446744073709551615 "},
+        {TEXT("\x08\x85\x80\0"), "1:5 "}, /* longer than it must be */
+    };
+    CLEANUP(strbuf_done) struct strbuf out;
+    (void)state;
+    strbuf_init(&out);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        assert_string_equal(read_all(&out, row[i].message), row[i].read);
+}
+
+static void what_is_no_field_is_broken(void **state)
+{
+    static const struct text broken[] = {
+        TEXT("\x08"),                                           /* no value */
+        TEXT("\x80"),                                           /* half a number */
+        TEXT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"), /* one of eleven bytes */
+        TEXT("\x12\4abc"),                                      /* a byte too few */
+        TEXT("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\1abc"),  /* all bytes too few */
+        TEXT("\x09\1\2\3\4\5\6\7"),
+        TEXT("\x15xyz"),
+        TEXT("\0\1"),     /* field 0 */
+        TEXT("\x0b\x0c"), /* a group */
+        TEXT("\x0e\1"),   /* types that nobody has */
+        TEXT("\x0f\1"),
+        TEXT("\x88\x80\x80\x80\x10\1"), /* a number over 32 bits */
+    };
+    CLEANUP(strbuf_done) struct strbuf out;
+    (void)state;
+    strbuf_init(&out);
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
+        CLEANUP(strbuf_done) struct strbuf behind;
+        assert_string_equal(read_all(&out, broken[i]), "broken");
+        strbuf_init(&behind);
+        strbuf_str(&behind, "\x1a\1x");
+        strbuf_text(&behind, broken[i]);
+        assert_string_equal(read_all(&out, (struct text){behind.data, behind.len}), "3:x broken");
+    }
+}
+
+static void a_value_has_the_type_that_is_read(void **state)
+{
+    const struct wire_field number = {.number = 1, .type = WIRE_NUMBER, .value = 7};
+    const struct wire_field text = {.number = 1, .type = WIRE_TEXT, .text = TEXT("abc")};
+    const struct wire_field fixed = {.number = 1, .type = WIRE_FIXED32, .text = TEXT("abcd")};
+    (void)state;
+    struct wire wire = wire_of(TEXT(""));
+    assert_int_equal(wire_number(&wire, &number), 7);
+    assert_true(text_is(wire_text(&wire, &text), "abc"));
+    assert_false(wire.broken);
+    assert_int_equal(wire_number(&wire, &text), 0);
+    assert_true(wire.broken);
+    wire.broken = false;
+    assert_int_equal(wire_text(&wire, &number).len, 0);
+    assert_true(wire.broken);
+    wire.broken = false;
+    assert_int_equal(wire_text(&wire, &fixed).len + wire_number(&wire, &fixed), 0);
+    assert_true(wire.broken);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_come_one_after_another),
+        cmocka_unit_test(what_is_no_field_is_broken),
+        cmocka_unit_test(a_value_has_the_type_that_is_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
