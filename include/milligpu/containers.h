@@ -6,8 +6,9 @@
  *
  * A container of ours has the shares that it was granted; one of another pod has the GPUs that
  * somebody else gave it, by the names under which they were given: a UUID, an index ("0"), or the
- * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. The table has at
- * most NODE_CONTAINERS_MAX of them; beyond, they are counted and not kept.
+ * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. Each right has rows
+ * of its own in the table, so that containers of one, which anybody may make, take none from
+ * another. One for which there is no row is to be refused; one that runs already is counted.
  *
  * What gives a container of another pod its GPUs, the strongest first:
  *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of
@@ -28,7 +29,10 @@
 #include "milligpu/nri.h"
 
 enum {
-    NODE_CONTAINERS_MAX = 1024,
+    NODE_SHARES_MAX = 1024,   /* containers with shares */
+    NODE_KUBELETS_MAX = 768,  /* with devices for which kubelet asked */
+    NODE_VARIABLES_MAX = 256, /* with GPUs by a variable only */
+    NODE_CONTAINERS_MAX = NODE_SHARES_MAX + NODE_KUBELETS_MAX + NODE_VARIABLES_MAX,
     CONTAINER_GPUS_MAX = 64, /* of one container; beyond, they are not looked at */
 };
 
@@ -36,6 +40,7 @@ enum container_right {
     RIGHT_SHARE,    /* ours: granted by milligpud */
     RIGHT_KUBELET,  /* kubelet asked for the devices */
     RIGHT_VARIABLE, /* a variable only */
+    CONTAINER_RIGHTS,
 };
 
 struct container_gpu {
@@ -76,11 +81,16 @@ void containers_complete(struct containers *containers);
  * The container was made (or is in the list). grant: what it was judged; of ours if GRANT_GPUS.
  * Otherwise what others gave it is read from the container. A known id is replaced, and so is a
  * container of the same name in the same pod that does not run: it is tried again, and the runtime
- * may never tell that the first was not made after all. False: it has no GPUs, or there is no room,
- * and it is not in the table.
+ * may never tell that the first was not made after all.
  */
-bool containers_add(struct containers *containers, const struct nri_pod *pod,
-                    const struct nri_container *container, const struct grant *grant);
+enum containers_added {
+    CONTAINERS_NO_GPUS, /* and it is not in the table */
+    CONTAINERS_KEPT,
+    CONTAINERS_FULL, /* *out_right has no row left: it is not in the table, either */
+};
+enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
+                                     const struct nri_container *container,
+                                     const struct grant *grant, enum container_right *out_right);
 void containers_started(struct containers *containers, struct text id);
 /* It stays in the table, not running: between two lives of a container its pod keeps its GPUs. */
 void containers_stopped(struct containers *containers, struct text id);
@@ -92,8 +102,9 @@ void containers_pod_gone(struct containers *containers, struct text sandbox);
 struct containers_copy {
     /* false: no complete list was seen on this connection yet, or there is no connection */
     bool is_complete;
-    uint64_t number;   /* another one whenever the table has changed */
-    uint32_t left_out; /* that were not kept, since the last list */
+    uint64_t number; /* another one whenever the table has changed */
+    /* Of the last list, by their right: they run, and there was no row for them. */
+    uint32_t left_out[CONTAINER_RIGHTS];
     uint32_t count;
     const struct container_facts *container; /* in the order in which they came */
 };

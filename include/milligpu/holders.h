@@ -34,7 +34,8 @@ void holders_find(const struct gpu_reading *reading, const struct containers_cop
 
 /*
  * May the container with this id, which is in the table, have its GPUs beside those of other pods?
- * Negative: no, with the GPU and the pod that has it. A container that is not there has no GPUs.
+ * Negative: no, with the GPU and the pod that has it, or since some of the others are not in the
+ * table. A container that is not there has no GPUs.
  */
 int holders_allow(const struct gpu_reading *reading, const struct containers_copy *containers,
                   struct text id, struct err *err) MUST_USE;

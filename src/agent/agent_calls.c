@@ -244,6 +244,7 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
 {
     static const struct nri_pod unknown = {.name = {"", 0}, .namespace = {"", 0}};
     const struct met_pod *met = met_of(calls, container->pod_id);
+    enum container_right right;
     struct grant grant;
 
     if (container->flaw != NRI_WHOLE)
@@ -256,7 +257,26 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
     if (container->state == NRI_STOPPED)
         return;
     grant_judge(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
-    (void)containers_add(calls->containers, &met->pod, container, &grant);
+    (void)containers_add(calls->containers, &met->pod, container, &grant, &right);
+}
+
+/* They run, and nothing is known of them until the next list. */
+static void tell_left_out(struct agent_calls *calls)
+{
+    struct containers_copy copy;
+
+    containers_copy(calls->containers, &calls->arena, &copy);
+    const uint32_t *left_out = copy.left_out;
+    agent_count_set(COUNT_LEFT_OUT_SHARES, left_out[RIGHT_SHARE]);
+    agent_count_set(COUNT_LEFT_OUT_KUBELET, left_out[RIGHT_KUBELET]);
+    agent_count_set(COUNT_LEFT_OUT_VARIABLE, left_out[RIGHT_VARIABLE]);
+    if (left_out[RIGHT_SHARE] + left_out[RIGHT_KUBELET] + left_out[RIGHT_VARIABLE] > 0)
+        log_write(LOG_WARN,
+                  "more containers with GPUs run than the agent can tell apart: some are not "
+                  "metered, and containers that would have to be compared with them are refused",
+                  log_i64("shares", left_out[RIGHT_SHARE]),
+                  log_i64("kubelet", left_out[RIGHT_KUBELET]),
+                  log_i64("variable", left_out[RIGHT_VARIABLE]));
 }
 
 static void end_list(struct agent_calls *calls)
@@ -269,6 +289,7 @@ static void end_list(struct agent_calls *calls)
     agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
     agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
     containers_complete(calls->containers);
+    tell_left_out(calls);
     forget_list(calls);
 }
 
@@ -286,9 +307,9 @@ static void agent_synchronize(void *user, const struct nri_pod *pod, uint32_t po
         meet_pod(calls, &pod[i]);
     for (uint32_t i = 0; i < containers; i++)
         meet_container(calls, &container[i]);
-    arena_reset(&calls->arena);
     if (!more)
         end_list(calls);
+    arena_reset(&calls->arena);
 }
 
 /* --- containers --- */
@@ -356,6 +377,34 @@ static int check_beside(struct agent_calls *calls, const struct nri_container *c
     return rc;
 }
 
+/*
+ * Most containers of a node have no GPU, and for them nothing is copied or compared. One that has,
+ * and no row, would be compared with nobody and metered by nobody.
+ */
+static int take_row(struct agent_calls *calls, const struct nri_pod *pod,
+                    const struct nri_container *container, const struct grant *grant,
+                    struct err *err)
+{
+    static const char *const with[CONTAINER_RIGHTS] = {
+        [RIGHT_SHARE] = "shares of GPUs",
+        [RIGHT_KUBELET] = "whole GPUs",
+        [RIGHT_VARIABLE] = "GPUs by the variable NVIDIA_VISIBLE_DEVICES"};
+    enum container_right right;
+
+    switch (containers_add(calls->containers, pod, container, grant, &right)) {
+    case CONTAINERS_NO_GPUS:
+        return 0;
+    case CONTAINERS_KEPT:
+        return check_beside(calls, container, err);
+    case CONTAINERS_FULL:
+        break;
+    }
+    return err_set(err, ERR_TOO_LARGE,
+                   "the node has as many containers with %s as its agent can tell apart: delete "
+                   "the pod, or others that have them",
+                   with[right]);
+}
+
 static int agent_create(void *user, const struct nri_pod *pod,
                         const struct nri_container *container, struct nri_adjustment *out,
                         struct err *err)
@@ -368,14 +417,8 @@ static int agent_create(void *user, const struct nri_pod *pod,
         return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     int rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
-    /* Most containers of a node have no GPU, and for them nothing is copied or compared. */
-    if (rc == 0 && containers_add(calls->containers, pod, container, &grant))
-        rc = check_beside(calls, container, err);
-    else if (rc == 0 && grant.mps == GRANT_MPS_CLIENT)
-        rc = err_set(err, ERR_TOO_LARGE,
-                     "the node has more than %d containers with GPUs, too many to compare their "
-                     "users, of which MPS serves one: delete the pod",
-                     NODE_CONTAINERS_MAX);
+    if (rc == 0)
+        rc = take_row(calls, pod, container, &grant, err);
     if (rc < 0) {
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");

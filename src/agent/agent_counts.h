@@ -26,6 +26,13 @@
     X(COUNT_VALIDATOR_OFF, "milligpu_node_validator", "gauge", "state=\"off\"", "")                \
     X(COUNT_STRANGERS, "milligpu_node_strangers_total", "counter", "",                             \
       "Containers of our pods that were found running and did not pass the agent.")                \
+    X(COUNT_LEFT_OUT_SHARES, "milligpu_node_containers_left_out", "gauge", "right=\"share\"",      \
+      "Containers with GPUs that ran when the agent connected and had no row in its table, by "    \
+      "what gives them their GPUs: share, kubelet, variable. They are not metered.")               \
+    X(COUNT_LEFT_OUT_KUBELET, "milligpu_node_containers_left_out", "gauge", "right=\"kubelet\"",   \
+      "")                                                                                          \
+    X(COUNT_LEFT_OUT_VARIABLE, "milligpu_node_containers_left_out", "gauge", "right=\"variable\"", \
+      "")                                                                                          \
     X(COUNT_UNREAD_PODS, "milligpu_node_unread_total", "counter", "kind=\"pod\"",                  \
       "Pods and containers that could not be read as a whole, each time that the runtime told of " \
       "one; the log names them. A container that runs goes on, and none is made.")                 \

@@ -24,7 +24,7 @@ struct row {
 
 struct table {
     uint32_t count;
-    uint32_t left_out;
+    uint32_t left_out[CONTAINER_RIGHTS];
     struct row *row[NODE_CONTAINERS_MAX];
 };
 
@@ -245,31 +245,49 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
             text_is(container->name, facts->name));
 }
 
-bool containers_add(struct containers *containers, const struct nri_pod *pod,
-                    const struct nri_container *container, const struct grant *grant)
+static bool has_room(const struct table *table, enum container_right right)
+{
+    static const uint32_t most[CONTAINER_RIGHTS] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
+                                                    [RIGHT_KUBELET] = NODE_KUBELETS_MAX,
+                                                    [RIGHT_VARIABLE] = NODE_VARIABLES_MAX};
+    uint32_t count = 0;
+
+    must(right < CONTAINER_RIGHTS);
+    for (uint32_t i = 0; i < table->count; i++)
+        count += table->row[i]->facts.right == right;
+    return count < most[right];
+}
+
+enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
+                                     const struct nri_container *container,
+                                     const struct grant *grant, enum container_right *out_right)
 {
     struct table *table = written(containers);
     struct row *row = row_new(pod, container, grant);
-    bool kept = false;
+    enum containers_added added = CONTAINERS_NO_GPUS;
 
     lock(containers);
     for (uint32_t i = table->count; i > 0; i--)
         if (is_same(&table->row[i - 1]->facts, pod, container))
             take_out(containers, table, i - 1);
     if (row != NULL) {
-        containers->number++;
-        if (table->count < NODE_CONTAINERS_MAX) {
+        const enum container_right right = row->facts.right;
+        *out_right = right;
+        if (has_room(table, right)) {
+            must(table->count < NODE_CONTAINERS_MAX);
+            containers->number++;
             table->row[table->count++] = row;
             row = NULL;
-            kept = true;
+            added = CONTAINERS_KEPT;
         } else {
-            table->left_out++;
+            added = CONTAINERS_FULL;
+            table->left_out[right] += containers->listed != NULL;
         }
     }
     unlock(containers);
     if (row != NULL)
         row_free(row);
-    return kept;
+    return added;
 }
 
 /* Returns table->count if there is none. */
@@ -363,9 +381,9 @@ void containers_copy(struct containers *containers, struct arena *arena,
     struct container_facts *container = arena_array(arena, table->count, sizeof *container);
     *out = (struct containers_copy){.is_complete = containers->is_complete,
                                     .number = containers->number,
-                                    .left_out = table->left_out,
                                     .count = table->count,
                                     .container = container};
+    memcpy(out->left_out, table->left_out, sizeof out->left_out);
     for (uint32_t i = 0; i < table->count; i++)
         container[i] = keep_facts(arena, &table->row[i]->facts);
     unlock(containers);

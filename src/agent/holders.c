@@ -85,6 +85,21 @@ static int refuse(const struct container_facts *facts, const struct container_fa
                    gpu, other->namespace, other->pod);
 }
 
+/* Some of those that it would be compared with have no row. */
+static int check_known(const struct containers_copy *containers,
+                       const struct container_facts *facts, struct err *err)
+{
+    const bool shares = facts->right == RIGHT_SHARE;
+    const uint32_t unknown = containers->left_out[shares ? RIGHT_KUBELET : RIGHT_SHARE];
+
+    if (unknown == 0)
+        return 0;
+    return err_set(err, ERR_CONFLICT,
+                   "the node has %u more containers with %s than can be compared with it: keep the "
+                   "pod off this node until its agent has started again with fewer",
+                   (unsigned)unknown, shares ? "whole GPUs" : "shares of GPUs");
+}
+
 int holders_allow(const struct gpu_reading *reading, const struct containers_copy *containers,
                   struct text id, struct err *err)
 {
@@ -93,6 +108,8 @@ int holders_allow(const struct gpu_reading *reading, const struct containers_cop
     for (uint32_t i = 0; i < containers->count; i++)
         if (text_is(id, containers->container[i].id))
             facts = &containers->container[i];
+    if (facts != NULL && check_known(containers, facts, err) < 0)
+        return err_same(err);
     for (uint32_t i = 0; facts != NULL && i < containers->count; i++) {
         const struct container_facts *other = &containers->container[i];
         const bool shares = facts->right == RIGHT_SHARE;

@@ -249,7 +249,7 @@ static bool has_clients(struct mps *mps, const char *gpu)
 
     arena_init(&arena);
     containers_copy(mps->rules.containers, &arena, &copy);
-    if (!copy.is_complete || copy.left_out > 0)
+    if (!copy.is_complete || copy.left_out[RIGHT_SHARE] > 0)
         return true;
     for (uint32_t i = 0; i < copy.count; i++)
         if (copy.container[i].is_mps && strcmp(copy.container[i].gpu[0].name, gpu) == 0)

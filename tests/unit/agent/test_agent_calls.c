@@ -486,6 +486,59 @@ static void who_comes_second_to_a_gpu_is_refused(void **state)
     assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
 }
 
+/* A container of a pod of others, by number. */
+static bool foreign_created(struct site *site, int number, const char *env, bool runs)
+{
+    const struct nri_pod foreign = {
+        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
+    const struct text variable[] = {text_of(env)};
+    char id[16];
+
+    (void)snprintf(id, sizeof id, "f%d", number);
+    const struct nri_container container = {.id = text_of(id),
+                                            .name = text_of(id),
+                                            .pod_id = foreign.id,
+                                            .state = runs ? NRI_RUNNING : NRI_CREATED,
+                                            .env = variable,
+                                            .envs = 1};
+    if (runs)
+        site->runtime.synchronize(&site->calls, &foreign, 1, &container, 1, true);
+    return runs ||
+           site->runtime.create(&site->calls, &foreign, &container, &site->out, &site->err) == 0;
+}
+
+/* The attack: containers with a variable, which anybody may make, fill the table. */
+static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state)
+{
+    struct site *site = *state;
+    int made = 0;
+
+    node_runs(site, 0);
+    while (made < 3000 && foreign_created(site, made, "NVIDIA_VISIBLE_DEVICES=GPU-b", false))
+        made++;
+    assert_int_equal(made, NODE_VARIABLES_MAX);
+    assert_string_equal(site->err.text,
+                        "milligpu: the node has as many containers with GPUs by the variable "
+                        "NVIDIA_VISIBLE_DEVICES as its agent can tell apart: delete the pod, or "
+                        "others that have them");
+    assert_true(foreign_created(site, made, "HOME=/", false));
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+    const struct containers_copy copy = table_of(site);
+    assert_int_equal(copy.count, NODE_VARIABLES_MAX + 1);
+    assert_int_equal(copy.container[NODE_VARIABLES_MAX].right, RIGHT_SHARE);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
+    for (int i = 0; i < NODE_VARIABLES_MAX + 2; i++)
+        (void)foreign_created(site, i, "NVIDIA_VISIBLE_DEVICES=GPU-b", true);
+    node_runs(site, 0);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 2);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_SHARES), 0);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_KUBELET), 0);
+    assert_true(created(site));
+    node_runs(site, 0);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
+}
+
 static void a_list_in_pieces_fills_the_table(void **state)
 {
     struct site *site = *state;
@@ -606,6 +659,7 @@ int main(void)
         TEST(one_that_is_too_long_spoils_no_list),
         TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
+        TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
         TEST(a_runtime_tells_which_questions_it_can_ask),

@@ -45,12 +45,14 @@ static const struct containers_copy *look(struct site *site)
     return &site->copy;
 }
 
-static void add(struct site *site, const char *id, const char *name, const struct grant *grant)
+static enum containers_added add(struct site *site, const char *id, const char *name,
+                                 const struct grant *grant)
 {
+    enum container_right right;
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
     const struct nri_container container = {
         .id = text_of(id), .name = text_of(name), .env = env, .envs = 1};
-    (void)containers_add(site->containers, &pod, &container, grant);
+    return containers_add(site->containers, &pod, &container, grant, &right);
 }
 
 static void a_share_is_known_by_what_was_granted(void **state)
@@ -64,7 +66,10 @@ static void a_share_is_known_by_what_was_granted(void **state)
                                             .name = TEXT("main"),
                                             .state = NRI_RUNNING,
                                             .cgroups_path = TEXT("/kubepods/pod1/0123")};
-    (void)containers_add(site->containers, &pod, &container, &grant);
+    enum container_right right = RIGHT_VARIABLE;
+    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
+                     CONTAINERS_KEPT);
+    assert_int_equal(right, RIGHT_SHARE);
     const struct containers_copy *copy = look(site);
     assert_int_equal(copy->count, 1);
     const struct container_facts *facts = &copy->container[0];
@@ -89,7 +94,8 @@ static const char *held(struct site *site, const struct nri_container *container
     static const char *const right[] = {"share", "kubelet", "variable"};
     static char line[400];
     size_t len = 0;
-    (void)containers_add(site->containers, &pod, container, &foreign);
+    enum container_right found;
+    (void)containers_add(site->containers, &pod, container, &foreign, &found);
     const struct containers_copy *copy = look(site);
     line[0] = '\0';
     for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].gpus; i++)
@@ -159,11 +165,11 @@ static void what_kubelet_asked_for_wins(void **state)
 static void half_a_list_is_not_shown(void **state)
 {
     struct site *site = *state;
-    add(site, "old", "a", &foreign);
+    (void)add(site, "old", "a", &foreign);
     const uint64_t before = look(site)->number;
     containers_begin(site->containers);
-    add(site, "new", "a", &foreign);
-    add(site, "more", "b", &foreign);
+    (void)add(site, "new", "a", &foreign);
+    (void)add(site, "more", "b", &foreign);
     containers_started(site->containers, TEXT("more"));
     assert_int_equal(look(site)->count, 1);
     assert_string_equal(site->copy.container[0].id, "old");
@@ -177,9 +183,9 @@ static void half_a_list_is_not_shown(void **state)
 static void a_lost_connection_leaves_what_was_seen(void **state)
 {
     struct site *site = *state;
-    add(site, "one", "a", &foreign);
+    (void)add(site, "one", "a", &foreign);
     containers_begin(site->containers);
-    add(site, "half", "a", &foreign);
+    (void)add(site, "half", "a", &foreign);
     containers_lost(site->containers);
     containers_lost(site->containers);
     assert_false(look(site)->is_complete);
@@ -194,15 +200,15 @@ static void a_lost_connection_leaves_what_was_seen(void **state)
 static void a_container_that_is_tried_again_is_one(void **state)
 {
     struct site *site = *state;
-    add(site, "first", "a", &foreign);
-    add(site, "second", "a", &foreign);
+    (void)add(site, "first", "a", &foreign);
+    (void)add(site, "second", "a", &foreign);
     assert_int_equal(look(site)->count, 1);
     assert_string_equal(site->copy.container[0].id, "second");
     containers_started(site->containers, TEXT("second"));
     containers_started(site->containers, TEXT("nobody"));
-    add(site, "third", "a", &foreign); /* the second did not end yet */
+    (void)add(site, "third", "a", &foreign); /* the second did not end yet */
     assert_int_equal(look(site)->count, 2);
-    add(site, "third", "a", &foreign);
+    (void)add(site, "third", "a", &foreign);
     assert_int_equal(look(site)->count, 2);
     containers_gone(site->containers, TEXT("second"));
     containers_gone(site->containers, TEXT("second"));
@@ -210,19 +216,71 @@ static void a_container_that_is_tried_again_is_one(void **state)
     assert_string_equal(site->copy.container[0].id, "third");
 }
 
-static void beyond_the_bound_they_are_counted(void **state)
+/* One with a share of GPU-a, with what kubelet asked for, or with a variable. */
+static enum containers_added add_of(struct site *site, enum container_right right, int number)
+{
+    static const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
+    const struct pod_share *shares[] = {&share};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
+    const struct text device[] = {TEXT("nvidia.com/gpu=0")};
+    const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
+    enum container_right found = CONTAINER_RIGHTS;
+    char id[32];
+
+    (void)snprintf(id, sizeof id, "%d-%d", (int)right, number);
+    const struct nri_container container = {.id = text_of(id),
+                                            .name = text_of(id),
+                                            .env = env,
+                                            .envs = 1,
+                                            .cdi_device = device,
+                                            .cdi_devices = right == RIGHT_KUBELET};
+    const enum containers_added added = containers_add(
+        site->containers, &pod, &container, right == RIGHT_SHARE ? &grant : &foreign, &found);
+    assert_int_equal(found, right);
+    return added;
+}
+
+static const int most[] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
+                           [RIGHT_KUBELET] = NODE_KUBELETS_MAX,
+                           [RIGHT_VARIABLE] = NODE_VARIABLES_MAX};
+
+/* Anybody may make containers with a variable. */
+static void each_right_has_rows_of_its_own(void **state)
 {
     struct site *site = *state;
-    char id[32];
-    for (int i = 0; i < NODE_CONTAINERS_MAX + 3; i++) {
-        (void)snprintf(id, sizeof id, "id-%d", i);
-        add(site, id, id, &foreign);
+
+    for (int right = CONTAINER_RIGHTS - 1; right >= 0; right--) {
+        for (int i = 0; i < most[right]; i++)
+            assert_int_equal(add_of(site, (enum container_right)right, i), CONTAINERS_KEPT);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(add_of(site, (enum container_right)right, most[right] + i),
+                             CONTAINERS_FULL);
+        assert_int_equal(add_of(site, (enum container_right)right, 0), CONTAINERS_KEPT); /* again */
     }
     assert_int_equal(look(site)->count, NODE_CONTAINERS_MAX);
-    assert_int_equal(site->copy.left_out, 3);
+    for (int right = 0; right < CONTAINER_RIGHTS; right++)
+        assert_int_equal(site->copy.left_out[right], 0); /* they are refused */
+    containers_gone(site->containers, TEXT("2-7"));
+    assert_int_equal(add_of(site, RIGHT_VARIABLE, -1), CONTAINERS_KEPT);
+    assert_int_equal(add_of(site, RIGHT_VARIABLE, -2), CONTAINERS_FULL);
+}
+
+static void those_that_run_and_have_no_row_are_counted(void **state)
+{
+    struct site *site = *state;
+
+    containers_begin(site->containers);
+    for (int right = 0; right < CONTAINER_RIGHTS; right++)
+        for (int i = 0; i < most[right] + 1 + right; i++)
+            (void)add_of(site, (enum container_right)right, i);
+    containers_complete(site->containers);
+    assert_int_equal(look(site)->count, NODE_CONTAINERS_MAX);
+    for (uint32_t right = 0; right < CONTAINER_RIGHTS; right++)
+        assert_int_equal(site->copy.left_out[right], 1 + right);
     containers_begin(site->containers);
     containers_complete(site->containers);
-    assert_int_equal(look(site)->left_out, 0);
+    for (int right = 0; right < CONTAINER_RIGHTS; right++)
+        assert_int_equal(look(site)->left_out[right], 0);
 }
 
 /* For the thread sanitizer, and for what a half copy would look like. */
@@ -251,7 +309,7 @@ static void other_threads_copy_while_it_changes(void **state)
         (void)snprintf(id, sizeof id, "id-%d", i % 20);
         if (i % 100 == 0)
             containers_begin(site->containers);
-        add(site, id, id, &foreign);
+        (void)add(site, id, id, &foreign);
         containers_started(site->containers, text_of(id));
         if (i % 3 == 0)
             containers_gone(site->containers, text_of(id));
@@ -272,7 +330,8 @@ int main(void)
         TEST(half_a_list_is_not_shown),
         TEST(a_lost_connection_leaves_what_was_seen),
         TEST(a_container_that_is_tried_again_is_one),
-        TEST(beyond_the_bound_they_are_counted),
+        TEST(each_right_has_rows_of_its_own),
+        TEST(those_that_run_and_have_no_row_are_counted),
         TEST(other_threads_copy_while_it_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

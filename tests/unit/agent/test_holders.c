@@ -177,6 +177,28 @@ static void a_whole_gpu_with_shares_is_refused(void **state)
     assert_refused("v-1", "it would have GPU GPU-b whole");
 }
 
+static void what_cannot_be_compared_is_refused(void **state)
+{
+    (void)state;
+    add("a", RIGHT_SHARE, "GPU-b", NULL);
+    add("k", RIGHT_KUBELET, "GPU-a", NULL);
+    add("v", RIGHT_VARIABLE, "GPU-a", NULL);
+    copy.left_out[RIGHT_VARIABLE] = 5; /* they take nothing away from a share */
+    assert_allowed("a-0");
+    assert_allowed("k-1");
+    copy.left_out[RIGHT_KUBELET] = 3;
+    assert_refused("a-0", "the node has 3 more containers with whole GPUs than can be compared");
+    assert_allowed("k-1");
+    assert_allowed("v-2");
+    assert_allowed("nobody");
+    copy.left_out[RIGHT_KUBELET] = 0;
+    copy.left_out[RIGHT_SHARE] = 2;
+    assert_allowed("a-0");
+    assert_refused("k-1", "the node has 2 more containers with shares of GPUs than can be");
+    assert_refused("v-2", "the node has 2 more containers with shares of GPUs than can be");
+    assert_allowed("nobody");
+}
+
 static void containers_of_one_pod_and_pods_without_shares_are_left_alone(void **state)
 {
     (void)state;
@@ -201,6 +223,7 @@ int main(void)
         WITH_NODE(shares_of_ours_hold_no_gpu_whole),
         WITH_NODE(a_share_of_what_another_has_whole_is_refused),
         WITH_NODE(a_whole_gpu_with_shares_is_refused),
+        WITH_NODE(what_cannot_be_compared_is_refused),
         WITH_NODE(containers_of_one_pod_and_pods_without_shares_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

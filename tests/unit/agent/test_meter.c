@@ -305,7 +305,7 @@ static void a_process_of_no_container_counts_after_ten_seconds(void **state)
     nothing_runs(world);
     runs(world, 1, OWNER_NONE, 10);
     part.is_complete = true;
-    part.left_out = 1;
+    part.left_out[RIGHT_KUBELET] = 1;
     world->facts.containers = &part;
     assert_false(is_outside(world, 10000) || is_outside(world, 10000));
 }
@@ -384,7 +384,8 @@ static int machine_start(void **state)
     machine->nvml = driver_open(machine->dir, GPU);
     machine->containers = containers_new();
     containers_begin(machine->containers);
-    (void)containers_add(machine->containers, &pod, &container, &grant);
+    enum container_right right;
+    (void)containers_add(machine->containers, &pod, &container, &grant, &right);
     containers_complete(machine->containers);
     assert_int_equal(pthread_mutex_init(&machine->lock, NULL), 0);
     machine->io = (struct meter_io){.user = machine,
