@@ -332,6 +332,9 @@ static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void
     assert_int_equal(agent_count_get(COUNT_STRANGERS), before);
     site->runtime.synchronize(&site->calls, NULL, 0, &strange, 1, false);
     assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 1);
+    /* Its pod is recorded now. */
+    site->runtime.synchronize(&site->calls, &site->pod, 1, &strange, 1, false);
+    assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 2);
 }
 
 static void the_table_follows_the_life_of_a_container(void **state)

@@ -305,9 +305,16 @@ static void a_process_of_no_container_counts_after_ten_seconds(void **state)
     nothing_runs(world);
     runs(world, 1, OWNER_NONE, 10);
     part.is_complete = true;
-    part.left_out[RIGHT_KUBELET] = 1;
     world->facts.containers = &part;
-    assert_false(is_outside(world, 10000) || is_outside(world, 10000));
+    for (uint32_t right = 0; right < RIGHT_VARIABLE; right++) {
+        memset(part.left_out, 0, sizeof part.left_out);
+        part.left_out[right] = 1; /* perhaps it is of that container */
+        assert_false(is_outside(world, 10000) || is_outside(world, 10000));
+    }
+    memset(part.left_out, 0, sizeof part.left_out);
+    part.left_out[RIGHT_VARIABLE] = 1; /* nobody gave it the GPU */
+    assert_false(is_outside(world, 10000));
+    assert_true(is_outside(world, 10000));
 }
 
 /* --- the thread, on a machine of this file --- */

@@ -876,6 +876,16 @@ static void a_long_member_that_fits_is_whole(void **state)
     pb_message(&agent.payload, 2, &agent.part);
     assert_true(call(&agent, "Synchronize"));
     expect_told(&agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
+    /* All lists of one container have one limit, devices before variables. */
+    CLEANUP(strbuf_done) struct strbuf host;
+    strbuf_init(&host);
+    put_empty(&host, 2, FIT / 2);
+    pb_str(&agent.part, 1, "c2");
+    put_empty(&agent.part, ENV, FIT / 2 + 100000);
+    pb_message(&agent.part, 11, &host);
+    pb_message(&agent.payload, 2, &agent.part);
+    assert_true(call(&agent, "Synchronize"));
+    expect_told(&agent, "synchronize 0 pods, container c2 has 0 flawed\nsynchronize 0 pods\n");
 }
 
 static void a_broken_member_spares_the_others(void **state)
@@ -888,7 +898,10 @@ static void a_broken_member_spares_the_others(void **state)
         agent_init(&agent);
         connect(&agent);
         runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
-        pb_str(&agent.payload, 1, "\x0a\2id\x32\1\xff");
+        pb_str(&agent.part, 1, "id");
+        pb_pair(&agent.part, 6, TEXT("milligpu.io/allocation"), TEXT("gpu1"));
+        pb_str(&agent.part, 6, "\xff");
+        pb_message(&agent.payload, 1, &agent.part);
         pb_str(&agent.payload, 2, rubbish[i]);
         runtime_put_container(&agent.payload, 2, "c1", "A=1");
         assert_true(call(&agent, "Synchronize"));
@@ -903,6 +916,26 @@ static void a_broken_member_spares_the_others(void **state)
         pb_str(&agent.payload, 2, rubbish[i]);
         assert_false(call(&agent, "CreateContainer"));
         expect_error(&agent, 3, "ContainerRequest: this is no such message");
+        expect_told(&agent, "");
+    }
+}
+
+/* Where one member ends and the next begins is known to nobody then. */
+static void a_list_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    for (unsigned field = 1; field <= 3; field++) {
+        CLEANUP(agent_done) struct agent agent;
+        agent_init(&agent);
+        connect(&agent);
+        runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
+        if (field < 3)
+            pb_number(&agent.payload, field, 1);
+        else
+            pb_str(&agent.payload, field, "");
+        assert_false(call(&agent, "Synchronize"));
+        expect_error(&agent, 3, "SynchronizeRequest: this is no such message");
+        assert_false(nri_is_synchronized(agent.session));
         expect_told(&agent, "");
     }
 }
@@ -1207,6 +1240,7 @@ int main(void)
         cmocka_unit_test(a_member_that_is_too_long_spares_the_others),
         cmocka_unit_test(a_long_member_that_fits_is_whole),
         cmocka_unit_test(a_broken_member_spares_the_others),
+        cmocka_unit_test(a_list_that_is_none_is_refused),
         cmocka_unit_test(a_message_that_is_there_twice_is_broken),
         cmocka_unit_test(an_adjustment_that_is_too_long_is_refused),
         cmocka_unit_test(a_long_list_is_told_in_pieces),
