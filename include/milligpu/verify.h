@@ -19,7 +19,7 @@
     X(CHECK_JOURNAL, "journal", "every entry is there and can be read")                            \
     X(CHECK_REPLAY, "replay", "baseline and journal come to the present")                          \
     X(CHECK_TABLES, "tables", "tables, indexes and triggers are those of this version")            \
-    X(CHECK_PAST, "past", "charges of the past are what the shares come to")
+    X(CHECK_PAST, "past", "charges of the past are what the shares come to, and packs what is said")
 
 enum store_check {
 #define X(id, name, text) id,

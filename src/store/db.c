@@ -209,6 +209,8 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
                          err);
     if (failed == 0 && mode != DB_CREATE)
         failed = db_exec(db, "PRAGMA query_only=ON", err);
+    if (failed == 0)
+        failed = unpack_table_add(db, err);
     if (failed != 0) {
         db_close(db);
         return failed;

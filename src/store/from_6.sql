@@ -1,5 +1,5 @@
--- Version 6 to 7: how many bytes the history of each namespace takes.  What is history already is counted by the sizes
--- of its texts, as write.c counts what comes.
+-- Version 6 to 7: how many bytes the history of each namespace takes, and packs of older history.  What is history already
+-- is counted by the sizes of its texts, as write.c counts what comes; nothing is packed yet.
 
 ALTER TABLE allocation ADD COLUMN
     bytes          INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);
@@ -46,4 +46,26 @@ CREATE TRIGGER past_goes AFTER DELETE ON allocation
 BEGIN
     UPDATE past SET n_rows = n_rows - 1, bytes = bytes - OLD.bytes WHERE namespace = OLD.past_of;
     DELETE FROM past WHERE namespace = OLD.past_of AND n_rows = 0;
+END;
+
+CREATE TABLE pack (
+    id        INTEGER PRIMARY KEY,
+    past_of   TEXT NOT NULL,
+    n_rows    INTEGER NOT NULL CHECK (n_rows > 0),
+    first     INTEGER NOT NULL CHECK (first > 0),
+    last      INTEGER NOT NULL CHECK (last >= first),
+    began_ms  INTEGER NOT NULL,
+    oldest_ms INTEGER NOT NULL,
+    ended_ms  INTEGER NOT NULL CHECK (ended_ms >= oldest_ms),
+    bytes     INTEGER NOT NULL CHECK (bytes > 0),
+    body      BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX pack_last ON pack (last);
+CREATE INDEX pack_ended ON pack (ended_ms);
+CREATE INDEX pack_of ON pack (past_of, ended_ms, bytes);
+
+CREATE TRIGGER pack_stays BEFORE UPDATE ON pack
+BEGIN
+    SELECT RAISE(ABORT, 'a pack never changes');
 END;

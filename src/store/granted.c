@@ -2,7 +2,7 @@
  * What was granted over time, for chargeback: live and released allocations, added up by SQLite.
  * Called by REST on admin threads, over a connection that only reads. A charge that ended before
  * the time that is asked about is not even looked at: released ones are found by the index of their
- * end.
+ * end, and packs by that of their last end.
  */
 #include "store/store_internal.h"
 
@@ -13,13 +13,17 @@
 static const char granted_sql[] =
     "SELECT namespace, model, count(DISTINCT uid), sum(milli * (ms / 1000)),"
     " sum(mib * (ms / 1000)) FROM"
-    " (SELECT a.namespace, a.uid, c.milli, c.mib, coalesce((SELECT g.model FROM gpu AS g"
-    "   WHERE g.node = a.node AND (g.id = c.gpu OR g.alias = c.gpu) LIMIT 1), '') AS model,"
-    "   max(0, min(?2, iif(a.state = 'released', a.released_ms, ?2)) - max(?1, a.bound_ms))"
-    "   AS ms"
-    "  FROM allocation AS a JOIN charge AS c ON c.allocation = a.id"
-    "  WHERE a.bound_ms > 0 AND ((a.state = 'released' AND a.released_ms > ?1)"
-    "                            OR a.state <> 'released'))"
+    " (SELECT namespace, uid, milli, mib, coalesce((SELECT g.model FROM gpu AS g"
+    "   WHERE g.node = l.node AND (g.id = l.gpu OR g.alias = l.gpu) LIMIT 1), '') AS model,"
+    "   max(0, min(?2, until_ms) - max(?1, bound_ms)) AS ms FROM"
+    "  (SELECT a.namespace, a.uid, a.node, c.gpu, c.milli, c.mib, a.bound_ms,"
+    "    iif(a.state = 'released', a.released_ms, ?2) AS until_ms"
+    "   FROM allocation AS a JOIN charge AS c ON c.allocation = a.id"
+    "   WHERE a.bound_ms > 0 AND ((a.state = 'released' AND a.released_ms > ?1)"
+    "                             OR a.state <> 'released')"
+    "   UNION ALL SELECT u.namespace, u.uid, u.node, u.gpu, u.milli, u.mib, u.bound_ms,"
+    "    u.released_ms FROM pack AS p JOIN unpack AS u ON u.body = p.body"
+    "   WHERE p.ended_ms > ?1 AND u.released_ms > ?1 AND u.bound_ms > 0 AND u.gpu <> '') AS l)"
     " GROUP BY namespace, model HAVING sum(ms) > 0 ORDER BY namespace, model";
 
 static int granted_give(sqlite3_stmt *stmt, void *user,

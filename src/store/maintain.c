@@ -75,6 +75,7 @@ struct round {
     int old;              /* journal entries that are old enough by their own time */
     struct folded folded; /* including entries between them that are not old enough */
     int dropped;          /* rows of the history */
+    int packs;            /* of the history */
     int hours;            /* rows of what was measured */
 };
 
@@ -170,6 +171,8 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
     must(out->folded.rows >= out->old);
     failed = drop_old(store, ST_PAST_DROP, before_ms, &out->dropped, err);
     if (failed == 0)
+        failed = drop_old(store, ST_PACK_DROP, before_ms, &out->packs, err);
+    if (failed == 0)
         failed = drop_old(store, ST_MEASURED_DROP, before_ms, &out->hours, err);
     return failed;
 }
@@ -200,7 +203,7 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     maintain_folded(store, &round.folded);
     store->is_stale = true;
     if (round.old == store->limits.fold || round.dropped == store->limits.fold ||
-        round.hours == store->limits.fold)
+        round.packs == store->limits.fold || round.hours == store->limits.fold)
         store->retain_at_ms = now_ms; /* there is more: continue after the next batch */
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * The history by namespace, in bytes: counted when an allocation is released, and trimmed when the
- * ledger reaches its limit. A trigger of the schema takes off what is deleted. Called by write.c
- * and trim.c in the writer.
+ * ledger reaches its limit. A trigger of the schema takes off what is deleted. What is packed
+ * (packs.c) counts by the bytes of its packs. Called by write.c and trim.c in the writer.
  */
 #include <string.h>
 
@@ -59,48 +59,62 @@ int past_count(struct store *store, const char *namespace, int64_t bytes, bool *
                                        : failed;
 }
 
-/* The namespace with most bytes, yours to xfree, and how many of its rows make about one piece. */
-static int past_find_most(struct store *store, char **out_namespace, int64_t *out_rows,
-                          struct err *err)
+int past_find_most(struct store *store, enum statement statement, struct past_most *out,
+                   struct err *err)
 {
-    sqlite3_stmt *stmt = store->stmt[ST_PAST_MOST];
+    sqlite3_stmt *stmt = store->stmt[statement];
 
-    must(*out_namespace == NULL);
+    *out = (struct past_most){.namespace = NULL};
     int more = db_step(stmt, err);
     if (more > 0) {
         struct row row = row_start(stmt);
-        *out_namespace = xstrdup(row_text(&row));
-        const int64_t rows = row_number(&row, 1, INT64_MAX);
-        const int64_t bytes = row_number(&row, 0, INT64_MAX);
+        out->namespace = xstrdup(row_text(&row));
+        out->rows = row_number(&row, 0, INT64_MAX);
+        out->bytes = row_number(&row, 0, INT64_MAX);
+        const int64_t each = out->rows > 0 ? out->bytes / out->rows : 0;
+        out->piece = store->limits.piece / (each + 1) + 1;
         more = row_check(&row, "past", err);
-        const int64_t piece = more == 0 ? store->limits.piece / (bytes / rows + 1) + 1 : 0;
-        *out_rows = piece < store->limits.fold ? piece : store->limits.fold;
     }
     (void)sqlite3_reset(stmt); /* repeats the error of the step */
     return more < 0 ? more : 0;
 }
 
+static int past_trim_rows(struct store *store, const struct past_most *most, int *out_rows,
+                          struct err *err)
+{
+    struct bind bind = bind_start(store->stmt[ST_PAST_TRIM]);
+
+    must(most->piece > 0);
+    bind_text(&bind, most->namespace);
+    bind_number(&bind, most->piece < store->limits.fold ? most->piece : store->limits.fold);
+    return bind_run(&bind, out_rows, err);
+}
+
+/* Packs are older than rows. */
 int past_trim(struct store *store, int *out_rows, struct err *err)
 {
-    CLEANUP(xfreep) char *namespace = NULL;
-    int64_t rows = 0;
+    struct past_most most;
 
     must(!store->in_batch);
     *out_rows = 0;
-    const int failed = past_find_most(store, &namespace, &rows, err);
-    if (failed != 0 || rows == 0)
+    int failed = past_find_most(store, ST_HISTORY_MOST, &most, err);
+    CLEANUP(xfreep) char *namespace = most.namespace;
+    if (failed != 0 || namespace == NULL)
         return failed;
-    struct bind bind = bind_start(store->stmt[ST_PAST_TRIM]);
+    struct bind bind = bind_start(store->stmt[ST_PACK_TRIM]);
     bind_text(&bind, namespace);
-    bind_number(&bind, rows);
-    return bind_run(&bind, out_rows, err);
+    failed = bind_run(&bind, out_rows, err);
+    return failed == 0 && *out_rows == 0 ? past_trim_rows(store, &most, out_rows, err) : failed;
 }
 
 /* One statement, so that all of it is of one moment. */
 static const char reach_sql[] =
-    "SELECT (SELECT coalesce(min(released_ms), 0) FROM allocation WHERE state = 'released'),"
+    "WITH of(namespace, bytes) AS (SELECT namespace, sum(bytes) FROM (SELECT namespace, bytes"
+    " FROM past UNION ALL SELECT past_of, bytes FROM pack) GROUP BY namespace) "
+    "SELECT coalesce((SELECT min(ms) FROM (SELECT min(released_ms) AS ms FROM allocation"
+    " WHERE state = 'released' UNION ALL SELECT min(oldest_ms) FROM pack)), 0),"
     " coalesce(sum(bytes), 0), coalesce(max(bytes), 0),"
-    " coalesce((SELECT namespace FROM past ORDER BY bytes DESC LIMIT 1), '') FROM past";
+    " coalesce((SELECT namespace FROM of ORDER BY bytes DESC LIMIT 1), '') FROM of";
 
 static int reach_read(sqlite3 *db, struct store_reach *out, struct err *err)
 {

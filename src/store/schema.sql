@@ -5,6 +5,7 @@
 --   allocation               one row per reservation or observed pod; released ones stay as history
 --   share, charge            what its containers see; what it takes of each GPU
 --   past                     how many rows of history each namespace has, and about how many bytes they take
+--   pack                     older history, many allocations in one row, as far as history tells of them
 --   journal, baseline        every change, oldest folded away: baseline + journal = the live rows
 --   learned, class           how often each class of pods came: it orders placements, and says nothing of who
 --                            holds what, so the journal does not tell of it and the replay does not need it
@@ -109,6 +110,25 @@ CREATE TABLE past (
     n_rows    INTEGER NOT NULL CHECK (n_rows >= 0),
     bytes     INTEGER NOT NULL CHECK (bytes >= 0)
 ) STRICT, WITHOUT ROWID;
+
+-- Rows of history are packed when the ledger comes near its limit, the oldest first; their containers are not kept.
+-- body: src/store/pack.h has the format, and the table unpack reads it.  An id is of one allocation, here or there.
+CREATE TABLE pack (
+    id        INTEGER PRIMARY KEY,
+    past_of   TEXT NOT NULL,                         -- as in allocation: the namespace of all, or ''
+    n_rows    INTEGER NOT NULL CHECK (n_rows > 0),   -- allocations
+    first     INTEGER NOT NULL CHECK (first > 0),    -- the lowest id of an allocation
+    last      INTEGER NOT NULL CHECK (last >= first),
+    began_ms  INTEGER NOT NULL,                      -- when the earliest of them began
+    oldest_ms INTEGER NOT NULL,                      -- when the first of them was released
+    ended_ms  INTEGER NOT NULL CHECK (ended_ms >= oldest_ms), -- when the last of them was released
+    bytes     INTEGER NOT NULL CHECK (bytes > 0),    -- of this row, about
+    body      BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX pack_last ON pack (last);
+CREATE INDEX pack_ended ON pack (ended_ms);
+CREATE INDEX pack_of ON pack (past_of, ended_ms, bytes);
 
 CREATE TABLE share (
     allocation INTEGER NOT NULL REFERENCES allocation (id) ON DELETE CASCADE,
@@ -294,6 +314,11 @@ CREATE TRIGGER past_goes AFTER DELETE ON allocation
 BEGIN
     UPDATE past SET n_rows = n_rows - 1, bytes = bytes - OLD.bytes WHERE namespace = OLD.past_of;
     DELETE FROM past WHERE namespace = OLD.past_of AND n_rows = 0;
+END;
+
+CREATE TRIGGER pack_stays BEFORE UPDATE ON pack
+BEGIN
+    SELECT RAISE(ABORT, 'a pack never changes');
 END;
 
 CREATE TRIGGER gpu_kept AFTER DELETE ON gpu

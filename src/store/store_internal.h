@@ -12,6 +12,8 @@
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
  *   room.c              how many bytes it may take    trim.c          retention by bytes
  *   past.c              the history by namespace      ballast.c       room for a full disk
+ *   packs.c             older history, packed         pack.c          bytes of a pack
+ *   unpack_table.c      a pack as a table
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
@@ -88,6 +90,11 @@ enum {
 #define JOURNAL_BYTES                                                                              \
     "length(CAST(command AS BLOB)) + length(CAST(result AS BLOB)) + 24" /* JOURNAL_ROW_BYTES */
 
+/* The oldest history of a namespace that is not packed: at most so many allocations. */
+#define PAST_OLDEST                                                                                \
+    "SELECT id FROM allocation WHERE past_of = ? AND state = 'released'"                           \
+    " ORDER BY released_ms, id LIMIT ?"
+
 #define STATEMENT_TABLE(X)                                                                         \
     X(ST_BEGIN, "BEGIN IMMEDIATE")                                                                 \
     X(ST_COMMIT, "COMMIT")                                                                         \
@@ -107,10 +114,11 @@ enum {
     X(ST_OWNED_ID_ADD, "INSERT INTO claim (node, gpu) VALUES (?, ?)")                              \
     X(ST_OWNED_ID_DROP, "DELETE FROM claim WHERE node = ? AND gpu = ?")                            \
     X(ST_ALLOCATION_ADD,                                                                           \
-      "INSERT INTO allocation (uid, namespace, name, node, node_uid, state, origin, presumed,"     \
+      "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed," \
       " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \
       " terminating_ms, version)"                                                                  \
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                               \
+      " VALUES ((SELECT max(id) + 1 FROM (SELECT max(id) AS id FROM allocation UNION ALL"          \
+      " SELECT max(last) FROM pack)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")         \
     X(ST_ALLOCATION_SET,                                                                           \
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
       " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?, bytes = ?, is_other = ?"   \
@@ -154,9 +162,23 @@ enum {
     X(ST_PAST_ADD, "INSERT INTO past (n_rows, bytes, namespace) VALUES (1, ?, ?)")                 \
     X(ST_PAST_NAMES, "SELECT count(*) FROM past WHERE namespace <> ''")                            \
     X(ST_PAST_MOST, "SELECT namespace, n_rows, bytes FROM past ORDER BY bytes DESC LIMIT 1")       \
-    X(ST_PAST_TRIM,                                                                                \
-      "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation WHERE past_of = ?"            \
-      " AND state = 'released' ORDER BY released_ms LIMIT ?)")                                     \
+    X(ST_PAST_TRIM, "DELETE FROM allocation WHERE id IN (" PAST_OLDEST ")")                        \
+    X(ST_HISTORY_MOST,                                                                             \
+      "SELECT namespace, sum(n_rows), sum(bytes) FROM (SELECT namespace, n_rows, bytes FROM past"  \
+      " UNION ALL SELECT past_of, 0, bytes FROM pack)"                                             \
+      " GROUP BY namespace ORDER BY sum(bytes) DESC LIMIT 1")                                      \
+    X(ST_PACK_ROWS,                                                                                \
+      "SELECT id, uid, namespace, name, node, node_uid, reserved_ms, bound_ms, released_ms,"       \
+      " unplaced_milli FROM allocation WHERE id IN (" PAST_OLDEST ") ORDER BY id")                 \
+    X(ST_PACK_CHARGES,                                                                             \
+      "SELECT at, gpu, milli, mib FROM charge WHERE allocation = ? ORDER BY at, gpu")              \
+    X(ST_PACK_ADD,                                                                                 \
+      "INSERT INTO pack (past_of, n_rows, first, last, began_ms, oldest_ms, ended_ms, bytes,"      \
+      " body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")                                                 \
+    X(ST_PACK_TRIM, "DELETE FROM pack WHERE id = (SELECT id FROM pack WHERE past_of = ?"           \
+                    " ORDER BY ended_ms LIMIT 1)")                                                 \
+    X(ST_PACK_DROP, "DELETE FROM pack WHERE id IN (SELECT id FROM pack WHERE ended_ms < ?"         \
+                    " ORDER BY ended_ms LIMIT ?)")                                                 \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
                     " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)") \
@@ -420,8 +442,26 @@ int64_t past_bytes_of(const struct allocation *allocation);
 /* Within a batch: an allocation of this namespace was released. */
 int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,
                struct err *err) MUST_USE;
-/* Within a transaction: drops the oldest of the namespace that has most; 0 rows: there is none. */
+/* The namespace that has most by this statement. */
+struct past_most {
+    char *namespace; /* yours to xfree; NULL: there is no history */
+    int64_t rows;
+    int64_t bytes;
+    int64_t piece; /* how many of its rows make about one piece */
+};
+int past_find_most(struct store *store, enum statement statement, struct past_most *out,
+                   struct err *err) MUST_USE;
+/*
+ * Within a transaction: drops the oldest of the namespace that has most, a pack or a piece of its
+ * rows; 0 rows: there is none.
+ */
 int past_trim(struct store *store, int *out_rows, struct err *err) MUST_USE;
+
+/*
+ * packs.c, within a transaction: packs the oldest rows of the namespace that has most of them; 0
+ * rows: they would not make a good pack.
+ */
+int packs_add(struct store *store, int *out_rows, struct err *err) MUST_USE;
 
 /* ballast.c */
 struct volume {

@@ -3,9 +3,10 @@
  * the writer, between batches; each transaction takes a piece. In this order:
  *
  *   1. the oldest entries of the journal, while it takes more than a quarter of the limit
- *   2. the oldest history of the namespace that has most of it
- *   3. the rest of the journal, oldest first
- *   4. the oldest sums of hours
+ *   2. rows of the history are packed: this makes room and loses nothing that history tells
+ *   3. the oldest history of the namespace that has most of it
+ *   4. the rest of the journal, oldest first
+ *   5. the oldest sums of hours
  *
  * Live rows never go. Nothing here depends on the wall clock, so a clock that is doubted stops
  * nothing.
@@ -15,7 +16,8 @@
 /* The result of trimming one piece. */
 struct piece {
     struct folded folded;
-    int rows; /* of the history, or of hours */
+    int packed; /* rows of the history, which are still there */
+    int rows;   /* of the history, or of hours */
 };
 
 /* The newest of the oldest entries that make a piece; 0: the journal is empty. */
@@ -60,6 +62,12 @@ static int trim_hours(struct store *store, int *out_rows, struct err *err)
     return bind_run(&bind, out_rows, err);
 }
 
+static bool trim_did(const struct piece *piece)
+{
+    must(piece->packed >= 0 && piece->rows >= 0);
+    return piece->folded.rows > 0 || piece->packed > 0 || piece->rows > 0;
+}
+
 static int trim_piece(struct store *store, struct piece *out, struct err *err)
 {
     const bool is_long = atomic_load(&store->journal_bytes) > store->limits.max_bytes / 4;
@@ -69,17 +77,19 @@ static int trim_piece(struct store *store, struct piece *out, struct err *err)
 
     if (is_long)
         failed = trim_journal(store, out, err);
-    if (failed == 0 && out->folded.rows == 0)
+    if (failed == 0 && !trim_did(out))
+        failed = packs_add(store, &out->packed, err);
+    if (failed == 0 && !trim_did(out))
         failed = past_trim(store, &out->rows, err);
-    if (failed == 0 && out->folded.rows == 0 && out->rows == 0)
+    if (failed == 0 && !trim_did(out))
         failed = trim_journal(store, out, err);
-    if (failed == 0 && out->folded.rows == 0 && out->rows == 0)
+    if (failed == 0 && !trim_did(out))
         failed = trim_hours(store, &out->rows, err);
     return failed;
 }
 
-/* *out_more: something went. */
-static int trim_once(struct store *store, bool *out_more, struct err *err)
+/* *out_more: there is more room now. */
+static int trim_once(struct store *store, bool *out_more, bool *out_lost, struct err *err)
 {
     struct piece piece = {0};
 
@@ -93,7 +103,8 @@ static int trim_once(struct store *store, bool *out_more, struct err *err)
         return err_wrap(err, "retention by bytes");
     }
     maintain_folded(store, &piece.folded);
-    *out_more = piece.folded.rows > 0 || piece.rows > 0;
+    *out_more = trim_did(&piece);
+    *out_lost = piece.folded.rows > 0 || piece.rows > 0;
     return 0;
 }
 
@@ -119,8 +130,9 @@ int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
         /* A reader holds the log: what is trimmed now would only make it longer. */
         if (store->wal_pages >= store->limits.wal_hard)
             return 0;
-        failed = trim_once(store, &more, err);
-        if (failed == 0 && more)
+        bool lost = false;
+        failed = trim_once(store, &more, &lost, err);
+        if (failed == 0 && lost)
             trim_note(store, now_ms);
         if (failed == 0)
             failed = room_look(store, err);

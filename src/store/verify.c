@@ -238,6 +238,16 @@ static int check_past(sqlite3 *db, struct err *err)
         " FROM allocation WHERE state = 'released' AND past_of = p.namespace)",
         "SELECT 'nothing is counted of the history of namespace ' || past_of FROM allocation"
         " WHERE state = 'released' AND past_of NOT IN (SELECT namespace FROM past)",
+        "SELECT 'pack ' || p.id || ' of the history is not what is said of it' FROM pack AS p"
+        " WHERE (n_rows, first, last, began_ms, oldest_ms, ended_ms) IS NOT"
+        " (SELECT count(DISTINCT u.id), min(u.id), max(u.id),"
+        " min(iif(u.reserved_ms <> 0, u.reserved_ms, u.bound_ms)), min(u.released_ms),"
+        " max(u.released_ms) FROM unpack AS u WHERE u.body = p.body)",
+        "SELECT 'pack ' || p.id || ' of the history has pods of namespace ' || u.namespace"
+        " FROM pack AS p JOIN unpack AS u ON u.body = p.body"
+        " WHERE p.past_of NOT IN ('', u.namespace)",
+        "SELECT 'allocation ' || a.id || ' is also in pack ' || p.id || ' of the history'"
+        " FROM pack AS p JOIN unpack AS u ON u.body = p.body JOIN allocation AS a ON a.id = u.id",
     };
 
     must(db != NULL);
