@@ -114,41 +114,25 @@ static const char rows_sql[] =
 static const char rows_where_sql[] =
     " WHERE a.id <= ?1 >> 10 AND ((a.id << 10) | coalesce(c.at, 0)) < ?1";
 
-/* Of one pack. */
+/* Of one pack, which has no index: what is not asked for is NULL or 0. */
 static const char pack_sql[] =
     "SELECT (a.id << 10) | a.at, a.uid, a.namespace, a.name, a.node, a.node_uid, a.gpu,"
     " 'released', a.milli, a.mib, a.reserved_ms, a.bound_ms, a.released_ms"
     " FROM pack AS p JOIN unpack AS a ON a.body = p.body"
-    " WHERE p.id = ?8 AND ((a.id << 10) | a.at) < ?1 AND ((a.id << 10) | a.at) > ?9";
+    " WHERE p.id = ?8 AND ((a.id << 10) | a.at) < ?1 AND ((a.id << 10) | a.at) > ?9"
+    " AND (?2 IS NULL OR a.gpu IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
+    " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL))"
+    " AND (?3 IS NULL OR a.node = ?3) AND (?4 IS NULL OR a.namespace = ?4)"
+    " AND (?5 IS NULL OR a.name = ?5)"
+    " AND (?6 = 0 OR (iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"
+    " AND a.released_ms > ?6)) ORDER BY 1 DESC LIMIT ?7";
 
 /* Packs that can have an answer. */
 static const char packs_sql[] =
     "SELECT id, last FROM pack WHERE first <= ?1 >> 10 AND (?4 IS NULL OR past_of IN (?4, ''))"
     " AND (?6 = 0 OR (began_ms <= ?6 AND ended_ms > ?6)) ORDER BY last DESC";
 
-/* gpu: the column. */
-static void history_conditions(struct strbuf *sql, const struct store_history_query *query,
-                               const char *gpu)
-{
-    /* A GPU has an id and an alias; a row has the name that was known at the time. */
-    if (query->gpu != NULL)
-        strbuf_printf(sql,
-                      " AND %s IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
-                      " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL)",
-                      gpu);
-    if (query->node != NULL)
-        strbuf_str(sql, " AND a.node = ?3");
-    if (query->namespace != NULL)
-        strbuf_str(sql, " AND a.namespace = ?4");
-    if (query->pod != NULL)
-        strbuf_str(sql, " AND a.name = ?5");
-    /* An adopted allocation was never reserved: it begins when it was bound. */
-    if (query->at_ms != 0)
-        strbuf_str(sql, " AND iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6");
-    must(sql->len > 0);
-}
-
-static void history_rows_sql(struct strbuf *sql, const struct store_history_query *query)
+static void history_build(struct strbuf *sql, const struct store_history_query *query)
 {
     static_assert(ROW_BITS == 10, "rows_sql and pack_sql say so");
 
@@ -161,20 +145,21 @@ static void history_rows_sql(struct strbuf *sql, const struct store_history_quer
                         ? " FROM charge AS c JOIN allocation AS a ON a.id = c.allocation"
                         : " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id");
     strbuf_str(sql, rows_where_sql);
-    history_conditions(sql, query, "c.gpu");
+    /* A GPU has an id and an alias; a row has the name that was known at the time. */
+    if (query->gpu != NULL)
+        strbuf_str(sql, " AND c.gpu IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
+                        " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL)");
+    if (query->node != NULL)
+        strbuf_str(sql, " AND a.node = ?3");
+    if (query->namespace != NULL)
+        strbuf_str(sql, " AND a.namespace = ?4");
+    if (query->pod != NULL)
+        strbuf_str(sql, " AND a.name = ?5");
+    /* An adopted allocation was never reserved: it begins when it was bound. */
     if (query->at_ms != 0)
-        strbuf_str(sql, " AND (a.state <> 'released' OR a.released_ms > ?6)");
+        strbuf_str(sql, " AND iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"
+                        " AND (a.state <> 'released' OR a.released_ms > ?6)");
     strbuf_str(sql, " ORDER BY a.id DESC, coalesce(c.at, 0) DESC LIMIT ?7");
-    must(sql->len > 0);
-}
-
-static void history_pack_sql(struct strbuf *sql, const struct store_history_query *query)
-{
-    strbuf_str(sql, pack_sql);
-    history_conditions(sql, query, "a.gpu");
-    if (query->at_ms != 0)
-        strbuf_str(sql, " AND a.released_ms > ?6");
-    strbuf_str(sql, " ORDER BY 1 DESC LIMIT ?7");
     must(sql->len > 0);
 }
 
@@ -246,7 +231,7 @@ static int history_read_rows(sqlite3 *db, const struct store_history_query *quer
     CLEANUP(strbuf_done) struct strbuf sql;
 
     strbuf_init(&sql);
-    history_rows_sql(&sql, query);
+    history_build(&sql, query);
     int failed = db_prepare(db, sql.data, &stmt, err);
     if (failed == 0)
         failed = history_bind(stmt, query, newest->limit, err);
@@ -290,13 +275,10 @@ static int history_read_packs(sqlite3 *db, const struct store_history_query *que
 {
     CLEANUP(stmt_donep) sqlite3_stmt *packs = NULL;
     CLEANUP(stmt_donep) sqlite3_stmt *pack = NULL;
-    CLEANUP(strbuf_done) struct strbuf sql;
 
-    strbuf_init(&sql);
-    history_pack_sql(&sql, query);
     int failed = db_prepare(db, packs_sql, &packs, err);
     if (failed == 0)
-        failed = db_prepare(db, sql.data, &pack, err);
+        failed = db_prepare(db, pack_sql, &pack, err);
     if (failed == 0)
         failed = history_bind(packs, query, newest->limit, err);
     if (failed == 0)

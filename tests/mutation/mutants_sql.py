@@ -14,6 +14,8 @@ ONE_STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/', re.DOTALL)
 DEFINE = re.compile(r'^#define (\w+)[ \t\\]*\n?[ \t]*((?:"(?:\\.|[^"\\])*"[ \t]*(?:\\\n[ \t]*)?)+)', re.MULTILINE)
+PARAMETER = re.compile(r"\?(\d*)")
+VIRTUAL = re.compile(r'"CREATE TABLE (\w+) \(.*?\)"', re.DOTALL)
 CODE = re.compile(r"X\((ST_\w+),\s*$")
 C_FUNCTION = re.compile(r"^[a-z][^;={}]*?(\w+)\([^;{}]*\)\n\{", re.MULTILINE)
 TOKEN = re.compile(
@@ -213,12 +215,24 @@ def statements_of(text: str, pieces: Dict[str, str]) -> Iterator[Tuple[str, int,
         yield code.group(1) if code else (functions or [""])[-1] or "-", plain.count("\n", 0, match.start()) + 1, sql
 
 
+def parameters_of(statement: str) -> int:
+    """?1 and ?2 may come more than once."""
+    found = PARAMETER.findall(statement)
+    return max([int(number) for number in found if number], default=len(found))
+
+
+def virtual_tables(files: Dict[str, str]) -> str:
+    """Tables that the store declares in C: plain ones will do to prepare a statement."""
+    found = [match.group() for text in files.values() for match in [VIRTUAL.search(without_comments(text))] if match]
+    return "".join(unescaped(text) + ";\n" for text in found)
+
+
 def is_sql(schema: str, statement: Optional[str]) -> bool:
     database = sqlite3.connect(":memory:")
     try:
         database.executescript(schema)
         if statement is not None:
-            database.execute(f"EXPLAIN {statement}", [0] * statement.count("?"))
+            database.execute(f"EXPLAIN {statement}", [0] * parameters_of(statement))
         return True
     except sqlite3.Error:
         return False
@@ -241,5 +255,6 @@ def mutants_of_sql(files: Dict[str, str]) -> List[Tuple[Mutant, str, str]]:
         for part, line, sql in statements_of(text, pieces):
             found += [(mutant, sql, sql[:mutant.start] + mutant.new + sql[mutant.end:])
                       for mutant in Maker(file, part, line, sql).make()]
+    whole = schema + virtual_tables(files)
     return [(mutant, before, after) for mutant, before, after in found
-            if (is_sql(after, None) if before == schema else is_sql(schema, after))]
+            if (is_sql(after, None) if before == schema else is_sql(whole, after))]

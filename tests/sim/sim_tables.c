@@ -107,6 +107,17 @@ static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
         sim_violation(sim, "%zu drifts are told of, there are %zu", is->drifts, drifts);
 }
 
+static bool has_packs(const struct sim *sim, sqlite3 *db)
+{
+    sqlite3_stmt *stmt = NULL;
+
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM pack", -1, &stmt, NULL) != SQLITE_OK)
+        sim_violation(sim, "the packs cannot be asked");
+    const bool has = sqlite3_step(stmt) == SQLITE_ROW;
+    (void)sqlite3_finalize(stmt);
+    return has;
+}
+
 /* Near its limit the ledger keeps live rows only, unless a reader holds its log. */
 static void oracle_room(const struct sim *sim)
 {
@@ -115,6 +126,8 @@ static void oracle_room(const struct sim *sim)
 
     if (atomic_load(&store->trimmed_ms) > 0)
         sim_met("ledger/trimmed");
+    if (has_packs(sim, store->db))
+        sim_met("ledger/packed");
     if (used > store->limits.trim_at && store->wal_pages < store->limits.wal_hard &&
         atomic_load(&store->journal_rows) > 0)
         sim_violation(

@@ -245,6 +245,52 @@ static void history_and_grants_are_the_same_in_packs_of_one(void **state)
     same_when_packed(*state, 1, 8);
 }
 
+static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wanted)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct err err;
+
+    strbuf_init(&text);
+    assert_int_equal(
+        store_granted(shelf->store, since_ms, shelf->core.now_ms, &text, take_granted, &err), 0);
+    assert_string_equal(text.data, wanted);
+}
+
+/*
+ * A GPU is its node's: others may have one of the same name, and each of its names counts. What
+ * ended at the moment that is asked about does not count, what ended a millisecond later does.
+ */
+static void grants_have_the_model_of_their_own_gpu(void **state)
+{
+    struct shelf *shelf = *state;
+
+    make_a_past(shelf);
+    shelf->core.now_ms = 30000;
+    shelf_spoil(shelf,
+                "UPDATE gpu SET model = 'B' WHERE id = 'GPU-b';"
+                "UPDATE gpu SET model = 'C' WHERE node = 'n2';"
+                "UPDATE gpu SET alias = 'n2/gpu-0', id = 'GPU-c' WHERE id = 'n2/gpu-0';"
+                "UPDATE charge SET gpu = 'GPU-c' WHERE allocation = 8;"
+                "INSERT INTO node SELECT 'n0', uid, source, problem, problem_text, 0, 0 FROM node"
+                " WHERE name = 'n1';"
+                "INSERT INTO gpu SELECT 'n0', id, alias, 'Z', milli, mib, idx, numa, 8, peers"
+                " FROM gpu;"
+                "UPDATE allocation SET bound_ms = 1, reserved_ms = 1 WHERE id IN (1, 8)");
+    assert_int_equal(shelf_number(shelf->path, "SELECT released_ms FROM allocation WHERE id = 5"),
+                     13010);
+    for (int i = 0; i < 2; i++) {
+        granted_since(shelf, 0,
+                      "one NVIDIA A100 2 3050 249856\ntwo B 1 200 16384\n"
+                      "two C 3 5800 475136\ntwo NVIDIA A100 1 200 16384\n");
+        granted_since(shelf, 13009, "one NVIDIA A100 1 1600 131072\ntwo C 3 1600 131072\n");
+        granted_since(shelf, 13010, "one NVIDIA A100 1 1600 131072\ntwo C 2 1600 131072\n");
+        granted_since(shelf, 20517, "one NVIDIA A100 1 900 73728\ntwo C 1 0 0\n");
+        granted_since(shelf, 20518, "one NVIDIA A100 1 900 73728\n");
+        granted_since(shelf, 29999, "one NVIDIA A100 1 0 0\n");
+        (void)(pack_all(shelf, 1000) + pack_all(shelf, 1));
+    }
+}
+
 /* --- what is packed when --- */
 
 static void a_small_rest_is_not_packed(void **state)
@@ -466,6 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_A_SHELF(history_and_grants_are_the_same_when_packed),
         ON_A_SHELF(history_and_grants_are_the_same_in_packs_of_one),
+        ON_A_SHELF(grants_have_the_model_of_their_own_gpu),
         ON_A_SHELF(a_small_rest_is_not_packed),
         ON_A_SHELF(packing_takes_the_oldest_and_a_piece_at_a_time),
         ON_A_SHELF(an_id_is_given_once),
