@@ -1,0 +1,65 @@
+/*
+ * Packed history: bytes that no packer wrote are refused, and what can be read is, packed and read
+ * again, the same.
+ */
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "store/pack.h"
+#include "support.h"
+
+static void write_out(const struct packed *is, struct strbuf *out)
+{
+    strbuf_printf(out, "%lld %s %s/%s on %s %s %lld %lld %lld %u %u", (long long)is->id, is->uid,
+                  is->namespace, is->name, is->node, is->node_uid, (long long)is->reserved_ms,
+                  (long long)is->bound_ms, (long long)is->released_ms, is->unplaced_milli,
+                  is->charges);
+    for (uint32_t i = 0; i < is->charges; i++)
+        strbuf_printf(out, " %u:%s:%u:%u", is->charge[i].at, is->charge[i].gpu, is->charge[i].milli,
+                      is->charge[i].mib);
+    strbuf_char(out, '\n');
+}
+
+/* False: it is no pack. Each allocation goes to out as text, and to the packer if there is one. */
+static bool read_all(struct text bytes, struct strbuf *out, struct packer *packer)
+{
+    struct unpacker unpacker;
+    struct err err;
+    int more;
+
+    unpacker_init(&unpacker);
+    more = unpacker_open(&unpacker, bytes, &err);
+    if (more == 0)
+        while ((more = unpacker_next(&unpacker, &err)) > 0) {
+            must(unpacker.is.charges <= PARTS_MAX && unpacker.is.id > 0);
+            write_out(&unpacker.is, out);
+            if (packer != NULL)
+                packer_add(packer, &unpacker.is);
+        }
+    must(more == 0 || more == -(int)ERR_CORRUPT);
+    must(more == 0 || err.text[0] != '\0');
+    unpacker_done(&unpacker);
+    return more == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    CLEANUP(strbuf_done) struct strbuf first;
+    CLEANUP(strbuf_done) struct strbuf second;
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    struct packer packer;
+
+    strbuf_init(&first);
+    strbuf_init(&second);
+    strbuf_init(&bytes);
+    packer_init(&packer);
+    const struct text input = {size > 0 ? (const char *)data : "", size};
+    if (read_all(input, &first, &packer) && packer.facts.rows > 0) {
+        packer_finish(&packer, &bytes);
+        must(read_all((struct text){bytes.data, bytes.len}, &second, NULL));
+        must(strcmp(first.data, second.data) == 0);
+    }
+    packer_done(&packer);
+    return 0;
+}
