@@ -100,7 +100,8 @@ static int db_config(sqlite3 *db, struct err *err)
         if (rc != SQLITE_OK)
             return db_fail(db, rc, err, "configure");
     }
-    return 0;
+    const int rc = unpack_table_add(db);
+    return rc == SQLITE_OK ? 0 : db_fail(db, rc, err, "the table unpack");
 }
 
 /* Far above our own statements; bounds what a crafted file makes SQLite allocate or execute. */
@@ -209,8 +210,6 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
                          err);
     if (failed == 0 && mode != DB_CREATE)
         failed = db_exec(db, "PRAGMA query_only=ON", err);
-    if (failed == 0)
-        failed = unpack_table_add(db, err);
     if (failed != 0) {
         db_close(db);
         return failed;

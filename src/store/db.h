@@ -25,8 +25,8 @@ enum db_mode {
 };
 
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err) MUST_USE;
-/* unpack_table.c: gives a connection the table that reads packs; db_open() calls it. */
-int unpack_table_add(sqlite3 *db, struct err *err) MUST_USE;
+/* unpack_table.c: gives a connection the table that reads packs; SQLite's code. */
+int unpack_table_add(sqlite3 *db) MUST_USE;
 void db_close(sqlite3 *db); /* finalises the remaining statements; NULL is fine */
 
 /* What rc means, in SQLite's own words; returns -code. */

@@ -66,6 +66,7 @@ static int newest_first(const void *a, const void *b)
     const struct found *const *left = a;
     const struct found *const *right = b;
 
+    must(*left != NULL && *right != NULL);
     return ((*left)->is.row < (*right)->is.row) - ((*left)->is.row > (*right)->is.row);
 }
 
@@ -99,6 +100,7 @@ static uint64_t newest_floor(const struct newest *newest)
 static void newest_done(struct newest *newest)
 {
     newest_cut(newest, 0);
+    must(newest->count == 0);
     xfree(newest->found);
     newest->found = NULL;
 }
@@ -194,6 +196,7 @@ static int history_take(sqlite3_stmt *stmt, struct newest *newest, struct err *e
     struct row row = row_start(stmt);
     struct history_row out = {.row = (uint64_t)row_number(&row, 0, INT64_MAX)};
 
+    must(sqlite3_column_count(stmt) == 13);
     out.uid = row_text(&row);
     out.namespace = row_text(&row);
     out.name = row_text(&row);
@@ -230,6 +233,7 @@ static int history_read_rows(sqlite3 *db, const struct store_history_query *quer
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     CLEANUP(strbuf_done) struct strbuf sql;
 
+    must(newest->count == 0);
     strbuf_init(&sql);
     history_build(&sql, query);
     int failed = db_prepare(db, sql.data, &stmt, err);
@@ -267,6 +271,7 @@ static int history_each_pack(sqlite3_stmt *packs, sqlite3_stmt *pack, struct new
         if (more < 0)
             break;
     }
+    must(more <= 0);
     return more;
 }
 
@@ -276,6 +281,7 @@ static int history_read_packs(sqlite3 *db, const struct store_history_query *que
     CLEANUP(stmt_donep) sqlite3_stmt *packs = NULL;
     CLEANUP(stmt_donep) sqlite3_stmt *pack = NULL;
 
+    must(newest->count <= newest->limit);
     int failed = db_prepare(db, packs_sql, &packs, err);
     if (failed == 0)
         failed = db_prepare(db, pack_sql, &pack, err);
@@ -311,6 +317,7 @@ static int history_run(sqlite3 *db, const struct store_history_query *query, voi
 
     if (query->before == 0 || query->before > INT64_MAX)
         next.before = INT64_MAX;
+    must(next.before > 0);
     do
         failed =
             history_page(db, &next, query->limit > 0 ? query->limit : PAGE_ROWS, user, each, err);

@@ -35,6 +35,7 @@ static int64_t pack_unzigzag(uint64_t number, int64_t from)
 {
     const uint64_t far = (number & 1) != 0 ? ~(number >> 1) : number >> 1;
 
+    static_assert(sizeof far == sizeof from, "both wrap around at the same place");
     return (int64_t)((uint64_t)from + far);
 }
 
@@ -129,6 +130,7 @@ static void pack_put_name(struct packer *packer, const char *name)
     const size_t length = hyphen != NULL ? (size_t)(hyphen - name) + 1 : 0;
     const struct text rest = text_of(name + length);
 
+    must(strchr(rest.at, '-') == NULL);
     pack_put_word(packer, (struct text){name, length});
     pack_number(&packer->rows, rest.len);
     strbuf_text(&packer->rows, rest);
@@ -150,6 +152,7 @@ void packer_init(struct packer *packer)
     map_init(&packer->number);
     strbuf_init(&packer->words);
     strbuf_init(&packer->rows);
+    must(packer->facts.rows == 0);
 }
 
 void packer_done(struct packer *packer)
@@ -205,6 +208,7 @@ void packer_add(struct packer *packer, const struct packed *allocation)
     }
     packer->released_ms = allocation->released_ms;
     packer_count(&packer->facts, allocation);
+    must(packer->facts.last == allocation->id);
 }
 
 void packer_finish(const struct packer *packer, struct strbuf *out)
@@ -215,6 +219,7 @@ void packer_finish(const struct packer *packer, struct strbuf *out)
     strbuf_add(out, packer->words.data, packer->words.len);
     pack_number(out, packer->facts.rows);
     strbuf_add(out, packer->rows.data, packer->rows.len);
+    must(out->len > packer->words.len + packer->rows.len);
 }
 
 /* --- reading --- */
@@ -258,6 +263,7 @@ static uint64_t unpack_number(struct unpacker *unpacker, uint64_t most)
 
 static size_t bytes_left(const struct unpacker *unpacker)
 {
+    must(has_failed(unpacker) || unpacker->at <= unpacker->end);
     return has_failed(unpacker) ? 0 : (size_t)(unpacker->end - unpacker->at);
 }
 
@@ -287,6 +293,7 @@ static void unpack_text(struct unpacker *unpacker, struct strbuf *out)
         return;
     }
     uuid_write(out, unpacker->at);
+    must(out->len >= UUID_LEN);
     unpacker->at += UUID_BYTES;
 }
 
@@ -296,6 +303,7 @@ static const char *unpack_word(struct unpacker *unpacker)
 
     if (!has_failed(unpacker) && number >= unpacker->n_words)
         unpack_fail(unpacker);
+    must(has_failed(unpacker) || unpacker->word[number] != NULL);
     return has_failed(unpacker) ? "" : unpacker->word[number];
 }
 
@@ -312,6 +320,7 @@ void unpacker_init(struct unpacker *unpacker)
     arena_init(&unpacker->arena);
     strbuf_init(&unpacker->uid);
     strbuf_init(&unpacker->name);
+    must(unpacker->n_rows == 0);
 }
 
 void unpacker_done(struct unpacker *unpacker)
@@ -378,6 +387,7 @@ int unpacker_next(struct unpacker *unpacker, struct err *err)
 {
     struct packed *is = &unpacker->is;
 
+    must(unpacker->end != NULL && err != NULL);
     if (!has_failed(unpacker) && unpacker->n_rows == 0 && unpacker->at == unpacker->end)
         return 0;
     if (unpacker->n_rows == 0)

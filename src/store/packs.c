@@ -15,6 +15,7 @@ enum { PACK_BYTES = 2048 + 150 };
 /* The columns of an allocation; texts are SQLite's until the next step. */
 static void packs_read(struct row *row, struct packed *out)
 {
+    must(row->at == 0);
     out->id = row_number(row, 1, INT64_MAX);
     out->uid = row_text(row);
     out->namespace = row_text(row);
@@ -59,6 +60,7 @@ static int packs_take(struct store *store, struct packer *packer, struct arena *
     sqlite3_stmt *stmt = store->stmt[ST_PACK_ROWS];
     struct row row = row_start(stmt);
 
+    must(sqlite3_column_count(stmt) == 10);
     arena_reset(arena);
     packs_read(&row, is);
     int failed = row_check(&row, "allocation", err);
@@ -97,6 +99,7 @@ static int packs_insert(struct store *store, const char *namespace, const struct
     struct bind bind = bind_start(store->stmt[ST_PACK_ADD]);
     CLEANUP(strbuf_done) struct strbuf body;
 
+    must(facts->rows > 0 && facts->first <= facts->last);
     strbuf_init(&body);
     packer_finish(packer, &body);
     bind_text(&bind, namespace);
@@ -117,6 +120,7 @@ static int packs_replace(struct store *store, const struct past_most *most,
 {
     struct bind bind = bind_start(store->stmt[ST_PAST_TRIM]);
 
+    must(most->piece > 0 && packer->facts.rows > 0);
     bind_text(&bind, most->namespace);
     bind_number(&bind, most->piece);
     int failed = bind_run(&bind, out_rows, err);
@@ -134,6 +138,7 @@ int packs_add(struct store *store, int *out_rows, struct err *err)
     struct past_most most;
     struct packer packer;
 
+    must(!store->in_batch);
     *out_rows = 0;
     int failed = past_find_most(store, ST_PAST_MOST, &most, err);
     CLEANUP(xfreep) char *namespace = most.namespace;

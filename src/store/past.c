@@ -64,6 +64,7 @@ int past_find_most(struct store *store, enum statement statement, struct past_mo
 {
     sqlite3_stmt *stmt = store->stmt[statement];
 
+    must(statement == ST_PAST_MOST || statement == ST_HISTORY_MOST);
     *out = (struct past_most){.namespace = NULL};
     int more = db_step(stmt, err);
     if (more > 0) {

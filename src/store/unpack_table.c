@@ -128,6 +128,7 @@ static int unpack_take(struct unpack_cursor *cursor)
     struct err err;
     const int more = unpacker_next(&cursor->unpacker, &err);
 
+    must(more <= 1);
     cursor->charge = 0;
     cursor->has_row = more > 0;
     return more < 0 ? unpack_fail_with(cursor, &err) : SQLITE_OK;
@@ -262,9 +263,8 @@ static const sqlite3_module unpack_module = {
     .xRowid = unpack_rowid,
 };
 
-int unpack_table_add(sqlite3 *db, struct err *err)
+int unpack_table_add(sqlite3 *db)
 {
     must(db != NULL);
-    const int rc = sqlite3_create_module_v2(db, "unpack", &unpack_module, NULL, NULL);
-    return rc == SQLITE_OK ? 0 : db_fail(db, rc, err, "the table unpack");
+    return sqlite3_create_module_v2(db, "unpack", &unpack_module, NULL, NULL);
 }
