@@ -136,8 +136,8 @@ struct store_rules {
     enum store_corrupt_policy on_corrupt;
     uint32_t retention_days; /* 0: for ever, as far as the limit in bytes lets it */
     /*
-     * Maximum size in bytes: pages in use plus the log. The oldest history is trimmed near it,
-     * whatever its age, and grants stop at it (store_room()). 0: 30 % of the volume,
+     * Maximum size in bytes: pages in use plus the log. Near it history is packed, then the
+     * oldest is trimmed, whatever its age; grants stop at it (store_room()). 0: 30 % of the volume,
      * LEDGER_BYTES_MIN at least and 2 GiB at most; in memory 256 MiB.
      */
     int64_t max_bytes;
