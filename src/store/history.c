@@ -123,7 +123,7 @@ static const char pack_sql[] =
     " FROM pack AS p JOIN unpack AS a ON a.body = p.body"
     " WHERE p.id = ?8 AND ((a.id << 10) | a.at) < ?1 AND ((a.id << 10) | a.at) > ?9"
     " AND (?2 IS NULL OR a.gpu IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
-    " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL))"
+    " UNION SELECT alias FROM gpu WHERE id = ?2))"
     " AND (?3 IS NULL OR a.node = ?3) AND (?4 IS NULL OR a.namespace = ?4)"
     " AND (?5 IS NULL OR a.name = ?5)"
     " AND (?6 = 0 OR (iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"

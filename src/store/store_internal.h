@@ -92,8 +92,7 @@ enum {
 
 /* The oldest history of a namespace that is not packed: at most so many allocations. */
 #define PAST_OLDEST                                                                                \
-    "SELECT id FROM allocation WHERE past_of = ? AND state = 'released'"                           \
-    " ORDER BY released_ms, id LIMIT ?"
+    " FROM allocation WHERE past_of = ? AND state = 'released' ORDER BY released_ms, id LIMIT ?"
 
 #define STATEMENT_TABLE(X)                                                                         \
     X(ST_BEGIN, "BEGIN IMMEDIATE")                                                                 \
@@ -162,14 +161,14 @@ enum {
     X(ST_PAST_ADD, "INSERT INTO past (n_rows, bytes, namespace) VALUES (1, ?, ?)")                 \
     X(ST_PAST_NAMES, "SELECT count(*) FROM past WHERE namespace <> ''")                            \
     X(ST_PAST_MOST, "SELECT namespace, n_rows, bytes FROM past ORDER BY bytes DESC LIMIT 1")       \
-    X(ST_PAST_TRIM, "DELETE FROM allocation WHERE id IN (" PAST_OLDEST ")")                        \
+    X(ST_PAST_TRIM, "DELETE FROM allocation WHERE id IN (SELECT id" PAST_OLDEST ")")               \
     X(ST_HISTORY_MOST,                                                                             \
       "SELECT namespace, sum(n_rows), sum(bytes) FROM (SELECT namespace, n_rows, bytes FROM past"  \
-      " UNION ALL SELECT past_of, 0, bytes FROM pack)"                                             \
+      " UNION ALL SELECT past_of, n_rows, bytes FROM pack)"                                        \
       " GROUP BY namespace ORDER BY sum(bytes) DESC LIMIT 1")                                      \
     X(ST_PACK_ROWS,                                                                                \
       "SELECT id, uid, namespace, name, node, node_uid, reserved_ms, bound_ms, released_ms,"       \
-      " unplaced_milli FROM allocation WHERE id IN (" PAST_OLDEST ") ORDER BY id")                 \
+      " unplaced_milli FROM allocation WHERE id IN (SELECT id" PAST_OLDEST ") ORDER BY id")        \
     X(ST_PACK_CHARGES,                                                                             \
       "SELECT at, gpu, milli, mib FROM charge WHERE allocation = ? ORDER BY at, gpu")              \
     X(ST_PACK_ADD,                                                                                 \
