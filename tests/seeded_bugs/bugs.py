@@ -675,7 +675,7 @@ BUGS: List[Bug] = [
         "history stops at the first pack that has no newer row than the page, whatever comes behind",
         "src/store/history.c",
         "if (more == 0 && newest_floor(newest) >> ROW_BITS > (uint64_t)last)",
-        "if (more == 0 && newest->count > 0)",
+        "if (more == 0 && newest->count > 0 && last > 0)",
         "unit.store.packs",
     ),
     Bug(
