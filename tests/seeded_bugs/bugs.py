@@ -930,4 +930,21 @@ BUGS: List[Bug] = [
         "        failed = drop_old(store, ST_MEASURED_DROP, before_ms - before_ms, &out->hours, err);",
         "unit.store.measured_hours",
     ),
+    # The agent.
+    Bug(
+        "unsigned_is_believed",
+        "an allocation that nobody signed gives its pod GPUs",
+        "src/agent/grant.c",
+        "annotation \" ANNOTATION_SIGNATURE\n                      \" is missing): delete the pod, so that it is scheduled again\");\n        return false;",
+        "annotation \" ANNOTATION_SIGNATURE\n                      \" is missing): delete the pod, so that it is scheduled again\");\n        return true;",
+        "unit.agent.agent_calls",
+    ),
+    Bug(
+        "all_is_a_device",
+        "an allocation of the GPU \"all\" gives its pod every GPU of the node",
+        "src/agent/grant.c",
+        "        if (device_is_gpu_uuid(text_of(out->share[i]->gpu)))\n            continue;",
+        "        if (device_is_gpu_uuid(text_of(out->share[i]->gpu)) || text_is(text_of(out->share[i]->gpu), \"all\"))\n            continue;",
+        "unit.agent.grant",
+    ),
 ]
