@@ -61,11 +61,14 @@ static bool uuid_read(const char *text, uint8_t out[UUID_BYTES])
 
     must(text != NULL);
     for (size_t i = 0; i < UUID_LEN; i++) {
-        const int value = hex_value(text[i]);
-        if (is_hyphen(i) ? text[i] != '-' : value < 0)
-            return false;
-        if (is_hyphen(i))
+        if (is_hyphen(i)) {
+            if (text[i] != '-')
+                return false;
             continue;
+        }
+        const int value = hex_value(text[i]);
+        if (value < 0)
+            return false;
         out[nibbles / 2] = (uint8_t)(nibbles % 2 == 0 ? value << 4 : out[nibbles / 2] | value);
         nibbles++;
     }
