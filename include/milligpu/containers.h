@@ -13,11 +13,12 @@
  * What gives a container of another pod its GPUs, the strongest first:
  *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of
  *      class "gpu", and where such a name is neither a UUID nor an index ("all"), or the vendor
- *      hands out GPUs by another class (a claim), the device nodes /dev/nvidia<N> that the
- *      container has;
+ *      hands out GPUs by another class (a claim), or there are more nodes of GPUs than names, the
+ *      nodes that the container has: what has NVIDIA's numbers, or the path /dev/nvidia<N>;
  *   2. the variable NVIDIA_VISIBLE_DEVICES, with UUIDs or indexes: a device plugin may have set it,
  *      and so may the author of the pod. "all", "void" and "none" say nothing: images carry them.
- * The operator's own pods (management.nvidia.com/...) see all GPUs and hold none.
+ * The operator's own pods (management.nvidia.com/...) see all GPUs and hold none, and so do
+ * privileged containers, except for what is named.
  *
  * The main thread writes; any thread copies. No call waits for anything but a copy.
  */

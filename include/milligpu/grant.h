@@ -14,6 +14,8 @@
  *  G2  A container of a pod of ours without a share gets no GPU.
  *  G3  Containers of other pods are not changed.
  *  G4  No other plugin may add a GPU: to a pod of ours never, to others unless the rules allow it.
+ *      A device node is known by its numbers, whatever its path, and also a rule by which a
+ *      container could open one adds it.
  *  G5  The only device names are UUIDs of GPUs that NVML has shown on this node.
  *
  * The texts of refusals are what the owner of the pod reads in an event: they say what to do.
@@ -64,6 +66,11 @@ struct grant_rules {
     bool (*gpu)(void *user, const char *uuid);
     /* The CDI kind that names all these GPUs; NULL with err: none does. */
     const char *(*kind)(void *user, const char *const *gpu, uint32_t gpus, struct err *err);
+    /*
+     * Has the driver of NVIDIA's GPUs this major number now? NULL: only the one that never changes
+     * is known.
+     */
+    bool (*gpu_major)(void *user, int64_t major);
     /*
      * 1: a share of this GPU is a client of MPS. 0: MPS is off. Negative with err: it is on, and no
      * client can be served now.

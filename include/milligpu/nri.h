@@ -66,6 +66,23 @@ struct nri_pod {
     const struct nri_pair *annotation;
 };
 
+/* A device node. The kernel knows the device by its type and numbers, whatever its path is. */
+struct nri_device {
+    struct text path; /* "-/dev/x": an adjustment takes /dev/x away */
+    struct text type; /* "c", "b", "u", "p" */
+    int64_t major;
+    int64_t minor;
+};
+
+/* A rule of the device cgroup: which devices may be opened. The last that fits a device decides. */
+enum { NRI_ANY_NUMBER = -1 };
+struct nri_device_rule {
+    bool allow;
+    struct text type; /* "c", "b"; "a" or "": any */
+    int64_t major;    /* or NRI_ANY_NUMBER, like minor */
+    int64_t minor;
+};
+
 /* api.ContainerState */
 enum nri_state { NRI_UNKNOWN, NRI_CREATED, NRI_PAUSED, NRI_RUNNING, NRI_STOPPED };
 
@@ -82,9 +99,11 @@ struct nri_container {
     uint32_t cdi_devices;
     const struct text *cdi_device; /* that kubelet asked for: "nvidia.com/gpu=GPU-..." */
     uint32_t devices;
-    const struct text *device; /* paths of device nodes in the container */
-    bool has_user;             /* containerd before 2.2 does not say it */
-    uint32_t user;             /* of its first process */
+    const struct nri_device *device; /* nodes in the container, also those of its CDI devices */
+    uint32_t rules;
+    const struct nri_device_rule *rule;
+    bool has_user; /* containerd before 2.2 does not say it */
+    uint32_t user; /* of its first process */
 };
 
 /*
@@ -97,7 +116,9 @@ struct nri_adjustment {
     uint32_t cdi_devices;
     struct text *cdi_device;
     uint32_t devices;
-    struct text *device; /* paths; in an answer of ours: none */
+    struct nri_device *device; /* in an answer of ours: none */
+    uint32_t rules;
+    struct nri_device_rule *rule; /* likewise */
     uint32_t mounts;
     struct nri_mount *mount;
 };

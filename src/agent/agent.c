@@ -522,6 +522,7 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->keys = public_keys_new(settings->keys_dir);
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
+    calls->proc_dir = settings->proc_dir;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0 ||
         open_mps(agent, err) < 0)

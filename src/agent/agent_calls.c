@@ -3,22 +3,26 @@
  */
 #include "agent/agent_calls.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "milligpu/agent.h"
+#include "milligpu/alloc.h"
 #include "milligpu/annotations.h"
+#include "milligpu/file.h"
 #include "milligpu/log.h"
 #include "milligpu/nvml.h"
 
 #include "agent/agent_counts.h"
+#include "agent/device.h"
 
 /*
  * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with
  * those of its annotations by which it is judged if they prove an allocation. What others wrote may
  * be long, and is not kept: it gives nothing.
  */
-enum { KEPT_ANNOTATIONS = 2 };
+enum { KEPT_ANNOTATIONS = 3, PROC_DEVICES_BYTES_MAX = 64 * 1024 };
 struct met_pod {
     struct met_pod *next;
     struct nri_pod pod;
@@ -67,6 +71,24 @@ static int find_mps(void *user, const char *gpu, struct mps_place *out, struct e
     return mps_place(calls->mps, gpu, out, err);
 }
 
+/* Modules may have been loaded since the last time: the kernel's list is short. */
+static bool is_gpu_major(void *user, int64_t major)
+{
+    const struct agent_calls *calls = user;
+    char path[PATH_MAX];
+    char *bytes = NULL;
+    size_t len = 0;
+    struct err err;
+
+    const int n = snprintf(path, sizeof path, "%s/devices", calls->proc_dir);
+    if (n < 0 || (size_t)n >= sizeof path ||
+        file_read(path, PROC_DEVICES_BYTES_MAX, &bytes, &len, &err) < 0)
+        return false;
+    const bool is = device_is_gpu_major((struct text){bytes, len}, major);
+    xfree(bytes);
+    return is;
+}
+
 void agent_calls_init(struct agent_calls *calls)
 {
     calls->rules.user = calls;
@@ -75,6 +97,8 @@ void agent_calls_init(struct agent_calls *calls)
     calls->rules.gpu = find_gpu;
     calls->rules.kind = find_kind;
     calls->rules.mps = find_mps;
+    calls->rules.gpu_major = is_gpu_major;
+    calls->proc_dir = "/proc";
     arena_init(&calls->arena);
     arena_init(&calls->sync);
 }
@@ -145,6 +169,17 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     return 0;
 }
 
+/* That it is a pod of NVIDIA's operator is all that is kept of such annotations. */
+static void met_keep_devices(struct met_pod *met, const struct nri_pod *pod)
+{
+    static const struct nri_pair manages = {TEXT(DEVICE_ANNOTATION), TEXT(DEVICE_MANAGES)};
+
+    must(met->pod.annotations == 0);
+    for (uint32_t i = 0; i < pod->annotations && met->pod.annotations == 0; i++)
+        if (device_annotation_manages(&pod->annotation[i]))
+            met->kept[met->pod.annotations++] = manages;
+}
+
 static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *pod)
 {
     struct met_pod *met = arena_alloc(&calls->sync, sizeof *met);
@@ -155,16 +190,17 @@ static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *
     met->pod.namespace = text_of(arena_copy(&calls->sync, pod->namespace));
     met->pod.name = text_of(arena_copy(&calls->sync, pod->name));
     met->pod.annotation = met->kept;
+    met_keep_devices(met, pod);
     calls->met = met;
     return met;
 }
 
 static void met_keep(struct agent_calls *calls, struct met_pod *met, const struct nri_pod *pod)
 {
-    static const char *const key[KEPT_ANNOTATIONS] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
+    static const char *const key[] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
     struct text value;
 
-    must(met->pod.annotations == 0);
+    must(met->pod.annotations + ARRAY_LEN(key) <= KEPT_ANNOTATIONS);
     for (size_t i = 0; i < ARRAY_LEN(key); i++)
         if (nri_annotation(pod, key[i], &value))
             met->kept[met->pod.annotations++] =

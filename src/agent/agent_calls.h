@@ -24,9 +24,10 @@ struct agent_calls {
     struct public_keys *keys;
     struct cdi *cdi;
     struct containers *containers;
-    struct nvml *nvml; /* NULL: GPUs are known by UUID only */
-    struct mps *mps;   /* NULL: off */
-    bool mixed_gpus;   /* may a GPU have shares and a pod that has it whole? */
+    struct nvml *nvml;    /* NULL: GPUs are known by UUID only */
+    struct mps *mps;      /* NULL: off */
+    bool mixed_gpus;      /* may a GPU have shares and a pod that has it whole? */
+    const char *proc_dir; /* "/proc" */
     struct memory_limit limit;
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */
@@ -39,8 +40,8 @@ struct agent_calls {
 };
 
 /*
- * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, mps, and what records
- * to limit are.
+ * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, mps, and what records to
+ * limit are; proc_dir to "/proc".
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);

@@ -138,8 +138,48 @@ static void take_name(struct row *row, struct text name)
         take_gpu(row, name, NULL);
 }
 
+/* Then it may open all devices, and mostly has the nodes of all. */
+static bool is_privileged(const struct nri_container *container)
+{
+    for (uint32_t i = 0; i < container->rules; i++) {
+        const struct nri_device_rule *rule = &container->rule[i];
+        if (rule->allow && (rule->type.len == 0 || text_is(rule->type, "a")) &&
+            rule->major == NRI_ANY_NUMBER)
+            return true;
+    }
+    return false;
+}
+
+/* NVIDIA's NRI plugin gives such pods all GPUs, and that shows when they run already. */
+static bool is_annotated(const struct nri_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->annotations; i++)
+        if (device_annotation_manages(&pod->annotation[i]))
+            return true;
+    return false;
+}
+
+/* Does it have all GPUs of the node to look after them, and not to use them? */
+static bool is_management(const struct nri_pod *pod, const struct nri_container *container)
+{
+    for (uint32_t i = 0; i < container->cdi_devices; i++)
+        if (device_is_management(container->cdi_device[i]))
+            return true;
+    return is_privileged(container) || is_annotated(pod);
+}
+
+static uint32_t count_nodes(struct row *row, const struct nri_container *container)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < container->devices; i++)
+        count += device_of_node(&container->device[i], &row->arena).len > 0;
+    return count;
+}
+
 /* The devices for which kubelet asked. */
-static void take_devices(struct row *row, const struct nri_container *container)
+static void take_devices(struct row *row, const struct nri_pod *pod,
+                         const struct nri_container *container)
 {
     bool by_node = false; /* a name does not say which GPU */
 
@@ -153,9 +193,14 @@ static void take_devices(struct row *row, const struct nri_container *container)
         if (says)
             take_gpu(row, name, NULL);
     }
-    for (uint32_t i = 0; by_node && i < container->devices; i++)
-        if (device_is_one_gpu_path(container->device[i]))
-            take_gpu(row, container->device[i], NULL);
+    /* Another device plugin, or the CDI device of another vendor, may give more than is named. */
+    by_node = by_node ||
+              (!is_management(pod, container) && count_nodes(row, container) > row->facts.gpus);
+    for (uint32_t i = 0; by_node && i < container->devices; i++) {
+        const struct text name = device_of_node(&container->device[i], &row->arena);
+        if (name.len > 0)
+            take_gpu(row, name, NULL);
+    }
 }
 
 /* Of a variable that is there twice, the runtime takes the last. */
@@ -173,8 +218,8 @@ static void take_variable(struct row *row, const struct nri_container *container
         take_name(row, text_trim(one));
 }
 
-static void take_gpus(struct row *row, const struct nri_container *container,
-                      const struct grant *grant)
+static void take_gpus(struct row *row, const struct nri_pod *pod,
+                      const struct nri_container *container, const struct grant *grant)
 {
     row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
     row->facts.gpu = row->gpu;
@@ -185,7 +230,7 @@ static void take_gpus(struct row *row, const struct nri_container *container,
         return;
     }
     row->facts.right = RIGHT_KUBELET;
-    take_devices(row, container);
+    take_devices(row, pod, container);
     if (row->facts.gpus > 0)
         return;
     row->facts.right = RIGHT_VARIABLE;
@@ -202,7 +247,7 @@ static struct row *row_new(const struct nri_pod *pod, const struct nri_container
     struct container_facts *facts = &row->facts;
 
     arena_init_of(&row->arena, ROW_BYTES);
-    take_gpus(row, container, grant);
+    take_gpus(row, pod, container, grant);
     if (facts->gpus == 0) {
         row_free(row);
         return NULL;

@@ -9,7 +9,11 @@
 #define NODE "/dev/nvidia"
 #define GPU  "GPU-"
 
-enum { INDEX_DIGITS_MAX = 3, UUID_BYTES_MAX = 96 };
+enum {
+    INDEX_DIGITS_MAX = 3,
+    UUID_BYTES_MAX = 96,
+    SHARED_MINORS = 254, /* /dev/nvidia-modeset and /dev/nvidiactl; below: one GPU each */
+};
 
 bool device_gives_gpus(struct text device)
 {
@@ -25,7 +29,15 @@ bool device_gives_gpus(struct text device)
 
 bool device_is_management(struct text device)
 {
-    return text_starts(device, "management.nvidia.com/");
+    return text_starts(device, DEVICE_MANAGES);
+}
+
+bool device_annotation_manages(const struct nri_pair *annotation)
+{
+    const struct text value = annotation->value;
+
+    return text_starts(annotation->key, DEVICE_ANNOTATION) && value.len > 0 &&
+           memmem(value.at, value.len, DEVICE_MANAGES, strlen(DEVICE_MANAGES)) != NULL;
 }
 
 bool device_is_gpu(struct text device)
@@ -55,6 +67,45 @@ bool device_is_one_gpu_path(struct text path)
 {
     return device_is_gpu_path(path) &&
            device_is_index((struct text){path.at + strlen(NODE), path.len - strlen(NODE)});
+}
+
+/* "195 nvidia", "  1 mem" */
+static bool is_gpu_line(struct text line, int64_t major)
+{
+    struct text rest = text_trim(line);
+    struct text number;
+    int64_t is = 0;
+
+    if (!text_cut(&rest, ' ', &number) || !device_is_index(number) || !text_starts(rest, "nvidia"))
+        return false;
+    for (size_t i = 0; i < number.len; i++)
+        is = 10 * is + (number.at[i] - '0');
+    return is == major;
+}
+
+bool device_is_gpu_major(struct text proc_devices, int64_t major)
+{
+    struct text line;
+
+    if (major == DEVICE_MAJOR)
+        return true;
+    while (text_cut(&proc_devices, '\n', &line) && !text_starts(line, "Block"))
+        if (is_gpu_line(line, major))
+            return true;
+    return false;
+}
+
+bool device_is_character(struct text type)
+{
+    return !text_is(type, "b") && !text_is(type, "p");
+}
+
+struct text device_of_node(const struct nri_device *node, struct arena *arena)
+{
+    if (device_is_character(node->type) && node->major == DEVICE_MAJOR && node->minor >= 0 &&
+        node->minor < SHARED_MINORS)
+        return text_of(arena_printf(arena, NODE "%d", (int)node->minor));
+    return device_is_one_gpu_path(node->path) ? node->path : TEXT("");
 }
 
 bool device_is_index(struct text name)

@@ -7,13 +7,22 @@
 #ifndef MILLIGPU_AGENT_DEVICE_H
 #define MILLIGPU_AGENT_DEVICE_H
 
+#include "milligpu/arena.h"
+#include "milligpu/nri.h"
 #include "milligpu/nvml.h"
 #include "milligpu/text.h"
 
 /* A device of a vendor that hands out GPUs: perhaps one, perhaps what belongs to one. */
 bool device_gives_gpus(struct text device);
+
 /* The operator's own pods see all GPUs by it; NVIDIA's NRI plugin restricts it by namespace. */
+#define DEVICE_MANAGES "management.nvidia.com/"
 bool device_is_management(struct text device);
+/* The annotations by which NVIDIA's NRI plugin gives devices begin with this. */
+#define DEVICE_ANNOTATION "nvidia.cdi.k8s.io"
+/* Is it one of these, and gives such a device? */
+bool device_annotation_manages(const struct nri_pair *annotation);
+
 /* Is its class "gpu"? Then its name is that of a GPU. */
 bool device_is_gpu(struct text device);
 struct text device_name(struct text device); /* empty: it has none */
@@ -22,6 +31,21 @@ struct text device_name(struct text device); /* empty: it has none */
 bool device_is_gpu_path(struct text path);
 /* /dev/nvidia<N>: one GPU, and not what all share */
 bool device_is_one_gpu_path(struct text path);
+
+/*
+ * NVIDIA's major number, which never changes. The driver has others, which the kernel chooses when
+ * a module is loaded; nothing can be done with them alone.
+ */
+enum { DEVICE_MAJOR = 195 };
+/* Has the driver of a GPU this major number? proc_devices: the content of /proc/devices. */
+bool device_is_gpu_major(struct text proc_devices, int64_t major);
+/* Is it a character device, as those of GPUs are? Types of block devices and pipes are known. */
+bool device_is_character(struct text type);
+/*
+ * "/dev/nvidia<minor>", if it is the node of one GPU by its numbers, wherever it lies, or by its
+ * path; empty if it is none. The name lives in arena, or is borrowed.
+ */
+struct text device_of_node(const struct nri_device *node, struct arena *arena);
 
 /* "0", "12" */
 bool device_is_index(struct text name);

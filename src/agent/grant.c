@@ -378,6 +378,94 @@ static int refuse_device(struct text device, struct err *err)
                    shown);
 }
 
+/* --- device nodes, and rules of which may be opened --- */
+
+static bool is_gpu_major(const struct grant_rules *rules, int64_t major)
+{
+    return major == DEVICE_MAJOR ||
+           (rules->gpu_major != NULL && rules->gpu_major(rules->user, major));
+}
+
+/* A path that another plugin takes away has a "-" before it. */
+static bool is_gpu_node(const struct grant_rules *rules, const struct nri_device *node)
+{
+    if (text_starts(node->path, "-"))
+        return false;
+    return device_is_gpu_path(node->path) ||
+           (device_is_character(node->type) && is_gpu_major(rules, node->major));
+}
+
+static bool has_node(const struct nri_container *container, const struct nri_device *node)
+{
+    for (uint32_t i = 0; i < container->devices; i++) {
+        const struct nri_device *has = &container->device[i];
+        if (text_eq(has->type, node->type) && has->major == node->major &&
+            has->minor == node->minor)
+            return true;
+    }
+    return false;
+}
+
+static bool is_gpu_rule(const struct grant_rules *rules, const struct nri_device_rule *rule)
+{
+    return rule->allow && device_is_character(rule->type) &&
+           (rule->major == NRI_ANY_NUMBER || is_gpu_major(rules, rule->major));
+}
+
+static bool is_any_type(struct text type)
+{
+    return type.len == 0 || text_is(type, "a");
+}
+
+/* Does the rule say something of all devices of which the other one does? */
+static bool covers(const struct nri_device_rule *rule, const struct nri_device_rule *other)
+{
+    return (is_any_type(rule->type) || text_eq(rule->type, other->type)) &&
+           (rule->major == NRI_ANY_NUMBER || rule->major == other->major) &&
+           (rule->minor == NRI_ANY_NUMBER || rule->minor == other->minor);
+}
+
+static bool has_rule(const struct nri_container *container, const struct nri_device_rule *rule)
+{
+    bool allowed = false;
+
+    for (uint32_t i = 0; i < container->rules; i++)
+        if (covers(&container->rule[i], rule))
+            allowed = container->rule[i].allow;
+    return allowed;
+}
+
+static int refuse_numbers(struct text path, int64_t major, int64_t minor, struct err *err)
+{
+    char number[2][24] = {"*", "*"};
+    char shown[120];
+    char text[200];
+
+    text_clip(path, shown, sizeof shown);
+    if (major >= 0)
+        (void)snprintf(number[0], sizeof number[0], "%lld", (long long)major);
+    if (minor >= 0)
+        (void)snprintf(number[1], sizeof number[1], "%lld", (long long)minor);
+    (void)snprintf(text, sizeof text, "%s (device %s:%s)", shown, number[0], number[1]);
+    return refuse_device(text_of(text), err);
+}
+
+static int check_nodes(const struct grant_rules *rules, const struct nri_container *container,
+                       const struct nri_adjustment *all, struct err *err)
+{
+    for (uint32_t i = 0; i < all->devices; i++) {
+        const struct nri_device *node = &all->device[i];
+        if (is_gpu_node(rules, node) && !has_node(container, node))
+            return refuse_numbers(node->path, node->major, node->minor, err);
+    }
+    for (uint32_t i = 0; i < all->rules; i++) {
+        const struct nri_device_rule *rule = &all->rule[i];
+        if (is_gpu_rule(rules, rule) && !has_rule(container, rule))
+            return refuse_numbers(TEXT("the right to open GPUs"), rule->major, rule->minor, err);
+    }
+    return 0;
+}
+
 /* Each GPU that somebody adds must be granted here, or kubelet's wish. */
 static int check_added(const struct grant_rules *rules, const struct grant *grant,
                        const struct nri_container *container, const struct nri_adjustment *all,
@@ -394,11 +482,7 @@ static int check_added(const struct grant_rules *rules, const struct grant *gran
             (ours || !device_is_management(device)))
             return refuse_device(device, err);
     }
-    for (uint32_t i = 0; i < all->devices; i++)
-        if (device_is_gpu_path(all->device[i]) &&
-            !grant_is_listed(all->device[i], container->device, container->devices))
-            return refuse_device(all->device[i], err);
-    return 0;
+    return check_nodes(rules, container, all, err);
 }
 
 static int check_lacking(const struct grant *grant, const struct nri_adjustment *all,

@@ -104,7 +104,7 @@ static const struct meter_row *row_before(const struct meter_table *before, cons
     return NULL;
 }
 
-static const struct meter_cell *cell_before(const struct meter_row *row, const char *uuid)
+static const struct meter_cell *find_cell(const struct meter_row *row, const char *uuid)
 {
     for (uint32_t i = 0; row != NULL && i < row->cells; i++)
         if (strcmp(row->cell[i].gpu.uuid, uuid) == 0)
@@ -122,7 +122,7 @@ static void make_cell(const struct meter_facts *facts, uint32_t place,
                       struct meter_cell *out)
 {
     const struct gpu_state *gpu = device_gpu(facts->reading, from->name);
-    const struct meter_cell *earlier = cell_before(before, out->gpu.uuid);
+    const struct meter_cell *earlier = find_cell(before, out->gpu.uuid);
     const char *uuid = out->gpu.uuid;
 
     if (earlier != NULL)
@@ -175,8 +175,11 @@ static void make_row(const struct meter_facts *facts, const struct meter_table *
         const struct gpu_state *gpu = device_gpu(facts->reading, from->gpu[i].name);
         if (gpu == NULL && from->right != RIGHT_SHARE)
             continue; /* a part of a GPU, or one that is not there: there is no name for it */
+        const char *uuid = gpu != NULL ? gpu->uuid : from->gpu[i].name;
+        if (find_cell(row, uuid) != NULL)
+            continue; /* by another name */
         struct meter_cell *cell = &row->cell[row->cells++];
-        cell->gpu.uuid = keep(next, gpu != NULL ? gpu->uuid : from->gpu[i].name);
+        cell->gpu.uuid = keep(next, uuid);
         make_cell(facts, place, earlier, &from->gpu[i], cell);
         if (is_new_reading(before, facts)) {
             if (earlier != NULL)

@@ -59,8 +59,18 @@ enum {
     CONTAINER_CDI = 20,
     CONTAINER_USER = 21,
     LINUX_DEVICES = 2,
+    LINUX_RESOURCES = 3,
     LINUX_CGROUP = 5,
     DEVICE_PATH = 1,
+    DEVICE_TYPE = 2,
+    DEVICE_MAJOR = 3,
+    DEVICE_MINOR = 4,
+    RESOURCES_RULES = 7,
+    RULE_ALLOW = 1,
+    RULE_TYPE = 2,
+    RULE_MAJOR = 3,
+    RULE_MINOR = 4,
+    OPTIONAL_VALUE = 1,
     CDI_NAME = 1,
     USER_UID = 1,
 
@@ -69,6 +79,7 @@ enum {
     ADJUST_LINUX = 6,
     ADJUST_CDI = 8,
     ADJUST_LINUX_DEVICES = 1,
+    ADJUST_LINUX_RESOURCES = 2,
     MOUNT_DESTINATION = 1,
     MOUNT_TYPE = 2,
     MOUNT_SOURCE = 3,
@@ -137,6 +148,20 @@ static struct text text_in(struct reader *reader, struct text message, uint32_t 
     return out;
 }
 
+/* A message that is there once; at is NULL: not at all. */
+static struct text part_in(struct reader *reader, struct text message, uint32_t number)
+{
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    struct text out = {NULL, 0};
+
+    while (wire_next(&wire, &field))
+        if (field.number == number)
+            take_message(&wire, &field, &out);
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
 /* The members of a list: texts, or (inner is not 0) messages with a text in field inner. */
 static struct text *texts_in(struct reader *reader, struct text message, uint32_t number,
                              uint32_t inner, uint32_t *out_count)
@@ -171,6 +196,99 @@ static struct nri_pair *pairs_in(struct reader *reader, struct text message, uin
         out[at++] = (struct nri_pair){text_in(reader, member, PAIR_KEY),
                                       text_in(reader, member, PAIR_VALUE)};
     }
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
+static struct nri_device device_in(struct reader *reader, struct text bytes)
+{
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct nri_device out = {.path = TEXT(""), .type = TEXT("")};
+
+    while (wire_next(&wire, &field)) {
+        if (field.number == DEVICE_PATH)
+            out.path = wire_text(&wire, &field);
+        else if (field.number == DEVICE_TYPE)
+            out.type = wire_text(&wire, &field);
+        else if (field.number == DEVICE_MAJOR)
+            out.major = (int64_t)wire_number(&wire, &field);
+        else if (field.number == DEVICE_MINOR)
+            out.minor = (int64_t)wire_number(&wire, &field);
+    }
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
+static struct nri_device *devices_in(struct reader *reader, struct text message, uint32_t number,
+                                     uint32_t *out_count)
+{
+    struct nri_device *out = list_of(reader, message, number, sizeof *out, out_count);
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint32_t at = 0;
+
+    while (at < *out_count && wire_next(&wire, &field))
+        if (field.number == number)
+            out[at++] = device_in(reader, wire_text(&wire, &field));
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
+/* A number of a rule: a message of its own, since 0 is one, too. */
+static int64_t number_in(struct reader *reader, struct text optional)
+{
+    struct wire wire = wire_of(optional);
+    struct wire_field field;
+    int64_t out = 0;
+
+    if (optional.at == NULL)
+        return NRI_ANY_NUMBER;
+    while (wire_next(&wire, &field))
+        if (field.number == OPTIONAL_VALUE)
+            out = (int64_t)wire_number(&wire, &field);
+    reader->broken = reader->broken || wire.broken;
+    return out >= 0 ? out : NRI_ANY_NUMBER;
+}
+
+static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
+{
+    struct wire wire = wire_of(bytes);
+    struct wire_field field;
+    struct nri_device_rule out = {.type = TEXT("")};
+    struct text major = {NULL, 0};
+    struct text minor = {NULL, 0};
+
+    while (wire_next(&wire, &field)) {
+        if (field.number == RULE_ALLOW)
+            out.allow = wire_number(&wire, &field) != 0;
+        else if (field.number == RULE_TYPE)
+            out.type = wire_text(&wire, &field);
+        else if (field.number == RULE_MAJOR)
+            take_message(&wire, &field, &major);
+        else if (field.number == RULE_MINOR)
+            take_message(&wire, &field, &minor);
+    }
+    reader->broken = reader->broken || wire.broken;
+    out.major = number_in(reader, major);
+    out.minor = number_in(reader, minor);
+    return out;
+}
+
+/* Those of the message LinuxResources that is in field number. */
+static struct nri_device_rule *rules_in(struct reader *reader, struct text message, uint32_t number,
+                                        uint32_t *out_count)
+{
+    const struct text resources = part_in(reader, message, number);
+    struct nri_device_rule *out =
+        list_of(reader, resources, RESOURCES_RULES, sizeof *out, out_count);
+    struct wire wire = wire_of(resources);
+    struct wire_field field;
+    uint32_t at = 0;
+
+    while (at < *out_count && wire_next(&wire, &field))
+        if (field.number == RESOURCES_RULES)
+            out[at++] = rule_in(reader, wire_text(&wire, &field));
     reader->broken = reader->broken || wire.broken;
     return out;
 }
@@ -277,13 +395,13 @@ static void read_container(struct arena *arena, struct text bytes, struct nri_co
         out->user = uid_in(&reader, parts.user);
         out->cgroups_path = text_in(&reader, parts.linux_part, LINUX_CGROUP);
         out->cdi_device = texts_in(&reader, bytes, CONTAINER_CDI, CDI_NAME, &out->cdi_devices);
-        out->device =
-            texts_in(&reader, parts.linux_part, LINUX_DEVICES, DEVICE_PATH, &out->devices);
+        out->device = devices_in(&reader, parts.linux_part, LINUX_DEVICES, &out->devices);
+        out->rule = rules_in(&reader, parts.linux_part, LINUX_RESOURCES, &out->rules);
         out->env = texts_in(&reader, bytes, CONTAINER_ENV, 0, &out->envs);
     }
     out->flaw = flaw_of(&reader);
     if (out->flaw == NRI_BROKEN)
-        out->cdi_devices = out->devices = out->envs = 0;
+        out->cdi_devices = out->devices = out->rules = out->envs = 0;
 }
 
 /* --- adjustments --- */
@@ -316,18 +434,13 @@ static int read_adjustment(struct arena *arena, struct text bytes, struct nri_ad
                            struct err *err)
 {
     struct reader reader = reader_of(arena);
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
-    struct text host = {NULL, 0};
+    const struct text host = part_in(&reader, bytes, ADJUST_LINUX);
 
-    while (wire_next(&wire, &field))
-        if (field.number == ADJUST_LINUX)
-            take_message(&wire, &field, &host);
-    reader.broken = wire.broken;
     out->env = pairs_in(&reader, bytes, ADJUST_ENV, &out->envs);
     out->cdi_device = texts_in(&reader, bytes, ADJUST_CDI, CDI_NAME, &out->cdi_devices);
     out->mount = mounts_in(&reader, bytes, &out->mounts);
-    out->device = texts_in(&reader, host, ADJUST_LINUX_DEVICES, DEVICE_PATH, &out->devices);
+    out->device = devices_in(&reader, host, ADJUST_LINUX_DEVICES, &out->devices);
+    out->rule = rules_in(&reader, host, ADJUST_LINUX_RESOURCES, &out->rules);
     if (reader.broken)
         return no_message("ContainerAdjustment", err);
     if (reader.too_long)
@@ -640,7 +753,7 @@ void codec_put_created(struct arena *arena, const struct nri_adjustment *adjust,
     Nri__ContainerAdjustment change = NRI__CONTAINER_ADJUSTMENT__INIT;
 
     must(adjust->cdi_devices <= NRI_CDI_DEVICES_MAX);
-    must(adjust->devices == 0);
+    must(adjust->devices == 0 && adjust->rules == 0);
     change.n_env = adjust->envs;
     change.env = pairs_of(arena, adjust->env, adjust->envs);
     change.n_cdi_devices = adjust->cdi_devices;

@@ -54,6 +54,22 @@ static void see_pod(struct side *side, const struct nri_pod *pod)
     see(side, value);
 }
 
+static void see_devices(struct side *side, const struct nri_device *device, uint32_t devices)
+{
+    for (uint32_t i = 0; i < devices; i++) {
+        see(side, device[i].path);
+        see(side, device[i].type);
+    }
+}
+
+static void see_rules(struct side *side, const struct nri_device_rule *rule, uint32_t rules)
+{
+    for (uint32_t i = 0; i < rules; i++) {
+        see(side, rule[i].type);
+        must(rule[i].major >= NRI_ANY_NUMBER && rule[i].minor >= NRI_ANY_NUMBER);
+    }
+}
+
 static void see_container(struct side *side, const struct nri_container *container)
 {
     see_flaw(side, container->flaw);
@@ -68,8 +84,8 @@ static void see_container(struct side *side, const struct nri_container *contain
         see(side, container->env[i]);
     for (uint32_t i = 0; i < container->cdi_devices; i++)
         see(side, container->cdi_device[i]);
-    for (uint32_t i = 0; i < container->devices; i++)
-        see(side, container->device[i]);
+    see_devices(side, container->device, container->devices);
+    see_rules(side, container->rule, container->rules);
 }
 
 static void see_call(struct side *side, const struct nri_pod *pod,
@@ -165,8 +181,8 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
     }
     for (uint32_t i = 0; i < all->cdi_devices; i++)
         see(side, all->cdi_device[i]);
-    for (uint32_t i = 0; i < all->devices; i++)
-        see(side, all->device[i]);
+    see_devices(side, all->device, all->devices);
+    see_rules(side, all->rule, all->rules);
     for (uint32_t i = 0; i < all->mounts; i++) {
         see(side, all->mount[i].destination);
         see(side, all->mount[i].source);

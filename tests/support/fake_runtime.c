@@ -116,6 +116,19 @@ void runtime_put_pod(struct strbuf *out, unsigned field, const char *id, const c
     pb_message(out, field, &pod);
 }
 
+/* That of a privileged container. */
+static void put_rule_of_all(struct strbuf *out, unsigned field)
+{
+    CLEANUP(strbuf_done) struct strbuf resources;
+    CLEANUP(strbuf_done) struct strbuf rule;
+    strbuf_init(&resources);
+    strbuf_init(&rule);
+    pb_number(&rule, 1, 1);
+    pb_str(&rule, 5, "rwm");
+    pb_message(&resources, 7, &rule);
+    pb_message(out, field, &resources);
+}
+
 void runtime_put_container(struct strbuf *out, unsigned field, const char *id, const char *env)
 {
     CLEANUP(strbuf_done) struct strbuf container;
@@ -135,6 +148,7 @@ void runtime_put_container(struct strbuf *out, unsigned field, const char *id, c
     pb_str(&part, 2, "c");
     pb_number(&part, 3, 195);
     pb_message(&host, 2, &part);
+    put_rule_of_all(&host, 3);
     pb_str(&host, 5, "/kubepods/pod1/app");
     pb_message(&container, 11, &host);
     pb_number(&container, 12, 4711);

@@ -610,6 +610,64 @@ static void what_all_plugins_made_is_judged_again(void **state)
     assert_int_equal(agent_count_get(COUNT_VALIDATOR_OFF), 0);
 }
 
+/* Of two pods with the nodes of GPUs, NVIDIA's NRI plugin gave one all of them, to look after. */
+static void whose_pod_looks_after_gpus_is_known_in_a_list(void **state)
+{
+    struct site *site = *state;
+    struct nri_pair note[] = {
+        {TEXT("nvidia.cdi.k8s.io/container.main"), TEXT("nvidia.com/gpu=1")},
+        {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")}};
+    const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
+    const struct nri_container container[] = {{.id = TEXT("one"),
+                                               .name = TEXT("main"),
+                                               .pod_id = TEXT("p1"),
+                                               .state = NRI_RUNNING,
+                                               .devices = 1,
+                                               .device = &node},
+                                              {.id = TEXT("two"),
+                                               .name = TEXT("main"),
+                                               .pod_id = TEXT("p2"),
+                                               .state = NRI_RUNNING,
+                                               .devices = 1,
+                                               .device = &node}};
+    const struct nri_pod pod[] = {
+        {.id = TEXT("p1"), .uid = TEXT("u1"), .annotation = note, .annotations = 2},
+        {.id = TEXT("p2"), .uid = TEXT("u2"), .annotation = note, .annotations = 1}};
+    site->runtime.synchronize(&site->calls, pod, 2, container, 2, false);
+    assert_int_equal(table_of(site).count, 1);
+    assert_string_equal(table_of(site).container[0].id, "two");
+    assert_string_equal(table_of(site).container[0].gpu[0].name, "/dev/nvidia1");
+}
+
+static bool allows_major(struct site *site, int64_t major)
+{
+    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    struct nri_device node = {TEXT("/dev/x"), TEXT("c"), major, 0};
+    struct nri_adjustment all = {.devices = 1, .device = &node};
+    return site->runtime.validate(&site->calls, &site->pod, &container, &all, NRI_VALIDATOR_ON,
+                                  &site->err) == 0;
+}
+
+/* The kernel gives the driver's other modules numbers when they are loaded. */
+static void the_kernel_tells_which_numbers_the_driver_has(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    site->calls.proc_dir = site->dir;
+    assert_false(allows_major(site, 195));
+    assert_true(allows_major(site, 511)); /* nothing can be read */
+    put(site->dir, "devices",
+        "Character devices:\n  1 mem\n195 nvidia\n508 nvidia-uvm\n511 nvidia-caps\n\n"
+        "Block devices:\n259 blkext\n253 nvidia-disk\n");
+    assert_false(allows_major(site, 511));
+    assert_false(allows_major(site, 508));
+    assert_true(allows_major(site, 1));
+    assert_true(allows_major(site, 51));
+    assert_true(allows_major(site, 253));
+    put(site->dir, "devices", "Character devices:\n511 other\n"); /* unloaded */
+    assert_true(allows_major(site, 511));
+}
+
 static void a_runtime_tells_which_questions_it_can_ask(void **state)
 {
     struct site *site = *state;
@@ -665,6 +723,8 @@ int main(void)
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
+        TEST(whose_pod_looks_after_gpus_is_known_in_a_list),
+        TEST(the_kernel_tells_which_numbers_the_driver_has),
         TEST(a_runtime_tells_which_questions_it_can_ask),
         TEST(the_page_of_numbers_names_each_once),
     };

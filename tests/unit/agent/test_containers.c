@@ -89,13 +89,14 @@ static void a_share_is_known_by_what_was_granted(void **state)
 }
 
 /* What others gave a container, in a line: "right name,name"; "" if it holds no GPU. */
-static const char *held(struct site *site, const struct nri_container *container)
+static const char *held_by(struct site *site, const struct nri_pod *owner,
+                           const struct nri_container *container)
 {
     static const char *const right[] = {"share", "kubelet", "variable"};
     static char line[400];
     size_t len = 0;
     enum container_right found;
-    (void)containers_add(site->containers, &pod, container, &foreign, &found);
+    (void)containers_add(site->containers, owner, container, &foreign, &found);
     const struct containers_copy *copy = look(site);
     line[0] = '\0';
     for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].gpus; i++)
@@ -105,6 +106,11 @@ static const char *held(struct site *site, const struct nri_container *container
                                 copy->container[0].gpu[i].name);
     containers_gone(site->containers, container->id);
     return line;
+}
+
+static const char *held(struct site *site, const struct nri_container *container)
+{
+    return held_by(site, &pod, container);
 }
 
 static const char *by_variable(struct site *site, const char *first, const char *last)
@@ -135,8 +141,11 @@ static const char *by_kubelet(struct site *site, const char *first, const char *
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=5")};
     const struct text cdi[] = {text_of(first), text_of(second)};
-    const struct text node[] = {TEXT("/dev/nvidiactl"), TEXT("/dev/nvidia3"), TEXT("/dev/nvidia"),
-                                TEXT("/dev/nvidia-uvm"), TEXT("/dev/nvidia12")};
+    const struct nri_device node[] = {{TEXT("/dev/nvidiactl"), TEXT("c"), 195, 255},
+                                      {TEXT("/dev/x"), TEXT("c"), 195, 3},
+                                      {TEXT("/dev/nvidia"), TEXT("c"), 1, 3},
+                                      {TEXT("/dev/nvidia-uvm"), TEXT("c"), 509, 0},
+                                      {TEXT("/dev/nvidia12"), TEXT("c"), 1, 3}};
     return held(site, &(struct nri_container){.id = TEXT("x"),
                                               .env = env,
                                               .envs = 1,
@@ -152,14 +161,75 @@ static void what_kubelet_asked_for_wins(void **state)
     assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1"),
                         "kubelet GPU-a,1");
     assert_string_equal(by_kubelet(site, "k8s.device-plugin.nvidia.com/gpu=GPU-b", "x"),
-                        "kubelet GPU-b");
+                        "kubelet GPU-b,/dev/nvidia3,/dev/nvidia12");
     assert_string_equal(by_kubelet(site, "k8s.gpu.nvidia.com/claim=0123-gpu", ""),
                         "kubelet /dev/nvidia3,/dev/nvidia12");
     assert_string_equal(by_kubelet(site, "nvidia.com/gpu=all", ""),
                         "kubelet /dev/nvidia3,/dev/nvidia12");
-    /* Of no GPU, or of nobody's. */
-    assert_string_equal(by_kubelet(site, "vendor.com/nic=0", "gpu"), "variable 5");
+    /* More than the names say: a device of another vendor is a GPU under another name. */
+    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "vendor.com/nic=0"),
+                        "kubelet GPU-a,/dev/nvidia3,/dev/nvidia12");
+    assert_string_equal(by_kubelet(site, "vendor.com/nic=0", "gpu"),
+                        "kubelet /dev/nvidia3,/dev/nvidia12");
+    /* Of nobody's. */
     assert_string_equal(by_kubelet(site, "management.nvidia.com/gpu=all", ""), "variable 5");
+}
+
+/* Only the node of one GPU, by its numbers, is in the container. */
+static const char *by_node(struct site *site, const char *path, const char *type, int64_t major,
+                           int64_t minor)
+{
+    const struct nri_device node = {text_of(path), text_of(type), major, minor};
+    return held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1});
+}
+
+static void a_node_of_any_path_is_a_gpu_by_its_numbers(void **state)
+{
+    struct site *site = *state;
+    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 1), "kubelet /dev/nvidia1");
+    assert_string_equal(by_node(site, "/dev/nvidia7", "c", 195, 1), "kubelet /dev/nvidia1");
+    assert_string_equal(by_node(site, "/dev/x1", "u", 195, 0), "kubelet /dev/nvidia0");
+    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 253), "kubelet /dev/nvidia253");
+    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 254), "");
+    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 255), "");
+    assert_string_equal(by_node(site, "/dev/x1", "c", 195, -1), "");
+    assert_string_equal(by_node(site, "/dev/x1", "b", 195, 1), "");
+    assert_string_equal(by_node(site, "/dev/x1", "c", 196, 1), "");
+}
+
+/* They have the nodes of all GPUs, and would close each node on which they run. */
+static void who_looks_after_all_gpus_holds_none(void **state)
+{
+    static const struct nri_device_rule all[] = {
+        {true, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
+        {true, TEXT("a"), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
+        {false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
+        {true, TEXT("c"), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
+        {true, TEXT(""), 1, NRI_ANY_NUMBER},
+    };
+    const struct nri_device node = {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1};
+    const struct text named = TEXT("nvidia.com/gpu=all");
+    struct nri_pair note = {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
+    struct nri_pod operators = pod;
+    struct nri_container container = {
+        .id = TEXT("x"), .device = &node, .devices = 1, .rules = 1, .cdi_device = &named};
+    struct site *site = *state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        container.rule = &all[i];
+        assert_string_equal(held(site, &container), i < 2 ? "" : "kubelet /dev/nvidia1");
+    }
+    container.rule = all;
+    container.cdi_devices = 1; /* it asked for them, too */
+    assert_string_equal(held(site, &container), "kubelet /dev/nvidia1");
+    container.cdi_devices = 0;
+    container.rules = 0;
+    operators.annotation = &note;
+    operators.annotations = 1;
+    assert_string_equal(held_by(site, &operators, &container), "");
+    note.value = TEXT("nvidia.com/gpu=all");
+    assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
+    note = (struct nri_pair){TEXT("note"), TEXT("management.nvidia.com/gpu=all")};
+    assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
 }
 
 static void half_a_list_is_not_shown(void **state)
@@ -327,6 +397,8 @@ int main(void)
         TEST(a_share_is_known_by_what_was_granted),
         TEST(a_variable_names_gpus_or_says_nothing),
         TEST(what_kubelet_asked_for_wins),
+        TEST(a_node_of_any_path_is_a_gpu_by_its_numbers),
+        TEST(who_looks_after_all_gpus_holds_none),
         TEST(half_a_list_is_not_shown),
         TEST(a_lost_connection_leaves_what_was_seen),
         TEST(a_container_that_is_tried_again_is_one),

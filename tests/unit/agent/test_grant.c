@@ -655,22 +655,121 @@ static void other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it(vo
 static void a_device_node_of_a_gpu_is_a_gpu(void **state)
 {
     struct world *world = given(state);
-    struct text path = TEXT("/dev/nvidia3");
+    struct nri_device node = {TEXT("/dev/nvidia3"), TEXT("c"), 195, 3};
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
     struct nri_pair none = {TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")};
     const struct nri_adjustment all = {.cdi_devices = 1,
                                        .cdi_device = &granted,
                                        .devices = 1,
-                                       .device = &path,
+                                       .device = &node,
                                        .envs = 1,
                                        .env = &none};
     const struct nri_container plain = {0};
-    const struct nri_container has = {.devices = 1, .device = &path};
+    const struct nri_container has = {.devices = 1, .device = &node};
     struct err err;
     bound_with(world, TWO);
     (void)judged(world, "main");
     assert_true(grant_validate(&world->rules, &world->grant, &plain, &all, &err) < 0);
     assert_int_equal(grant_validate(&world->rules, &world->grant, &has, &all, &err), 0);
+}
+
+/* That of nvidia-uvm on this machine: the kernel chose it. */
+static bool is_uvm(void *user, int64_t major)
+{
+    (void)user;
+    return major == 509;
+}
+
+/* Another plugin adds a node, or a rule, to a container that has one of each. */
+static void adds(struct world *world, const struct nri_device *node,
+                 const struct nri_device_rule *rule, const char *words)
+{
+    struct text granted = TEXT("nvidia.com/gpu=GPU-a");
+    struct nri_pair none = {TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")};
+    struct nri_device nodes[] = {
+        node != NULL ? *node : (struct nri_device){TEXT("/dev/fuse"), TEXT("c"), 10, 229}};
+    struct nri_device_rule rules[1];
+    struct nri_adjustment all = {.cdi_devices = world->grant.verdict == GRANT_GPUS ? 1 : 0,
+                                 .cdi_device = &granted,
+                                 .devices = 1,
+                                 .device = nodes,
+                                 .rules = rule != NULL ? 1 : 0,
+                                 .rule = rules,
+                                 .envs = 1,
+                                 .env = &none};
+    static const struct nri_device has[] = {{TEXT("/dev/mine"), TEXT("c"), 195, 7},
+                                            {TEXT("/dev/sda"), TEXT("b"), 195, 4}};
+    static const struct nri_device_rule may[] = {{false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
+                                                 {true, TEXT("c"), 195, 7},
+                                                 {true, TEXT("c"), 195, 6},
+                                                 {false, TEXT("c"), 195, 6},
+                                                 {true, TEXT("b"), NRI_ANY_NUMBER, NRI_ANY_NUMBER}};
+    const struct nri_container is = {
+        .devices = ARRAY_LEN(has), .device = has, .rules = ARRAY_LEN(may), .rule = may};
+    struct err err = {0};
+    if (rule != NULL)
+        rules[0] = *rule;
+    const int rc = grant_validate(&world->rules, &world->grant, &is, &all, &err);
+    if (words == NULL ? rc != 0 : rc == 0 || strstr(err.text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, words != NULL ? words : "");
+}
+
+static void adds_node(struct world *world, const char *path, const char *type, int64_t major,
+                      int64_t minor, const char *words)
+{
+    adds(world, &(struct nri_device){text_of(path), text_of(type), major, minor}, NULL, words);
+}
+
+static void adds_rule(struct world *world, const char *type, int64_t major, int64_t minor,
+                      const char *words)
+{
+    adds(world, NULL, &(struct nri_device_rule){true, text_of(type), major, minor}, words);
+}
+
+static void a_gpu_is_known_by_its_numbers_wherever_its_node_lies(void **state)
+{
+    struct world *world = given(state);
+    bound_with(world, TWO);
+    (void)judged(world, "main");
+    adds_node(world, "/dev/x1", "c", 195, 1, "gives it /dev/x1 (device 195:1)");
+    adds_node(world, "/dev/x1", "u", 195, 1, "195:1");
+    adds_node(world, "/dev/x1", "", 195, 255, "195:255");
+    adds_node(world, "/dev/nvidia3", "c", 1, 3, "/dev/nvidia3");
+    adds_node(world, "/dev/x1", "b", 195, 1, NULL); /* a disk */
+    adds_node(world, "/dev/x1", "p", 195, 1, NULL);
+    adds_node(world, "/dev/x1", "c", 194, 1, NULL);
+    adds_node(world, "/dev/x1", "c", 195, 7, NULL);    /* it has this one */
+    adds_node(world, "/dev/x1", "c", 195, 4, "195:4"); /* it has a disk of these numbers */
+    adds_node(world, "-/dev/x1", "c", 195, 1, NULL);   /* it is taken away */
+    adds_node(world, "/dev/x1", "c", 509, 0, NULL);
+    world->rules.gpu_major = is_uvm;
+    adds_node(world, "/dev/x1", "c", 509, 0, "/dev/x1 (device 509:0)");
+    adds_node(world, "/dev/x1", "c", 510, 0, NULL);
+    (void)judged(world, "proxy");
+    adds_node(world, "/dev/x1", "c", 195, 1, "195:1");
+    world->pod.annotations = 0;
+    (void)judged(world, "main");
+    adds_node(world, "/dev/x1", "c", 195, 1, "195:1");
+    world->rules.foreign_gpus = true;
+    adds_node(world, "/dev/x1", "c", 195, 1, NULL);
+}
+
+/* With it, a container makes the node itself. */
+static void the_right_to_open_a_gpu_is_a_gpu(void **state)
+{
+    struct world *world = given(state);
+    bound_with(world, TWO);
+    (void)judged(world, "main");
+    adds_rule(world, "c", 195, 1, "gives it the right to open GPUs (device 195:1)");
+    adds_rule(world, "c", 195, NRI_ANY_NUMBER, "(device 195:*)");
+    adds_rule(world, "c", NRI_ANY_NUMBER, NRI_ANY_NUMBER, "(device *:*)");
+    adds_rule(world, "a", NRI_ANY_NUMBER, 7, "(device *:7)");
+    adds_rule(world, "", 195, 7, "195:7");  /* it may open the character device only */
+    adds_rule(world, "c", 195, 6, "195:6"); /* allowed, then denied */
+    adds_rule(world, "c", 195, 7, NULL);
+    adds_rule(world, "b", 195, 1, NULL);
+    adds_rule(world, "c", 10, 229, NULL);
+    adds(world, NULL, &(struct nri_device_rule){false, TEXT("c"), 195, 1}, NULL);
 }
 
 static void no_other_plugin_takes_the_variable_away(void **state)
@@ -751,6 +850,8 @@ int main(void)
         TEST(what_kubelet_asked_for_is_a_device_plugins),
         TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it),
         TEST(a_device_node_of_a_gpu_is_a_gpu),
+        TEST(a_gpu_is_known_by_its_numbers_wherever_its_node_lies),
+        TEST(the_right_to_open_a_gpu_is_a_gpu),
         TEST(no_other_plugin_takes_the_variable_away),
         TEST(a_refused_pod_is_not_valid),
         TEST(a_container_that_passed_shows_it),

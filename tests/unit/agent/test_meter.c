@@ -177,6 +177,22 @@ static void use_is_the_sum_of_its_processes(void **state)
     assert_int_equal(table->row[0].cell[0].gpu.peak_mib, 700);
 }
 
+static void a_gpu_with_several_names_is_measured_once(void **state)
+{
+    struct world *world = *state;
+    static const struct container_gpu name[] = {
+        {.name = "GPU-b"}, {.name = "/dev/nvidia1"}, {.name = "/dev/nvidia0"}, {.name = "0"}};
+    struct container_facts one = two[1];
+    one.gpu = name;
+    one.gpus = ARRAY_LEN(name);
+    const struct containers_copy copy = {.is_complete = true, .count = 1, .container = &one};
+    world->facts.containers = &copy;
+    const struct meter_row *row = read_after(world, 1)->row;
+    assert_int_equal(row->cells, 2);
+    assert_string_equal(row->cell[0].gpu.uuid, "GPU-b");
+    assert_string_equal(row->cell[1].gpu.uuid, "GPU-a");
+}
+
 static void what_is_not_known_is_not_zero(void **state)
 {
     struct world *world = *state;
@@ -540,6 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
         TEST(use_is_the_sum_of_its_processes),
+        TEST(a_gpu_with_several_names_is_measured_once),
         TEST(what_is_not_known_is_not_zero),
         TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones),
         TEST(a_client_of_mps_that_is_listed_twice_counts_once),

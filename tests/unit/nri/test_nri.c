@@ -64,6 +64,18 @@ static void tell_pod(struct strbuf *told, const struct nri_pod *pod)
     tell_flaw(told, pod->flaw);
 }
 
+static void tell_device(struct strbuf *told, const char *before, const struct nri_device *device)
+{
+    strbuf_printf(told, "%s%.*s:%.*s:%lld:%lld", before, TEXT_ARG(device->path),
+                  TEXT_ARG(device->type), (long long)device->major, (long long)device->minor);
+}
+
+static void tell_rule(struct strbuf *told, const char *before, const struct nri_device_rule *rule)
+{
+    strbuf_printf(told, "%s%s:%.*s:%lld:%lld", before, rule->allow ? "allow" : "deny",
+                  TEXT_ARG(rule->type), (long long)rule->major, (long long)rule->minor);
+}
+
 static void tell_container(struct strbuf *told, const struct nri_container *container)
 {
     strbuf_printf(told, " container %.*s=%.*s/%.*s state=%d pid=%u cgroup=%.*s",
@@ -76,7 +88,9 @@ static void tell_container(struct strbuf *told, const struct nri_container *cont
     for (uint32_t i = 0; i < container->cdi_devices; i++)
         strbuf_printf(told, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
     for (uint32_t i = 0; i < container->devices; i++)
-        strbuf_printf(told, " dev=%.*s", TEXT_ARG(container->device[i]));
+        tell_device(told, " dev=", &container->device[i]);
+    for (uint32_t i = 0; i < container->rules; i++)
+        tell_rule(told, " rule=", &container->rule[i]);
     tell_flaw(told, container->flaw);
 }
 
@@ -170,8 +184,14 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
                       TEXT_ARG(all->env[i].value));
     for (uint32_t i = 0; i < all->cdi_devices; i++)
         strbuf_printf(&agent->told, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
-    for (uint32_t i = 0; i < all->devices; i++)
-        strbuf_printf(&agent->told, "  dev %.*s\n", TEXT_ARG(all->device[i]));
+    for (uint32_t i = 0; i < all->devices; i++) {
+        tell_device(&agent->told, "  dev ", &all->device[i]);
+        strbuf_char(&agent->told, '\n');
+    }
+    for (uint32_t i = 0; i < all->rules; i++) {
+        tell_rule(&agent->told, "  rule ", &all->rule[i]);
+        strbuf_char(&agent->told, '\n');
+    }
     for (uint32_t i = 0; i < all->mounts; i++)
         strbuf_printf(&agent->told, "  mount %.*s from %.*s type %.*s, %u options\n",
                       TEXT_ARG(all->mount[i].destination), TEXT_ARG(all->mount[i].source),
@@ -434,7 +454,8 @@ static void the_node_is_told_in_two_pieces(void **state)
                 "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
                 " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
                 "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
-                " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0\n");
+                " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0:c:195:0"
+                " rule=allow::-1:-1\n");
 }
 
 static void nothing_is_asked_before_the_node_is_known(void **state)
@@ -620,6 +641,30 @@ static void a_call_without_its_container_is_refused(void **state)
     expect_told(&agent, "removed pod =//[] container c1\n");
 }
 
+static void put_rule(struct strbuf *resources, uint64_t allow, uint64_t major, uint64_t minor)
+{
+    CLEANUP(strbuf_done) struct strbuf rule;
+    CLEANUP(strbuf_done) struct strbuf number;
+    strbuf_init(&rule);
+    strbuf_init(&number);
+    pb_number(&rule, 1, allow);
+    pb_str(&rule, 2, "c");
+    pb_number(&number, 1, major);
+    pb_message(&rule, 3, &number);
+    pb_number(&number, 1, minor);
+    pb_message(&rule, 4, &number);
+    pb_message(resources, 7, &rule);
+}
+
+static void put_rules(struct strbuf *adjustment)
+{
+    CLEANUP(strbuf_done) struct strbuf resources;
+    strbuf_init(&resources);
+    put_rule(&resources, 1, 195, 2);
+    put_rule(&resources, 0, 0, (uint64_t)-1);
+    pb_message(adjustment, 2, &resources);
+}
+
 static void put_adjustment(struct agent *agent)
 {
     CLEANUP(strbuf_done) struct strbuf adjust;
@@ -636,8 +681,12 @@ static void put_adjustment(struct agent *agent)
     pb_message(&adjust, 3, &agent->part);
     CLEANUP(strbuf_done) struct strbuf device;
     strbuf_init(&device);
-    pb_str(&device, 1, "/dev/nvidia3");
+    pb_str(&device, 1, "/dev/x");
+    pb_str(&device, 2, "c");
+    pb_number(&device, 3, 195);
+    pb_number(&device, 4, 3);
     pb_message(&agent->part, 1, &device);
+    put_rules(&agent->part);
     pb_message(&adjust, 6, &agent->part);
     pb_message(&agent->payload, 3, &adjust);
 }
@@ -648,7 +697,9 @@ static void what_all_plugins_want_can_be_rejected(void **state)
     static const char told[] = "validate" TOLD_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
                                "  env -HOME=\n"
                                "  cdi nvidia.com/gpu=all\n"
-                               "  dev /dev/nvidia3\n"
+                               "  dev /dev/x:c:195:3\n"
+                               "  rule allow:c:195:2\n"
+                               "  rule deny:c:0:-1\n"
                                "  mount /dev from /host/dev type bind, 1 options\n";
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -876,23 +927,37 @@ static void a_long_member_that_fits_is_whole(void **state)
     pb_message(&agent.payload, 2, &agent.part);
     assert_true(call(&agent, "Synchronize"));
     expect_told(&agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
-    /* All lists of one container have one limit, devices before variables. */
+    /* All lists of one container have one limit, devices and rules before variables. */
     CLEANUP(strbuf_done) struct strbuf host;
+    CLEANUP(strbuf_done) struct strbuf resources;
     strbuf_init(&host);
-    put_empty(&host, 2, FIT / 2);
-    pb_str(&agent.part, 1, "c2");
-    put_empty(&agent.part, ENV, FIT / 2 + 100000);
-    pb_message(&agent.part, 11, &host);
-    pb_message(&agent.payload, 2, &agent.part);
-    assert_true(call(&agent, "Synchronize"));
-    expect_told(&agent, "synchronize 0 pods, container c2 has 0 flawed\nsynchronize 0 pods\n");
+    strbuf_init(&resources);
+    for (int i = 0; i < 2; i++) {
+        put_empty(i == 0 ? &host : &resources, i == 0 ? 2 : 7, FIT / 4);
+        if (i == 1)
+            pb_message(&host, 3, &resources);
+        pb_str(&agent.part, 1, "c2");
+        put_empty(&agent.part, ENV, FIT / 2);
+        pb_message(&agent.part, 11, &host);
+        pb_message(&agent.payload, 2, &agent.part);
+        assert_true(call(&agent, "Synchronize"));
+        expect_told(&agent, "synchronize 0 pods, container c2 has 0 flawed\nsynchronize 0 pods\n");
+    }
 }
 
 static void a_broken_member_spares_the_others(void **state)
 {
     (void)state;
-    static const char *const rubbish[] = {"\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20",
-                                          "\x0a\4long\xa3\x06", "\x0a\4long\x42\1A\x40\1"};
+    static const char *const rubbish[] = {
+        "\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20", "\x0a\4long\xa3\x06",
+        "\x0a\4long\x42\1A\x40\1",
+        /* a device's type and number, */
+        "\x0a\4long\x5a\4\x12\2\x10\1", "\x0a\4long\x5a\5\x12\3\x1a\1x",
+        /* resources, a rule's word and its numbers */
+        "\x0a\4long\x5a\x08\x1a\2\x08\1\x1a\2\x08\1", "\x0a\4long\x5a\7\x1a\5\x3a\3\x0a\1x",
+        "\x0a\4long\x5a\x0c\x1a\x0a\x3a\x08\x1a\2\x08\1\x1a\2\x08\1",
+        "\x0a\4long\x5a\x0c\x1a\x0a\x3a\x08\x22\2\x08\1\x22\2\x08\1",
+        "\x0a\4long\x5a\x09\x1a\7\x3a\5\x22\3\x0a\1x"};
     for (size_t i = 0; i < ARRAY_LEN(rubbish); i++) {
         CLEANUP(agent_done) struct agent agent;
         agent_init(&agent);
@@ -910,7 +975,7 @@ static void a_broken_member_spares_the_others(void **state)
                             " pod id=//[] broken container long=/ state=0 pid=0 cgroup= broken"
                             " container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
                             " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0"
-                            " dev=/dev/nvidia0\n");
+                            " dev=/dev/nvidia0:c:195:0 rule=allow::-1:-1\n");
         /* In a call about one container there are no others. */
         runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
         pb_str(&agent.payload, 2, rubbish[i]);
