@@ -16,6 +16,7 @@
  *      since a container can make cgroups only below its own.
  *  M3  Killed is only a process of a container of ours that is over its share on that GPU, and that
  *      still is in the container's cgroup when its pidfd is open.
+ *      The name of a process says nothing: MPS is known by its daemons' PIDs.
  *  M4  A container is over its memory if NVML counts more MiB of its processes on a GPU than it was
  *      granted there. What NVML does not count, of a process, is not guessed.
  */
@@ -23,6 +24,7 @@
 #define MILLIGPU_METER_H
 
 #include "milligpu/containers.h"
+#include "milligpu/mps.h"
 #include "milligpu/nvml.h"
 #include "milligpu/strbuf.h"
 
@@ -100,6 +102,9 @@ struct meter_rules {
     struct nvml *nvml;
     const struct meter_io *io; /* NULL: the real one, with the folder proc_dir */
     const char *proc_dir;      /* "/proc" */
+    void *user;
+    /* The control daemons of MPS that are ours, as mps_daemons() tells; NULL: none are. */
+    uint32_t (*daemons)(void *user, struct mps_process out[GPUS_PER_NODE_MAX]);
     enum meter_policy policy;
     int64_t grace_ms; /* over its memory for so long: killed */
     int64_t every_ms; /* between two looks whether NVML or the runtime has something new */
@@ -116,10 +121,10 @@ void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out
 
 /*
  * The GPUs on which processes of no known container were seen in two readings METER_OUTSIDE_MS
- * apart and in all between them: something uses them that Kubernetes does not know of. MPS servers
- * do not count. While the list of containers is not complete, or not all were kept, or NVML tells
- * of no processes, those of before stay and none is added: nobody saw one end. Returns how many;
- * *out lives in arena. Any thread.
+ * apart and in all between them: something uses them that Kubernetes does not know of. The control
+ * daemons of MPS that are ours do not count, nor what they started. While the list of containers is
+ * not complete, or not all were kept, or NVML tells of no processes, those of before stay and none
+ * is added: nobody saw one end. Returns how many; *out lives in arena. Any thread.
  */
 uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *const **out);
 

@@ -57,6 +57,14 @@ int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct er
 /* How many GPUs have a daemon that is up, of how many. False: MPS is off. Any thread. */
 bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all);
 
+/* A process, and no later one of the same PID. */
+struct mps_process {
+    uint32_t pid;
+    uint64_t began; /* by /proc/PID/stat, in ticks since the boot */
+};
+/* The control daemons that run; their servers are their children. Returns how many. Any thread. */
+uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX]);
+
 /*
  * May the container with this id, which is in the table, be a client beside those of its GPU?
  * Negative: no, they are of another user; the text names the pod of one. Pure.

@@ -373,6 +373,13 @@ static uint32_t choice_of(const char *const word[], uint32_t words, const char *
     return at;
 }
 
+/* In the meter's thread. */
+static uint32_t tell_daemons(void *user, struct mps_process out[GPUS_PER_NODE_MAX])
+{
+    const struct agent *agent = user;
+    return mps_daemons(agent->mps, out);
+}
+
 static int open_meter(struct agent *agent, struct err *err)
 {
     static const char *const policy[] = {
@@ -381,6 +388,8 @@ static int open_meter(struct agent *agent, struct err *err)
     struct meter_rules rules = {.containers = agent->calls.containers,
                                 .nvml = agent->nvml,
                                 .proc_dir = settings->proc_dir,
+                                .user = agent,
+                                .daemons = agent->mps != NULL ? tell_daemons : NULL,
                                 .grace_ms = settings->over_grace_s * 1000,
                                 .every_ms = settings->meter_s * 1000};
 
@@ -524,8 +533,8 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
     calls->proc_dir = settings->proc_dir;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
-    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_meter(agent, err) < 0 ||
-        open_mps(agent, err) < 0)
+    if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_mps(agent, err) < 0 ||
+        open_meter(agent, err) < 0)
         return err_same(err);
     calls->nvml = agent->nvml;
     calls->mps = agent->mps;
@@ -558,8 +567,8 @@ static void close_parts(struct agent *agent)
     reporter_stop(agent->reporter);
     hang_up(agent); /* the runtime would wait for us as long as milligpud does */
     close_sender(agent);
-    mps_stop(agent->mps);
     meter_stop(agent->meter);
+    mps_stop(agent->mps); /* the meter and the reporter ask it */
     nvml_close(agent->nvml);
     agent_calls_done(&agent->calls);
     containers_free(agent->calls.containers);

@@ -109,9 +109,15 @@ static bool read_proc(struct meter *meter, uint32_t pid, const char *name, struc
 
 /* --- whose processes --- */
 
+/* The control daemons of MPS that are ours. */
+struct daemons {
+    uint32_t count;
+    struct mps_process is[GPUS_PER_NODE_MAX];
+};
+
 /* A process that cannot be read has mostly ended: nobody is accused of it. */
 static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containers_copy *containers,
-                        bool *out_read)
+                        const struct daemons *daemons, bool *out_read)
 {
     struct text text;
 
@@ -119,9 +125,8 @@ static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containe
         return OWNER_DISPUTED;
     *out_read = true;
     const int32_t owner = proc_owner(text, containers);
-    if (owner != OWNER_NONE)
-        return owner;
-    return read_proc(meter, pid, "comm", &text) && !proc_is_mps(text) ? OWNER_NONE : OWNER_DISPUTED;
+    return owner != OWNER_NONE ? owner
+                               : proc_owner_outside(&meter->io, pid, daemons->is, daemons->count);
 }
 
 /* NULL: not one of them can be read. */
@@ -130,11 +135,15 @@ static const int32_t *find_owners(struct meter *meter, const struct gpu_reading 
 {
     int32_t *owner = arena_array(&meter->arena, reading->processes + 1, sizeof *owner);
     bool any_read = reading->processes == 0;
+    struct daemons daemons = {.count = 0};
 
     if (!meter->io.sees_host)
         return NULL;
+    if (meter->rules.daemons != NULL)
+        daemons.count = meter->rules.daemons(meter->rules.user, daemons.is);
+    must(daemons.count <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < reading->processes; i++)
-        owner[i] = owner_of(meter, reading->process[i].pid, containers, &any_read);
+        owner[i] = owner_of(meter, reading->process[i].pid, containers, &daemons, &any_read);
     return any_read ? owner : NULL;
 }
 

@@ -41,6 +41,7 @@ struct slot {
     enum state state;       /* under the lock, like the next one */
     char why[ERR_TEXT_MAX]; /* STATE_DOWN: what was wrong; "": nothing yet */
     struct mps_daemon daemon;
+    struct mps_process runs; /* under the lock: the daemon; 0: none */
     bool is_wanted;
     int64_t since_ms; /* of the state */
     int64_t next_ms;  /* what is due next: a start, a question, a signal */
@@ -146,6 +147,18 @@ bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all)
     }
     unlock(mps);
     return on;
+}
+
+uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
+{
+    uint32_t count = 0;
+
+    lock(mps);
+    for (uint32_t i = 0; i < mps->slots; i++)
+        if (mps->slot[i].runs.pid != 0)
+            out[count++] = mps->slot[i].runs;
+    unlock(mps);
+    return count;
 }
 
 void mps_label(struct mps *mps, bool on)
@@ -355,6 +368,13 @@ static void ended(struct mps *mps, struct slot *slot)
                                         : "it ended: clients that ran have lost it");
 }
 
+static void show_process(struct mps *mps, struct slot *slot)
+{
+    lock(mps);
+    slot->runs = (struct mps_process){(uint32_t)slot->daemon.pid, slot->daemon.began};
+    unlock(mps);
+}
+
 static void slot_turn(struct mps *mps, struct slot *slot)
 {
     if (slot->daemon.pidfd >= 0 && mps_daemon_ended(&slot->daemon))
@@ -388,6 +408,7 @@ static void add_slot(struct mps *mps, const char *gpu)
         slot.state = STATE_STARTING;
         slot.is_found = true;
         slot.since_ms = clock_ms();
+        slot.runs = (struct mps_process){(uint32_t)slot.daemon.pid, slot.daemon.began};
         tell(LOG_INFO, "an MPS daemon was found, and is kept", &slot, "it runs");
     }
     lock(mps);
@@ -452,8 +473,10 @@ static void *mps_main(void *user)
 
     while (!atomic_load(&mps->stop)) {
         choose(mps);
-        for (uint32_t i = 0; i < mps->slots && !atomic_load(&mps->stop); i++)
+        for (uint32_t i = 0; i < mps->slots && !atomic_load(&mps->stop); i++) {
             slot_turn(mps, &mps->slot[i]);
+            show_process(mps, &mps->slot[i]);
+        }
         count(mps);
         if (!atomic_load(&mps->stop))
             rest(mps);

@@ -24,14 +24,13 @@
 #include "milligpu/file.h"
 
 #include "agent/device.h"
+#include "agent/proc_owner.h"
 
 enum {
     ASK_MS = 2000,
     ANSWER_BYTES_MAX = 4096,
     STAT_BYTES_MAX = 4096,
     SOCKET_PATH_MAX = 107,
-    STAT_STATE = 3, /* fields of /proc/PID/stat */
-    STAT_BEGAN = 22,
 };
 
 /* The longest name that the daemon makes in its pipe folder. */
@@ -55,31 +54,28 @@ int mps_daemon_init(struct mps_daemon *daemon, const char *program, const char *
 /* --- processes --- */
 
 /* When it began, in ticks since the boot; 0: it is not there. */
-static unsigned long long began(pid_t pid)
+static uint64_t began(pid_t pid)
 {
     char path[64];
     char *bytes = NULL;
     size_t len = 0;
+    struct proc_stat stat;
     struct err err;
-    unsigned long long ticks = 0;
 
     (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     if (file_read(path, STAT_BYTES_MAX, &bytes, &len, &err) < 0)
         return 0;
-    /* The name, in brackets, may have any bytes in it. */
-    const char *at = strrchr(bytes, ')');
-    for (int field = STAT_STATE; at != NULL && field <= STAT_BEGAN; field++)
-        at = strchr(at + 1, ' ');
-    if (at != NULL)
-        ticks = strtoull(at + 1, NULL, 10);
+    const bool is_read = proc_stat_read((struct text){bytes, len}, &stat);
     xfree(bytes);
-    return ticks;
+    return is_read ? stat.began : 0;
 }
 
+/* After it is held: the pid may be that of another process by then. */
 static bool hold(struct mps_daemon *daemon, pid_t pid)
 {
     daemon->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     daemon->pid = daemon->pidfd >= 0 ? pid : 0;
+    daemon->began = daemon->pidfd >= 0 ? began(pid) : 0;
     return daemon->pidfd >= 0;
 }
 
@@ -89,6 +85,7 @@ void mps_daemon_leave(struct mps_daemon *daemon)
         (void)close(daemon->pidfd);
     daemon->pidfd = -1;
     daemon->pid = 0;
+    daemon->began = 0;
 }
 
 static bool has_ended(int pidfd)
@@ -230,8 +227,7 @@ bool mps_daemon_adopt(struct mps_daemon *daemon)
     xfree(bytes);
     if (pid <= 1 || pid > INT_MAX || ticks == 0 || !hold(daemon, (pid_t)pid))
         return false;
-    /* After it is held: the pid may be that of another process by now. */
-    if (began(daemon->pid) == ticks && !has_ended(daemon->pidfd))
+    if (daemon->began == ticks && !has_ended(daemon->pidfd))
         return true;
     mps_daemon_leave(daemon);
     return false;
@@ -302,7 +298,8 @@ int mps_daemon_start(struct mps_daemon *daemon, const char *shm, struct err *err
         return err_set(err, ERR_IO, "the daemon cannot be held: %s", strerrordesc_np(why));
     }
     record_path(daemon, path);
-    const int n = snprintf(record, sizeof record, "%d %llu\n", (int)pid, began(pid));
+    const int n =
+        snprintf(record, sizeof record, "%d %llu\n", (int)pid, (unsigned long long)daemon->began);
     if (file_replace(path, (struct text){record, (size_t)n}, err) == 0)
         return 0;
     /* One that could not be found again would be in the way of the next agent's. */

@@ -22,9 +22,10 @@ struct mps_daemon {
     char gpu[NVML_TEXT_MAX];
     char home[MPS_PATH_BYTES]; /* DIR/GPU-... */
     char pipe[MPS_PATH_BYTES];
-    int pidfd; /* -1: there is none */
-    pid_t pid;
-    pid_t asked; /* a question that was given up and has not ended; 0: none */
+    int pidfd;      /* -1: there is none */
+    pid_t pid;      /* 0: there is none */
+    uint64_t began; /* by /proc/PID/stat */
+    pid_t asked;    /* a question that was given up and has not ended; 0: none */
 };
 
 /* The paths; nothing is started. Negative: one would be too long for the daemon's sockets. */

@@ -1,11 +1,18 @@
 /*
- * Called by the meter for each process that NVML shows, and again before one is killed.
+ * Called by the meter for each process that NVML shows, and again before one is killed; by the
+ * thread of MPS for its daemons.
  */
 #include "agent/proc_owner.h"
 
 #include <string.h>
 
-enum { PARTS_OF_PATH_MAX = 64 };
+enum {
+    PARTS_OF_PATH_MAX = 64,
+    ANCESTORS_MAX = 4, /* of a server of MPS, up to its daemon, which mostly is its parent */
+    STAT_STATE = 3,    /* fields of /proc/PID/stat */
+    STAT_PARENT = 4,
+    STAT_BEGAN = 22,
+};
 
 /* "ID", or what the systemd driver makes of it: "cri-containerd-ID.scope". */
 static bool is_of(struct text part, const char *id)
@@ -58,8 +65,66 @@ int32_t proc_owner(struct text cgroup, const struct containers_copy *containers)
     return owner;
 }
 
-/* The kernel keeps 15 letters of a name: "nvidia-cuda-mps-server" and "-control" are the same. */
-bool proc_is_mps(struct text comm)
+/* The name of a process, in brackets, may have any bytes in it. */
+static struct text behind_name(struct text stat)
 {
-    return text_starts(comm, "nvidia-cuda-mps");
+    const char *end = stat.len > 0 ? memrchr(stat.at, ')', stat.len) : NULL;
+
+    return end != NULL ? (struct text){end + 1, stat.len - (size_t)(end + 1 - stat.at)} : TEXT("");
+}
+
+static bool read_number(struct text word, uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < word.len; i++) {
+        if (word.at[i] < '0' || word.at[i] > '9' || *out > (UINT64_MAX - 9) / 10)
+            return false;
+        *out = 10 * *out + (uint64_t)(word.at[i] - '0');
+    }
+    return word.len > 0;
+}
+
+bool proc_stat_read(struct text stat, struct proc_stat *out)
+{
+    struct text rest = text_trim(behind_name(stat));
+    struct text word;
+    uint64_t parent = 0;
+    bool is_whole = false;
+
+    *out = (struct proc_stat){0};
+    for (int field = STAT_STATE; field <= STAT_BEGAN && text_cut(&rest, ' ', &word); field++) {
+        if (field == STAT_PARENT && (!read_number(word, &parent) || parent > UINT32_MAX))
+            return false;
+        is_whole = field == STAT_BEGAN && read_number(word, &out->began);
+    }
+    out->parent = (uint32_t)parent;
+    return is_whole;
+}
+
+static bool is_daemon(const struct mps_process *daemon, uint32_t daemons, uint32_t pid,
+                      uint64_t began)
+{
+    for (uint32_t i = 0; i < daemons; i++)
+        if (daemon[i].pid == pid && daemon[i].began == began)
+            return true;
+    return false;
+}
+
+int32_t proc_owner_outside(const struct meter_io *io, uint32_t pid,
+                           const struct mps_process *daemon, uint32_t daemons)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct proc_stat stat;
+
+    strbuf_init(&text);
+    for (int i = 0; i <= ANCESTORS_MAX && pid > 1; i++) {
+        strbuf_reset(&text);
+        if (!io->read(io->user, pid, "stat", &text) ||
+            !proc_stat_read((struct text){text.data, text.len}, &stat))
+            return i == 0 ? OWNER_DISPUTED : OWNER_NONE;
+        if (is_daemon(daemon, daemons, pid, stat.began))
+            return OWNER_DISPUTED;
+        pid = stat.parent;
+    }
+    return OWNER_NONE;
 }

@@ -1,12 +1,12 @@
 /*
  * proc_owner - whose process it is, from what /proc says of it.
  *
- * Pure.
+ * Pure; proc_owner_outside() reads by io.
  */
 #ifndef MILLIGPU_AGENT_PROC_OWNER_H
 #define MILLIGPU_AGENT_PROC_OWNER_H
 
-#include "milligpu/containers.h"
+#include "milligpu/meter.h"
 
 enum {
     OWNER_NONE = -1,     /* no container of the table */
@@ -24,7 +24,22 @@ enum {
  */
 int32_t proc_owner(struct text cgroup, const struct containers_copy *containers);
 
-/* Is it a server or the control daemon of MPS? comm: the content of /proc/PID/comm. */
-bool proc_is_mps(struct text comm);
+/*
+ * Reads /proc/PID/stat: the parent, and when the process began, in ticks since the boot, which
+ * tells it from a later one of the same PID. False: it is no such text.
+ */
+struct proc_stat {
+    uint32_t parent;
+    uint64_t began;
+};
+bool proc_stat_read(struct text stat, struct proc_stat *out);
+
+/*
+ * Of a process that is in no container: OWNER_DISPUTED if it is one of these daemons of MPS, or
+ * descends from one, or if it cannot be read, mostly since it has ended; else OWNER_NONE. Its name
+ * proves nothing: anybody can take it.
+ */
+int32_t proc_owner_outside(const struct meter_io *io, uint32_t pid,
+                           const struct mps_process *daemon, uint32_t daemons);
 
 #endif

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -94,6 +95,25 @@ class Mps(unittest.TestCase):
 
     def lives(self, pid):
         return pathlib.Path(f"/proc/{pid}/stat").exists()
+
+    def test_who_takes_the_name_of_mps_is_a_process_like_any_other(self):
+        """Of the daemon on GPU-a and a program of its name on GPU-b, the second is used by somebody."""
+        node, _ = self.up("--meter-s", "1")
+        named = node.home / "nvidia-cuda-mps-server"
+        shutil.copy(shutil.which("sleep"), named)
+        stranger = subprocess.Popen([named, "600"])
+        self.addCleanup(stranger.wait)
+        self.addCleanup(stranger.kill)
+        node.driver(f"process GPU-a {node.pid()} 30\nprocess GPU-b {stranger.pid} 30\n")
+        node.shows('milligpu_node_gpu_outside{gpu="GPU-b"} 1\n')
+        self.assertIn('milligpu_node_gpu_outside{gpu="GPU-a"} 0\n', node.page("/metrics")[1])
+        pid = node.pid()
+        node.stop(signal.SIGKILL)  # the next agent finds its daemons
+        node.run("--meter-s", "1")
+        node.driver(f"process GPU-a {pid} 30\nprocess GPU-b {stranger.pid} 30\n")
+        node.accept()
+        node.shows('milligpu_node_gpu_outside{gpu="GPU-b"} 1\n')
+        self.assertIn('milligpu_node_gpu_outside{gpu="GPU-a"} 0\n', node.page("/metrics")[1])
 
     def test_a_share_is_a_client_whatever_its_pod_has_set(self):
         node, runtime = self.up()

@@ -260,6 +260,11 @@ class Node(harness.Logged):
         self.folder.cleanup()
 
 
+def stat(pid, name):
+    """What /proc/PID/stat says of a child of init, of any name."""
+    return f"{pid} ({name}) S 1" + " 0" * 17 + " 4711 0\n"
+
+
 @contextlib.contextmanager
 def process_in_cgroup(name):
     """A process of its own in a new cgroup of this name; skips where no cgroup can be made."""
@@ -563,7 +568,7 @@ class Agent(unittest.TestCase):
         for pid, cgroup in ((700, "0::/kubepods/pod1/id-main\n"), (701, "0::/user.slice\n")):
             (pathlib.Path(proc.name) / str(pid)).mkdir()
             (pathlib.Path(proc.name) / str(pid) / "cgroup").write_text(cgroup)
-            (pathlib.Path(proc.name) / str(pid) / "comm").write_text("python3\n")
+            (pathlib.Path(proc.name) / str(pid) / "stat").write_text(stat(pid, "nvidia-cuda-mps"))
         lines = "process GPU-a 700 5000 sm=20\nprocess GPU-b 701 9 sm=1\nevent 1 GPU-a 8 31\n"
         node, runtime = self.metered(lines, "--proc-dir", proc.name, "--over-memory", "report")
         of = '{namespace="default",pod="web",container="main",gpu="GPU-a"}'
@@ -600,7 +605,6 @@ class Agent(unittest.TestCase):
         with tempfile.TemporaryDirectory() as proc:
             (pathlib.Path(proc) / "700").mkdir()
             (pathlib.Path(proc) / "700/cgroup").write_text("0::/kubepods/pod1/id-main\n")
-            (pathlib.Path(proc) / "700/comm").write_text("python3\n")
             node, runtime = self.metered("process GPU-a 700 3000 sm=20\nevent 1 GPU-b 8 79\n", "--proc-dir", proc)
             used = 'milligpu_node_container_used_milli{namespace="default",pod="web",container="main",gpu="GPU-a"}'
             sick = 'milligpu_node_gpu_health{gpu="GPU-b",health="xid"}'

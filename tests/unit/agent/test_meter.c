@@ -67,8 +67,32 @@ static void a_process_belongs_to_the_container_of_its_cgroup(void **state)
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         if (proc_owner(text_of(row[i].cgroup), &both) != row[i].owner)
             fail_msg("%s", row[i].cgroup);
-    assert_true(proc_is_mps(TEXT("nvidia-cuda-mps\n")));
-    assert_false(proc_is_mps(TEXT("python3\n")));
+}
+
+#define STAT_TAIL " -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
+
+static void the_parent_and_the_begin_of_a_process_are_read(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "7",
+                                      "7 (a",
+                                      "7 (a) S",
+                                      "7 (a) S 1 7 7 0" STAT_TAIL,
+                                      "7 (a) S -1 7 7 0" STAT_TAIL "99 1",
+                                      "7 (a) S 4294967296 7 7 0" STAT_TAIL "99 1",
+                                      "7 (a) S 1 7 7 0" STAT_TAIL "99999999999999999999 1",
+                                      "7 (a) S 1 7 7 0" STAT_TAIL "x 1"};
+    struct proc_stat stat;
+    assert_true(proc_stat_read(TEXT("7 (a) S 12 7 7 0" STAT_TAIL "99 123 1\n"), &stat));
+    assert_int_equal(stat.parent, 12);
+    assert_int_equal(stat.began, 99);
+    assert_true(proc_stat_read(TEXT("7 (a) S 1 )) R 4294967295 7 7 0" STAT_TAIL "0"), &stat));
+    assert_int_equal(stat.parent, 4294967295);
+    assert_int_equal(stat.began, 0);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (proc_stat_read(text_of(bad[i]), &stat))
+            fail_msg("%s", bad[i]);
 }
 
 /* --- what they use --- */
@@ -348,7 +372,19 @@ struct machine {
     uint32_t opened, opens, killed[8], kills;
 };
 
-/* PIDs from 200 are of the container, 300 is an MPS server, from 400 the host's. */
+/*
+ * PIDs from 200 are of the container, from 300 the host's. The daemon of MPS is 300, which began at
+ * 5; 301 is its server, and 302 its server's child; 303 has the name of one. The parent of 310 is
+ * 311, and so on, up to 316, whose parent is the daemon.
+ */
+static uint32_t parent_of(uint32_t pid)
+{
+    return pid == 301 || pid == 316  ? 300
+           : pid == 302              ? 301
+           : pid >= 310 && pid < 316 ? pid + 1
+                                     : 1;
+}
+
 static bool machine_read(void *user, uint32_t pid, const char *file, struct strbuf *out)
 {
     struct machine *machine = user;
@@ -357,8 +393,9 @@ static bool machine_read(void *user, uint32_t pid, const char *file, struct strb
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
     if (pid >= 500)
         return false;
-    if (strcmp(file, "comm") == 0)
-        strbuf_str(out, pid == 300 ? "nvidia-cuda-mps\n" : "python3\n");
+    if (strcmp(file, "stat") == 0)
+        strbuf_printf(out, "%u (%s) S %u 1 1 0" STAT_TAIL "5 0\n", pid,
+                      pid >= 300 && pid <= 303 ? "nvidia-cuda-mps" : "python3", parent_of(pid));
     else
         strbuf_str(out, pid < 300 && !away ? "0::/kubepods/pod1/" ID_A "\n" : "0::/\n");
     return true;
@@ -520,6 +557,30 @@ static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
 }
 
+static bool is_stray(const struct machine *machine, uint32_t pid, const struct mps_process *daemon)
+{
+    return proc_owner_outside(&machine->io, pid, daemon, daemon != NULL ? 1 : 0) == OWNER_NONE;
+}
+
+static void mps_is_known_by_its_daemon_and_not_by_a_name(void **state)
+{
+    const struct machine *machine = *state;
+    struct mps_process daemon = {300, 5};
+    assert_false(is_stray(machine, 300, &daemon));
+    assert_false(is_stray(machine, 301, &daemon));
+    assert_false(is_stray(machine, 302, &daemon));
+    assert_true(is_stray(machine, 303, &daemon));
+    assert_false(is_stray(machine, 313, &daemon)); /* four ancestors up */
+    assert_true(is_stray(machine, 312, &daemon));
+    assert_false(is_stray(machine, 500, &daemon)); /* it has ended */
+    assert_true(is_stray(machine, 400, &daemon));
+    for (uint32_t pid = 300; pid < 304; pid++)
+        assert_true(is_stray(machine, pid, NULL)); /* MPS is off */
+    daemon.began = 6;                              /* the PID is another process by now */
+    assert_true(is_stray(machine, 300, &daemon));
+    assert_true(is_stray(machine, 301, &daemon));
+}
+
 static void by_default_it_is_told_and_lives(void **state)
 {
     struct machine *machine = *state;
@@ -555,6 +616,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
+        cmocka_unit_test(the_parent_and_the_begin_of_a_process_are_read),
         TEST(use_is_the_sum_of_its_processes),
         TEST(a_gpu_with_several_names_is_measured_once),
         TEST(what_is_not_known_is_not_zero),
@@ -565,6 +627,7 @@ int main(void)
         TEST(a_process_of_no_container_counts_after_ten_seconds),
         TESTM(one_that_is_over_is_killed_and_nobody_else),
         TESTM(a_pid_that_is_another_process_by_now_is_not_killed),
+        TESTM(mps_is_known_by_its_daemon_and_not_by_a_name),
         TESTM(by_default_it_is_told_and_lives),
         TESTM(without_the_hosts_processes_nothing_is_claimed),
     };
