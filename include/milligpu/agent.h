@@ -5,7 +5,7 @@
  *     NVML    --> watcher thread --> reading (nvml.h)
  *     MPS daemons <-- thread of mps.h, where MPS is on
  *     /proc   --> meter thread --> what containers use (meter.h)
- *     API server <-- reporter thread: annotations of the Node, on change only
+ *     API server <-- reporter thread: annotations of the Node, on change or if they vanish
  *     kubelet, Prometheus <-- probe listener: /livez /readyz /metrics
  *
  * The main thread never waits for the API server, nor for a lock that is held longer than a copy,

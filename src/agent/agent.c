@@ -40,7 +40,7 @@
 #include "agent/usage_sender.h"
 #include "milligpu_version.h"
 
-enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024 };
+enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024, NODE_LOOK_MS = 60 * 1000 };
 
 struct agent {
     const struct agent_settings *settings;
@@ -549,7 +549,8 @@ static int open_parts(struct agent *agent, struct err *err)
         .driver = agent->nvml != NULL ? tell_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
         .label = strcmp(settings->mps, "label") == 0 ? take_label : NULL,
-        .label_every_ms = settings->mps_look_s * 1000};
+        .label_every_ms = settings->mps_look_s * 1000,
+        .look_every_ms = NODE_LOOK_MS};
     if (reporter_start(&rules, &agent->reporter, err) < 0)
         return err_same(err);
     open_sender(agent);
@@ -606,13 +607,15 @@ int agent_uninstall(const struct agent_settings *settings, struct err *err)
 {
     struct agent agent = {.settings = settings, .socket = -1, .signals = -1};
     CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf answer;
 
     strbuf_init(&body);
+    strbuf_init(&answer);
     reporter_remove(&body);
     int rc = open_cluster(&agent, err);
     if (rc == 0)
         rc = reporter_patch(&agent.ops, settings->node, (struct text){body.data, body.len},
-                            UNINSTALL_MS, err);
+                            UNINSTALL_MS, &answer, err);
     close_cluster(&agent);
     return rc < 0 ? rc : 0; /* a Node that is gone has no annotations either */
 }

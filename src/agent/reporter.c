@@ -18,11 +18,10 @@
 #include "milligpu_version.h"
 
 enum {
-    LOOK_MS = 1000,
+    TURN_MS = 1000,  /* at most, between two looks at what there is to report */
     PATCH_MS = 4000, /* reporter_stop() waits for it */
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    ANYWAY_MS = 10 * 60 * 1000,
 };
 
 static const char GPUS[] = "milligpu.io/gpus";
@@ -36,21 +35,19 @@ struct reporter {
     struct strbuf agent; /* the value of the annotation; empty: not known yet */
     /* the thread's own */
     struct strbuf sent; /* the patch that the API server took last */
-    int64_t sent_ms;
-    int64_t wait_ms;  /* after a failure */
-    int64_t label_ms; /* when the label is read next */
-    bool label_lost;  /* it could not be read, and the log says so */
-    bool label_odd;   /* it is neither on nor off, and the log says so */
+    int64_t sent_ms;    /* when a patch was sent last */
+    int64_t wait_ms;    /* after a failure */
+    int64_t label_ms;   /* when the label is read next */
+    bool label_lost;    /* it could not be read, and the log says so */
+    bool label_odd;     /* it is neither on nor off, and the log says so */
 };
 
 int reporter_patch(const struct kube_ops *ops, const char *node, struct text body,
-                   int64_t timeout_ms, struct err *err)
+                   int64_t timeout_ms, struct strbuf *out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    CLEANUP(strbuf_done) struct strbuf answer;
 
     strbuf_init(&path);
-    strbuf_init(&answer);
     /* The name was checked when the settings were read, and needs no escapes. */
     strbuf_printf(&path, "/api/v1/nodes/%s", node);
     const struct kube_request request = {.id = 1,
@@ -59,13 +56,13 @@ int reporter_patch(const struct kube_ops *ops, const char *node, struct text bod
                                          .content_type = "application/merge-patch+json",
                                          .body = body,
                                          .timeout_ms = timeout_ms};
-    const int status = kube_fetch(ops, &request, &answer, err);
+    const int status = kube_fetch(ops, &request, out, err);
     if (status < 0)
         return status;
     if (status >= 200 && status < 300)
         return 0;
     const int rc =
-        err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status, answer.data);
+        err_set(err, ERR_UNAVAILABLE, "the API server answers %d: %.300s", status, out->data);
     return status == 404 ? status : rc;
 }
 
@@ -128,35 +125,149 @@ static void write_patch(struct reporter *reporter, struct text agent, struct str
     annotations_patch(out, change, count);
 }
 
-static void report(struct reporter *reporter, struct text agent)
-{
-    CLEANUP(strbuf_done) struct strbuf body;
-    const int64_t now_ms = clock_ms();
-    struct err err;
+/* --- what the Node shows --- */
 
-    strbuf_init(&body);
-    write_patch(reporter, agent, &body);
-    const bool same = text_is((struct text){body.data, body.len}, reporter->sent.data);
-    const bool waits = reporter->wait_ms > 0 && now_ms < reporter->sent_ms + reporter->wait_ms;
-    if (waits || (same && reporter->wait_ms == 0 && now_ms < reporter->sent_ms + ANYWAY_MS))
-        return;
-    reporter->sent_ms = now_ms;
-    if (reporter_patch(reporter->rules.ops, reporter->rules.node,
-                       (struct text){body.data, body.len}, PATCH_MS, &err) == 0) {
-        agent_count(COUNT_PATCHED);
-        if (!same || reporter->wait_ms > 0)
-            log_write(LOG_INFO, "node reported", log_i64("bytes", body.len));
-        strbuf_reset(&reporter->sent);
-        strbuf_add(&reporter->sent, body.data, body.len);
-        reporter->wait_ms = 0;
-        return;
-    }
+/* at is NULL: the object does not have it. */
+struct shown {
+    struct text agent;
+    struct text gpus;
+};
+
+static void read_annotations(struct json_reader *in, struct shown *out)
+{
+    struct text key;
+
+    json_read_object(in);
+    while (json_read_key(in, &key))
+        if (text_is(key, ANNOTATION_AGENT))
+            (void)json_read_string(in, &out->agent);
+        else if (text_is(key, GPUS))
+            (void)json_read_string(in, &out->gpus);
+        else
+            (void)json_read_skip(in);
+}
+
+/* An object without annotations may have null for them. */
+static void read_metadata(struct json_reader *in, struct shown *out)
+{
+    struct text key;
+
+    json_read_object(in);
+    while (json_read_key(in, &key))
+        if (!text_is(key, "annotations"))
+            (void)json_read_skip(in);
+        else if (!json_read_null(in))
+            read_annotations(in, out);
+}
+
+/* Of a Node, or of a patch of one. */
+static int read_shown(struct text object, struct arena *arena, struct shown *out, struct err *err)
+{
+    struct json_reader in;
+    struct text key;
+
+    *out = (struct shown){.agent = {NULL, 0}, .gpus = {NULL, 0}};
+    json_reader_init(&in, object, "Node", arena, err);
+    json_read_object(&in);
+    while (json_read_key(&in, &key))
+        if (text_is(key, "metadata"))
+            read_metadata(&in, out);
+        else
+            (void)json_read_skip(&in);
+    return json_reader_finish(&in);
+}
+
+/* What was not written may be anything. */
+static bool is_as_written(struct text written, struct text shown)
+{
+    return written.at == NULL || (shown.at != NULL && text_eq(written, shown));
+}
+
+/* Sends the patch, which may be "{}". Negative: the Node does not show what was written. */
+static int patch_and_look(struct reporter *reporter, struct text body, struct text written,
+                          bool *out_shows, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf answer;
+    CLEANUP(arena_done) struct arena arena;
+    struct shown wanted;
+    struct shown shown;
+
+    strbuf_init(&answer);
+    arena_init(&arena);
+    reporter->sent_ms = clock_ms();
+    if (reporter_patch(reporter->rules.ops, reporter->rules.node, body, PATCH_MS, &answer, err) !=
+        0)
+        return -1;
+    const int rc = read_shown(written, &arena, &wanted, err);
+    must(rc == 0 && wanted.agent.at != NULL); /* annotations_patch() wrote it */
+    if (read_shown((struct text){answer.data, answer.len}, &arena, &shown, err) < 0)
+        return err_wrap(err, "the answer to the patch");
+    *out_shows = is_as_written(wanted.agent, shown.agent) && is_as_written(wanted.gpus, shown.gpus);
+    return 0;
+}
+
+/* --- the report --- */
+
+static void fails(struct reporter *reporter, const char *why)
+{
     agent_count(COUNT_UNPATCHED);
     reporter->wait_ms = reporter->wait_ms == 0 ? AGAIN_MS : 2 * reporter->wait_ms;
     if (reporter->wait_ms > AGAIN_MAX_MS)
         reporter->wait_ms = AGAIN_MAX_MS;
-    log_write(LOG_WARN, "the node cannot be reported", log_str("why", err.text),
+    log_write(LOG_WARN, "the node cannot be reported", log_str("why", why),
               log_i64("again_ms", reporter->wait_ms));
+}
+
+static void write_node(struct reporter *reporter, struct text body)
+{
+    struct err err;
+    bool shows = false;
+
+    if (patch_and_look(reporter, body, body, &shows, &err) < 0) {
+        fails(reporter, err.text);
+        return;
+    }
+    if (!shows) {
+        fails(reporter, "the Node does not show what was written: something else changes it");
+        return;
+    }
+    agent_count(COUNT_PATCHED);
+    log_write(LOG_INFO, "node reported", log_i64("bytes", (int64_t)body.len));
+    strbuf_reset(&reporter->sent);
+    strbuf_add(&reporter->sent, body.at, body.len);
+    reporter->wait_ms = 0;
+}
+
+/* True: it shows what was written last, or it was not reached. */
+static bool look_at_node(struct reporter *reporter)
+{
+    const struct text sent = {reporter->sent.data, reporter->sent.len};
+    struct err err;
+    bool shows = true;
+
+    if (patch_and_look(reporter, TEXT("{}"), sent, &shows, &err) < 0)
+        fails(reporter, err.text);
+    else if (!shows)
+        log_plain(LOG_WARN, "the annotations that this agent wrote on its Node were removed or "
+                            "changed: they are written again");
+    return shows;
+}
+
+static void report(struct reporter *reporter, struct text agent)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+
+    strbuf_init(&body);
+    write_patch(reporter, agent, &body);
+    const bool same = text_is((struct text){body.data, body.len}, reporter->sent.data);
+    const int64_t quiet_ms = reporter->wait_ms > 0 ? reporter->wait_ms
+                             : same                ? reporter->rules.look_every_ms
+                                                   : 0;
+    if (clock_ms() < reporter->sent_ms + quiet_ms)
+        return;
+    if (reporter->wait_ms == 0 && same && look_at_node(reporter))
+        return;
+    write_node(reporter, (struct text){body.data, body.len});
 }
 
 /* --- the label --- */
@@ -233,6 +344,8 @@ static void look_at_label(struct reporter *reporter)
 static void *reporter_main(void *user)
 {
     struct reporter *reporter = user;
+    const int64_t turn_ms =
+        reporter->rules.look_every_ms < TURN_MS ? reporter->rules.look_every_ms : TURN_MS;
     CLEANUP(strbuf_done) struct strbuf agent;
 
     strbuf_init(&agent);
@@ -244,7 +357,7 @@ static void *reporter_main(void *user)
         look_at_label(reporter);
         if (agent.len > 0)
             report(reporter, (struct text){agent.data, agent.len});
-        const struct timespec until = clock_deadline(LOOK_MS);
+        const struct timespec until = clock_deadline(turn_ms);
         (void)pthread_mutex_lock(&reporter->lock);
         if (!reporter->stop)
             (void)pthread_cond_timedwait(&reporter->changed, &reporter->lock, &until);
@@ -258,7 +371,7 @@ int reporter_start(const struct reporter_rules *rules, struct reporter **out, st
     struct reporter *reporter = xcalloc(1, sizeof *reporter);
     pthread_condattr_t attributes;
 
-    must(rules->node[0] != '\0' && rules->ops != NULL);
+    must(rules->node[0] != '\0' && rules->ops != NULL && rules->look_every_ms > 0);
     reporter->rules = *rules;
     strbuf_init(&reporter->agent);
     strbuf_init(&reporter->sent);

@@ -1,0 +1,278 @@
+/* reporter - the annotations of the agent's Node: written once, and again when they vanish. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/clock.h"
+#include "milligpu/fake_apiserver.h"
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+#include "agent/reporter.h"
+#include "support/patience.h"
+
+#define NODE "/api/v1/nodes/n1"
+#define HAS  "\"milligpu.io/agent\":\"{\\\"v\\\":1,"
+
+static const char INVENTORY[] = "[{\"uuid\":\"GPU-a\"}]";
+
+struct site {
+    struct fake_apiserver *fake;
+    struct kube_ops ops; /* the reporter's */
+    struct reporter *reporter;
+    pthread_mutex_t lock; /* guards the following */
+    bool knows;           /* the driver tells of GPUs */
+    bool deaf; /* the answers show nothing of what was written, whatever the server has */
+    uint32_t looks;
+    uint32_t writes;
+    uint64_t id; /* of a request that is answered with less than the server has */
+};
+
+static void locked(struct site *site)
+{
+    assert_int_equal(pthread_mutex_lock(&site->lock), 0);
+}
+
+static void unlocked(struct site *site)
+{
+    assert_int_equal(pthread_mutex_unlock(&site->lock), 0);
+}
+
+static bool write_inventory(void *user, struct strbuf *out)
+{
+    struct site *site = user;
+    locked(site);
+    const bool knows = site->knows;
+    unlocked(site);
+    if (knows)
+        strbuf_str(out, INVENTORY);
+    return knows;
+}
+
+/* --- between the reporter and the API server: counts, and may answer for it --- */
+
+static int start(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct site *site = ctx;
+    assert_string_equal(request->method, "PATCH");
+    assert_string_equal(request->path, NODE);
+    assert_string_equal(request->content_type, "application/merge-patch+json");
+    locked(site);
+    const bool is_look = text_is(request->body, "{}");
+    site->looks += is_look;
+    site->writes += !is_look;
+    site->id = site->deaf ? request->id : 0;
+    unlocked(site);
+    return site->id != 0 ? 0 : site->ops.start(site->ops.ctx, request, err);
+}
+
+static void poll_it(void *ctx, int64_t wait_ms, void *user,
+                    void (*deliver)(void *user, const struct kube_answer *answer))
+{
+    struct site *site = ctx;
+    if (site->id == 0) {
+        site->ops.poll(site->ops.ctx, wait_ms, user, deliver);
+        return;
+    }
+    struct kube_answer answer = {.id = site->id, .piece = KUBE_HEAD, .status = 200};
+    deliver(user, &answer);
+    answer.piece = KUBE_DATA;
+    answer.data = TEXT("{\"kind\":\"Node\",\"metadata\":{\"annotations\":null}}");
+    deliver(user, &answer);
+    answer.piece = KUBE_DONE;
+    deliver(user, &answer);
+}
+
+static void cancel(void *ctx, uint64_t id)
+{
+    struct site *site = ctx;
+    if (site->id == 0)
+        site->ops.cancel(site->ops.ctx, id);
+}
+
+static int set_up(void **state)
+{
+    static const char nodes[] =
+        "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n1\","
+        "\"annotations\":{\"other\":\"1\"}}}";
+    struct site *site = test_calloc(1, sizeof *site);
+    struct err err;
+    log_set(LOG_ERROR, false);
+    assert_int_equal(pthread_mutex_init(&site->lock, NULL), 0);
+    site->knows = true;
+    site->fake = fake_apiserver_new("test");
+    assert_int_equal(fake_apiserver_load_text(site->fake, "nodes", TEXT(nodes), &err), 0);
+    fake_apiserver_ops(site->fake, &site->ops);
+    *state = site;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct site *site = *state;
+    reporter_stop(site->reporter);
+    site->ops.free(site->ops.ctx);
+    fake_apiserver_free(site->fake);
+    assert_int_equal(pthread_mutex_destroy(&site->lock), 0);
+    test_free(site);
+    return 0;
+}
+
+static void begins(struct site *site, int64_t look_every_ms)
+{
+    static struct kube_ops between;
+    struct err err;
+    between = (struct kube_ops){.ctx = site, .start = start, .cancel = cancel, .poll = poll_it};
+    const struct reporter_rules rules = {.node = "n1",
+                                         .ops = &between,
+                                         .user = site,
+                                         .gpus = write_inventory,
+                                         .look_every_ms = look_every_ms};
+    assert_int_equal(reporter_start(&rules, &site->reporter, &err), 0);
+    reporter_agent(site->reporter, "containerd v2.3.7", true, NRI_VALIDATOR_ON);
+}
+
+static uint32_t count(struct site *site, const uint32_t *what)
+{
+    locked(site);
+    const uint32_t is = *what;
+    unlocked(site);
+    return is;
+}
+
+static bool node_shows(struct site *site, const char *words)
+{
+    struct strbuf node;
+    strbuf_init(&node);
+    assert_int_equal(fake_apiserver_request(site->fake, "GET", NODE, TEXT(""), &node), 200);
+    const bool shows = strstr(node.data, words) != NULL;
+    strbuf_done(&node);
+    return shows;
+}
+
+static void await_node(struct site *site, const char *words)
+{
+    bool shows = false;
+    for (int64_t until_ms = 0; !shows && patience_left(&until_ms);)
+        shows = node_shows(site, words);
+    if (!shows)
+        fail_msg("the Node does not show %s", words);
+}
+
+static void await_count(struct site *site, const uint32_t *what, uint32_t least)
+{
+    for (int64_t until_ms = 0; count(site, what) < least && patience_left(&until_ms);)
+        ;
+    assert_true(count(site, what) >= least);
+}
+
+static void somebody_changes(struct site *site, const char *annotations)
+{
+    struct strbuf out;
+    struct strbuf body;
+    strbuf_init(&out);
+    strbuf_init(&body);
+    strbuf_printf(&body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
+    assert_int_equal(
+        fake_apiserver_request(site->fake, "PATCH", NODE, (struct text){body.data, body.len}, &out),
+        200);
+    strbuf_done(&out);
+    strbuf_done(&body);
+}
+
+static void annotations_that_vanish_or_change_come_back(void **state)
+{
+    struct site *site = *state;
+    begins(site, 10);
+    await_node(site, HAS);
+    await_node(site, "GPU-a");
+    await_count(site, &site->looks, 1);
+    assert_int_equal(count(site, &site->writes), 1);
+    somebody_changes(site, "\"milligpu.io/gpus\":null");
+    await_node(site, "GPU-a");
+    assert_int_equal(count(site, &site->writes), 2);
+    somebody_changes(site, "\"milligpu.io/agent\":null");
+    await_node(site, HAS);
+    assert_int_equal(count(site, &site->writes), 3);
+    somebody_changes(site, "\"milligpu.io/gpus\":\"[]\"");
+    await_node(site, "GPU-a");
+    assert_int_equal(count(site, &site->writes), 4);
+    somebody_changes(site, "\"other\":\"2\""); /* is none of its business */
+    await_count(site, &site->looks, count(site, &site->looks) + 2);
+    assert_int_equal(count(site, &site->writes), 4);
+    assert_true(node_shows(site, "\"other\":\"2\""));
+}
+
+/* A driver that is away says nothing of GPUs, and what the Node shows of them stays. */
+static void what_the_agent_did_not_write_may_be_anything(void **state)
+{
+    struct site *site = *state;
+    site->knows = false;
+    begins(site, 10);
+    await_node(site, HAS);
+    somebody_changes(site, "\"milligpu.io/gpus\":\"[1]\"");
+    await_count(site, &site->looks, 2);
+    assert_int_equal(count(site, &site->writes), 1);
+    assert_true(node_shows(site, "[1]"));
+}
+
+static void between_two_looks_nothing_is_sent(void **state)
+{
+    struct site *site = *state;
+    const struct timespec wait = {1, 200000000}; /* a turn of the reporter, and more */
+    begins(site, 3600000);
+    await_node(site, HAS);
+    (void)nanosleep(&wait, NULL);
+    assert_int_equal(count(site, &site->writes), 1);
+    assert_int_equal(count(site, &site->looks), 0);
+    assert_true(node_shows(site, "GPU-a"));
+    locked(site);
+    site->knows = false; /* what changes is written, look or not */
+    unlocked(site);
+    await_count(site, &site->writes, 2);
+}
+
+/* Something that takes away at once what is written must not be fought without a pause. */
+static void a_node_that_never_shows_it_is_written_to_ever_more_rarely(void **state)
+{
+    struct site *site = *state;
+    const uint64_t before = agent_count_get(COUNT_UNPATCHED);
+    const uint64_t patched = agent_count_get(COUNT_PATCHED);
+    const struct timespec wait = {0, 500000000};
+    const int64_t begin_ms = clock_ms();
+    site->deaf = true;
+    begins(site, 10);
+    await_count(site, &site->writes, 2);
+    (void)nanosleep(&wait, NULL);
+    const uint32_t writes = count(site, &site->writes);
+    const int64_t ms = clock_ms() - begin_ms;
+    /* A second after the first, and then after two, four, ... more. */
+    assert_true(writes <= 2U + (ms >= 3000) + (ms >= 7000) + (ms >= 15000 ? 10U : 0U));
+    assert_true(ms >= 1000);
+    assert_int_equal(count(site, &site->looks), 0);
+    assert_true(agent_count_get(COUNT_UNPATCHED) >= before + 1);
+    assert_int_equal(agent_count_get(COUNT_PATCHED), patched);
+    locked(site);
+    site->deaf = false;
+    unlocked(site);
+    await_node(site, HAS);
+    await_count(site, &site->looks, 1); /* and then it is looked at again */
+    assert_int_equal(agent_count_get(COUNT_PATCHED), patched + 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(annotations_that_vanish_or_change_come_back),
+        TEST(what_the_agent_did_not_write_may_be_anything),
+        TEST(between_two_looks_nothing_is_sent),
+        TEST(a_node_that_never_shows_it_is_written_to_ever_more_rarely),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
