@@ -62,7 +62,11 @@ struct gpu_process {
     uint32_t mib;  /* 0 if it is not known */
     bool is_known; /* mib */
     bool is_mps;   /* a client of an MPS server, whose memory NVML may count for the server */
-    /* Thousandths of the GPU's SM time, averaged since the reading before; -1: not known. */
+    /*
+     * Thousandths of the GPU's SM time, averaged since the reading before; -1: not known. All of a
+     * GPU together have at most what the GPU itself was used: NVML counts time in which a process
+     * waits for its turn, so its numbers are scaled down to that.
+     */
     int32_t sm_milli;
 };
 

@@ -57,6 +57,8 @@ enum {
     ABI_LINK_TO_GPU = 0,
     ABI_LINK_TO_SWITCH = 2,
     ABI_MEMORY_V2 = 0x02000028, /* version 2, of 40 bytes */
+    ABI_SAMPLES_GPU = 1,        /* percent of time in which a kernel ran */
+    ABI_VALUE_U32 = 1,
 };
 
 /* Types of events. */
@@ -120,6 +122,17 @@ static_assert(sizeof(struct abi_utilization) == 32, "nvmlProcessUtilizationSampl
 static_assert(offsetof(struct abi_utilization, time_us) == 8, "nvmlProcessUtilizationSample_t");
 static_assert(offsetof(struct abi_utilization, sm_percent) == 16, "nvmlProcessUtilizationSample_t");
 
+struct abi_sample {
+    uint64_t time_us; /* as in abi_utilization */
+    union {
+        uint32_t u32; /* with ABI_VALUE_U32 */
+        double real;
+        uint64_t u64;
+    } value;
+};
+static_assert(sizeof(struct abi_sample) == 16, "nvmlSample_t");
+static_assert(offsetof(struct abi_sample, value) == 8, "nvmlSample_t.sampleValue");
+
 struct abi_event {
     struct abi_device *device;
     uint64_t type;
@@ -174,6 +187,9 @@ static_assert(sizeof(int) == 4 && sizeof(unsigned) == 4, "nvmlReturn_t and count
     X(DeviceGetProcessUtilization, false,                                                          \
       (struct abi_device * device, struct abi_utilization * sample, unsigned *count,               \
        uint64_t since_us))                                                                         \
+    X(DeviceGetSamples, false,                                                                     \
+      (struct abi_device * device, int what, uint64_t since_us, int *type, unsigned *count,        \
+       struct abi_sample *sample))                                                                 \
     X(EventSetCreate, false, (struct abi_event_set * *set))                                        \
     X(DeviceRegisterEvents, false,                                                                 \
       (struct abi_device * device, uint64_t types, struct abi_event_set * set))                    \

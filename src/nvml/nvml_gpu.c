@@ -161,6 +161,61 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
     return samples > 0 ? (int32_t)(percent * 10 / samples) : without;
 }
 
+/* The mean of what is new; GPU_MILLI if the driver does not tell, or tells nonsense. */
+static uint32_t read_busy(struct nvml_roster *roster, const struct nvml_library *nvml,
+                          struct nvml_record *record, struct nvml_now now)
+{
+    unsigned count = NVML_SAMPLES_MAX;
+    uint32_t percent = 0;
+    uint32_t samples = 0;
+    int type = 0;
+
+    if (now.wall_ms >= 0 && record->busy_us / 1000 > (uint64_t)now.wall_ms)
+        record->busy_us = 0; /* as in read_utilization() */
+    if (nvml->DeviceGetSamples == NULL ||
+        !answers(record, nvml->DeviceGetSamples(record->device, ABI_SAMPLES_GPU, record->busy_us,
+                                                &type, &count, roster->busy)) ||
+        type != ABI_VALUE_U32 || count > NVML_SAMPLES_MAX)
+        return GPU_MILLI;
+    const uint64_t since_us = record->busy_us;
+    for (unsigned i = 0; i < count; i++) {
+        const struct abi_sample *sample = &roster->busy[i];
+        if (sample->time_us <= since_us || sample->value.u32 > 100)
+            continue;
+        percent += sample->value.u32;
+        samples++;
+        if (sample->time_us > record->busy_us)
+            record->busy_us = sample->time_us;
+    }
+    return samples > 0 && percent > 0 ? percent * 10 / samples : GPU_MILLI;
+}
+
+static bool is_repeated(const struct gpu_process *process, uint32_t at)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (process[i].pid == process[at].pid)
+            return true;
+    return false;
+}
+
+/*
+ * Where processes take turns, NVML counts for each also the time in which it waits for its turn
+ * (driver 580): two busy ones have 99 and 89 percent. So where all together have more than the GPU
+ * itself was used, each is taken to have had its part of that.
+ */
+static void share_busy(struct gpu_process *process, uint32_t processes, uint32_t busy_milli)
+{
+    uint64_t sum = 0;
+
+    must(busy_milli > 0 && busy_milli <= GPU_MILLI);
+    for (uint32_t i = 0; i < processes; i++)
+        if (process[i].sm_milli > 0 && !is_repeated(process, i))
+            sum += (uint64_t)process[i].sm_milli;
+    for (uint32_t i = 0; i < processes && sum > busy_milli; i++)
+        if (process[i].sm_milli > 0)
+            process[i].sm_milli = (int32_t)((uint64_t)process[i].sm_milli * busy_milli / sum);
+}
+
 /*
  * NVML lists the processes that used something since a time. If it lists none at all, it says that
  * it has no samples, which may mean either; then nothing is known. A process that it does not list
@@ -189,6 +244,8 @@ static void read_utilization(struct nvml_roster *roster, const struct nvml_libra
         const bool is_client = is_client_of_mps(roster, gpu->process, process->pid);
         process->sm_milli = sm_milli_of(roster->samples, count, process->pid, is_client ? -1 : 0);
     }
+    share_busy(&roster->process[gpu->process], roster->processes - gpu->process,
+               read_busy(roster, nvml, record, now));
 }
 
 void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,

@@ -32,7 +32,11 @@ struct nvml_record {
     bool has_ecc;         /* ecc_uncorrected was read in a round */
     uint64_t ecc;
     uint64_t sampled_us; /* the newest sample of what its processes use */
+    uint64_t busy_us;    /* the newest sample of its own use */
 };
+
+/* Drivers keep about a hundred, of 17 to 20 seconds. */
+enum { NVML_SAMPLES_MAX = 256 };
 
 struct nvml_roster {
     int64_t quiet_ms;
@@ -46,7 +50,8 @@ struct nvml_roster {
     uint32_t processes;
     size_t process_capacity;
     struct abi_process *scratch;
-    struct abi_utilization *samples; /* scratch, too */
+    struct abi_utilization *samples; /* scratch, too, like the next one */
+    struct abi_sample busy[NVML_SAMPLES_MAX];
 };
 
 /* What it is now: both clocks. */

@@ -14,7 +14,8 @@
  *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
  *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
  *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
- *         once per link; full=1 (texts fill the buffer and are not terminated)
+ *         once per link; busy=PERCENT (its own use; without it, that is not told); full=1 (texts
+ *         fill the buffer and are not terminated)
  *     process UUID PID MIB [mps] [sm=PERCENT]
  *                                   MIB -1: not known; without sm it has no sample of utilization
  *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
@@ -79,6 +80,17 @@ typedef struct {
 } nvmlProcessUtilizationSample_t;
 
 typedef struct {
+    unsigned long long timeStamp;
+    union {
+        double dVal;
+        unsigned int uiVal;
+        unsigned long ulVal;
+        unsigned long long ullVal;
+        signed long long sllVal;
+    } sampleValue;
+} nvmlSample_t;
+
+typedef struct {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;
     unsigned int gpuInstanceId, computeInstanceId;
@@ -94,7 +106,7 @@ struct gpu {
     unsigned long long mib, used;
     int numa, minor, mig, fail, temperature, power, full;
     unsigned long long clocks;
-    long long ecc;
+    long long ecc, busy; /* -1: not told */
     unsigned links;
     char link[LINKS][128];
 };
@@ -162,6 +174,8 @@ static void read_gpu_option(struct gpu *gpu, const char *option)
         gpu->clocks = (unsigned long long)number;
     else if (IS("ecc"))
         gpu->ecc = number;
+    else if (IS("busy"))
+        gpu->busy = number;
     else if (IS("bus"))
         (void)snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
     else if (IS("link") && gpu->links < LINKS)
@@ -178,7 +192,7 @@ static void read_gpu(char *line)
     struct gpu *gpu = &world.gpu[world.gpus];
     if (world.gpus == GPUS)
         abort();
-    *gpu = (struct gpu){.numa = -1, .minor = (int)world.gpus, .ecc = -1};
+    *gpu = (struct gpu){.numa = -1, .minor = (int)world.gpus, .ecc = -1, .busy = -1};
     (void)snprintf(gpu->bus, sizeof gpu->bus, "00000000:%02X:00.0", world.gpus + 1);
     if (sscanf(line, "gpu %127s %127s %llu%n", gpu->uuid, gpu->model, &gpu->mib, &used) != 3)
         abort();
@@ -660,6 +674,36 @@ EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     const bool fits = found <= *count;
     *count = found;
     return leave(found == 0 ? 6 : fits ? 0 : 7);
+}
+
+/*
+ * What the driver's ring has: a sample that is a minute old, and two of now. Those that are not
+ * newer than since come as nonsense.
+ */
+EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since,
+                                int *valueType, unsigned int *count, nvmlSample_t *samples);
+EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since,
+                                int *valueType, unsigned int *count, nvmlSample_t *samples)
+{
+    const struct gpu *gpu;
+    struct timespec now;
+    enter("DeviceGetSamples");
+    const int code = reach(device, &gpu);
+    if (code != 0 || gpu->busy < 0)
+        return leave(code != 0 ? code : 3);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const unsigned long long now_us =
+        (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    if (type != 1 || *count < 4 || now_us <= since)
+        return leave(type != 1 || *count < 4 ? 2 : 6);
+    *valueType = 1;
+    *count = 4;
+    for (unsigned i = 0; i < 4; i++) {
+        const bool is_new = i >= 2 || (i == 1 && since == 0);
+        samples[i].timeStamp = i >= 2 ? now_us : is_new ? now_us - 60000000 : since;
+        samples[i].sampleValue.uiVal = i < 2 ? 100 : (unsigned)gpu->busy;
+    }
+    return leave(0);
 }
 
 EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set);

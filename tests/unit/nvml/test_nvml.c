@@ -96,6 +96,94 @@ static void a_client_of_mps_without_a_sample_is_not_idle(void **state)
     nvml_close(nvml);
 }
 
+/* The first readings may have samples from before them. */
+static bool is_third(const struct gpu_reading *reading)
+{
+    return is_ready(reading) && reading->number >= 3;
+}
+
+/* PIDs from 1 on have these, separated by commas: "990,890"; the GPU's own use: -1 is not told. */
+static void uses(const char *percents, int busy, const char *expected)
+{
+    char said[400];
+    char found[200] = "";
+    char own[32] = "";
+    struct text rest = text_of(percents);
+    struct text one;
+    if (busy >= 0)
+        (void)snprintf(own, sizeof own, " busy=%d", busy);
+    size_t len = (size_t)snprintf(said, sizeof said, "gpu GPU-a NVIDIA_H100 81559%s\n", own);
+    for (int pid = 1; text_cut(&rest, ',', &one); pid++)
+        len += (size_t)snprintf(said + len, sizeof said - len, "process GPU-a %d 5 %.*s\n", pid,
+                                TEXT_ARG(one));
+    fake_say(said);
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_third);
+    for (uint32_t i = 0; i < reading->processes; i++)
+        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%d",
+                       i > 0 ? "," : "", reading->process[i].sm_milli);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+    if (strcmp(found, expected) != 0)
+        fail_msg("%s of %d: %s, not %s", percents, busy, found, expected);
+}
+
+/* As on one H200 with driver 580, where two busy ones had 71 and 37, or 99 and 89. */
+static void processes_together_use_what_their_gpu_was_used(void **state)
+{
+    (void)state;
+    uses("sm=71,sm=37", 100, "657,342");
+    uses("sm=99,sm=89", 91, "479,430");
+    uses("sm=99,sm=89", -1, "526,473"); /* a GPU is used at most all the time */
+    uses("sm=99,sm=89", 101, "526,473");
+    uses("sm=99,sm=89", 0, "526,473");  /* which cannot be */
+    uses("sm=30,sm=20", 60, "300,200"); /* nobody waited */
+    uses("sm=30,sm=20", 50, "300,200");
+    uses("sm=40", 30, "300");
+    uses("sm=80,,sm=0,sm=80", 80, "400,0,0,400");
+    uses("sm=80,sm=101,sm=80", 80, "400,-1,400"); /* nonsense is not known */
+    uses("", 50, "-1");
+}
+
+static int64_t year_1970(void *ctx)
+{
+    (void)ctx;
+    return 1000;
+}
+
+/* The driver dates its samples by it: none would be newer than the newest for all that time. */
+static void a_wall_clock_that_went_back_hides_no_use_of_a_gpu(void **state)
+{
+    (void)state;
+    struct nvml_settings settings;
+    struct err err;
+    nvml_defaults(&settings);
+    settings.library = fake_library("libnvidia-ml.so.1");
+    settings.every_ms = 5;
+    settings.clock.wall_ms = year_1970;
+    fake_say("gpu GPU-a NVIDIA_H100 81559 busy=40\nprocess GPU-a 1 5 sm=90\n");
+    struct nvml *nvml = nvml_open(&settings, &err);
+    assert_non_null(nvml);
+    const struct gpu_reading *reading = await_reading(nvml, is_third);
+    assert_int_equal(reading->process[0].sm_milli, 600); /* all that there are: 100, 40 and 40 */
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
+static void a_client_that_is_listed_twice_is_summed_once(void **state)
+{
+    (void)state;
+    fake_say("gpu GPU-a NVIDIA_H100 81559 busy=80\nprocess GPU-a 1 5 sm=60\n"
+             "process GPU-a 2 5 sm=40\nprocess GPU-a 1 5 mps\n");
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_third);
+    assert_int_equal(reading->process[0].sm_milli, 480);
+    assert_int_equal(reading->process[1].sm_milli, 320);
+    assert_int_equal(reading->process[2].sm_milli, 480);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
 static bool b_is_first(const struct gpu_reading *reading)
 {
     return reading->status == NVML_READY && gpu_of(reading, "GPU-b")->index == 0 &&
@@ -456,6 +544,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_what_the_driver_says),
         cmocka_unit_test(a_client_of_mps_without_a_sample_is_not_idle),
+        cmocka_unit_test(processes_together_use_what_their_gpu_was_used),
+        cmocka_unit_test(a_wall_clock_that_went_back_hides_no_use_of_a_gpu),
+        cmocka_unit_test(a_client_that_is_listed_twice_is_summed_once),
         cmocka_unit_test(knows_a_gpu_by_its_uuid_when_indexes_move),
         cmocka_unit_test(a_critical_xid_makes_sick_and_one_of_an_application_does_not),
         cmocka_unit_test(an_event_of_a_gpu_without_a_name_counts_for_all),
