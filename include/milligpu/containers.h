@@ -64,6 +64,12 @@ struct container_facts {
     uint32_t user;   /* with is_mps: of its first process */
     uint32_t gpus;
     const struct container_gpu *gpu;
+    /*
+     * Those that kubelet gave it whole: with RIGHT_KUBELET the same, with RIGHT_SHARE what it got
+     * beside its shares. In a list of what runs, GPUs of its shares may be among the latter.
+     */
+    uint32_t wholes;
+    const struct container_gpu *whole;
 };
 
 struct containers;
@@ -104,7 +110,10 @@ struct containers_copy {
     /* false: no complete list was seen on this connection yet, or there is no connection */
     bool is_complete;
     uint64_t number; /* another one whenever the table has changed */
-    /* Of the last list, by their right: they run, and there was no row for them. */
+    /*
+     * Of the last list, by their right: they run, and there was no row for them. One with shares
+     * that has GPUs whole, too, counts for both.
+     */
     uint32_t left_out[CONTAINER_RIGHTS];
     uint32_t count;
     const struct container_facts *container; /* in the order in which they came */

@@ -10,7 +10,7 @@
  *
  * kubelet's device plugin knows nothing of shares, so it may give away a GPU that has some. Whoever
  * comes second is refused: the container that would have whole what others share, and the share of
- * what another pod has whole.
+ * what another pod has whole. A container of ours may also have GPUs whole beside its shares.
  *
  * Pure.
  */

@@ -218,19 +218,28 @@ static void take_variable(struct row *row, const struct nri_container *container
         take_name(row, text_trim(one));
 }
 
-static void take_gpus(struct row *row, const struct nri_pod *pod,
-                      const struct nri_container *container, const struct grant *grant)
+static void begin_gpus(struct row *row)
 {
     row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
     row->facts.gpu = row->gpu;
+    row->facts.gpus = 0;
+}
+
+static void take_gpus(struct row *row, const struct nri_pod *pod,
+                      const struct nri_container *container, const struct grant *grant)
+{
+    begin_gpus(row);
+    take_devices(row, pod, container);
+    row->facts.wholes = row->facts.gpus;
+    row->facts.whole = row->gpu;
     if (grant->verdict == GRANT_GPUS) {
         row->facts.right = RIGHT_SHARE;
+        begin_gpus(row);
         for (uint32_t i = 0; i < grant->shares; i++)
             take_gpu(row, text_of(grant->share[i]->gpu), grant->share[i]);
         return;
     }
     row->facts.right = RIGHT_KUBELET;
-    take_devices(row, pod, container);
     if (row->facts.gpus > 0)
         return;
     row->facts.right = RIGHT_VARIABLE;
@@ -290,6 +299,14 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
             text_is(container->name, facts->name));
 }
 
+/* One with shares may have whole what others share: it is missed by both sides. */
+static void count_left_out(struct table *table, const struct container_facts *facts)
+{
+    table->left_out[facts->right]++;
+    if (facts->right == RIGHT_SHARE && facts->wholes > 0)
+        table->left_out[RIGHT_KUBELET]++;
+}
+
 static bool has_room(const struct table *table, enum container_right right)
 {
     static const uint32_t most[CONTAINER_RIGHTS] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
@@ -326,7 +343,8 @@ enum containers_added containers_add(struct containers *containers, const struct
             added = CONTAINERS_KEPT;
         } else {
             added = CONTAINERS_FULL;
-            table->left_out[right] += containers->listed != NULL;
+            if (containers->listed != NULL)
+                count_left_out(table, &row->facts);
         }
     }
     unlock(containers);
@@ -398,16 +416,24 @@ static const char *keep(struct arena *arena, const char *text)
     return arena_copy(arena, text_of(text));
 }
 
+static struct container_gpu *keep_gpus(struct arena *arena, const struct container_gpu *gpu,
+                                       uint32_t gpus)
+{
+    struct container_gpu *kept = arena_array(arena, gpus, sizeof *kept);
+
+    for (uint32_t i = 0; i < gpus; i++) {
+        kept[i] = gpu[i];
+        kept[i].name = keep(arena, gpu[i].name);
+    }
+    return kept;
+}
+
 static struct container_facts keep_facts(struct arena *arena, const struct container_facts *facts)
 {
-    struct container_gpu *gpu = arena_array(arena, facts->gpus, sizeof *gpu);
     struct container_facts kept = *facts;
 
-    for (uint32_t i = 0; i < facts->gpus; i++) {
-        gpu[i] = facts->gpu[i];
-        gpu[i].name = keep(arena, facts->gpu[i].name);
-    }
-    kept.gpu = gpu;
+    kept.gpu = keep_gpus(arena, facts->gpu, facts->gpus);
+    kept.whole = keep_gpus(arena, facts->whole, facts->wholes);
     kept.id = keep(arena, facts->id);
     kept.sandbox = keep(arena, facts->sandbox);
     kept.uid = keep(arena, facts->uid);

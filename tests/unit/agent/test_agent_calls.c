@@ -542,6 +542,42 @@ static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state
     assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
 }
 
+/* A pod with a share of GPU-a gets GPU-b under another name; another pod has a share of it. */
+static void a_gpu_under_another_name_is_compared_with_shares(void **state)
+{
+    struct site *site = *state;
+    const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
+    struct nri_container one = {.id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container two = {
+        .id = TEXT("two"), .name = TEXT("main"), .pod_id = TEXT("elsewhere")};
+    const struct nri_pod first = site->pod;
+    const struct nri_handlers *runtime = &site->runtime;
+    site->calls.nvml = driver_open(site->dir, "gpu GPU-a NVIDIA_T4 16384\n"
+                                              "gpu GPU-b NVIDIA_T4 16384\n");
+    for (int64_t until_ms = 0; patience_left(&until_ms);) {
+        const struct gpu_reading *reading = nvml_latest(site->calls.nvml);
+        const bool is_ready = reading->status == NVML_READY;
+        gpu_reading_unref(reading);
+        if (is_ready)
+            break;
+    }
+    node_runs(site, 0);
+    site->pod.uid = TEXT("u2");
+    site->pod.id = TEXT("elsewhere");
+    pod_with(site, ON("GPU-b"), ON("GPU-b"));
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
+    site->pod = first;
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    one.devices = 1;
+    one.device = &node;
+    assert_true(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "it would have GPU /dev/nvidia1 whole"));
+    one.devices = 0;
+    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    nvml_close(site->calls.nvml);
+    site->calls.nvml = NULL;
+}
+
 static void a_list_in_pieces_fills_the_table(void **state)
 {
     struct site *site = *state;
@@ -721,6 +757,7 @@ int main(void)
         TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
+        TEST(a_gpu_under_another_name_is_compared_with_shares),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
         TEST(whose_pod_looks_after_gpus_is_known_in_a_list),

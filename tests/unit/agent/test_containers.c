@@ -197,6 +197,42 @@ static void a_node_of_any_path_is_a_gpu_by_its_numbers(void **state)
     assert_string_equal(by_node(site, "/dev/x1", "c", 196, 1), "");
 }
 
+static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
+{
+    struct site *site = *state;
+    const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
+    const struct pod_share *share[] = {&a};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = share};
+    const struct text named = TEXT("nvidia.com/gpu=GPU-b");
+    const struct nri_device node[] = {{TEXT("/dev/x1"), TEXT("c"), 195, 1},
+                                      {TEXT("/dev/x2"), TEXT("c"), 195, 2}};
+    struct nri_container container = {
+        .id = TEXT("x"), .cdi_device = &named, .cdi_devices = 1, .device = node, .devices = 2};
+    enum container_right right = RIGHT_VARIABLE;
+    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
+                     CONTAINERS_KEPT);
+    assert_int_equal(right, RIGHT_SHARE);
+    const struct container_facts *facts = &look(site)->container[0];
+    assert_int_equal(facts->right, RIGHT_SHARE);
+    assert_int_equal(facts->gpus, 1);
+    assert_string_equal(facts->gpu[0].name, "GPU-a");
+    assert_int_equal(facts->gpu[0].milli, 300);
+    assert_int_equal(facts->wholes, 3);
+    assert_string_equal(facts->whole[0].name, "GPU-b");
+    assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
+    assert_int_equal(containers_add(site->containers, &pod, &container, &foreign, &right),
+                     CONTAINERS_KEPT);
+    assert_int_equal(right, RIGHT_KUBELET);
+    facts = &look(site)->container[0];
+    assert_int_equal(facts->right, RIGHT_KUBELET);
+    assert_int_equal(facts->gpus, 3);
+    assert_int_equal(facts->wholes, 3);
+    assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
+    (void)add(site, "x", "main", &foreign); /* by a variable */
+    assert_int_equal(look(site)->container[0].gpus, 1);
+    assert_int_equal(site->copy.container[0].wholes, 0);
+}
+
 /* They have the nodes of all GPUs, and would close each node on which they run. */
 static void who_looks_after_all_gpus_holds_none(void **state)
 {
@@ -353,6 +389,30 @@ static void those_that_run_and_have_no_row_are_counted(void **state)
         assert_int_equal(look(site)->left_out[right], 0);
 }
 
+/* It would be compared with both sides. */
+static void one_with_a_share_and_a_whole_gpu_counts_for_both(void **state)
+{
+    struct site *site = *state;
+    const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
+    const struct pod_share *shares[] = {&share};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
+    const struct text device[] = {TEXT("nvidia.com/gpu=1")};
+    const struct nri_container container = {
+        .id = TEXT("x"), .name = TEXT("x"), .cdi_device = device, .cdi_devices = 1};
+    enum container_right right = RIGHT_VARIABLE;
+
+    containers_begin(site->containers);
+    for (int i = 0; i < NODE_SHARES_MAX; i++)
+        (void)add_of(site, RIGHT_SHARE, i);
+    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
+                     CONTAINERS_FULL);
+    assert_int_equal(right, RIGHT_SHARE);
+    containers_complete(site->containers);
+    assert_int_equal(look(site)->left_out[RIGHT_SHARE], 1);
+    assert_int_equal(site->copy.left_out[RIGHT_KUBELET], 1);
+    assert_int_equal(site->copy.left_out[RIGHT_VARIABLE], 0);
+}
+
 /* For the thread sanitizer, and for what a half copy would look like. */
 static void *copy_often(void *user)
 {
@@ -398,12 +458,14 @@ int main(void)
         TEST(a_variable_names_gpus_or_says_nothing),
         TEST(what_kubelet_asked_for_wins),
         TEST(a_node_of_any_path_is_a_gpu_by_its_numbers),
+        TEST(what_kubelet_gives_beside_a_share_is_kept_apart),
         TEST(who_looks_after_all_gpus_holds_none),
         TEST(half_a_list_is_not_shown),
         TEST(a_lost_connection_leaves_what_was_seen),
         TEST(a_container_that_is_tried_again_is_one),
         TEST(each_right_has_rows_of_its_own),
         TEST(those_that_run_and_have_no_row_are_counted),
+        TEST(one_with_a_share_and_a_whole_gpu_counts_for_both),
         TEST(other_threads_copy_while_it_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,17 @@ static void add(const char *pod, enum container_right right, const char *first, 
                                              .right = right,
                                              .gpus = second != NULL ? 2 : 1,
                                              .gpu = gpus[at]};
+    if (right != RIGHT_KUBELET)
+        return;
+    container[at].wholes = container[at].gpus;
+    container[at].whole = gpus[at];
+}
+
+/* The container that was added last has a share, and this besides. */
+static void gets_whole(const struct container_gpu *whole, uint32_t wholes)
+{
+    container[copy.count - 1].whole = whole;
+    container[copy.count - 1].wholes = wholes;
 }
 
 /* "word,-,-": who holds GPU-a, GPU-b and GPU-c. */
@@ -197,6 +208,40 @@ static void what_cannot_be_compared_is_refused(void **state)
     assert_refused("k-1", "the node has 2 more containers with shares of GPUs than can be");
     assert_refused("v-2", "the node has 2 more containers with shares of GPUs than can be");
     assert_allowed("nobody");
+    static const struct container_gpu given[] = {{.name = "GPU-c"}};
+    add("b", RIGHT_SHARE, "GPU-b", NULL);
+    assert_allowed("b-3");
+    gets_whole(given, 1);
+    assert_refused("b-3", "the node has 2 more containers with shares of GPUs than can be");
+    copy.left_out[RIGHT_SHARE] = 0;
+    assert_allowed("b-3");
+    copy.left_out[RIGHT_KUBELET] = 1;
+    assert_refused("b-3", "the node has 1 more containers with whole GPUs than can be compared");
+}
+
+/* By a device plugin of another resource, or another name: GPU-b, and the node of its own share. */
+static void what_kubelet_gives_beside_a_share_is_whole(void **state)
+{
+    (void)state;
+    static const struct container_gpu given[] = {{.name = "/dev/nvidia2"},
+                                                 {.name = "/dev/nvidia1"}};
+    add("a", RIGHT_SHARE, "GPU-a", NULL);
+    gets_whole(given, 2);
+    assert_held("-,pod:uid-a,-", NULL);
+    assert_allowed("a-0");
+    add("b", RIGHT_SHARE, "GPU-a",
+        NULL); /* GPU-a is shared, and not whole, though a sees its node */
+    assert_allowed("a-0");
+    assert_allowed("b-1");
+    add("c", RIGHT_SHARE, "GPU-b", NULL);
+    assert_refused("a-0", "it would have GPU /dev/nvidia1 whole, of which pods have shares (one is "
+                          "default/c)");
+    assert_refused("c-2", "its GPU GPU-b was given whole to pod default/a");
+    add("k", RIGHT_KUBELET, "GPU-a", NULL);
+    assert_refused("b-1", "its GPU GPU-a was given whole to pod default/k");
+    add("v", RIGHT_VARIABLE, "GPU-b", NULL);
+    assert_refused("v-4", "it would have GPU GPU-b whole");
+    assert_held("pod:uid-k,pod:uid-a,-", NULL);
 }
 
 static void containers_of_one_pod_and_pods_without_shares_are_left_alone(void **state)
@@ -224,6 +269,7 @@ int main(void)
         WITH_NODE(a_share_of_what_another_has_whole_is_refused),
         WITH_NODE(a_whole_gpu_with_shares_is_refused),
         WITH_NODE(what_cannot_be_compared_is_refused),
+        WITH_NODE(what_kubelet_gives_beside_a_share_is_whole),
         WITH_NODE(containers_of_one_pod_and_pods_without_shares_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
