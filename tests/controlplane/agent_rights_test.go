@@ -130,6 +130,14 @@ func TestAnAgentWritesTwoAnnotationsOfItsOwnNodeAndNothingElse(t *testing.T) {
 		"milligpu.io/gpus": "[]"})
 
 	before := f.versions()
+	// A patch that changes nothing: the agent looks at its Node by the answer, and nothing is written.
+	node := f.must(agent.Merge("/api/v1/nodes/node-a", object{}))
+	if gpus := harness.Text(node, "metadata", "annotations", "milligpu.io/gpus"); gpus != "[]" {
+		f.Errorf("the answer to an empty patch shows %q", gpus)
+	}
+	if now := f.versions(); now != before {
+		f.Errorf("an empty patch wrote: %s, before %s", now, before)
+	}
 	for _, no := range noneOfItsBusiness {
 		for _, kind := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json"} {
 			_, err := agent.Do("PATCH", "/api/v1/nodes/node-a", kind, no.patch)
