@@ -492,6 +492,25 @@ func TestAnotherPluginCannotAddAGPUToOurPod(t *testing.T) {
 	g.ran(g.place(annotate(g.simple("harmless", 100), "other.milligpu.test/env", "A=B")), "main", 1)
 }
 
+// A GPU is known by the numbers of its device, whatever the path of the node, or without one.
+func TestAnotherPluginCannotAddAGPUUnderAnotherName(t *testing.T) {
+	g := withAgent(t)
+	g.check(g.n.StartPlugin("other"))
+	var uids []string
+	for name, milli := range map[string]int{"ours": 300, "plain": 0} {
+		uids = append(uids, g.place(annotate(g.simple(name+"-node", milli), "other.milligpu.test/node", "/dev/x1 195 1")),
+			g.place(annotate(g.simple(name+"-rule", milli), "other.milligpu.test/rule", "195 1")))
+		g.notCreated(name+"-node", "another NRI plugin gives it /dev/x1 (device 195:1)")
+		g.notCreated(name+"-rule", "another NRI plugin gives it the right to open GPUs (device 195:1)")
+	}
+	for _, uid := range uids {
+		if g.starts(uid, "main") > 0 {
+			t.Error("a container has started with a GPU that another plugin added")
+		}
+	}
+	g.ran(g.place(annotate(g.simple("harmless", 100), "other.milligpu.test/node", "/dev/x1 1 5")), "main", 1)
+}
+
 func TestAnotherPluginThatHangsOrDiesTakesNoGPUFromAPod(t *testing.T) {
 	g := withAgent(t)
 	for _, does := range []string{"hang", "die"} {

@@ -3,6 +3,8 @@
 //
 //	other.milligpu.test/cdi   DEVICE,...   adds these CDI devices
 //	other.milligpu.test/env   NAME=VALUE   sets this variable
+//	other.milligpu.test/node  PATH MAJOR MINOR   adds this character device
+//	other.milligpu.test/rule  MAJOR MINOR        lets the container open this character device
 //
 // With --validates, it subscribes to ValidateContainerAdjustment, and agrees with everything. --does says what it does
 // instead of a good answer when it is asked about a container:
@@ -62,7 +64,21 @@ func (o *other) CreateContainer(_ context.Context, pod *api.PodSandbox, containe
 	if name, value, ok := strings.Cut(wish("env"), "="); ok {
 		adjustment.AddEnv(name, value)
 	}
+	addDevices(adjustment, wish("node"), wish("rule"))
 	return adjustment, nil, nil
+}
+
+func addDevices(adjustment *api.ContainerAdjustment, node, rule string) {
+	var path string
+	var major, minor int64
+	if n, _ := fmt.Sscanf(node, "%s %d %d", &path, &major, &minor); n == 3 {
+		adjustment.AddDevice(&api.LinuxDevice{Path: path, Type: "c", Major: major, Minor: minor})
+	}
+	if n, _ := fmt.Sscanf(rule, "%d %d", &major, &minor); n == 2 {
+		adjustment.Linux = &api.LinuxContainerAdjustment{Resources: &api.LinuxResources{
+			Devices: []*api.LinuxDeviceCgroup{{Allow: true, Type: "c", Major: api.Int64(major),
+				Minor: api.Int64(minor), Access: "rwm"}}}}
+	}
 }
 
 // validating is subscribed to one event more, since it has the method.
