@@ -446,10 +446,14 @@ static void one_that_is_too_long_spoils_no_list(void **state)
 /* Nobody proved it, and a node may have many such pods. */
 static void a_long_annotation_of_somebody_else_is_not_kept(void **state)
 {
+    static const char manages[] = "management.nvidia.com/gpu=all,";
     static char forged[200000];
     struct site *site = *state;
     memset(forged, 'x', sizeof forged - 1);
+    memcpy(forged, manages, sizeof manages - 1);
     pod_with(site, forged, NULL);
+    site->pair[site->pod.annotations++] =
+        (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), text_of(forged)};
     for (int i = 0; i < 20; i++)
         site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
     assert_true(arena_bytes(&site->calls.sync) + arena_bytes(&site->calls.arena) < sizeof forged);
@@ -675,6 +679,31 @@ static void whose_pod_looks_after_gpus_is_known_in_a_list(void **state)
     assert_string_equal(table_of(site).container[0].gpu[0].name, "/dev/nvidia1");
 }
 
+/* Both kinds of annotations are kept of such a pod. */
+static void one_with_a_share_may_look_after_gpus(void **state)
+{
+    struct site *site = *state;
+    const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
+    const struct nri_container container = {.id = TEXT("one"),
+                                            .name = TEXT("main"),
+                                            .pod_id = TEXT("sandbox"),
+                                            .state = NRI_RUNNING,
+                                            .devices = 1,
+                                            .device = &node};
+
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    for (int i = 0; i < 2; i++) {
+        site->runtime.synchronize(&site->calls, &site->pod, 1, &container, 1, false);
+        const struct containers_copy copy = table_of(site);
+        assert_int_equal(copy.count, 1);
+        assert_int_equal(copy.container[0].right, RIGHT_SHARE);
+        assert_string_equal(copy.container[0].gpu[0].name, "GPU-a");
+        assert_int_equal(copy.container[0].wholes, i == 0 ? 1 : 0);
+        site->pair[site->pod.annotations++] =
+            (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
+    }
+}
+
 static bool allows_major(struct site *site, int64_t major)
 {
     const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
@@ -761,6 +790,7 @@ int main(void)
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),
         TEST(whose_pod_looks_after_gpus_is_known_in_a_list),
+        TEST(one_with_a_share_may_look_after_gpus),
         TEST(the_kernel_tells_which_numbers_the_driver_has),
         TEST(a_runtime_tells_which_questions_it_can_ask),
         TEST(the_page_of_numbers_names_each_once),

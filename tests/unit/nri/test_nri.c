@@ -660,8 +660,8 @@ static void put_rules(struct strbuf *adjustment)
 {
     CLEANUP(strbuf_done) struct strbuf resources;
     strbuf_init(&resources);
-    put_rule(&resources, 1, 195, 2);
-    put_rule(&resources, 0, 0, (uint64_t)-1);
+    put_rule(&resources, 2, 195, 2);
+    put_rule(&resources, 0, 0, (uint64_t)-2);
     pb_message(adjustment, 2, &resources);
 }
 
@@ -951,9 +951,12 @@ static void a_broken_member_spares_the_others(void **state)
     static const char *const rubbish[] = {
         "\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20", "\x0a\4long\xa3\x06",
         "\x0a\4long\x42\1A\x40\1",
-        /* a device's type and number, */
+        /* a device, */
+        "\x0a\4long\x5a\2\x10\1",
+        /* its type and number, */
         "\x0a\4long\x5a\4\x12\2\x10\1", "\x0a\4long\x5a\5\x12\3\x1a\1x",
-        /* resources, a rule's word and its numbers */
+        /* resources, a rule, its word and its numbers */
+        "\x0a\4long\x5a\2\x18\1", "\x0a\4long\x5a\4\x1a\2\x38\1",
         "\x0a\4long\x5a\x08\x1a\2\x08\1\x1a\2\x08\1", "\x0a\4long\x5a\7\x1a\5\x3a\3\x0a\1x",
         "\x0a\4long\x5a\x0c\x1a\x0a\x3a\x08\x1a\2\x08\1\x1a\2\x08\1",
         "\x0a\4long\x5a\x0c\x1a\x0a\x3a\x08\x22\2\x08\1\x22\2\x08\1",
