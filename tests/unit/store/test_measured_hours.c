@@ -91,6 +91,7 @@ static void a_time_begins_and_ends_where_it_is_asked(void **state)
     /* The present hour has had twenty minutes, of which the last five are asked about. */
     assert_told(shelf, 8 * hour + hour / 4, 8 * hour + hour / 3, "a/T4 9000/90000 18000/180000\n");
     assert_told(shelf, 8 * hour + 500, 8 * hour + 999, "a/T4 0/0 0/0\n");
+    assert_told(shelf, 9 * hour - 1, 99 * hour, "a/T4 0/0 0/0\n");
 }
 
 static void beyond_the_rows_of_an_hour_all_go_into_one(void **state)
