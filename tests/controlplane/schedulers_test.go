@@ -39,13 +39,20 @@ func TestTwoSchedulersAtOnceNeverOvercommit(t *testing.T) {
 	f.consistent()
 }
 
-// highClass creates a priority class above the default of 0 and returns its name.
+// highClass creates a priority class above the default of 0 and returns its name, once pods may have it: the
+// API server learns of it from a watch of its own.
 func (f *fixture) highClass() string {
 	f.Helper()
 	f.must(f.api.Create("/apis/scheduling.k8s.io/v1/priorityclasses", object{
 		"metadata": object{"name": f.space}, "value": 1000}))
 	f.Cleanup(func() {
 		f.check(f.api.Delete("/apis/scheduling.k8s.io/v1/priorityclasses/"+f.space, -1))
+	})
+	probe := harness.Simple("probe", 100)
+	probe.Class = f.space
+	f.until(soon, func() (bool, string) {
+		_, err := f.api.Create(harness.PodPath(f.space, "")+"?dryRun=All", probe.Object())
+		return err == nil, fmt.Sprint("no pod may have the priority class: ", err)
 	})
 	return f.space
 }
