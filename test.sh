@@ -3,8 +3,9 @@
 # test.sh story [NAME...] - run stories: longer tests of one kind, which CI runs in turn.
 #
 # Without arguments, it runs the quick steps (packages asan manifests demo, and of asan all but
-# some long tests): about five minutes on two cores. "all" runs every step, as CI does; names run only those steps (./test.sh asan tsan). The
-# steps: packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story.
+# some long tests): about five minutes on two cores. "all" runs every step, as CI does; names run
+# only those steps (./test.sh asan tsan). The steps: packages asan clang release trust fuzz mutation
+# model tsan manifests demo controlplane story.
 #
 # The stories: 1.34.4 1.36.3 (other control planes) images database. Named, a story runs whole; the step
 # runs the one whose turn it is, and that one so that it takes less than twelve minutes. The turn is
