@@ -114,9 +114,17 @@ static void take_message(struct wire *wire, const struct wire_field *field, stru
     *out = wire_text(wire, field);
 }
 
+/* The members of a list that are still to be read. */
+struct members {
+    struct reader *reader;
+    struct wire wire;
+    uint32_t number;
+    uint32_t left;
+};
+
 /* Room for the members of a list, and their number; none if it does not fit. */
 static void *list_of(struct reader *reader, struct text message, uint32_t number, size_t bytes,
-                     uint32_t *out_count)
+                     uint32_t *out_count, struct members *out)
 {
     struct wire wire = wire_of(message);
     struct wire_field field;
@@ -131,7 +139,24 @@ static void *list_of(struct reader *reader, struct text message, uint32_t number
     }
     reader->left -= count * bytes;
     *out_count = count;
+    *out = (struct members){reader, wire_of(message), number, count};
     return arena_array(reader->arena, count, bytes);
+}
+
+/* False at the end of the list, and where the message is broken. */
+static bool next_in(struct members *members, struct text *out)
+{
+    struct wire_field field;
+
+    while (members->left > 0 && wire_next(&members->wire, &field)) {
+        if (field.number != members->number)
+            continue;
+        *out = wire_text(&members->wire, &field);
+        members->left--;
+        return true;
+    }
+    members->reader->broken = members->reader->broken || members->wire.broken;
+    return false;
 }
 
 /* The last field of this number, which is a text; empty if there is none. */
@@ -162,41 +187,43 @@ static struct text part_in(struct reader *reader, struct text message, uint32_t 
     return out;
 }
 
+/* The last field of this number, which is a number; 0 if there is none. */
+static uint64_t number_in(struct reader *reader, struct text message, uint32_t number)
+{
+    struct wire wire = wire_of(message);
+    struct wire_field field;
+    uint64_t out = 0;
+
+    while (wire_next(&wire, &field))
+        if (field.number == number)
+            out = wire_number(&wire, &field);
+    reader->broken = reader->broken || wire.broken;
+    return out;
+}
+
 /* The members of a list: texts, or (inner is not 0) messages with a text in field inner. */
 static struct text *texts_in(struct reader *reader, struct text message, uint32_t number,
                              uint32_t inner, uint32_t *out_count)
 {
-    struct text *out = list_of(reader, message, number, sizeof *out, out_count);
-    struct wire wire = wire_of(message);
-    struct wire_field field;
-    uint32_t at = 0;
+    struct members members;
+    struct text *out = list_of(reader, message, number, sizeof *out, out_count, &members);
+    struct text member;
 
-    while (at < *out_count && wire_next(&wire, &field)) {
-        if (field.number != number)
-            continue;
-        const struct text member = wire_text(&wire, &field);
-        out[at++] = inner == 0 ? member : text_in(reader, member, inner);
-    }
-    reader->broken = reader->broken || wire.broken;
+    for (uint32_t at = 0; next_in(&members, &member); at++)
+        out[at] = inner == 0 ? member : text_in(reader, member, inner);
     return out;
 }
 
 static struct nri_pair *pairs_in(struct reader *reader, struct text message, uint32_t number,
                                  uint32_t *out_count)
 {
-    struct nri_pair *out = list_of(reader, message, number, sizeof *out, out_count);
-    struct wire wire = wire_of(message);
-    struct wire_field field;
-    uint32_t at = 0;
+    struct members members;
+    struct nri_pair *out = list_of(reader, message, number, sizeof *out, out_count, &members);
+    struct text member;
 
-    while (at < *out_count && wire_next(&wire, &field)) {
-        if (field.number != number)
-            continue;
-        const struct text member = wire_text(&wire, &field);
-        out[at++] = (struct nri_pair){text_in(reader, member, PAIR_KEY),
-                                      text_in(reader, member, PAIR_VALUE)};
-    }
-    reader->broken = reader->broken || wire.broken;
+    for (uint32_t at = 0; next_in(&members, &member); at++)
+        out[at] = (struct nri_pair){text_in(reader, member, PAIR_KEY),
+                                    text_in(reader, member, PAIR_VALUE)};
     return out;
 }
 
@@ -223,32 +250,22 @@ static struct nri_device device_in(struct reader *reader, struct text bytes)
 static struct nri_device *devices_in(struct reader *reader, struct text message, uint32_t number,
                                      uint32_t *out_count)
 {
-    struct nri_device *out = list_of(reader, message, number, sizeof *out, out_count);
-    struct wire wire = wire_of(message);
-    struct wire_field field;
-    uint32_t at = 0;
+    struct members members;
+    struct nri_device *out = list_of(reader, message, number, sizeof *out, out_count, &members);
+    struct text member;
 
-    while (at < *out_count && wire_next(&wire, &field))
-        if (field.number == number)
-            out[at++] = device_in(reader, wire_text(&wire, &field));
-    reader->broken = reader->broken || wire.broken;
+    for (uint32_t at = 0; next_in(&members, &member); at++)
+        out[at] = device_in(reader, member);
     return out;
 }
 
 /* A number of a rule: a message of its own, since 0 is one, too. */
-static int64_t number_in(struct reader *reader, struct text optional)
+static int64_t rule_number_in(struct reader *reader, struct text optional)
 {
-    struct wire wire = wire_of(optional);
-    struct wire_field field;
-    int64_t out = 0;
-
     if (optional.at == NULL)
         return NRI_ANY_NUMBER;
-    while (wire_next(&wire, &field))
-        if (field.number == OPTIONAL_VALUE)
-            out = (int64_t)wire_number(&wire, &field);
-    reader->broken = reader->broken || wire.broken;
-    return out >= 0 ? out : NRI_ANY_NUMBER;
+    const int64_t number = (int64_t)number_in(reader, optional, OPTIONAL_VALUE);
+    return number >= 0 ? number : NRI_ANY_NUMBER;
 }
 
 static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
@@ -270,8 +287,8 @@ static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
             take_message(&wire, &field, &minor);
     }
     reader->broken = reader->broken || wire.broken;
-    out.major = number_in(reader, major);
-    out.minor = number_in(reader, minor);
+    out.major = rule_number_in(reader, major);
+    out.minor = rule_number_in(reader, minor);
     return out;
 }
 
@@ -280,16 +297,13 @@ static struct nri_device_rule *rules_in(struct reader *reader, struct text messa
                                         uint32_t *out_count)
 {
     const struct text resources = part_in(reader, message, number);
+    struct members members;
     struct nri_device_rule *out =
-        list_of(reader, resources, RESOURCES_RULES, sizeof *out, out_count);
-    struct wire wire = wire_of(resources);
-    struct wire_field field;
-    uint32_t at = 0;
+        list_of(reader, resources, RESOURCES_RULES, sizeof *out, out_count, &members);
+    struct text member;
 
-    while (at < *out_count && wire_next(&wire, &field))
-        if (field.number == RESOURCES_RULES)
-            out[at++] = rule_in(reader, wire_text(&wire, &field));
-    reader->broken = reader->broken || wire.broken;
+    for (uint32_t at = 0; next_in(&members, &member); at++)
+        out[at] = rule_in(reader, member);
     return out;
 }
 
@@ -366,19 +380,6 @@ static void read_identity(struct wire *wire, struct nri_container *out, struct p
         }
 }
 
-static uint32_t uid_in(struct reader *reader, struct text user)
-{
-    struct wire wire = wire_of(user);
-    struct wire_field field;
-    uint32_t uid = 0;
-
-    while (wire_next(&wire, &field))
-        if (field.number == USER_UID)
-            uid = (uint32_t)wire_number(&wire, &field);
-    reader->broken = reader->broken || wire.broken;
-    return uid;
-}
-
 /* The devices come first: they say more of GPUs than variables, and are few. */
 static void read_container(struct arena *arena, struct text bytes, struct nri_container *out)
 {
@@ -392,7 +393,7 @@ static void read_container(struct arena *arena, struct text bytes, struct nri_co
     reader.broken = wire.broken;
     if (!reader.broken) {
         out->has_user = parts.user.at != NULL;
-        out->user = uid_in(&reader, parts.user);
+        out->user = (uint32_t)number_in(&reader, parts.user, USER_UID);
         out->cgroups_path = text_in(&reader, parts.linux_part, LINUX_CGROUP);
         out->cdi_device = texts_in(&reader, bytes, CONTAINER_CDI, CDI_NAME, &out->cdi_devices);
         out->device = devices_in(&reader, parts.linux_part, LINUX_DEVICES, &out->devices);
@@ -418,15 +419,13 @@ static struct nri_mount mount_in(struct reader *reader, struct text bytes)
 
 static struct nri_mount *mounts_in(struct reader *reader, struct text message, uint32_t *out_count)
 {
-    struct nri_mount *out = list_of(reader, message, ADJUST_MOUNTS, sizeof *out, out_count);
-    struct wire wire = wire_of(message);
-    struct wire_field field;
-    uint32_t at = 0;
+    struct members members;
+    struct nri_mount *out =
+        list_of(reader, message, ADJUST_MOUNTS, sizeof *out, out_count, &members);
+    struct text member;
 
-    while (at < *out_count && wire_next(&wire, &field))
-        if (field.number == ADJUST_MOUNTS)
-            out[at++] = mount_in(reader, wire_text(&wire, &field));
-    reader->broken = reader->broken || wire.broken;
+    for (uint32_t at = 0; next_in(&members, &member); at++)
+        out[at] = mount_in(reader, member);
     return out;
 }
 
@@ -452,61 +451,33 @@ static int read_adjustment(struct arena *arena, struct text bytes, struct nri_ad
 
 int codec_request(struct text bytes, struct codec_request *out, struct err *err)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct reader reader = {0};
 
-    *out = (struct codec_request){TEXT(""), TEXT(""), TEXT("")};
-    while (wire_next(&wire, &field)) {
-        if (field.number == REQUEST_SERVICE)
-            out->service = wire_text(&wire, &field);
-        else if (field.number == REQUEST_METHOD)
-            out->method = wire_text(&wire, &field);
-        else if (field.number == REQUEST_PAYLOAD)
-            out->payload = wire_text(&wire, &field);
-    }
-    return wire.broken ? no_message("Request", err) : 0;
+    *out = (struct codec_request){.service = text_in(&reader, bytes, REQUEST_SERVICE),
+                                  .method = text_in(&reader, bytes, REQUEST_METHOD),
+                                  .payload = text_in(&reader, bytes, REQUEST_PAYLOAD)};
+    return reader.broken ? no_message("Request", err) : 0;
 }
 
 int codec_response(struct text bytes, struct codec_response *out, struct err *err)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
-    struct text status = {NULL, 0};
+    struct reader reader = {0};
+    const struct text status = part_in(&reader, bytes, RESPONSE_STATUS);
 
-    *out = (struct codec_response){.message = TEXT(""), .payload = TEXT("")};
-    while (wire_next(&wire, &field)) {
-        if (field.number == RESPONSE_STATUS)
-            take_message(&wire, &field, &status);
-        else if (field.number == RESPONSE_PAYLOAD)
-            out->payload = wire_text(&wire, &field);
-    }
-    bool broken = wire.broken;
-    wire = wire_of(status);
-    while (wire_next(&wire, &field)) {
-        if (field.number == STATUS_CODE)
-            out->code = (int32_t)wire_number(&wire, &field);
-        else if (field.number == STATUS_MESSAGE)
-            out->message = wire_text(&wire, &field);
-    }
-    broken = broken || wire.broken;
-    return broken ? no_message("Response", err) : 0;
+    *out = (struct codec_response){.code = (int32_t)number_in(&reader, status, STATUS_CODE),
+                                   .message = text_in(&reader, status, STATUS_MESSAGE),
+                                   .payload = text_in(&reader, bytes, RESPONSE_PAYLOAD)};
+    return reader.broken ? no_message("Response", err) : 0;
 }
 
 int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct reader reader = {0};
 
-    *out = (struct nri_runtime){TEXT(""), TEXT(""), TEXT("")};
-    while (wire_next(&wire, &field)) {
-        if (field.number == CONFIGURE_NAME)
-            out->name = wire_text(&wire, &field);
-        else if (field.number == CONFIGURE_VERSION)
-            out->version = wire_text(&wire, &field);
-        else if (field.number == CONFIGURE_NRI)
-            out->nri = wire_text(&wire, &field);
-    }
-    return wire.broken ? no_message("ConfigureRequest", err) : 0;
+    *out = (struct nri_runtime){.name = text_in(&reader, bytes, CONFIGURE_NAME),
+                                .version = text_in(&reader, bytes, CONFIGURE_VERSION),
+                                .nri = text_in(&reader, bytes, CONFIGURE_NRI)};
+    return reader.broken ? no_message("ConfigureRequest", err) : 0;
 }
 
 int codec_synchronize(struct text bytes, struct codec_sync *out, struct err *err)
