@@ -110,8 +110,8 @@ int past_trim(struct store *store, int *out_rows, struct err *err)
 
 /* One statement, so that all of it is of one moment. */
 static const char reach_sql[] =
-    "WITH of(namespace, bytes) AS (SELECT namespace, sum(bytes) FROM (SELECT namespace, bytes"
-    " FROM past UNION ALL SELECT past_of, bytes FROM pack) GROUP BY namespace) "
+    "WITH of(namespace, bytes) AS (SELECT namespace, sum(bytes) FROM " HISTORY_PARTS
+    " GROUP BY namespace) "
     "SELECT coalesce((SELECT min(ms) FROM (SELECT min(released_ms) AS ms FROM allocation"
     " WHERE state = 'released' UNION ALL SELECT min(oldest_ms) FROM pack)), 0),"
     " coalesce(sum(bytes), 0), coalesce(max(bytes), 0),"

@@ -94,6 +94,10 @@ enum {
 #define PAST_OLDEST                                                                                \
     " FROM allocation WHERE past_of = ? AND state = 'released' ORDER BY released_ms, id LIMIT ?"
 
+/* The history of each namespace, in rows and in packs. */
+#define HISTORY_PARTS                                                                              \
+    "(SELECT namespace, n_rows, bytes FROM past UNION ALL SELECT past_of, n_rows, bytes FROM pack)"
+
 #define STATEMENT_TABLE(X)                                                                         \
     X(ST_BEGIN, "BEGIN IMMEDIATE")                                                                 \
     X(ST_COMMIT, "COMMIT")                                                                         \
@@ -162,10 +166,8 @@ enum {
     X(ST_PAST_NAMES, "SELECT count(*) FROM past WHERE namespace <> ''")                            \
     X(ST_PAST_MOST, "SELECT namespace, n_rows, bytes FROM past ORDER BY bytes DESC LIMIT 1")       \
     X(ST_PAST_TRIM, "DELETE FROM allocation WHERE id IN (SELECT id" PAST_OLDEST ")")               \
-    X(ST_HISTORY_MOST,                                                                             \
-      "SELECT namespace, sum(n_rows), sum(bytes) FROM (SELECT namespace, n_rows, bytes FROM past"  \
-      " UNION ALL SELECT past_of, n_rows, bytes FROM pack)"                                        \
-      " GROUP BY namespace ORDER BY sum(bytes) DESC LIMIT 1")                                      \
+    X(ST_HISTORY_MOST, "SELECT namespace, sum(n_rows), sum(bytes) FROM " HISTORY_PARTS             \
+                       " GROUP BY namespace ORDER BY sum(bytes) DESC LIMIT 1")                     \
     X(ST_PACK_ROWS,                                                                                \
       "SELECT id, uid, namespace, name, node, node_uid, reserved_ms, bound_ms, released_ms,"       \
       " unplaced_milli FROM allocation WHERE id IN (SELECT id" PAST_OLDEST ") ORDER BY id")        \

@@ -88,23 +88,20 @@ static int trim_piece(struct store *store, struct piece *out, struct err *err)
     return failed;
 }
 
-/* *out_more: there is more room now. */
-static int trim_once(struct store *store, bool *out_more, bool *out_lost, struct err *err)
+static int trim_once(struct store *store, struct piece *out, struct err *err)
 {
-    struct piece piece = {0};
-
     int failed = db_run(store->stmt[ST_BEGIN], err);
+
+    *out = (struct piece){.rows = 0};
     if (failed == 0)
-        failed = trim_piece(store, &piece, err);
+        failed = trim_piece(store, out, err);
     if (failed == 0)
         failed = db_run(store->stmt[ST_COMMIT], err);
     if (failed != 0) {
         db_rollback(store->db);
         return err_wrap(err, "retention by bytes");
     }
-    maintain_folded(store, &piece.folded);
-    *out_more = trim_did(&piece);
-    *out_lost = piece.folded.rows > 0 || piece.rows > 0;
+    maintain_folded(store, &out->folded);
     return 0;
 }
 
@@ -122,17 +119,17 @@ int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
 {
     /* No bind waits for the writer while grants are stopped, so it may do more at once. */
     const int rounds = store_room(store) == ROOM_LIMIT ? 32 : 4;
-    bool more = true;
+    struct piece piece = {.rows = 1}; /* of the round before: the first is due */
     int failed = 0;
 
     must(!store->in_batch);
-    for (int i = 0; failed == 0 && more && i < rounds && room_is_short(store); i++) {
+    for (int i = 0; failed == 0 && trim_did(&piece) && i < rounds && room_is_short(store); i++) {
         /* A reader holds the log: what is trimmed now would only make it longer. */
         if (store->wal_pages >= store->limits.wal_hard)
             return 0;
-        bool lost = false;
-        failed = trim_once(store, &more, &lost, err);
-        if (failed == 0 && lost)
+        failed = trim_once(store, &piece, err);
+        /* What is packed is still there. */
+        if (failed == 0 && piece.folded.rows + piece.rows > 0)
             trim_note(store, now_ms);
         if (failed == 0)
             failed = room_look(store, err);
