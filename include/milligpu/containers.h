@@ -7,8 +7,8 @@
  * A container of ours has the shares that it was granted; one of another pod has the GPUs that
  * somebody else gave it, by the names under which they were given: a UUID, an index ("0"), or the
  * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. Each right has rows
- * of its own in the table, so that containers of one, which anybody may make, take none from
- * another. One for which there is no row is to be refused; one that runs already is counted.
+ * of its own in the table, so that containers of one, as every tenant can create them, take none
+ * from another. One for which there is no row is to be refused; one that runs already is counted.
  *
  * What gives a container of another pod its GPUs, the strongest first:
  *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of

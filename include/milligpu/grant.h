@@ -7,7 +7,7 @@
  *
  * Nothing is guessed. An allocation is believed if milligpud signed it for this pod uid and this
  * node, or if it is the one that was recorded for the uid when its signature was verified; a uid
- * never gets another one. So a tenant who writes into the annotations of his own pod gets no other
+ * never gets another one. A tenant who edits the annotations of his own pod gets no other
  * GPU, also after his sandbox died and was made again, and also on a node whose agent is new.
  *
  *  G1  A container of a pod of ours gets exactly the GPUs of its shares, or is not created.
@@ -62,7 +62,7 @@ struct grant_rules {
     const char *(*public_key)(void *user, const char *id);
     /* The allocation recorded for this uid. False: none. */
     bool (*record)(void *user, struct text uid, struct text *out_annotation);
-    /* Has NVML ever shown a GPU with this UUID on this node? True where nobody asks NVML. */
+    /* Has NVML ever shown a GPU with this UUID on this node? True without NVML. */
     bool (*gpu)(void *user, const char *uuid);
     /* The CDI kind that names all these GPUs; NULL with err: none does. */
     const char *(*kind)(void *user, const char *const *gpu, uint32_t gpus, struct err *err);

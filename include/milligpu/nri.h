@@ -45,9 +45,9 @@ struct nri_pair {
 };
 
 /*
- * What is missing of a pod or container. Its list fields take memory for each member, which is
- * limited to NRI_LISTS_BYTES_MAX for one pod or container; the fields that are not here are skipped
- * and take none.
+ * Whether a pod or container was read completely. List fields take memory for each member, limited
+ * to NRI_LISTS_BYTES_MAX for one pod or container; fields without a member here are skipped and
+ * take none.
  */
 enum nri_flaw {
     NRI_WHOLE,

@@ -5,9 +5,9 @@
  *     DIR/born              exists after the first complete Synchronize
  *     DIR/pods/UID          "milligpu-node 2 NUMBER LENGTH\n", then the annotation
  *
- * A record is proof: whoever adds one has verified the signature. Records of format 1 may come from
- * pods without a signature, so they are dropped when the folder is opened; a pod with a signature
- * gets a new record.
+ * A record is proof: the caller verifies the signature before it adds one. Records of format 1 may
+ * come from pods without a signature, so they are dropped when the folder is opened; a pod with a
+ * signature gets a new record.
  *
  * A record is written once and never changed: a uid has one allocation for its life. In memory and
  * on disk are the RECORDS_MAX pods that were seen last (a node has some hundred); pods that run are

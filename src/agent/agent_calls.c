@@ -362,8 +362,8 @@ static void count_verdict(enum grant_verdict verdict)
 }
 
 /*
- * Of a pod or container that is too long to be read, nobody knows what it asks for: it is not made.
- * Refuses it, and counts and logs that.
+ * Refuses a pod or container that is too long to be read, because its request is not known; counts
+ * and logs the refusal.
  */
 static int check_whole(const struct nri_pod *pod, const struct nri_container *container,
                        enum agent_count refused, struct err *err)

@@ -34,8 +34,8 @@
     X(COUNT_LEFT_OUT_VARIABLE, "milligpu_node_containers_left_out", "gauge", "right=\"variable\"", \
       "")                                                                                          \
     X(COUNT_UNREAD_PODS, "milligpu_node_unread_total", "counter", "kind=\"pod\"",                  \
-      "Pods and containers that could not be read as a whole, each time that the runtime told of " \
-      "one; the log names them. A container that runs goes on, and none is made.")                 \
+      "Reports of the runtime about a pod or container that is too long or broken; the log names " \
+      "it. If it runs it goes on; a new container is refused.")                                    \
     X(COUNT_UNREAD_CONTAINERS, "milligpu_node_unread_total", "counter", "kind=\"container\"", "")  \
     X(COUNT_CONNECTIONS, "milligpu_node_connections_total", "counter", "",                         \
       "Connections to the container runtime.")                                                     \

@@ -48,8 +48,8 @@ static bool is_marked(const struct nri_pod *pod)
 }
 
 /*
- * An unsigned allocation was bound before milligpud signed, or by somebody else: nothing tells the
- * two apart.
+ * An unsigned allocation was bound before milligpud signed, or by another client: nothing tells
+ * the two apart.
  */
 static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *pod,
                         struct grant *out)

@@ -236,7 +236,7 @@ static void find_strays(const struct meter_facts *facts, const struct meter_tabl
 
     next->stray = arena_array(&next->arena, GPUS_PER_NODE_MAX, sizeof *next->stray);
     const uint32_t *left_out = facts->containers->left_out;
-    /* Whoever has a GPU by a variable only and no row is a stranger here: the GPU is closed. */
+    /* A process of a container with a variable only and no row is a stranger: the GPU is closed. */
     if (!facts->containers->is_complete || left_out[RIGHT_SHARE] + left_out[RIGHT_KUBELET] > 0 ||
         facts->owner == NULL || reading->status != NVML_READY) {
         keep_strays(before, next);

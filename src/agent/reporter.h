@@ -11,11 +11,11 @@
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
  * failed is tried again after 1 s, then twice as long each time, up to a minute.
  *
- * Somebody may remove the annotations, and without them milligpud would grant by numbers, and to
- * containers that do not pass the agent. So once a minute a patch is sent that changes nothing; its
- * answer is the Node, which the agent needs no other right to see. What is missing there, or is not
- * what was written, is written again at once. In a cluster of 15,000 nodes these are 250 requests a
- * second, and no write.
+ * Without the annotations, for example after an operator removed them, milligpud would grant by
+ * numbers, and to containers that do not pass the agent. So once a minute a patch is sent that
+ * changes nothing; its answer is the Node, which the agent needs no other right to see. What is
+ * missing there, or is not what was written, is written again at once. In a cluster of 15,000 nodes
+ * these are 250 requests a second, and no write.
  */
 #ifndef MILLIGPU_AGENT_REPORTER_H
 #define MILLIGPU_AGENT_REPORTER_H

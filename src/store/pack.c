@@ -270,7 +270,7 @@ static size_t bytes_left(const struct unpacker *unpacker)
     return has_failed(unpacker) ? 0 : (size_t)(unpacker->end - unpacker->at);
 }
 
-/* Adds them to out; a NUL would end the text for whoever reads it. */
+/* Adds them to out. A NUL is refused: it would end the text early. */
 static void unpack_bytes(struct unpacker *unpacker, size_t length, struct strbuf *out)
 {
     if (has_failed(unpacker) || length > bytes_left(unpacker) ||

@@ -988,7 +988,7 @@ static void a_broken_member_spares_the_others(void **state)
     }
 }
 
-/* Where one member ends and the next begins is known to nobody then. */
+/* Then the end of a member and the begin of the next are unknown. */
 static void a_list_that_is_none_is_refused(void **state)
 {
     (void)state;

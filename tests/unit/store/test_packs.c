@@ -1,6 +1,6 @@
 /*
- * Older history is packed when the ledger comes near its limit. Whoever asks gets the same answers
- * as before.
+ * Older history is packed when the ledger comes near its limit. Every query has the same answer
+ * before and after.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -388,7 +388,7 @@ static void packing_takes_the_oldest_and_a_piece_at_a_time(void **state)
     assert_sound(shelf);
 }
 
-/* A row's number is the token of a page, so what is packed keeps it, and nobody gets it again. */
+/* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
 static void an_id_is_given_once(void **state)
 {
     struct shelf *shelf = *state;
