@@ -46,6 +46,11 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
                                                      .inventory_from_labels = true,
                                                      .plugin = "auto",
                                                      .events = true,
+                                                     .require_agent = "where-selected",
+                                                     .agent_nodes = "",
+                                                     .agents = "pods",
+                                                     .agent_label = "a=b",
+                                                     .keys_namespace = "",
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};
     struct rulebook *bare = rulebook_new(POLICY_BINPACK, "binpack");

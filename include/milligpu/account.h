@@ -35,6 +35,7 @@
     X(ACCOUNT_MIXED, "mixed", "a pod with whole GPUs of the other resource lives on the node")     \
     X(ACCOUNT_UNPLACED, "unplaced", "a pod lives on the node whose GPUs are not known")            \
     X(ACCOUNT_PLUGIN, "plugin", "the node's device plugin offers no GPU now")                      \
+    X(ACCOUNT_AGENT, "agent", "the node's agent does not vouch for its GPUs now")                  \
     X(ACCOUNT_LEAVING, "leaving", "an autoscaler is about to delete the node")                     \
     X(ACCOUNT_NOT_READY, "not_ready", "the node is not Ready")                                     \
     X(ACCOUNT_TAINTED, "tainted", "the node has a taint that no known pod tolerates")              \

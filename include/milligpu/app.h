@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "milligpu/agents.h"
 #include "milligpu/clock.h"
 #include "milligpu/inventory.h"
 #include "milligpu/queue.h"
@@ -73,6 +74,7 @@ struct app {
     _Atomic(const struct settings *) settings;
     struct request_rules request_rules;
     struct inventory_rules inventory_rules;
+    struct agents_rules agents_rules;
     struct wire_rules wire_rules;
     struct clock_ops clock;
     struct between_ops between;

@@ -23,6 +23,20 @@
 #include "milligpu/limits.h"
 #include "milligpu/node_filter.h"
 
+/*
+ * What the annotation milligpu.io/agent says of who wrote it; NULL: nothing, or nothing that can be
+ * read. An agent outside of pods names no pod, nor does an older agent.
+ */
+struct agent_claim {
+    const char *pod;     /* uid of the agent's pod */
+    const char *node;    /* uid of the Node object that it serves */
+    const char *boot;    /* the boot id of its machine */
+    const char *leaving; /* why it lets go of the GPUs */
+};
+
+/* The value of leaving with which the agent of a node has been uninstalled. */
+#define AGENT_UNINSTALLED "uninstalled"
+
 /* What wire decodes from a Node. Strings are terminated; NULL: absent. */
 struct node_facts {
     const char *name;
@@ -51,8 +65,10 @@ struct node_facts {
      * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
      */
     const char *cordon;
-    bool agent;             /* annotation milligpu.io/agent, whatever its value */
-    const char *agent_key;  /* its member key, as written; NULL: none that can be read */
+    bool agent;            /* annotation milligpu.io/agent, whatever its value */
+    const char *agent_key; /* its member key, as written; NULL: none that can be read */
+    struct agent_claim claim;
+    const char *boot;       /* status.nodeInfo.bootID: of the machine on which kubelet runs */
     const char *gpus_error; /* why it is invalid: milligpu.io/gpus[0].milli: ... */
     uint32_t gpus;          /* in the annotation */
     struct gpu_facts *gpu;

@@ -78,6 +78,8 @@ struct command {
     const struct pod *pod;             /* ADOPT: its annotation, proof and whole_gpus */
     const struct inventory *inventory; /* NODE */
     const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
+    bool judges_agent;                 /* NODE without inventory: vouch counts, too */
+    enum vouch vouch;                  /* NODE with inventory, or judges_agent */
     int64_t terminating_ms;            /* TERMINATING */
     bool differs;                      /* NOTE: the annotation does */
     bool unbound;                      /* NOTE: a list shows a bound pod unbound; in memory only */
@@ -126,8 +128,8 @@ struct change {
     enum reason reason; /* with VERDICT_REFUSED */
     uint32_t rule;      /* with REASON_RULE and REASON_RESERVE: its position in the rulebook */
     /*
-     * only what the store does not keep: of a node labels, taints, rules, agent, notes, plugin; of
-     * an allocation that it is listed unbound
+     * only what the store does not keep: of a node labels, taints, rules, agent, vouch, notes,
+     * plugin; of an allocation that it is listed unbound
      */
     bool unwritten;
     uint32_t slot;                   /* of the node; valid if a node changes */

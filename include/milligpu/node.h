@@ -29,6 +29,7 @@
 #ifndef MILLIGPU_NODE_H
 #define MILLIGPU_NODE_H
 
+#include "milligpu/agents.h"
 #include "milligpu/allocation.h"
 #include "milligpu/err.h"
 #include "milligpu/inventory.h"
@@ -95,6 +96,8 @@ struct node {
     bool gone;                       /* the Node object is gone; pods still hold its GPUs */
     bool agent;                      /* its Bindings name milligpu-node (inventory.h); not stored */
     struct plugin_report plugin;     /* NONE, UP or DOWN; not stored, either */
+    enum vouch vouch;                /* agents.h; not stored, as is the next */
+    int64_t vouch_ms;                /* when vouch last changed */
     uint32_t held_gpus;              /* whole GPUs of the other resource that pods hold */
     uint32_t unnamed_gpus;   /* of them, those of which nobody says which they are: no new shares */
     uint32_t unplaced_milli; /* observed, not assigned to a GPU: no new shares */
@@ -127,6 +130,8 @@ struct node_build {
     bool gone;
     bool agent;
     struct plugin_report plugin;
+    enum vouch vouch;
+    int64_t vouch_ms;
     bool host_known;
     struct host host;
     const struct labels *labels;    /* the node takes a reference of its own */
@@ -187,7 +192,7 @@ enum reason gpu_closed(const struct gpu *gpu);
 
 /*
  * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED or
- * REASON_PLUGIN; or REASON_NONE.
+ * REASON_PLUGIN or REASON_AGENT; or REASON_NONE.
  */
 enum reason node_closed(const struct node *node);
 

@@ -105,7 +105,9 @@ struct pod {
     int64_t terminating_ms; /* deletionTimestamp; 0: not */
     int64_t cpu_milli;      /* what kube-scheduler counts (effective request) */
     int64_t memory_bytes;
-    bool ours; /* a container names our resource, possibly with 0, or cannot be read */
+    bool is_agent; /* in the agents' namespace, with their label (struct agent_selector) */
+    bool is_ready; /* condition Ready */
+    bool ours;     /* a container names our resource, possibly with 0, or cannot be read */
     /*
      * The part of the request that cannot be read; NULL: all can be read. The fields here may then
      * be less than what the pod asks for.

@@ -42,6 +42,7 @@
     X(REASON_MIXED, "mixed", MOMENT, "a pod with whole GPUs of another resource lives there")      \
     X(REASON_UNPLACED, "unplaced", MOMENT, "a pod lives there whose GPUs are not known")           \
     X(REASON_PLUGIN, "plugin", MOMENT, "the node's device plugin offers no GPU now")               \
+    X(REASON_AGENT, "agent", MOMENT, "the node's agent does not vouch for its GPUs now")           \
     X(REASON_HELD, "held", MOMENT, "something other than shares holds the GPU whole")              \
     X(REASON_ABSENT, "absent", MOMENT, "the GPU is missing from the node's inventory")             \
     X(REASON_UNHEALTHY, "unhealthy", MOMENT, "the GPU is reported unhealthy")                      \

@@ -100,6 +100,7 @@ void drift_of(const struct node *node, void *user,
     X("foreign_units", "the node counts the resource in other units")                              \
     X("unreadable", "what the node says of its GPUs cannot be used")                               \
     X("plugin", "the device plugin offers fewer GPUs than the node has")                           \
+    X("not_vouched", "the agent of a node does not vouch for its GPUs, which take no new shares")  \
     X("node_annotation", "a cordon that names no GPU, or a health that is no known word")          \
     X("annotation", "a pod's annotation differs from the ledger")                                  \
     X("unbound", "a pod that was bound is listed unbound: etcd was restored; delete the pod")      \
@@ -107,6 +108,6 @@ void drift_of(const struct node *node, void *user,
     X("unsure_gpu", "a GPU that pods may hold by an index, which has moved since")                 \
     X("node_gone", "the node is gone, its pods are not")
 
-enum { DRIFT_KIND_COUNT = 15 };
+enum { DRIFT_KIND_COUNT = 16 };
 
 #endif

@@ -126,8 +126,13 @@ struct store_ops {
      * NULL: none is kept any more. The same document again changes nothing, not even its time.
      * Negative: the one before is still there. Not in safe mode, as above.
      */
+    int (*remember)(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
+                    struct err *err);
     int (*keep_policy)(void *ctx, const struct store_policy *policy, struct err *err);
 };
+
+struct store;
+int store_agents(struct store *store, struct agents *agents, struct err *err);
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
 

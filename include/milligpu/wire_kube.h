@@ -17,10 +17,18 @@
 #include "milligpu/node.h"
 #include "milligpu/pod.h"
 
+/* Which pods are agents. */
+struct agent_selector {
+    const char *namespace;
+    struct text key; /* of the label */
+    struct text value;
+};
+
 /* Names that settings decide. */
 struct wire_rules {
-    const char *resource;       /* "nvidia.com/vgpu" */
-    const char *whole_resource; /* "nvidia.com/gpu" */
+    const char *resource;         /* "nvidia.com/vgpu" */
+    const char *whole_resource;   /* "nvidia.com/gpu" */
+    struct agent_selector agents; /* namespace NULL: no pod is one */
 };
 
 /* A pod without name or uid is an error; so are bytes after the object. */

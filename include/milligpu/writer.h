@@ -44,6 +44,7 @@ struct writer_tables {
     size_t listed;
     size_t nodes_seen;
     size_t host_sums;
+    size_t agents;
     size_t drifts; /* that were reported and not resolved */
     size_t names;  /* of the ledger, with those that the next sweeps free */
 };

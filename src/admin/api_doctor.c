@@ -919,6 +919,35 @@ static void check_plugin(struct doctor *doctor)
                            : "no device plugin is known");
 }
 
+/* By the word of agents.h; "leaving" is meant to be. */
+static void check_agents(struct doctor *doctor)
+{
+    struct node_count closed = {0};
+    uint32_t vouched = 0;
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;) {
+        vouched += node->vouch == VOUCH_GOOD;
+        if (vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
+            !node->gone)
+            count_doctor_node(&closed, node);
+    }
+    if (closed.nodes > 0)
+        api_doctor_say(
+            doctor, "agents", HEALTH_WARNING,
+            "milligpuctl doctor --nodes says for each node what to do; milligpuctl nodes "
+            "--state not_vouched lists them (docs/NODE.md)",
+            "the agents of %u %s do not vouch for their GPUs, which take no new shares; "
+            "node %s: %s",
+            closed.nodes, closed.nodes == 1 ? "node" : "nodes", closed.first->name->text,
+            vouch_help(closed.first->vouch));
+    else if (vouched > 0)
+        api_doctor_say(doctor, "agents", HEALTH_OK, "", "the agents of %u %s vouch for their GPUs",
+                       vouched, vouched == 1 ? "node" : "nodes");
+    else
+        api_doctor_say(doctor, "agents", HEALTH_OK, "", "no node needs an agent");
+}
+
 /* A warning and no failure: milligpud does not repair drift by itself, an operator decides. */
 static void check_drift(struct doctor *doctor)
 {
@@ -1044,6 +1073,7 @@ void api_doctor(struct api_call *call)
     check_webhooks(&doctor);
     check_sources(&doctor);
     check_plugin(&doctor);
+    check_agents(&doctor);
     check_gpus(&doctor);
     check_drift(&doctor);
     json_write_array_end(&doctor.json);

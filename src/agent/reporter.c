@@ -304,7 +304,8 @@ static bool is_on(struct reporter *reporter, const char *value)
 
 static int read_label(struct reporter *reporter, bool *out_on, struct err *err)
 {
-    static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+    static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                            .whole_resource = "nvidia.com/gpu"};
     CLEANUP(strbuf_done) struct strbuf answer;
     CLEANUP(arena_done) struct arena arena;
     struct node_facts node;

@@ -125,9 +125,10 @@ static enum account_part part_of_closed(const struct node *node, const struct gp
         return ACCOUNT_MIXED;
     if (node_closed(node) == REASON_UNPLACED)
         return ACCOUNT_UNPLACED;
-    must(node_closed(node) == REASON_PLUGIN);
-    must(node->plugin.state == PLUGIN_DOWN);
-    return ACCOUNT_PLUGIN;
+    if (node_closed(node) == REASON_PLUGIN)
+        return ACCOUNT_PLUGIN;
+    must(node_closed(node) == REASON_AGENT);
+    return ACCOUNT_AGENT;
 }
 
 void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_account *out)

@@ -102,6 +102,12 @@ static void of_node(struct report *report)
         strbuf_printf(text, "and which is not known; it may be sick, and takes shares");
         drift_say(report, "plugin", drift);
     }
+    /* A node without GPUs, or that others hand out, has nothing to vouch for. */
+    if (vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
+        !node->gone) {
+        strbuf_printf(text, "no new shares: %s", vouch_help(node->vouch));
+        drift_say(report, "not_vouched", (struct drift){.since_ms = node->vouch_ms});
+    }
     if (node->problem == PROBLEM_NONE && node->problem_text->len > 0) {
         strbuf_str(text, node->problem_text->text);
         drift_say(report, "node_annotation", drift);

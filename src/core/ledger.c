@@ -641,7 +641,8 @@ static bool may_be_whole(enum reason closed)
 {
     must(closed == REASON_NONE || reason_class(closed) == REASON_CLASS_MOMENT);
     /* those close a whole node */
-    must(closed != REASON_MIXED && closed != REASON_UNPLACED && closed != REASON_PLUGIN);
+    must(closed != REASON_MIXED && closed != REASON_UNPLACED && closed != REASON_PLUGIN &&
+         closed != REASON_AGENT);
     return closed != REASON_ABSENT && closed != REASON_HELD;
 }
 

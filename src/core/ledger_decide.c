@@ -439,7 +439,7 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
     struct node *node = draft_node(draft, NULL, NULL, command->at_ms);
     const bool alike = old != NULL && node != NULL && node_alike(old, node);
     if (alike && old->agent == node->agent && old->rules == node->rules &&
-        node_notes_alike(old, node) && node_plugins_alike(old, node) &&
+        node_notes_alike(old, node) && node_plugins_alike(old, node) && old->vouch == node->vouch &&
         labels_eq(old->labels, node->labels) && unusable_eq(&old->unusable, &node->unusable) &&
         old->taints == node->taints) {
         node_unref(node);
@@ -476,6 +476,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
+    if (inventory != NULL || command->judges_agent)
+        draft_vouch(&draft, command->vouch, command->at_ms);
     /* After the inventory, because it judges the GPUs that the node shows. */
     draft_assign_owner(&draft, ledger, command->elder);
     const enum verdict verdict = decide_node_change(&draft, command, out);
@@ -503,6 +505,7 @@ static enum verdict decide_node_gone(struct ledger *ledger, const struct command
     draft.build.gone = true;
     draft.build.source = SOURCE_NONE;
     draft.build.plugin = (struct plugin_report){0};
+    draft_vouch(&draft, VOUCH_NONE, command->at_ms);
     draft.build.problem = PROBLEM_NONE;
     draft.build.problem_text = names_intern(ledger->names, TEXT(""));
     const enum verdict verdict = decide_node_change(&draft, command, out);

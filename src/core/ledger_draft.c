@@ -40,6 +40,8 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .gone = old->gone,
         .agent = old->agent,
         .plugin = old->plugin,
+        .vouch = old->vouch,
+        .vouch_ms = old->vouch_ms,
         .notes = old->notes,
         .note = old->note,
         .host_known = old->host_known,
@@ -519,6 +521,17 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
             gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, elder));
     }
     draft->elder = elder;
+}
+
+void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
+{
+    struct node_build *build = &draft->build;
+
+    must((unsigned)vouch < VOUCHES);
+    if (build->vouch == vouch)
+        return;
+    build->vouch = vouch;
+    build->vouch_ms = at_ms;
 }
 
 void draft_absent(struct draft *draft, const struct gpu *gpu)

@@ -134,6 +134,8 @@ void draft_done(struct draft *draft);
 void draft_forget_gpus(struct draft *draft);
 /* Replaces everything that a Node object says. */
 void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory);
+/* Does the node's agent vouch for it? */
+void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms);
 /* A GPU that the node does not show and a pod names; its flags say whose it is. */
 void draft_absent(struct draft *draft, const struct gpu *gpu);
 /*
@@ -148,7 +150,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 
 /*
  * Equal in all that a Node object decides and the store keeps; since_ms and the charges are
- * ignored, and so are labels, taints, agent, host and notes.
+ * ignored, and so are labels, taints, agent, vouch, host and notes.
  */
 bool node_alike(const struct node *a, const struct node *b);
 /* Is the same said of the same GPUs? */

@@ -143,6 +143,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .gone = build->gone,
         .agent = build->agent,
         .plugin = build->plugin,
+        .vouch = build->vouch,
+        .vouch_ms = build->vouch_ms,
         .host_known = build->host_known,
         .host = build->host,
         .labels = labels_ref(build->labels),
@@ -556,6 +558,8 @@ static struct node_build build_of(const struct node *node)
         .gone = node->gone,
         .agent = node->agent,
         .plugin = node->plugin,
+        .vouch = node->vouch,
+        .vouch_ms = node->vouch_ms,
         .host_known = node->host_known,
         .host = node->host,
         .labels = node->labels,
@@ -723,7 +727,9 @@ enum reason node_closed(const struct node *node)
     if (node->unplaced_milli > 0)
         return REASON_UNPLACED;
     must(node->plugin.state != PLUGIN_ZERO);
-    return node->plugin.state == PLUGIN_DOWN ? REASON_PLUGIN : REASON_NONE;
+    if (node->plugin.state == PLUGIN_DOWN)
+        return REASON_PLUGIN;
+    return vouch_closes(node->vouch) ? REASON_AGENT : REASON_NONE;
 }
 
 uint64_t node_held_milli(const struct node *node)

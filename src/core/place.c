@@ -91,6 +91,8 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .uid = node->uid,
         .gone = node->gone,
         .plugin = node->plugin,
+        .vouch = node->vouch,
+        .vouch_ms = node->vouch_ms,
         .host_known = node->host_known,
         .host = node->host,
         .taints = node->taints,
@@ -166,10 +168,10 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_MEMORY_UNKNOWN < REASON_RULE && REASON_RULE < REASON_FEW &&
                   REASON_FEW < REASON_TOPOLOGY && REASON_TOPOLOGY < REASON_MIXED &&
                   REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_PLUGIN &&
-                  REASON_PLUGIN < REASON_HELD && REASON_HELD < REASON_ABSENT &&
-                  REASON_ABSENT < REASON_UNHEALTHY && REASON_UNHEALTHY < REASON_CORDONED &&
-                  REASON_CORDONED < REASON_CROWDED && REASON_CROWDED < REASON_RESERVE &&
-                  REASON_RESERVE < REASON_ROOM,
+                  REASON_PLUGIN < REASON_AGENT && REASON_AGENT < REASON_HELD &&
+                  REASON_HELD < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
+                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
+                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
               "the kinds come before the moments, in the order in which hurdle() looks");
 
 /*

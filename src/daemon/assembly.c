@@ -15,6 +15,7 @@
 #include "milligpu/hints.h"
 #include "milligpu/informer.h"
 #include "milligpu/judges.h"
+#include "milligpu/key_publisher.h"
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
@@ -43,6 +44,41 @@ static enum plugin_rule plugin_rule_of(const char *word)
         return PLUGIN_EXPECT;
     must(strcmp(word, "ignore") == 0 || strcmp(word, "auto") == 0);
     return strcmp(word, "ignore") == 0 ? PLUGIN_IGNORE : PLUGIN_AUTO;
+}
+
+static enum agents_required agents_required_of(const char *word)
+{
+    must(word != NULL);
+    if (strcmp(word, "always") == 0)
+        return REQUIRE_ALWAYS;
+    must(strcmp(word, "never") == 0 || strcmp(word, "where-selected") == 0);
+    return strcmp(word, "never") == 0 ? REQUIRE_NEVER : REQUIRE_WHERE_SELECTED;
+}
+
+/* "key=value", as the settings were checked; an empty setting has no key. */
+static void split_label(const char *label, struct text *out_key, struct text *out_value)
+{
+    struct text rest = text_of(label);
+
+    *out_key = (struct text){label, 0};
+    if (rest.len > 0)
+        must(text_cut(&rest, '=', out_key));
+    *out_value = rest;
+    must(rest.len < strlen(label) || label[0] == '\0');
+}
+
+/* Agents are where they mount the public keys. */
+static void fill_agents(struct app *app, const struct settings *settings)
+{
+    struct agents_rules *rules = &app->agents_rules;
+    struct agent_selector *pods = &app->wire_rules.agents;
+
+    rules->required = agents_required_of(settings->require_agent);
+    rules->by_annotation = strcmp(settings->agents, "annotation") == 0;
+    split_label(settings->agent_nodes, &rules->key, &rules->value);
+    pods->namespace = keys_namespace(app);
+    split_label(settings->agent_label, &pods->key, &pods->value);
+    must(pods->key.len > 0);
 }
 
 /*
@@ -87,6 +123,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     atomic_store(&app->settings, settings);
     fill_rules(app, settings);
     fill_edges(app, edges);
+    fill_agents(app, settings);
     must(getrandom(&app->start_id, sizeof app->start_id, 0) == sizeof app->start_id);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();

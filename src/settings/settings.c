@@ -6,6 +6,7 @@
  * ascending rank, the rules between settings last; the first error ends the load and names its
  * place.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -479,6 +480,37 @@ static int settings_check_names(const struct setting_rule *rule)
     return 0;
 }
 
+/* A key, '=' and a value, with the characters that labels have. */
+static bool is_label(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    size_t slashes = 0;
+
+    if (equals == NULL || equals == text || strlen(text) > 381)
+        return false;
+    for (const char *at = text; *at != '\0'; at++) {
+        const bool plain = isalnum((unsigned char)*at) || strchr("-._", *at) != NULL;
+        slashes += *at == '/';
+        if (!plain && at != equals && !(*at == '/' && at < equals))
+            return false;
+    }
+    return slashes <= 1;
+}
+
+static int check_agents(const struct setting_rule *rule)
+{
+    const struct settings *is = rule->values;
+
+    must(is->agent_nodes != NULL && is->agent_label != NULL);
+    if (settings_is_set(is->agent_nodes) && !is_label(is->agent_nodes))
+        return settings_broken(rule, SETTING_agent_nodes,
+                               "must be one label like nvidia.com/gpu.present=true, or empty");
+    if (!is_label(is->agent_label))
+        return settings_broken(rule, SETTING_agent_label,
+                               "must be one label like app.kubernetes.io/component=node");
+    return 0;
+}
+
 int settings_cross_check(const struct settings_set *set, struct err *err)
 {
     const struct setting_rule rule = {set, &set->values, err};
@@ -487,6 +519,8 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
     int rc = check_cluster(&rule);
     if (rc == 0)
         rc = check_ledger_size(&rule);
+    if (rc == 0)
+        rc = check_agents(&rule);
     if (rc == 0)
         rc = check_tls(&rule);
     if (rc == 0)

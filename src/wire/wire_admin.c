@@ -164,6 +164,8 @@ const char *admin_node_state(const struct node *node)
         return "unplaced";
     case REASON_PLUGIN:
         return "plugin";
+    case REASON_AGENT:
+        return node->vouch == VOUCH_LEAVING ? "agent_leaving" : "not_vouched";
     default:
         return is_unusable(node) ? unusable_name(node->unusable.why) : "ok";
     }
@@ -184,8 +186,10 @@ static bool admin_is_cordoned(const struct node *node)
 
 /* A new state is one more row here, and one more word of the enum in schemas.json. */
 static const char *const node_words[] = {
-    "ok",    "cordoned", "gone",   "excluded", "no_source", "unreadable", "foreign_units",
-    "mixed", "unplaced", "plugin", "leaving",  "not_ready", "tainted",    "taints_unreadable"};
+    "ok",        "cordoned",   "gone",          "excluded",
+    "no_source", "unreadable", "foreign_units", "mixed",
+    "unplaced",  "plugin",     "not_vouched",   "agent_leaving",
+    "leaving",   "not_ready",  "tainted",       "taints_unreadable"};
 
 const char *admin_node_word(size_t at)
 {
@@ -270,7 +274,8 @@ static void put_node_text(struct json_writer *json, const struct node *node)
     else if (node->problem != PROBLEM_NONE || closed == REASON_NONE)
         put_atom(json, "stateText", node->problem_text);
     else
-        json_write_member(json, "stateText", reason_help(closed));
+        json_write_member(json, "stateText",
+                          closed == REASON_AGENT ? vouch_help(node->vouch) : reason_help(closed));
 }
 
 /* Models are interned, so equal pointers are equal names. */
@@ -452,6 +457,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     put_node_text(json, node);
     put_bool(json, "cordoned", admin_is_cordoned(node));
     put_bool(json, "agent", node->agent);
+    json_write_member(json, "vouch", vouch_name(node->vouch));
     admin_amounts(json, &amounts);
     put_u64(json, "heldGpus", node->held_gpus);
     put_u64(json, "unnamedGpus", node->unnamed_gpus);

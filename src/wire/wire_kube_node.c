@@ -130,22 +130,47 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
-/* The value of the annotation is JSON again; a key that cannot be read is none. */
-static const char *agent_key(struct text value, struct arena *arena)
+/* Members of the claim; strings only, so that one that is none fails the whole. */
+static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
 {
-    static const char *const keys[] = {"key"};
+    static const char *const keys[] = {"uid", "node", "boot"};
+    const char **const slot[] = {&out->pod, &out->node, &out->boot};
     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
-    struct json_reader in;
+    int key;
+
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key))
+        (void)read_string(in, UID_BYTES_MAX, slot[key]); /* a failure is kept */
+    return !in->failed;
+}
+
+/*
+ * The value of the annotation is JSON again. Of one that cannot be read nothing counts: no key, and
+ * nobody who vouches for the node.
+ */
+static void agent_decode(struct text value, struct arena *arena, struct node_facts *node)
+{
+    static const char *const keys[] = {"key", "pod", "leaving"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct agent_claim claim = {.pod = NULL};
     const char *found = NULL;
+    struct json_reader in;
     struct err err;
     int key;
 
     must(arena != NULL);
     json_reader_init(&in, value, "agent", arena, &err);
     json_read_object(&in);
-    while (json_read_field(&in, &fields, &key))
-        (void)json_read_cstring(&in, &found); /* a failure is kept */
-    return json_reader_finish(&in) == 0 ? found : NULL;
+    while (json_read_field(&in, &fields, &key)) /* a failure is kept */
+        if (key == 1)
+            (void)read_claim_pod(&in, &claim);
+        else
+            (void)json_read_cstring(&in, key == 0 ? &found : &claim.leaving);
+    if (json_reader_finish(&in) < 0)
+        return;
+    node->agent_key = found;
+    node->claim = claim;
 }
 
 /* There is one, whatever is said of it: then its Bindings demand it, and no GPU goes by without. */
@@ -157,9 +182,10 @@ static bool read_agent(struct json_reader *in, struct node_facts *node)
     must(node->name != NULL);
     node->agent = true;
     node->agent_key = NULL;
+    node->claim = (struct agent_claim){.pod = NULL};
     if (!json_read_string(in, &value))
         return json_reader_retreat(in, mark);
-    node->agent_key = agent_key(value, in->arena);
+    agent_decode(value, in->arena, node);
     return true;
 }
 
@@ -358,7 +384,25 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
     }
 }
 
-static const char *const status_keys[] = {"capacity", "allocatable", "conditions"};
+/* A boot id that cannot be read is not known. */
+static void read_node_info(struct json_reader *in, struct node_facts *out)
+{
+    static const char *const keys[] = {"bootID"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *why = NULL;
+    int key;
+
+    if (json_read_object(in))
+        while (json_read_field(in, &fields, &key))
+            (void)read_string(in, UID_BYTES_MAX, &out->boot); /* a failure is kept */
+    if (!in->failed)
+        return;
+    out->boot = NULL;
+    pass_over(in, mark, &why);
+}
+
+static const char *const status_keys[] = {"capacity", "allocatable", "conditions", "nodeInfo"};
 
 static void node_read_status(struct json_reader *in, const struct wire_rules *rules,
                              struct node_facts *out)
@@ -371,10 +415,12 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key)) {
-        if (key == 2) {
+        if (key == 2)
             read_node_conditions(in, &out->taints);
+        if (key == 3)
+            read_node_info(in, out);
+        if (key >= 2)
             continue;
-        }
         read_resources(in, rules, &amounts, key == 0 ? NULL : &out->host);
         *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) = amounts.ours;
         *(key == 0 ? &out->whole_capacity : &out->whole_allocatable) = amounts.whole;

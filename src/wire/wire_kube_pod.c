@@ -68,6 +68,7 @@ struct pod_reading {
     uint32_t statuses;
     struct container_status *status;
     bool resize_infeasible;
+    bool agent_label; /* that of wire_rules.agents, with its value */
 };
 
 /* The API server bounds the bytes of an object, not what is in it. */
@@ -130,11 +131,23 @@ static void read_signature(struct json_reader *in, struct pod *pod)
     pod->signature = pod->signed_by != 0 ? signature : "";
 }
 
+static bool pod_read_agent_label(struct json_reader *in, struct pod_reading *reading)
+{
+    struct text value;
+
+    must(reading->rules->agents.key.len > 0);
+    reading->agent_label =
+        json_read_string(in, &value) && text_eq(value, reading->rules->agents.value);
+    return !in->failed;
+}
+
 static bool pod_label(void *user, struct json_reader *in, struct text key)
 {
     struct pod_reading *reading = user;
 
     must(reading->pod != NULL);
+    if (reading->rules->agents.namespace != NULL && text_eq(key, reading->rules->agents.key))
+        return pod_read_agent_label(in, reading);
     return pod_read_label(in, reading->pod, key);
 }
 
@@ -465,8 +478,8 @@ static const char *const condition_keys[] = {"type", "status", "reason", "messag
                                              "lastTransitionTime"};
 
 /*
- * Only two conditions count: PodScheduled, for the time of the binding or why there is none, and a
- * resize that the node can never grant, so that the requested amount does not count.
+ * Three conditions count: PodScheduled, for the time of the binding or why there is none; Ready, of
+ * agents; and a resize that the node can never grant, so that the requested amount does not count.
  */
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
@@ -489,6 +502,8 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
     }
     if (text_is(word[0], "PodScheduled"))
         reading->pod->scheduled_ms = since_ms;
+    if (text_is(word[0], "Ready"))
+        reading->pod->is_ready = true;
     if (text_is(word[0], "PodResizePending") && text_is(word[2], "Infeasible"))
         reading->resize_infeasible = true;
 }
@@ -811,6 +826,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
     if (in->failed)
         return false;
     pod_take_meta(out, &meta);
+    out->is_agent = reading.agent_label && strcmp(out->namespace, rules->agents.namespace) == 0;
     pod_name_owner(in->arena, out);
     count_requests(&reading);
     join_containers(in, &reading);

@@ -44,6 +44,7 @@ struct writer *writer_new(struct app *app)
     arena_init(&writer->list);
     writer->drift = drift_watch_new(app);
     writer->host_sums = host_sums_new();
+    writer->agents = agents_new(&app->agents_rules);
     map_init(&writer->inflight);
     map_init(&writer->doubts);
     map_init(&writer->bound_since);
@@ -92,6 +93,7 @@ void writer_free(struct writer *writer)
     writer_end_policy(writer);
     writer_stop_hosts(writer);
     host_sums_free(writer->host_sums);
+    agents_free(writer->agents);
     batch_done(&writer->batch);
     ledger_free(writer->ledger);
     xfree(writer);
@@ -105,6 +107,7 @@ int writer_load(struct writer *writer, struct err *err)
     if (rc < 0)
         return rc;
     writer_load_learned(writer);
+    writer_load_agents(writer);
     writer_load_idle(writer);
     batch_publish(writer->app, writer->ledger);
     commits_tell(writer->app->commits, store_newest(writer->app->store));
@@ -131,6 +134,7 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
                                   .listed = writer->lists,
                                   .nodes_seen = writer->nodes_seen.count,
                                   .host_sums = host_sums_count(writer->host_sums),
+                                  .agents = agents_count(writer->agents),
                                   .drifts = drift_watch_told(writer->drift),
                                   .names = names_count(ledger_names(writer->ledger))};
 }
@@ -316,13 +320,16 @@ static void after_batch(struct writer *writer)
     writer_wake_for_the_late(writer);
     writer_use_what_was_learned(writer);
     writer_store_learned_now_and_then(writer);
+    writer_store_agents(writer);
     writer_store_measured_now_and_then(writer);
     verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is not changed. */
     if (!atomic_load(&writer->app->safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
-    drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
+    /* Until all pods were shown, no agent is Ready. */
+    if (atomic_load(&writer->app->pods_synced))
+        drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
 }
 
 /* Waits without taking from the queue: it fills up, and the informer waits. */
@@ -378,7 +385,8 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     /*
      * First, because a step of the clock must be in the journal before the commands that follow it.
      */
-    bool whole = note_clock(writer) && writer_note_policy(writer);
+    bool whole =
+        note_clock(writer) && writer_note_policy(writer) && writer_judge_unsure_agents(writer);
     while (count < taken && whole && !batch_is_full(writer))
         whole = writer_handle(writer, message[count++]);
     whole = whole && writer_tick(writer) && writer_heal_duplicates(writer);

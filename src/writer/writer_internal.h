@@ -9,6 +9,7 @@
  *   writer_doubts.c      reservations in doubt: when to ask, and when they are void
  *   writer_pods.c        what the watch reports of pods
  *   writer_nodes.c       what the watch reports of nodes
+ *   writer_agents.c      which nodes their agents vouch for
  *   writer_seen.c        when nodes were seen, and how old they are
  *   writer_hosts.c       CPU and memory that pods leave of a node
  *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
@@ -24,6 +25,7 @@
 #ifndef MILLIGPU_WRITER_WRITER_INTERNAL_H
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
 
+#include "milligpu/agents.h"
 #include "milligpu/event_budget.h"
 #include "milligpu/hints.h"
 #include "milligpu/host_sums.h"
@@ -114,6 +116,10 @@ struct writer {
     int64_t store_measured_ms; /* monotonic, likewise */
     int64_t reported_ms;       /* UTC, as stored: the last report that was taken; 0: none was */
     struct host_sums *host_sums;
+    struct agents *agents;
+    bool agents_unsure;      /* nodes may say otherwise than agents_judge() */
+    bool agents_stored;      /* that an agent was seen */
+    int64_t store_agents_ms; /* monotonic: not again before this time */
     /* uid to struct inflight_bind */
     struct map inflight;
     /* uid to struct doubt */
@@ -301,6 +307,18 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts);
 bool writer_node_gone(struct writer *writer, const char *name);
 /* Once per list: 4 ms with 15,000 nodes. */
 bool writer_end_nodes(struct writer *writer);
+
+/* writer_agents.c */
+
+/* At the start, and between two batches. */
+void writer_load_agents(struct writer *writer);
+void writer_store_agents(struct writer *writer);
+/* Every node anew: after the first agent of the cluster; and where that is not sure. */
+bool writer_judge_agents(struct writer *writer);
+bool writer_judge_unsure_agents(struct writer *writer);
+/* A living pod, whatever it is: one that was an agent's may have lost the label. */
+bool writer_see_agent(struct writer *writer, const struct pod *pod);
+bool writer_agent_gone(struct writer *writer, const char *node, const char *uid);
 
 /* writer_seen.c: struct node_seen by name, in nodes_seen and ages. */
 

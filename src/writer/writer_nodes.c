@@ -84,6 +84,22 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
     return whole;
 }
 
+/*
+ * Labels do not stand in for an agent that named the GPUs: pods would be granted them by numbers.
+ * An agent that was uninstalled says nothing of the node.
+ */
+static struct node_facts facts_shown(const struct writer *writer, const struct node_facts *facts)
+{
+    struct node_facts shown = *facts;
+
+    must(facts->name[0] != '\0');
+    if (agents_lost_gpus(writer->agents, facts))
+        shown.gpus_error = "milligpu.io/gpus: missing, and the agent of this Node wrote it before";
+    if (facts->claim.leaving != NULL && strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0)
+        shown.agent = false;
+    return shown;
+}
+
 bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
 {
     must(facts->name[0] != '\0');
@@ -92,17 +108,21 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     struct inventory inventory;
 
     arena_init(&arena);
-    inventory_parse(facts, &writer->app->inventory_rules, &arena, &inventory);
+    const bool first_agent = agents_see_node(writer->agents, facts);
+    const struct node_facts shown = facts_shown(writer, facts);
+    inventory_parse(&shown, &writer->app->inventory_rules, &arena, &inventory);
     const struct command command = {.kind = COMMAND_NODE,
                                     .at_ms = writer->wall_ms,
                                     .node = facts->name,
-                                    .inventory = &inventory};
+                                    .inventory = &inventory,
+                                    .vouch = agents_judge(writer->agents, text_of(facts->name))};
     /*
      * First the younger node lets go, then this one takes; healing passes on what this one let go;
      * only then are GPUs known for pods without a place.
      */
     const bool whole = give_way(writer, facts, &inventory) && writer_run(writer, &command) &&
-                       writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name);
+                       writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name) &&
+                       (!first_agent || writer_judge_agents(writer));
     if (whole)
         writer_queue_advertise(writer, &inventory, facts);
     arena_done(&arena);
@@ -124,6 +144,7 @@ bool writer_node_gone(struct writer *writer, const char *name)
 
     writer_unsee_node(&writer->nodes_seen, text_of(name));
     host_sums_hide(writer->host_sums, name);
+    agents_node_gone(writer->agents, text_of(name));
     return writer_run(writer, &command);
 }
 

@@ -84,13 +84,15 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
     if (pod_ended(pod)) {
         pod_cache_remove(writer->app->pod_cache, pod->uid);
         hints_resolved(writer->app->hints, text_of(pod->uid));
-        return writer_reconcile(writer, pod);
+        return writer_agent_gone(writer, pod->node, pod->uid) && writer_reconcile(writer, pod);
     }
     const bool is_new = writer_is_new_pod(writer, pod);
     if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
         return true; /* outdated */
     if (is_new)
         writer_learn(writer, pod);
+    if (!writer_see_agent(writer, pod))
+        return false;
     /*
      * Most pods of a cluster: the cache keeps what they use of CPU and memory, the ledger nothing.
      */
@@ -114,6 +116,8 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
 
     pod_cache_remove(writer->app->pod_cache, pod->uid);
     hints_resolved(writer->app->hints, text_of(pod->uid));
+    if (!writer_agent_gone(writer, pod->node, pod->uid))
+        return false;
     return pod_ended(pod) ? writer_reconcile(writer, pod) : writer_pod_gone(writer, pod->uid);
 }
 
@@ -199,6 +203,8 @@ static void pod_swept(void *user, const struct pod_record *record)
     struct writer *writer = user;
 
     hints_resolved(writer->app->hints, text_of(record->uid));
+    if (agents_pod_gone(writer->agents, text_of(record->node), text_of(record->uid)))
+        writer->agents_unsure = true; /* their nodes are judged when all are swept */
 }
 
 enum hints_pod writer_pod_state(void *user, struct text uid)
@@ -339,7 +345,8 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
     pod_cache_remove_stale(writer->app->pod_cache,
                            (struct pod_cache_list){writer->epoch, end->version}, writer, pod_swept);
     hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);
-    if (!release_orphans(writer, end->version) || !holders_go_on(writer))
+    if (!writer_judge_unsure_agents(writer) || !release_orphans(writer, end->version) ||
+        !holders_go_on(writer))
         return false;
     writer->pods_ended = true;
     writer->after_grace = end->after_grace;

@@ -215,9 +215,10 @@ func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
 	d.kubectl("", "delete", "namespace", agents)
 	d.kubectl("", "delete", "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding",
 		agents)
-	d.kubectl("", "annotate", "nodes", "--all", "milligpu.io/agent-", "milligpu.io/gpus-")
-	if left := d.reported(); left != "" {
-		t.Errorf("the node is not rid of its annotation: %s", left)
+	d.kubectl("", "annotate", "nodes", "-l", "nvidia.com/gpu.present=true", "--overwrite",
+		`milligpu.io/agent={"leaving":"uninstalled"}`, "milligpu.io/gpus-")
+	if left := d.reported(); left != `{"leaving":"uninstalled"}` {
+		t.Errorf("the node's agent is not uninstalled: %s", left)
 	}
 	d.startedOnce("first", first)
 	d.startedOnce("second", second)

@@ -40,7 +40,8 @@ def node(name, gpus=None, *, labels=None, annotations=None, amounts=None, spec=N
                          "creationTimestamp": "2026-01-02T03:04:05Z",
                          "labels": {**NODE_LABELS, "kubernetes.io/hostname": name, **(labels or {})}, "annotations": noted},
             "spec": {"unschedulable": False, **(spec or {})},
-            "status": {"capacity": dict(room), "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}}
+            "status": {"capacity": dict(room), "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}],
+                       "nodeInfo": {"bootID": "boot-" + name}}}
 
 
 def nodes():
@@ -60,6 +61,9 @@ def nodes():
                spec={"unschedulable": True})
     yield node("odd", [gpu("odd", 0, milli=500, mib=0, numa=-1, nvlink=["GPU-of-no-node"])],
                annotations={"milligpu.io/cordon": "GPU-nobody-has-this"})
+    claim = {"v": 1, "pod": {"uid": "agent-upgrading", "node": "another-uid", "boot": "boot-upgrading"},
+             "leaving": "driver-upgrade"}
+    yield node("upgrading", [gpu("upgrading", 0)], annotations={"milligpu.io/agent": json.dumps(claim)})
     yield node("labelled", labels={"nvidia.com/gpu.count": "4"})
     yield node("mig", labels={"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.10gb.count": "7"})
     yield node("sliced", labels={"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "4",

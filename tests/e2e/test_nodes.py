@@ -36,9 +36,9 @@ def cluster(*nodes):
 
 
 class Shown(unittest.TestCase):
-    """milligpud --standalone on a file."""
+    """milligpud --standalone on a file. Nodes with and without an agent are side by side, so none is needed."""
 
-    def daemon(self, *nodes, flags=()):
+    def daemon(self, *nodes, flags=("--require-agent=never",)):
         daemon = harness.Daemon(cluster(*nodes), *flags)
         self.addCleanup(daemon.close)
         return daemon
@@ -124,10 +124,10 @@ class Shown(unittest.TestCase):
         self.assertIn(b'{reason="plugin",model="NVIDIA-A100-SXM4-80GB"} 8000', daemon.admin("GET", "/metrics")[1])
         answer = daemon.filter(daemon.create(harness.pod("p", 300)), ["down"])
         self.assertEqual(answer["FailedAndUnresolvableNodes"], {"down": "no GPU with 300 milli free"})
-        expecting = self.daemon(*nodes, flags=("--plugin=expect",))
+        expecting = self.daemon(*nodes, flags=("--plugin=expect", "--require-agent=never"))
         self.assertEqual({name: self.shown(expecting, name)[0] for name in ("down", "sick", "left", "none", "agent")},
                          {"down": "plugin", "sick": "ok", "left": "plugin", "none": "plugin", "agent": "ok"})
-        ignoring = self.daemon(*nodes, flags=("--plugin=ignore",))
+        ignoring = self.daemon(*nodes, flags=("--plugin=ignore", "--require-agent=never"))
         self.assertEqual(ignoring.get("/api/v1/summary")["freeMilli"], 40000)
         self.assertEqual(self.drift(ignoring), [])
         self.assertIn("is ignored", self.check(ignoring, "plugin")["text"])

@@ -8,7 +8,8 @@
 
 #include "support.h"
 
-static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                        .whole_resource = "nvidia.com/gpu"};
 
 static void refused(const struct err *err)
 {

@@ -18,7 +18,8 @@
 
 enum { PODS = 6, STEPS = 12, CAPACITY = 2000, WHOLE = 2 };
 
-static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                        .whole_resource = "nvidia.com/gpu"};
 static const struct request_rules judge = {"nvidia.com/vgpu", 1, 1};
 
 /* What a pod asks for, as the API server writes it; milli is the most that it can cost the node. */

@@ -15,7 +15,8 @@
 
 #include "support.h"
 
-static const struct wire_rules wire = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+static const struct wire_rules wire = {.resource = "nvidia.com/vgpu",
+                                       .whole_resource = "nvidia.com/gpu"};
 enum { STEPS_MAX = 24, DEADLINE_MS = 4000 };
 
 struct script {

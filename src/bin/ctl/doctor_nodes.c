@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "milligpu/agents.h"
 #include "milligpu/annotations.h"
 #include "milligpu/inventory.h"
 #include "milligpu/wire_kube.h"
@@ -110,51 +111,106 @@ static bool judge_runtime(const struct doc *node, struct arena *arena, struct fi
     return false;
 }
 
-static bool judge_agent(const struct doc *node, const struct doc *pods, struct finding *out)
+/* As milligpud reads it. NULL: it cannot be read. */
+static struct node_facts *facts_of(const struct doc *node, struct arena *arena)
 {
-    const char *agent = annotation_of(node, ANNOTATION_AGENT);
-    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
-
-    if (agent == NULL && pod == NULL)
-        *out = (struct finding){
-            "failed", "no agent: containers with a share get no GPU, or that of a variable",
-            "install the component node (" WHERE
-            "), and label the node nvidia.com/gpu.present=true"};
-    else if (pod == NULL)
-        *out = (struct finding){
-            "failed", "its agent is gone: no container of a pod with a share is made here",
-            "install the component node again, or remove the annotation " ANNOTATION_AGENT};
-    else if (!is_ready(pod))
-        *out = (struct finding){"failed",
-                                "its agent is not ready: the container runtime does not ask it",
-                                "kubectl -n milligpu-node logs POD says why"};
-    else if (agent == NULL)
-        *out = (struct finding){"failed", "its agent cannot write to the Node",
-                                "kubectl -n milligpu-node logs POD says why"};
-    else
-        return true;
-    return false;
-}
-
-/* As milligpud reads it: made-up ids are no devices. */
-static bool judge_inventory(const struct doc *node, struct arena *arena, struct finding *out)
-{
-    static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+    static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                            .whole_resource = "nvidia.com/gpu"};
     CLEANUP(strbuf_done) struct strbuf bytes;
-    struct node_facts facts;
+    struct node_facts *facts = arena_alloc(arena, sizeof *facts);
     struct err err;
 
     strbuf_init(&bytes);
     doc_write(&bytes, node);
     const char *copy = arena_copy(arena, (struct text){bytes.data, bytes.len});
-    const bool read = node_decode(text_of(copy), &rules, arena, &facts, &err) == 0;
-    if (read && facts.has_gpus && facts.gpus > 0)
+    return node_decode(text_of(copy), &rules, arena, facts, &err) == 0 ? facts : NULL;
+}
+
+/* Of all pods of agents, once, since there may be thousands. */
+static struct agents *see_pods(const struct doc *pods)
+{
+    const struct agents_rules rules = {
+        .required = REQUIRE_ALWAYS, .key = TEXT(""), .value = TEXT("")};
+    struct agents *agents = agents_new(&rules);
+
+    doc_each (pod, doc_get(pods, "items")) {
+        const bool leaves = doc_str(pod, "metadata.deletionTimestamp")[0] != '\0';
+        const struct pod is = {.uid = doc_str(pod, "metadata.uid"),
+                               .node = doc_str(pod, "spec.nodeName"),
+                               .is_ready = is_ready(pod),
+                               .terminating_ms = leaves};
+        if (is.uid[0] != '\0' && is.node[0] != '\0')
+            (void)agents_see_pod(agents, &is);
+    }
+    return agents;
+}
+
+static const struct finding vouch_findings[VOUCHES] = {
+    [VOUCH_LEAVING] = {"warning", "its agent was told to let go of the GPUs: no new shares",
+                       "it comes back after the driver's upgrade, or by milligpu-node "
+                       "--take-driver (" WHERE ")"},
+    [VOUCH_NO_AGENT] = {"failed", "no agent: the node takes no new shares where agents are needed",
+                        "install the component node (" WHERE
+                        "), and label the node nvidia.com/gpu.present=true"},
+    [VOUCH_UNNAMED] = {"failed", "its agent does not say which pod it is",
+                       "update the DaemonSet: it sets MILLIGPU_NODE_POD_UID"},
+    [VOUCH_GONE] = {"failed", "its agent is gone: no container of a pod with a share is made here",
+                    "install the component node again, or milligpu-node --uninstall (" WHERE ")"},
+    [VOUCH_NOT_READY] = {"failed", "its agent is not Ready: the node takes no new shares",
+                         "kubectl -n milligpu-node logs POD says what it lacks"},
+    [VOUCH_OTHER_NODE] = {"failed", "its agent wrote to an earlier Node of this name",
+                          "wait a minute; else kubectl -n milligpu-node delete pod POD"},
+    [VOUCH_OTHER_BOOT] = {"failed", "its agent runs on another boot than kubelet",
+                          "wait a minute after a boot; else two machines have this node's name: "
+                          "give one of them another"},
+    [VOUCH_CLONED] = {"failed", "two pods of agents are Ready here: the node takes no new shares",
+                      "remove one of the two DaemonSets"},
+};
+
+static bool is_uninstalled(const struct node_facts *facts)
+{
+    return facts != NULL && facts->claim.leaving != NULL &&
+           strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0;
+}
+
+/* As milligpud judges it where the node needs an agent. */
+static bool judge_agent(const struct doc *node, const struct doc *pods, struct agents *agents,
+                        struct arena *arena, struct finding *out)
+{
+    const struct node_facts *facts = facts_of(node, arena);
+    enum vouch vouch = VOUCH_NONE;
+
+    if (facts != NULL) {
+        (void)agents_see_node(agents, facts);
+        vouch = agents_judge(agents, text_of(facts->name));
+    }
+    *out = vouch_findings[vouch];
+    if (vouch == VOUCH_GOOD || (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT))
+        return vouch == VOUCH_GOOD;
+    /* An agent that names no pod: it is of before, or runs outside of pods. */
+    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
+    if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
+        *out = vouch_findings[VOUCH_NOT_READY];
+    else if (vouch == VOUCH_NONE && pod == NULL)
+        *out = vouch_findings[is_uninstalled(facts) ? VOUCH_NO_AGENT : VOUCH_GONE];
+    else if (vouch == VOUCH_NO_AGENT && pod != NULL)
+        *out = (struct finding){"failed", "its agent cannot write to the Node",
+                                "kubectl -n milligpu-node logs POD says why"};
+    return out->text == NULL;
+}
+
+/* Made-up ids are no devices. */
+static bool judge_inventory(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    const struct node_facts *facts = facts_of(node, arena);
+
+    if (facts != NULL && facts->has_gpus && facts->gpus > 0)
         return true;
     *out = (struct finding){
         "failed",
-        !read                      ? "its Node cannot be read"
-        : facts.gpus_error != NULL ? facts.gpus_error
-                                   : "the Node shows no GPU with a UUID (milligpu.io/gpus)",
+        facts == NULL               ? "its Node cannot be read"
+        : facts->gpus_error != NULL ? facts->gpus_error
+                                    : "the Node shows no GPU with a UUID (milligpu.io/gpus)",
         "the agent writes it where it has the driver's library: its log says what it lacks"};
     return false;
 }
@@ -264,8 +320,8 @@ static const char *validator_words(const struct doc *agent)
                : ", validator not known until a container is made";
 }
 
-static void judge_node(const struct doc *node, const struct doc *pods, struct arena *arena,
-                       struct doc *checks)
+static void judge_node(const struct doc *node, const struct doc *pods, struct agents *agents,
+                       struct arena *arena, struct doc *checks)
 {
     const struct doc *agent = agent_words(node, arena);
     struct doc *check = doc_new(arena, DOC_OBJECT);
@@ -274,7 +330,7 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
 
     const bool was_tried = judge_runtime(node, arena, &runtime);
     const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
-    const bool has_all = can && judge_agent(node, pods, &finding) &&
+    const bool has_all = can && judge_agent(node, pods, agents, arena, &finding) &&
                          judge_inventory(node, arena, &finding) &&
                          judge_cdi(agent, arena, &finding) && judge_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
@@ -297,10 +353,12 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ar
 struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct arena *arena)
 {
     struct doc *checks = doc_new(arena, DOC_ARRAY);
+    struct agents *agents = see_pods(pods);
 
     doc_each (node, doc_get(nodes, "items"))
         if (has_gpus(node))
-            judge_node(node, pods, arena, checks);
+            judge_node(node, pods, agents, arena, checks);
+    agents_free(agents);
     if (checks->count > 0)
         return checks;
     struct doc *check = doc_new(arena, DOC_OBJECT);

@@ -59,6 +59,7 @@ struct world_node {
     uint32_t hash;    /* text_hash() of the name */
     struct host host; /* what is there for the pods that arrive */
     const struct inventory *inventory;
+    enum vouch vouch; /* does its agent vouch for it? */
 };
 
 /* Pods that ask for the same. */

@@ -17,10 +17,17 @@
 #include "amounts.h"
 #include "simulate.h"
 
+/* Agents are those of the component node: a file does not say what milligpud was set to. */
 static const struct wire_rules cluster_rules = {
     .resource = SIMULATE_RESOURCE,
     .whole_resource = SIMULATE_WHOLE_RESOURCE,
+    .agents = {.namespace = "milligpu-node",
+               .key = TEXT("app.kubernetes.io/component"),
+               .value = TEXT("node")},
 };
+
+static const struct agents_rules cluster_agents = {.key = TEXT("nvidia.com/gpu.present"),
+                                                   .value = TEXT("true")};
 
 /* What a node has, and what its pods take; -1: the file does not say, so there is no limit. */
 struct cluster_room {
@@ -44,6 +51,8 @@ struct cluster {
     size_t rooms_room;
     struct cluster_room *room; /* of each node of the world */
     struct map room_by_name;   /* a node's number, plus 1 */
+    struct agents *agents;
+    uint32_t agent_pods;
     struct cluster_note tainted;
     struct cluster_note unusable;
     const char *unusable_why;
@@ -115,6 +124,7 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
         return err_same(err);
     cluster->room = xgrow(cluster->room, world->nodes, &cluster->rooms_room, sizeof *cluster->room);
     cluster->room[world->nodes] = room;
+    (void)agents_see_node(cluster->agents, &facts);
     const struct world_node *node = world_take_node(world, &facts);
     (void)map_put(&cluster->room_by_name, text_of(node->name),
                   (void *)(uintptr_t)world->nodes); /* the API server has no name twice */
@@ -128,6 +138,25 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
             cluster->unusable_why = reason_help(REASON_PLUGIN);
     }
     return 0;
+}
+
+/*
+ * Without a pod of any agent, as in a file of one namespace, only what Nodes say of themselves
+ * counts.
+ */
+static void cluster_judge_agent(struct cluster *cluster, struct world_node *node)
+{
+    const enum vouch vouch = agents_judge(cluster->agents, text_of(node->name));
+
+    must(node->vouch == VOUCH_NONE);
+    if (cluster->agent_pods == 0 && vouch != VOUCH_LEAVING)
+        return;
+    node->vouch = vouch;
+    if (!vouch_closes(vouch) || node->inventory->gpus == 0)
+        return;
+    cluster_note(cluster, &cluster->unusable, "", node->name);
+    if (cluster->unusable_why == NULL)
+        cluster->unusable_why = vouch_help(vouch);
 }
 
 /* Whole MiB, and within what simulate counts. */
@@ -184,6 +213,10 @@ static int cluster_add_pod(void *user, struct text bytes, struct err *err)
     must(pod.name[0] != '\0');
     if (pod_ended(&pod))
         return 0;
+    if (pod.node[0] != '\0' && pod.is_agent) {
+        (void)agents_see_pod(cluster->agents, &pod);
+        cluster->agent_pods++;
+    }
     if (pod.node[0] != '\0')
         cluster_hold(cluster, &pod);
     else
@@ -322,11 +355,14 @@ static int cluster_read(struct cluster *cluster, FILE *warnings, struct err *err
 
     if (fake_apiserver_load(cluster->fake, cluster->file, err) < 0 ||
         cluster_list(cluster, "/api/v1/nodes", cluster_add_node, err) < 0 ||
-        cluster_list(cluster, "/api/v1/pods", cluster_add_pod, err) < 0 ||
-        cluster_check(cluster, err) < 0)
+        cluster_list(cluster, "/api/v1/pods", cluster_add_pod, err) < 0)
         return err_same(err);
-    for (uint32_t i = 0; i < world->nodes; i++)
+    for (uint32_t i = 0; i < world->nodes; i++) {
         cluster_set_host(&world->node[i], &cluster->room[i]);
+        cluster_judge_agent(cluster, &world->node[i]);
+    }
+    if (cluster_check(cluster, err) < 0)
+        return err_same(err);
     must(world->gpus > 0);
     cluster_order(cluster);
     if (warnings != NULL)
@@ -343,10 +379,12 @@ int world_read_cluster(struct world *world, const char *file, FILE *warnings, st
     cluster.fake = fake_apiserver_new("simulate");
     arena_init(&cluster.arena);
     map_init(&cluster.room_by_name);
+    cluster.agents = agents_new(&cluster_agents);
     const int status = cluster_read(&cluster, warnings, err);
     fake_apiserver_free(cluster.fake);
     arena_done(&cluster.arena);
     map_done(&cluster.room_by_name);
+    agents_free(cluster.agents);
     xfree(cluster.room);
     return status;
 }

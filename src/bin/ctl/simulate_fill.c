@@ -36,7 +36,8 @@ static void fill_settle(struct ledger *ledger)
 
 static void fill_node(struct ledger *ledger, const struct world_node *node)
 {
-    const struct command command = {.kind = COMMAND_NODE, .at_ms = 1, .inventory = node->inventory};
+    const struct command command = {
+        .kind = COMMAND_NODE, .at_ms = 1, .inventory = node->inventory, .vouch = node->vouch};
 
     fill_do(ledger, &command);
     fill_settle(ledger);

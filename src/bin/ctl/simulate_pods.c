@@ -88,7 +88,8 @@ static void manifest_read_host(const struct fit_pod *fit, struct host *out)
 static int manifest_read_request(struct manifest_reader *reader, const struct pod_maker *maker,
                                  struct doc *document, struct world_shape *out, struct err *err)
 {
-    static const struct wire_rules wire = {SIMULATE_RESOURCE, SIMULATE_WHOLE_RESOURCE};
+    static const struct wire_rules wire = {.resource = SIMULATE_RESOURCE,
+                                           .whole_resource = SIMULATE_WHOLE_RESOURCE};
     static const struct request_rules rules = {
         .resource = SIMULATE_RESOURCE, .min_milli = 1, .step_milli = 1};
     CLEANUP(strbuf_done) struct strbuf bytes;

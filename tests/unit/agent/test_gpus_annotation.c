@@ -11,7 +11,8 @@
 #include "milligpu/gpus_annotation.h"
 #include "milligpu/wire_kube.h"
 
-static const struct wire_rules rules = {"nvidia.com/vgpu", "nvidia.com/gpu"};
+static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                        .whole_resource = "nvidia.com/gpu"};
 
 static struct gpu_reading reading;
 static const char *held[GPUS_PER_NODE_MAX];

@@ -321,6 +321,10 @@ static void fill_settings(struct settings *settings)
                                   .inventory_from_labels = true,
                                   .plugin = "auto",
                                   .events = true,
+                                  .require_agent = "where-selected",
+                                  .agent_nodes = "nvidia.com/gpu.present=true",
+                                  .agents = "pods",
+                                  .agent_label = "app.kubernetes.io/component=node",
                                   .wake = "object",
                                   .namespace = "ns"};
 }

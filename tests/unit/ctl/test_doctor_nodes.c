@@ -43,7 +43,7 @@ static struct doc *node(const char *runtime, const char *annotations, const char
     (void)snprintf(json, sizeof json,
                    "{\"items\":[{\"metadata\":{\"name\":\"n1\",\"uid\":\"u\",\"annotations\":{%s},"
                    "\"labels\":{\"nvidia.com/gpu.present\":\"true\"}},\"status\":{\"nodeInfo\":{"
-                   "\"containerRuntimeVersion\":\"%s\"},\"allocatable\":{%s}}}]}",
+                   "\"bootID\":\"b1\",\"containerRuntimeVersion\":\"%s\"},\"allocatable\":{%s}}}]}",
                    annotations, runtime, allocatable);
     return answer(&shown, json);
 }
@@ -53,7 +53,8 @@ static struct doc *pod(const char *name, const char *ready)
     char json[512];
 
     (void)snprintf(json, sizeof json,
-                   "{\"items\":[{\"spec\":{\"nodeName\":\"%s\"},\"status\":{\"conditions\":["
+                   "{\"items\":[{\"metadata\":{\"uid\":\"p1\"},\"spec\":{\"nodeName\":\"%s\"},"
+                   "\"status\":{\"conditions\":["
                    "{\"type\":\"Initialized\",\"status\":\"True\"},"
                    "{\"type\":\"Ready\",\"status\":\"%s\"}]}}]}",
                    name, ready);
@@ -94,7 +95,7 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
     finds(node("containerd://2.3.7", "", ""), none, "failed", "install the component node");
     finds(node("containerd://2.3.7", "", ""), pod("n2", "True"), "failed", "no agent");
     finds(node("containerd://2.3.7", AGENT, ""), none, "failed", "its agent is gone");
-    finds(node("containerd://2.3.7", AGENT, ""), pod("n1", "False"), "failed", "not ready");
+    finds(node("containerd://2.3.7", AGENT, ""), pod("n1", "False"), "failed", "not Ready");
     finds(node("containerd://2.3.7", "", ""), ready, "failed", "cannot write to the Node");
     finds(node("containerd://2.3.7", AGENT, ""), ready, "failed", "no GPU with a UUID");
     finds(node("containerd://2.3.7", AGENT "," BAD, ""), ready, "failed", "uuid");
@@ -123,6 +124,44 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
           "without it: copy manifests/node/milligpu-nri.toml");
 }
 
+#define SAYS(members)                                                                              \
+    "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"version\\\":\\\"0.2.0\\\"," members "}\""
+#define CLAIMS(pod, node, boot)                                                                    \
+    SAYS("\\\"pod\\\":{\\\"uid\\\":\\\"" pod "\\\",\\\"node\\\":\\\"" node                         \
+         "\\\",\\\"boot\\\":\\\"" boot "\\\"}")
+#define POD(uid, condition)                                                                        \
+    "{\"metadata\":{\"uid\":\"" uid "\"},\"spec\":{\"nodeName\":\"n1\"},"                          \
+    "\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"" condition "\"}]}}"
+
+static void finds_claim(const char *annotation, const char *pods, const char *status,
+                        const char *words)
+{
+    char annotations[512];
+    char items[1024];
+
+    (void)snprintf(annotations, sizeof annotations, "%s,%s", annotation, GPUS);
+    (void)snprintf(items, sizeof items, "{\"items\":[%s]}", pods);
+    finds(node("containerd://2.3.7", annotations, ""), answer(&shown, items), status, words);
+}
+
+static void what_an_agent_says_is_compared_with_its_pod_and_its_node(void **state)
+{
+    (void)state;
+    const char *good = CLAIMS("p1", "u", "b1");
+
+    finds_claim(good, POD("p1", "True"), "ok", "agent 0.2.0");
+    finds_claim(good, "", "failed", "its agent is gone");
+    finds_claim(good, POD("p2", "True"), "failed", "its agent is gone");
+    finds_claim(good, POD("p1", "False"), "failed", "not Ready");
+    finds_claim(good, POD("p1", "True") "," POD("p2", "True"), "failed", "two pods of agents");
+    finds_claim(good, POD("p1", "True") "," POD("p2", "False"), "ok", "agent 0.2.0");
+    finds_claim(CLAIMS("p1", "former", "b1"), POD("p1", "True"), "failed", "an earlier Node");
+    finds_claim(CLAIMS("p1", "u", "b2"), POD("p1", "True"), "failed", "another boot");
+    finds_claim(SAYS("\\\"leaving\\\":\\\"driver-upgrade\\\""), POD("p1", "False"), "warning",
+                "told to let go");
+    finds_claim(SAYS("\\\"leaving\\\":\\\"uninstalled\\\""), "", "failed", "no agent");
+}
+
 static void nodes_without_gpus_are_left_out(void **state)
 {
     (void)state;
@@ -139,6 +178,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_missing_is_named_in_the_order_of_installing, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_an_agent_says_is_compared_with_its_pod_and_its_node,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(nodes_without_gpus_are_left_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

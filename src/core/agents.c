@@ -1,0 +1,420 @@
+/*
+ * The table behind agents.h. The writer's thread puts in what the watch shows, asks for the verdict
+ * of the node, and takes what is to be stored; the simulator's oracle has a table of its own. What
+ * a Node says is kept as it was read, so that a pod that changes can be judged without its Node.
+ */
+#include "milligpu/agents.h"
+
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/map.h"
+
+struct agent_pod {
+    char *uid;
+    bool serves; /* Ready, and not being deleted */
+};
+
+struct agent_entry {
+    char *node; /* also the key */
+    char *uid;  /* of the Node object, "" until one was shown */
+    /* what the Node says */
+    bool selected; /* it has the label */
+    bool named;    /* it has the annotation of an agent */
+    bool uninstalled;
+    bool leaving;
+    bool other_node;
+    bool other_boot;
+    char *claim; /* uid of the agent's pod; NULL: none is named */
+    /* what is remembered of this Node object */
+    bool named_gpus;
+    bool vouched;
+    bool changed; /* since it was stored: in the list below */
+    struct agent_pod *pod;
+    size_t pods;
+    size_t capacity;
+};
+
+struct agents {
+    struct agents_rules rules;
+    struct map entries; /* struct agent_entry, by node */
+    bool seen;
+    struct agent_entry **changed;
+    size_t changes;
+    size_t capacity;
+};
+
+static const struct {
+    const char *name;
+    const char *help;
+} vouches[] = {
+#define X(id, word, help) [id] = {word, help},
+    VOUCH_TABLE(X)
+#undef X
+};
+
+const char *vouch_name(enum vouch vouch)
+{
+    must((unsigned)vouch < VOUCHES);
+    must(vouches[vouch].name[0] != '\0');
+    return vouches[vouch].name;
+}
+
+const char *vouch_help(enum vouch vouch)
+{
+    must((unsigned)vouch < VOUCHES);
+    must(vouches[vouch].help[0] != '\0');
+    return vouches[vouch].help;
+}
+
+const char *vouch_state(enum vouch vouch)
+{
+    must((unsigned)vouch < VOUCHES);
+    return vouch <= VOUCH_LEAVING ? vouch_name(vouch) : "not_vouched";
+}
+
+struct agents *agents_new(const struct agents_rules *rules)
+{
+    struct agents *agents = xcalloc(1, sizeof *agents);
+
+    must(rules->key.at != NULL && rules->value.at != NULL);
+    agents->rules = *rules;
+    map_init(&agents->entries);
+    return agents;
+}
+
+static void agent_entry_free(struct agent_entry *entry)
+{
+    must(entry->node != NULL);
+    for (size_t i = 0; i < entry->pods; i++)
+        xfree(entry->pod[i].uid);
+    xfree(entry->pod);
+    xfree(entry->claim);
+    xfree(entry->uid);
+    xfree(entry->node);
+    xfree(entry);
+}
+
+void agents_free(struct agents *agents)
+{
+    struct agent_entry *entry;
+
+    if (agents == NULL)
+        return;
+    for (size_t at = 0; (entry = map_next(&agents->entries, &at)) != NULL;)
+        agent_entry_free(entry);
+    map_done(&agents->entries);
+    xfree(agents->changed);
+    xfree(agents);
+}
+
+static struct agent_entry *agents_find(const struct agents *agents, struct text node)
+{
+    must(node.len > 0);
+    return map_find(&agents->entries, node);
+}
+
+static struct agent_entry *agents_get(struct agents *agents, const char *node)
+{
+    struct agent_entry *entry = agents_find(agents, text_of(node));
+
+    if (entry != NULL)
+        return entry;
+    entry = xcalloc(1, sizeof *entry);
+    entry->node = xstrdup(node);
+    entry->uid = xstrdup("");
+    (void)map_put(&agents->entries, text_of(entry->node), entry);
+    must(entry->pods == 0);
+    return entry;
+}
+
+/* An entry that says no more than a missing one. */
+static void drop_if_empty(struct agents *agents, struct agent_entry *entry)
+{
+    if (entry->selected || entry->named || entry->pods > 0 || entry->named_gpus || entry->vouched ||
+        entry->changed)
+        return;
+    must(entry->claim == NULL);
+    (void)map_take(&agents->entries, text_of(entry->node));
+    agent_entry_free(entry);
+}
+
+static void agents_note_change(struct agents *agents, struct agent_entry *entry)
+{
+    if (entry->changed)
+        return;
+    entry->changed = true;
+    agents->changed =
+        xgrow(agents->changed, agents->changes, &agents->capacity, sizeof(struct agent_entry *));
+    agents->changed[agents->changes++] = entry;
+    must(agents->changes <= agents->entries.count);
+}
+
+static void agents_set_memory(struct agents *agents, struct agent_entry *entry, bool named_gpus,
+                              bool vouched)
+{
+    must(entry->node[0] != '\0');
+    if (entry->named_gpus == named_gpus && entry->vouched == vouched)
+        return;
+    entry->named_gpus = named_gpus;
+    entry->vouched = vouched;
+    agents_note_change(agents, entry);
+}
+
+static void agents_replace(char **slot, const char *value)
+{
+    must(slot != NULL);
+    xfree(*slot);
+    *slot = value != NULL ? xstrdup(value) : NULL;
+}
+
+/* True the first time. */
+static bool see_any(struct agents *agents, bool agent)
+{
+    const bool first = agent && !agents->seen;
+
+    agents->seen = agents->seen || agent;
+    must(agents->seen || !agent);
+    return first;
+}
+
+static size_t n_serving(const struct agent_entry *entry)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < entry->pods; i++)
+        count += entry->pod[i].serves;
+    must(count <= entry->pods);
+    return count;
+}
+
+static struct agent_pod *find_pod(const struct agent_entry *entry, struct text uid)
+{
+    must(uid.len > 0);
+    for (size_t i = 0; i < entry->pods; i++)
+        if (text_is(uid, entry->pod[i].uid))
+            return &entry->pod[i];
+    return NULL;
+}
+
+/* Of an agent that names its pod. */
+static enum vouch judge_claim(const struct agent_entry *entry)
+{
+    must(entry->claim != NULL);
+
+    const struct agent_pod *pod = find_pod(entry, text_of(entry->claim));
+    if (entry->other_node)
+        return VOUCH_OTHER_NODE;
+    if (entry->other_boot)
+        return VOUCH_OTHER_BOOT;
+    if (n_serving(entry) > 1)
+        return VOUCH_CLONED;
+    if (pod == NULL)
+        return VOUCH_GONE;
+    return pod->serves ? VOUCH_GOOD : VOUCH_NOT_READY;
+}
+
+/*
+ * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
+ * vouched for this Node before: what such an annotation says may be old.
+ */
+static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
+{
+    const struct agents_rules *rules = &agents->rules;
+    const bool required = rules->required == REQUIRE_ALWAYS || (entry->selected && agents->seen);
+
+    must(rules->required != REQUIRE_NEVER);
+    if (entry->uninstalled)
+        return VOUCH_NONE;
+    if (entry->leaving)
+        return VOUCH_LEAVING;
+    if (!entry->named)
+        return required || entry->named_gpus || entry->vouched ? VOUCH_NO_AGENT : VOUCH_NONE;
+    if (rules->by_annotation)
+        return VOUCH_NONE;
+    if (entry->claim == NULL)
+        return entry->vouched ? VOUCH_UNNAMED : VOUCH_NONE;
+    return judge_claim(entry);
+}
+
+enum vouch agents_judge(const struct agents *agents, struct text node)
+{
+    const struct agent_entry *entry = agents_find(agents, node);
+
+    if (agents->rules.required == REQUIRE_NEVER)
+        return VOUCH_NONE;
+    if (entry == NULL)
+        return agents->rules.required == REQUIRE_ALWAYS ? VOUCH_NO_AGENT : VOUCH_NONE;
+    return agents_judge_entry(agents, entry);
+}
+
+/* A pod that vouches is remembered, so that its annotation alone is no longer enough. */
+static void remember_verdict(struct agents *agents, struct agent_entry *entry)
+{
+    must(entry != NULL);
+    if (agents->rules.required != REQUIRE_NEVER && agents_judge_entry(agents, entry) == VOUCH_GOOD)
+        agents_set_memory(agents, entry, entry->named_gpus, true);
+}
+
+static bool agents_is_selected(const struct agents *agents, const struct node_facts *facts)
+{
+    must(facts->labels == 0 || facts->label != NULL);
+    for (uint32_t i = 0; i < facts->labels && agents->rules.key.len > 0; i++)
+        if (text_is(agents->rules.key, facts->label[i].key) &&
+            text_is(agents->rules.value, facts->label[i].value))
+            return true;
+    return false;
+}
+
+static bool differ(const char *claimed, const char *shown)
+{
+    return claimed != NULL && shown != NULL && claimed[0] != '\0' && shown[0] != '\0' &&
+           strcmp(claimed, shown) != 0;
+}
+
+static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
+                              const struct node_facts *facts)
+{
+    const struct agent_claim *claim = &facts->claim;
+
+    must(strcmp(entry->node, facts->name) == 0);
+    entry->selected = agents_is_selected(agents, facts);
+    entry->uninstalled = claim->leaving != NULL && strcmp(claim->leaving, AGENT_UNINSTALLED) == 0;
+    entry->named = facts->agent && !entry->uninstalled;
+    entry->leaving = entry->named && claim->leaving != NULL;
+    entry->other_node = differ(claim->node, facts->uid);
+    entry->other_boot = differ(claim->boot, facts->boot);
+    agents_replace(&entry->claim, entry->named ? claim->pod : NULL);
+}
+
+bool agents_see_node(struct agents *agents, const struct node_facts *facts)
+{
+    const char *uid = facts->uid != NULL ? facts->uid : "";
+    struct agent_entry *entry = agents_get(agents, facts->name);
+
+    must(facts->name[0] != '\0');
+    agents_take_facts(agents, entry, facts);
+    /* Another machine: what is remembered of the former one lapses. */
+    if (strcmp(entry->uid, uid) != 0)
+        agents_set_memory(agents, entry, false, false);
+    agents_replace(&entry->uid, uid);
+    if (entry->uninstalled)
+        agents_set_memory(agents, entry, false, false);
+    else if (entry->named && facts->has_gpus && facts->gpus > 0)
+        agents_set_memory(agents, entry, true, entry->vouched);
+    remember_verdict(agents, entry);
+    const bool first = see_any(agents, entry->named);
+    drop_if_empty(agents, entry);
+    return first;
+}
+
+void agents_node_gone(struct agents *agents, struct text node)
+{
+    struct agent_entry *entry = agents_find(agents, node);
+
+    if (entry == NULL)
+        return;
+    entry->selected = false;
+    entry->named = false;
+    entry->uninstalled = false;
+    entry->leaving = false;
+    agents_replace(&entry->claim, NULL);
+    agents_set_memory(agents, entry, false, false);
+    drop_if_empty(agents, entry);
+    must(agents->changes <= agents->entries.count);
+}
+
+bool agents_see_pod(struct agents *agents, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+    must(pod->node[0] != '\0');
+
+    struct agent_entry *entry = agents_get(agents, pod->node);
+    struct agent_pod *known = find_pod(entry, text_of(pod->uid));
+    if (known == NULL) {
+        entry->pod = xgrow(entry->pod, entry->pods, &entry->capacity, sizeof *entry->pod);
+        known = &entry->pod[entry->pods++];
+        *known = (struct agent_pod){.uid = xstrdup(pod->uid)};
+    }
+    known->serves = pod->is_ready && pod->terminating_ms == 0;
+    remember_verdict(agents, entry);
+    return see_any(agents, true);
+}
+
+bool agents_pod_gone(struct agents *agents, struct text node, struct text uid)
+{
+    struct agent_entry *entry = node.len > 0 ? agents_find(agents, node) : NULL;
+    struct agent_pod *pod = entry != NULL ? find_pod(entry, uid) : NULL;
+
+    if (pod == NULL)
+        return false;
+    must(entry->pods > 0);
+    xfree(pod->uid);
+    *pod = entry->pod[--entry->pods];
+    remember_verdict(agents, entry); /* of two agents one may be left */
+    drop_if_empty(agents, entry);
+    return true;
+}
+
+bool agents_lost_gpus(const struct agents *agents, const struct node_facts *facts)
+{
+    const struct agent_entry *entry = agents_find(agents, text_of(facts->name));
+
+    if (entry == NULL || entry->uninstalled || facts->has_gpus || facts->gpus_error != NULL)
+        return false;
+    must(facts->uid != NULL);
+    return entry->named_gpus && strcmp(entry->uid, facts->uid) == 0;
+}
+
+void agents_remember_seen(struct agents *agents)
+{
+    must(agents->changes == 0);
+    agents->seen = true;
+}
+
+void agents_remember(struct agents *agents, const struct agent_memory *memory)
+{
+    struct agent_entry *entry = agents_get(agents, memory->node);
+
+    must(memory->named_gpus || memory->vouched);
+    agents_replace(&entry->uid, memory->uid);
+    entry->named_gpus = memory->named_gpus;
+    entry->vouched = memory->vouched;
+    must(!entry->changed);
+}
+
+bool agents_seen(const struct agents *agents)
+{
+    must(agents != NULL);
+    return agents->seen;
+}
+
+bool agents_next_changed(const struct agents *agents, size_t *at, struct agent_memory *out)
+{
+    must(*at <= agents->changes);
+    if (*at == agents->changes)
+        return false;
+    const struct agent_entry *entry = agents->changed[(*at)++];
+    must(entry->changed);
+    *out = (struct agent_memory){entry->node, entry->uid, entry->named_gpus, entry->vouched};
+    return true;
+}
+
+void agents_stored(struct agents *agents, size_t count)
+{
+    must(count <= agents->changes);
+    for (size_t i = 0; i < count; i++) {
+        agents->changed[i]->changed = false;
+        drop_if_empty(agents, agents->changed[i]);
+    }
+    agents->changes -= count;
+    if (agents->changes > 0)
+        memmove(agents->changed, &agents->changed[count],
+                agents->changes * sizeof(struct agent_entry *));
+}
+
+size_t agents_count(const struct agents *agents)
+{
+    must(agents->changes <= agents->entries.count);
+    return agents->entries.count;
+}

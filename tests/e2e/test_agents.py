@@ -1,0 +1,227 @@
+"""Nodes count while their agents vouch for them: milligpud against an API server, whose agents this file plays."""
+
+import json
+import time
+import unittest
+
+import harness
+from gfd_labels import gfd_labels
+from test_nodes import cluster, node
+
+NAMESPACE = "milligpu-node"
+
+
+def vouching(name, uid=None, node_uid=None):
+    """What an agent writes to its Node (src/agent/reporter.c); uid: of its pod."""
+    gpus = [{"uuid": f"GPU-{name}-{at}", "index": at, "milli": 1000, "mib": 81920, "model": "NVIDIA-A100-SXM4-80GB"}
+            for at in range(2)]
+    claim = {"v": 1, "version": "0.1.0", "pod": {"uid": uid or f"agent-{name}", "node": node_uid or f"uid-{name}", "boot": f"boot-{name}"}}
+    return {"milligpu.io/gpus": json.dumps(gpus), "milligpu.io/agent": json.dumps(claim)}
+
+
+def gpu_node(name, annotations=None):
+    made = node(name, gfd_labels(2), annotations=annotations)
+    made["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "containerRuntimeVersion": "containerd://2.3.7"}
+    return made
+
+
+def agent_pod(name, ready=True, uid=None):
+    """The DaemonSet's, as kubelet shows it."""
+    made = harness.pod(f"milligpu-node-{uid or name}", namespace=NAMESPACE, uid=uid or f"agent-{name}")
+    made["metadata"]["labels"] = {"app.kubernetes.io/name": "milligpu", "app.kubernetes.io/component": "node"}
+    made["spec"]["nodeName"] = name
+    made["status"] = {"phase": "Running", "conditions": [
+        {"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True" if ready else "False"}]}
+    return made
+
+
+class Agents(unittest.TestCase):
+    def start(self, *nodes, pods=(), flags=()):
+        self.api = harness.Api(cluster(*nodes, *pods))
+        self.addCleanup(self.api.close)
+        self.daemon = harness.ClusterDaemon(self.api, f"--keys-namespace={NAMESPACE}", *flags)
+        self.addCleanup(self.daemon.close)
+        return self.daemon
+
+    def ready(self, name, ready, uid=None):
+        conditions = agent_pod(name, ready, uid)["status"]["conditions"]
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/milligpu-node-{uid or name}/status"
+        self.assertEqual(self.api.request("PATCH", path, {"status": {"conditions": conditions}})[0], 200)
+
+    def appear(self, name, ready, uid=None):
+        """A pod that comes while milligpud runs; its status is kubelet's. Returns the uid that it got."""
+        made = self.api.create(agent_pod(name, uid=uid))
+        self.ready(name, ready, uid)
+        return made["metadata"]["uid"]
+
+    def annotate(self, name, annotations):
+        self.assertEqual(self.api.request(
+            "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})[0], 200)
+
+    def vouch(self, name):
+        return self.daemon.get("/api/v1/nodes/" + name)["vouch"]
+
+    def becomes(self, name, word):
+        self.daemon.wait(lambda: self.vouch(name) == word, f"{name}: {word}, is {self.vouch(name)}", 5)
+
+    def drift(self):
+        return [(one["kind"], one["node"]) for one in self.daemon.get("/api/v1/drift")["items"]]
+
+    def check(self, name):
+        return next(one for one in self.daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
+
+    def test_a_node_whose_agent_is_not_ready_takes_no_new_shares_until_it_is(self):
+        daemon = self.start(gpu_node("n1", vouching("n1")), gpu_node("n2", vouching("n2")),
+                            pods=[agent_pod("n1"), agent_pod("n2")])
+        self.assertEqual((self.vouch("n1"), self.vouch("n2"), self.drift()), ("vouched", "vouched", []))
+        self.assertEqual(self.check("agents")["text"], "the agents of 2 nodes vouch for their GPUs")
+        ran, _, _ = daemon.schedule(harness.pod("ran", 300), ["n1"])
+        self.assertEqual(ran, "n1")
+
+        self.ready("n1", False)
+        self.becomes("n1", "not_ready")
+        shown = daemon.get("/api/v1/nodes/n1")
+        self.assertEqual((shown["state"], shown["freeMilli"], shown["closedMilli"], shown["usedMilli"]),
+                         ("not_vouched", 0, 1700, 300))
+        self.assertEqual(shown["stateText"], "the pod of its agent is not Ready")
+        self.assertEqual(self.drift(), [("not_vouched", "n1")])
+        self.assertEqual(daemon.get("/api/v1/summary")["closed"]["agent"], 1700)
+        found = self.check("agents")
+        self.assertEqual((found["status"], found["text"]), (
+            "warning", "the agents of 1 node do not vouch for their GPUs, which take no new shares; node n1: "
+            "the pod of its agent is not Ready"))
+        # The text is the one of all reasons that may change: a scheduler that writes it wakes the pod.
+        waits = daemon.create(harness.pod("waits", 300))
+        refused = daemon.filter(waits, ["n1"])
+        text = "no GPU with 300 milli free"
+        self.assertEqual((refused["NodeNames"], refused["FailedAndUnresolvableNodes"]), ([], {"n1": text}))
+        self.assertEqual(daemon.filter(waits, ["n1", "n2"])["NodeNames"], ["n2"])
+        self.assertIn(text, daemon.bind(waits, "n1"))
+        daemon.knows("ran")
+
+        self.ready("n1", True)
+        self.becomes("n1", "vouched")
+        self.assertEqual(daemon.filter(waits, ["n1"])["NodeNames"], ["n1"])
+        self.assertEqual(daemon.bind(waits, "n1"), "")
+        self.assertEqual(self.drift(), [])
+
+    def test_a_new_node_takes_no_pods_before_its_agent_is_ready(self):
+        daemon = self.start(gpu_node("old", vouching("old")), pods=[agent_pod("old")])
+        status, new = self.api.request("POST", "/api/v1/nodes", gpu_node("new"))
+        self.assertEqual(status, 201)
+        daemon.wait(lambda: "new" in daemon.nodes(), "the new node")
+        self.assertEqual(self.vouch("new"), "no_agent")
+        made = daemon.create(harness.pod("p", 2000))
+        self.assertEqual(daemon.filter(made, ["new"])["NodeNames"], [])
+        self.assertNotEqual(daemon.bind(made, "new"), "")
+        # its agent comes: first the pod, then the annotations, then Ready
+        uid = self.appear("new", False)
+        self.annotate("new", vouching("new", uid, new["metadata"]["uid"]))
+        self.becomes("new", "not_ready")
+        self.assertEqual(daemon.filter(made, ["new"])["NodeNames"], [])
+        self.ready("new", True)
+        self.becomes("new", "vouched")
+        self.assertEqual(daemon.bind(made, "new"), "")
+        given = json.loads(self.api.pod("p")["metadata"]["annotations"]["milligpu.io/allocation"])
+        self.assertIn("GPU-new-", json.dumps(given))
+
+    def test_what_contradicts_the_agents_word_closes_its_node(self):
+        self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
+        self.appear("n1", True, uid="clone")
+        self.becomes("n1", "cloned")
+        self.ready("n1", False, uid="clone")
+        self.becomes("n1", "vouched")
+        self.ready("n1", False)
+        self.ready("n1", True, uid="clone")
+        self.becomes("n1", "not_ready")  # another pod that is Ready does not vouch
+        self.api.gone("milligpu-node-clone", NAMESPACE)
+        self.ready("n1", True)
+        self.becomes("n1", "vouched")
+        for member, value, word in (("node", "a-former-uid", "other_node"), ("boot", "another-boot", "other_boot"),
+                                    ("uid", "another-pod", "gone")):
+            said = vouching("n1")
+            claim = json.loads(said["milligpu.io/agent"])
+            claim["pod"][member] = value
+            self.annotate("n1", {"milligpu.io/agent": json.dumps(claim)})
+            self.becomes("n1", word)
+        self.annotate("n1", {"milligpu.io/agent": '{"v":1}'})
+        self.becomes("n1", "unnamed")
+        self.annotate("n1", {"milligpu.io/agent": '{"v":1,"leaving":"driver-upgrade"}'})
+        self.becomes("n1", "leaving")
+        self.assertEqual(self.daemon.get("/api/v1/nodes/n1")["state"], "agent_leaving")
+        self.assertEqual(self.drift(), [])
+        self.annotate("n1", vouching("n1"))
+        self.becomes("n1", "vouched")
+        self.api.gone("milligpu-node-n1", NAMESPACE)
+        self.becomes("n1", "gone")
+
+    def test_gpus_that_an_agent_named_do_not_become_numbers(self):
+        daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
+        self.annotate("n1", {"milligpu.io/gpus": None, "milligpu.io/agent": None})
+        self.becomes("n1", "no_agent")
+        shown = daemon.get("/api/v1/nodes/n1")
+        self.assertEqual([gpu["id"] for gpu in shown["gpus"]], ["GPU-n1-0", "GPU-n1-1"])
+        self.assertEqual(shown["state"], "unreadable")
+        self.assertIn("the agent of this Node wrote it before", shown["stateText"])
+        made = daemon.create(harness.pod("p", 300))
+        self.assertNotEqual(daemon.bind(made, "n1"), "")
+        # also after a restart that never saw the agent, and where nobody needs one
+        self.api.gone("milligpu-node-n1", NAMESPACE)
+        daemon.kill()
+        daemon.start()
+        self.assertEqual(self.vouch("n1"), "no_agent")
+        self.assertNotEqual(daemon.bind(made, "n1"), "")
+        # what docs/NODE.md tells to do after the agent was uninstalled
+        self.annotate("n1", {"milligpu.io/agent": '{"leaving":"uninstalled"}'})
+        self.becomes("n1", "none")
+        self.assertEqual(daemon.bind(made, "n1"), "")
+        self.assertNotIn("required-plugins", json.dumps(self.api.pod("p")))
+
+    def test_that_agents_were_seen_outlives_a_restart_without_any(self):
+        daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
+        self.assertEqual(self.vouch("n1"), "vouched")
+        daemon.wait(lambda: "agents" in json.dumps(daemon.get("/api/v1/doctor")), "the check")
+        time.sleep(0.5)  # what is remembered is stored between two batches
+        daemon.kill()
+        self.api.request("DELETE", "/api/v1/nodes/n1")
+        self.api.gone("milligpu-node-n1", NAMESPACE)
+        self.assertEqual(self.api.request("POST", "/api/v1/nodes", gpu_node("n2"))[0], 201)
+        daemon.start()
+        daemon.wait(lambda: "n2" in daemon.nodes(), "the new node")
+        self.assertEqual(self.vouch("n2"), "no_agent")
+
+    def test_a_cluster_without_agents_and_one_that_needs_none_are_as_before(self):
+        daemon = self.start(gpu_node("n1"), gpu_node("n2"))
+        self.assertEqual((self.vouch("n1"), self.drift()), ("none", []))
+        self.assertEqual(self.check("agents")["text"], "no node needs an agent")
+        self.assertEqual(daemon.schedule(harness.pod("p", 300), ["n1"])[0], "n1")
+        self.annotate("n2", vouching("n2"))
+        self.becomes("n2", "gone")
+        self.becomes("n1", "no_agent")
+
+    def test_no_node_needs_an_agent_where_that_is_set(self):
+        self.start(gpu_node("n1", vouching("n1")), gpu_node("n2"), flags=["--require-agent=never"])
+        self.assertEqual((self.vouch("n1"), self.vouch("n2"), self.drift()), ("none", "none", []))
+
+    def test_every_node_needs_an_agent_where_that_is_set(self):
+        self.start(gpu_node("n1"), flags=["--require-agent=always"])
+        self.assertEqual(self.vouch("n1"), "no_agent")
+
+    def test_an_agent_outside_of_pods_vouches_by_its_annotation(self):
+        said = vouching("n1")
+        claim = json.loads(said["milligpu.io/agent"])
+        del claim["pod"]
+        said["milligpu.io/agent"] = json.dumps(claim)
+        daemon = self.start(gpu_node("n1", said), gpu_node("n2"))
+        self.assertEqual((self.vouch("n1"), self.vouch("n2")), ("none", "no_agent"))
+        self.assertEqual(daemon.schedule(harness.pod("p", 300), ["n1", "n2"])[0], "n1")
+
+    def test_labels_that_name_no_label_are_refused(self):
+        for flag, text in (("--agent-nodes=gpu", "agent_nodes"), ("--agent-label=", "agent_label"),
+                           ("--agent-nodes=a=b=c", "agent_nodes"), ("--agent-label=a b=c", "agent_label")):
+            with self.assertRaises(Exception):
+                harness.Daemon(harness.DEMO, flag).close()
+
+
+if __name__ == "__main__":
+    harness.main()
