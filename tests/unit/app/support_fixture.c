@@ -111,6 +111,16 @@ static int fixture_learn(void *ctx, const struct tally *tally, int64_t until_ms,
     return fixture->real_store.learn(fixture->real_store.ctx, tally, until_ms, err);
 }
 
+static int fixture_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
+                            struct err *err)
+{
+    struct app_fixture *fixture = ctx;
+
+    if (fixture->disk_full || strikes(fixture, POINT_REMEMBER))
+        return err_set(err, ERR_FULL, "the disk is full");
+    return fixture->real_store.remember(fixture->real_store.ctx, agents, max, out_count, err);
+}
+
 static int fixture_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     struct app_fixture *fixture = ctx;
@@ -326,7 +336,8 @@ static void fill_settings(struct settings *settings)
                                   .agents = "pods",
                                   .agent_label = "app.kubernetes.io/component=node",
                                   .wake = "object",
-                                  .namespace = "ns"};
+                                  .namespace = "ns",
+                                  .keys_namespace = ""};
 }
 
 static void open_ledger(struct app_fixture *fixture)
@@ -344,6 +355,7 @@ static void open_ledger(struct app_fixture *fixture)
                                         .rollback = fixture_rollback,
                                         .maintain = fixture_maintain,
                                         .learn = fixture_learn,
+                                        .remember = fixture_remember,
                                         .measure = fixture_measure,
                                         .keep_policy = fixture_keep_policy};
 }
