@@ -191,10 +191,16 @@ static inline uint32_t gpu_free(const struct gpu *gpu)
 enum reason gpu_closed(const struct gpu *gpu);
 
 /*
- * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED or
+ * Why no GPU of this node takes new shares: REASON_NO_GPU, REASON_MIXED, REASON_UNPLACED,
  * REASON_PLUGIN or REASON_AGENT; or REASON_NONE.
  */
 enum reason node_closed(const struct node *node);
+
+/*
+ * Is the agent missing that should vouch for GPUs of this node? Not if it was told to leave, and
+ * not if the node has no GPUs or others hand them out.
+ */
+bool node_misses_agent(const struct node *node);
 
 /*
  * Is the id a real one (not made up by us)? Such a GPU may appear on another node, and then only

@@ -928,8 +928,7 @@ static void check_agents(struct doctor *doctor)
 
     for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;) {
         vouched += node->vouch == VOUCH_GOOD;
-        if (vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
-            !node->gone)
+        if (node_misses_agent(node))
             count_doctor_node(&closed, node);
     }
     if (closed.nodes > 0)

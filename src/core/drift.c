@@ -102,9 +102,7 @@ static void of_node(struct report *report)
         strbuf_printf(text, "and which is not known; it may be sick, and takes shares");
         drift_say(report, "plugin", drift);
     }
-    /* A node without GPUs, or that others hand out, has nothing to vouch for. */
-    if (vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
-        !node->gone) {
+    if (node_misses_agent(node)) {
         strbuf_printf(text, "no new shares: %s", vouch_help(node->vouch));
         drift_say(report, "not_vouched", (struct drift){.since_ms = node->vouch_ms});
     }

@@ -732,6 +732,14 @@ enum reason node_closed(const struct node *node)
     return vouch_closes(node->vouch) ? REASON_AGENT : REASON_NONE;
 }
 
+bool node_misses_agent(const struct node *node)
+{
+    must((unsigned)node->vouch < VOUCHES);
+    must(!node->gone || node->vouch == VOUCH_NONE);
+    return vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
+           !inventory_is_excluded(node->problem);
+}
+
 uint64_t node_held_milli(const struct node *node)
 {
     must(node != NULL);

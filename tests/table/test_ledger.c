@@ -77,6 +77,24 @@ static struct plugin_report plugin_of(const struct line *line, int *at)
     return (struct plugin_report){PLUGIN_UP, offered, number(line->word[++*at])};
 }
 
+static enum vouch vouch_of(const char *word)
+{
+    for (int i = 0; i < VOUCHES; i++)
+        if (strcmp(word, vouch_name((enum vouch)i)) == 0)
+            return (enum vouch)i;
+    fail_msg("'%s' is no word of agents.h", word);
+    return VOUCH_NONE;
+}
+
+static void do_vouch(struct table *table, const struct line *line)
+{
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .node = line->word[1],
+                                    .judges_agent = true,
+                                    .vouch = vouch_of(line->word[2])};
+    say_verdict(table, core_do(&table->core, &command));
+}
+
 static void do_node(struct table *table, const struct line *line)
 {
     struct core_gpu gpu[16] = {{0}};
@@ -85,6 +103,7 @@ static void do_node(struct table *table, const struct line *line)
     enum inventory_problem problem = PROBLEM_NONE;
     bool silent = false;
     struct plugin_report plugin = {0};
+    enum vouch vouch = VOUCH_NONE;
     for (int i = 2; i < line->words; i++) {
         const char *word = line->word[i];
         if (strcmp(word, "uid") == 0) {
@@ -103,6 +122,8 @@ static void do_node(struct table *table, const struct line *line)
             i += 3;
         } else if (strcmp(word, "plugin") == 0) {
             plugin = plugin_of(line, &i);
+        } else if (strcmp(word, "vouch") == 0) {
+            vouch = vouch_of(line->word[++i]);
         } else if (gpus > 0 && strcmp(word, "at") == 0) {
             gpu[gpus - 1].index = number(line->word[++i]);
         } else if (gpus > 0 && strcmp(word, "sick") == 0) {
@@ -119,7 +140,7 @@ static void do_node(struct table *table, const struct line *line)
     inventory->problem = problem;
     inventory->silent = silent;
     inventory->plugin = plugin;
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory, .vouch = vouch};
     say_verdict(table, core_do(&table->core, &command));
 }
 
@@ -375,17 +396,17 @@ static const struct {
     int words; /* at least this many, without the verdict */
     void (*run)(struct table *table, const struct line *line);
 } request[] = {
-    {"start", 0, do_start},      {"node", 2, do_node},          {"again", 2, do_again},
-    {"gone", 2, do_gone},        {"reserve", 4, do_reserve},    {"observe", 4, do_observe},
-    {"version", 4, do_version},  {"unbound", 3, do_unbound},    {"at_version", 2, see_version},
-    {"confirm", 2, do_step},     {"doubt", 2, do_step},         {"release", 2, do_step},
-    {"note", 3, do_step},        {"terminating", 3, do_step},   {"clock", 1, do_step},
-    {"undo", 1, do_undo},        {"restart", 1, do_restart},    {"used", 2, see_amount},
-    {"mib", 2, see_amount},      {"reserved", 2, see_amount},   {"flags", 2, see_flags},
-    {"free", 2, see_free},       {"unplaced", 2, see_unplaced}, {"state", 2, see_state},
-    {"on", 2, see_on},           {"presumed", 2, see_presumed}, {"drift", 2, see_drift},
-    {"stale", 1, see_stale},     {"held", 2, see_held},         {"policy", 1, do_step},
-    {"unnamed", 2, see_unnamed},
+    {"start", 0, do_start},         {"node", 2, do_node},        {"again", 2, do_again},
+    {"vouch", 3, do_vouch},         {"gone", 2, do_gone},        {"reserve", 4, do_reserve},
+    {"observe", 4, do_observe},     {"version", 4, do_version},  {"unbound", 3, do_unbound},
+    {"at_version", 2, see_version}, {"confirm", 2, do_step},     {"doubt", 2, do_step},
+    {"release", 2, do_step},        {"note", 3, do_step},        {"terminating", 3, do_step},
+    {"clock", 1, do_step},          {"undo", 1, do_undo},        {"restart", 1, do_restart},
+    {"used", 2, see_amount},        {"mib", 2, see_amount},      {"reserved", 2, see_amount},
+    {"flags", 2, see_flags},        {"free", 2, see_free},       {"unplaced", 2, see_unplaced},
+    {"state", 2, see_state},        {"on", 2, see_on},           {"presumed", 2, see_presumed},
+    {"drift", 2, see_drift},        {"stale", 1, see_stale},     {"held", 2, see_held},
+    {"policy", 1, do_step},         {"unnamed", 2, see_unnamed},
 };
 
 /* Cut the line into words; false if there are none. */

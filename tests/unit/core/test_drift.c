@@ -272,6 +272,48 @@ static void a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered(void *
     assert_int_equal(see(core, "n1", "plugin").count, 0);
 }
 
+static void judge(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
+{
+    const struct command command = {
+        .kind = COMMAND_NODE, .at_ms = at_ms, .node = "n1", .judges_agent = true, .vouch = vouch};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave(void **state)
+{
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        judge(core, vouch, 5000 + i);
+        const struct sighting sighting = see(core, "n1", "not_vouched");
+        assert_int_equal(sighting.count, vouch > VOUCH_LEAVING);
+        if (vouch <= VOUCH_LEAVING)
+            continue;
+        /* This reason may have come long after the node. */
+        assert_int_equal(sighting.last.since_ms, 5000 + i);
+        assert_null(sighting.last.gpu);
+        assert_non_null(strstr(sighting.last.text, "no new shares: "));
+        assert_string_equal(sighting.last.text + strlen("no new shares: "), vouch_help(vouch));
+    }
+}
+
+static void a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them(void **state)
+{
+    static const enum inventory_problem problems[] = {PROBLEM_MIG, PROBLEM_NO_SOURCE, PROBLEM_NONE};
+    struct core_fixture *core = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
+        struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
+        inventory->problem = problems[i];
+        const struct command command = {
+            .kind = COMMAND_NODE, .inventory = inventory, .vouch = VOUCH_NO_AGENT};
+        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+    }
+}
+
 /* A node built without a Node object: with one pod, or with a problem. */
 static struct sighting see_built(struct core_fixture *core, const struct allocation_facts *pod,
                                  const char *problem_text, const char *kind)
@@ -508,6 +550,8 @@ int main(void)
         WITH_CORE(a_share_on_no_gpu_is_unplaced),
         WITH_CORE(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not),
         WITH_CORE(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered),
+        WITH_CORE(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave),
+        WITH_CORE(a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them),
         WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
         WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
         WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
