@@ -24,6 +24,7 @@ struct made {
     const struct allocation *pod[PODS];
     uint32_t pods;
     enum plugin_state plugin;
+    enum vouch vouch;
     bool host_known;
     struct host host;
     struct node *node;
@@ -247,6 +248,7 @@ static void rebuild(struct table *table, struct made *made)
         .gpus = made->gpus,
         .gpu = made->gpu,
         .plugin = {.state = made->plugin},
+        .vouch = made->vouch,
         .notes = made->notes,
         .note = made->note,
         .allocations = made->pods,
@@ -311,6 +313,11 @@ static void run_node(struct table *table)
         need(table, "its");
         need(table, "plugin");
         made->plugin = PLUGIN_DOWN;
+    } else if (next_is(table, "is")) {
+        need(table, "not");
+        need(table, "vouched");
+        need(table, "for");
+        made->vouch = VOUCH_GONE;
     } else if (next_is(table, "holds")) {
         if (next_is(table, "other")) {
             need(table, "GPUs");

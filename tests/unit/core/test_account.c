@@ -22,6 +22,7 @@ struct scene {
     bool gone;
     enum inventory_problem problem;
     enum plugin_state plugin;
+    enum vouch vouch;
     const struct taints *taints;
     struct gpu_note note[SCENE_GPUS];
     uint32_t notes;
@@ -82,6 +83,7 @@ static struct node *node_of(struct scene *scene)
         .problem_text = atom(""),
         .gone = scene->gone,
         .plugin = {.state = scene->plugin},
+        .vouch = scene->vouch,
         .gpus = scene->gpus,
         .gpu = scene->gpu,
         .allocations = scene->pods,
@@ -178,6 +180,19 @@ static void what_is_left_is_named_by_what_closes_it(void **state)
     scene.plugin = PLUGIN_UP;
     add_gpu(&scene, "GPU-a", 0);
     falls_into(&scene, ACCOUNT_FREE, 1000);
+    for (int vouch = 0; vouch < VOUCHES; vouch++) {
+        scene.vouch = (enum vouch)vouch;
+        add_gpu(&scene, "GPU-a", 0);
+        add_pod(&scene, "GPU-a", 300, 0, 0);
+        falls_into(&scene, vouch <= VOUCH_GOOD ? ACCOUNT_FREE : ACCOUNT_AGENT, 700);
+    }
+    scene.vouch = VOUCH_GONE;
+    scene.plugin = PLUGIN_DOWN;
+    add_gpu(&scene, "GPU-a", 0);
+    falls_into(&scene, ACCOUNT_PLUGIN, 1000);
+    scene.vouch = VOUCH_GONE;
+    add_gpu(&scene, "GPU-a", GPU_UNHEALTHY);
+    falls_into(&scene, ACCOUNT_UNHEALTHY, 1000);
 }
 
 static void whole_gpus_are_those_that_nobody_shares(void **state)
@@ -332,6 +347,7 @@ static void draw_pods(struct scene *scene)
         add_pod(scene, NULL, 0, 0, 1 + draw(2000));
     scene->gone = one_in(12);
     scene->plugin = one_in(8) ? PLUGIN_DOWN : PLUGIN_NONE;
+    scene->vouch = one_in(4) ? draw(VOUCHES) : VOUCH_NONE;
 }
 
 static void draw_taints(struct scene *scene)

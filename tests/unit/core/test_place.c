@@ -378,8 +378,9 @@ static void what_is_found_is_the_best_of_all_ways(void **state)
         assert_true(fitting[wants] > 500 && refused[wants] > 500);
     /* Every reason that a room can give occurred; NO_GPU has its own test, and so have rules. */
     for (enum reason why = REASON_MODEL; why <= REASON_ROOM; why++)
-        assert_true((reasons[why] > 0) == (why != REASON_TOPOLOGY && why != REASON_RULE &&
-                                           why != REASON_RESERVE && why != REASON_PLUGIN));
+        assert_true((reasons[why] > 0) ==
+                    (why != REASON_TOPOLOGY && why != REASON_RULE && why != REASON_RESERVE &&
+                     why != REASON_PLUGIN && why != REASON_AGENT));
 }
 
 /*
@@ -907,9 +908,9 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
     room.closed = REASON_MIXED;
     room.gpu[0] =
         (struct gpu_room){.milli = 200, .mib = 100, .closed = REASON_CORDONED, .model = atom("T4")};
-    static const enum reason order[] = {REASON_MODEL,          REASON_SMALL, REASON_MEMORY,
-                                        REASON_MEMORY_UNKNOWN, REASON_MIXED, REASON_PLUGIN,
-                                        REASON_CORDONED,       REASON_ROOM,  REASON_NONE};
+    static const enum reason order[] = {
+        REASON_MODEL,  REASON_SMALL, REASON_MEMORY,   REASON_MEMORY_UNKNOWN, REASON_MIXED,
+        REASON_PLUGIN, REASON_AGENT, REASON_CORDONED, REASON_ROOM,           REASON_NONE};
     for (size_t i = 0; i < ARRAY_LEN(order); i++) {
         assert_int_equal(place_search(&room, &request, &placement), order[i]);
         if (order[i] == REASON_MODEL)
@@ -923,6 +924,8 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
         else if (order[i] == REASON_MIXED)
             room.closed = REASON_PLUGIN;
         else if (order[i] == REASON_PLUGIN)
+            room.closed = REASON_AGENT;
+        else if (order[i] == REASON_AGENT)
             room.closed = REASON_NONE;
         else if (order[i] == REASON_CORDONED)
             room.gpu[0].closed = REASON_NONE;

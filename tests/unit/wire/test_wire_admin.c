@@ -58,7 +58,8 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
     assert_int_equal(admin_gpu_free(node, &node->gpu[1]), 0);
     assert_int_equal(admin_gpu_free(node, &node->gpu[2]), 500);
     CLEANUP(freep) char *json = node_json(node, false);
-    assert_non_null(strstr(json, "\"cordoned\":false,\"agent\":false,\"capacityMilli\":2500"));
+    assert_non_null(strstr(
+        json, "\"cordoned\":false,\"agent\":false,\"vouch\":\"none\",\"capacityMilli\":2500"));
     assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
 }
 
@@ -174,6 +175,34 @@ static void a_gpu_that_another_node_shows_too_is_ok(void **state)
     assert_string_equal(admin_gpu_state(&node_of(core, "n2")->gpu[0]), "duplicate");
 }
 
+/* Each reason has its own sentence; leaving was asked for, and so has a word of its own. */
+static void a_node_that_nobody_vouches_for_says_why(void **state)
+{
+    struct core_fixture *core = *state;
+    char expected[256];
+
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        const struct command judge = {
+            .kind = COMMAND_NODE, .node = "n1", .judges_agent = true, .vouch = vouch};
+        assert_int_equal(core_do(core, &judge), VERDICT_OK);
+        const char *word = vouch == VOUCH_GOOD      ? "ok"
+                           : vouch == VOUCH_LEAVING ? "agent_leaving"
+                                                    : "not_vouched";
+        assert_string_equal(admin_node_state(node_of(core, "n1")), word);
+        assert_string_equal(admin_node_shown(node_of(core, "n1")), word);
+        CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
+        (void)snprintf(expected, sizeof expected, "\"state\":\"%s\",\"stateText\":\"%s\"", word,
+                       vouch == VOUCH_GOOD ? "" : vouch_help(vouch));
+        assert_non_null(strstr(json, expected));
+        (void)snprintf(expected, sizeof expected, "\"vouch\":\"%s\"", vouch_name(vouch));
+        assert_non_null(strstr(json, expected));
+        assert_non_null(
+            strstr(json, vouch == VOUCH_GOOD ? "\"freeMilli\":2000," : "\"freeMilli\":0,"));
+    }
+}
+
 static void what_a_node_is_shown_as_is_in_the_table(void **state)
 {
     static const struct core_gpu cordoned[] = {{.index = 0, .mib = 10, .cordoned = true}};
@@ -187,7 +216,7 @@ static void what_a_node_is_shown_as_is_in_the_table(void **state)
     assert_string_equal(admin_node_shown(node_of(core, "n2")), "cordoned");
     while (admin_node_word(words) != NULL)
         words++;
-    assert_int_equal(words, 14);
+    assert_int_equal(words, 16);
     struct inventory *inventory = core_inventory(core, "n3", "uid", cordoned, 1);
     inventory->plugin.state = PLUGIN_DOWN;
     const struct command down = {.kind = COMMAND_NODE, .inventory = inventory};
@@ -322,6 +351,7 @@ int main(void)
         core_test(a_gpu_that_is_held_whole_says_by_whom),
         core_test(a_gpu_that_another_node_shows_too_is_ok),
         core_test(a_node_that_kube_scheduler_may_not_use_says_why),
+        core_test(a_node_that_nobody_vouches_for_says_why),
         core_test(what_a_node_is_shown_as_is_in_the_table),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
         core_test(a_released_allocation_lists_gpus_that_had_a_name),
