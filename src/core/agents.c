@@ -266,10 +266,15 @@ static bool agents_is_selected(const struct agents *agents, const struct node_fa
     return false;
 }
 
+/* An empty word says no more than a missing one. */
+static bool is_said(const char *word)
+{
+    return word != NULL && word[0] != '\0';
+}
+
 static bool differ(const char *claimed, const char *shown)
 {
-    return claimed != NULL && shown != NULL && claimed[0] != '\0' && shown[0] != '\0' &&
-           strcmp(claimed, shown) != 0;
+    return is_said(claimed) && is_said(shown) && strcmp(claimed, shown) != 0;
 }
 
 static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
@@ -279,12 +284,13 @@ static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
 
     must(strcmp(entry->node, facts->name) == 0);
     entry->selected = agents_is_selected(agents, facts);
-    entry->uninstalled = claim->leaving != NULL && strcmp(claim->leaving, AGENT_UNINSTALLED) == 0;
+    const bool leaving = is_said(claim->leaving);
+    entry->uninstalled = leaving && strcmp(claim->leaving, AGENT_UNINSTALLED) == 0;
     entry->named = facts->agent && !entry->uninstalled;
-    entry->leaving = entry->named && claim->leaving != NULL;
+    entry->leaving = entry->named && leaving;
     entry->other_node = differ(claim->node, facts->uid);
     entry->other_boot = differ(claim->boot, facts->boot);
-    agents_replace(&entry->claim, entry->named ? claim->pod : NULL);
+    agents_replace(&entry->claim, entry->named && is_said(claim->pod) ? claim->pod : NULL);
 }
 
 bool agents_see_node(struct agents *agents, const struct node_facts *facts)
