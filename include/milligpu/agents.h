@@ -79,6 +79,9 @@ void agents_free(struct agents *agents); /* NULL is fine */
  */
 bool agents_see_node(struct agents *agents, const struct node_facts *facts);
 void agents_node_gone(struct agents *agents, struct text node);
+/* A list of Nodes begins. Those that are not shown before its end are gone. */
+void agents_begin_nodes(struct agents *agents);
+void agents_end_nodes(struct agents *agents);
 bool agents_see_pod(struct agents *agents, const struct pod *pod);
 /* False: it was no agent's. */
 bool agents_pod_gone(struct agents *agents, struct text node, struct text uid);

@@ -216,16 +216,18 @@ static enum vouch judge_claim(const struct agent_entry *entry)
 
 /*
  * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
- * vouched for this Node before: what such an annotation says may be old.
+ * vouched for this Node before: what such an annotation says may be old. Uninstalled is said to
+ * open the node, and no word of a Node opens it where all need an agent.
  */
 static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
 {
     const struct agents_rules *rules = &agents->rules;
-    const bool required = rules->required == REQUIRE_ALWAYS || (entry->selected && agents->seen);
+    const bool always = rules->required == REQUIRE_ALWAYS;
+    const bool required = always || (entry->selected && agents->seen);
 
     must(rules->required != REQUIRE_NEVER);
     if (entry->uninstalled)
-        return VOUCH_NONE;
+        return always ? VOUCH_NO_AGENT : VOUCH_NONE;
     if (entry->leaving)
         return VOUCH_LEAVING;
     if (!entry->named)
