@@ -29,7 +29,8 @@ struct agent_entry {
     /* what is remembered of this Node object */
     bool named_gpus;
     bool vouched;
-    bool changed; /* since it was stored: in the list below */
+    bool changed;  /* since it was stored: in the list below */
+    uint64_t list; /* that of Nodes in which, or after which, it was shown last */
     struct agent_pod *pod;
     size_t pods;
     size_t capacity;
@@ -39,6 +40,7 @@ struct agents {
     struct agents_rules rules;
     struct map entries; /* struct agent_entry, by node */
     bool seen;
+    uint64_t list; /* of Nodes, the newest; from 1 */
     struct agent_entry **changed;
     size_t changes;
     size_t capacity;
@@ -129,10 +131,15 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
 }
 
 /* An entry that says no more than a missing one. */
+static bool agent_entry_is_empty(const struct agent_entry *entry)
+{
+    return !entry->selected && !entry->named && entry->pods == 0 && !entry->named_gpus &&
+           !entry->vouched && !entry->changed;
+}
+
 static void drop_if_empty(struct agents *agents, struct agent_entry *entry)
 {
-    if (entry->selected || entry->named || entry->pods > 0 || entry->named_gpus || entry->vouched ||
-        entry->changed)
+    if (!agent_entry_is_empty(entry))
         return;
     must(entry->claim == NULL);
     (void)map_take(&agents->entries, text_of(entry->node));
@@ -301,6 +308,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     struct agent_entry *entry = agents_get(agents, facts->name);
 
     must(facts->name[0] != '\0');
+    entry->list = agents->list;
     agents_take_facts(agents, entry, facts);
     /* Another machine: what is remembered of the former one lapses. */
     if (strcmp(entry->uid, uid) != 0)
@@ -316,19 +324,53 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     return first;
 }
 
-void agents_node_gone(struct agents *agents, struct text node)
+/* What its Node said, and what is remembered of that. */
+static void agents_forget_node(struct agents *agents, struct agent_entry *entry)
 {
-    struct agent_entry *entry = agents_find(agents, node);
-
-    if (entry == NULL)
-        return;
     entry->selected = false;
     entry->named = false;
     entry->uninstalled = false;
     entry->leaving = false;
     agents_replace(&entry->claim, NULL);
     agents_set_memory(agents, entry, false, false);
+    must(agents->changes <= agents->entries.count);
+}
+
+void agents_node_gone(struct agents *agents, struct text node)
+{
+    struct agent_entry *entry = agents_find(agents, node);
+
+    if (entry == NULL)
+        return;
+    agents_forget_node(agents, entry);
     drop_if_empty(agents, entry);
+}
+
+void agents_begin_nodes(struct agents *agents)
+{
+    agents->list++;
+    must(agents->list > 0);
+}
+
+/* As map_retain() asks. */
+static bool agent_entry_remains(void *user, void *value)
+{
+    struct agents *agents = user;
+    struct agent_entry *entry = value;
+
+    must(entry->list <= agents->list);
+    if (entry->list == agents->list)
+        return true;
+    agents_forget_node(agents, entry);
+    if (!agent_entry_is_empty(entry))
+        return true;
+    agent_entry_free(entry);
+    return false;
+}
+
+void agents_end_nodes(struct agents *agents)
+{
+    (void)map_retain(&agents->entries, agents, agent_entry_remains);
     must(agents->changes <= agents->entries.count);
 }
 

@@ -167,6 +167,7 @@ static bool writer_handle(struct writer *writer, struct message *is)
         return writer_handle_pod_deleted(writer, &is->pod);
     case MESSAGE_NODES_BEGIN:
         writer->node_epoch++;
+        agents_begin_nodes(writer->agents);
         return true;
     case MESSAGE_NODE_LISTED:
     case MESSAGE_NODE:

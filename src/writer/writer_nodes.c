@@ -169,6 +169,7 @@ bool writer_end_nodes(struct writer *writer)
     for (size_t i = 0; i < count && whole; i++)
         whole = writer_node_gone(writer, lost[i]->text);
     xfree(lost);
+    agents_end_nodes(writer->agents); /* also those that the ledger does not have */
     writer->nodes_ended = whole;
     return whole;
 }
