@@ -128,6 +128,7 @@ static enum account_part part_of_closed(const struct node *node, const struct gp
     if (node_closed(node) == REASON_PLUGIN)
         return ACCOUNT_PLUGIN;
     must(node_closed(node) == REASON_AGENT);
+    must(vouch_closes(node->vouch) && node->plugin.state != PLUGIN_DOWN);
     return ACCOUNT_AGENT;
 }
 

@@ -55,6 +55,10 @@ static const struct {
 #undef X
 };
 
+static_assert(VOUCH_NONE == 0, "a node of which nothing is known is open");
+static_assert(VOUCH_GOOD < VOUCH_LEAVING, "vouch_closes() asks for the order");
+static_assert(VOUCH_LEAVING + 1 == VOUCH_NO_AGENT, "vouch_state(), too");
+
 const char *vouch_name(enum vouch vouch)
 {
     must((unsigned)vouch < VOUCHES);
@@ -72,6 +76,7 @@ const char *vouch_help(enum vouch vouch)
 const char *vouch_state(enum vouch vouch)
 {
     must((unsigned)vouch < VOUCHES);
+    must(vouch <= VOUCH_LEAVING || vouch_closes(vouch));
     return vouch <= VOUCH_LEAVING ? vouch_name(vouch) : "not_vouched";
 }
 
@@ -80,8 +85,10 @@ struct agents *agents_new(const struct agents_rules *rules)
     struct agents *agents = xcalloc(1, sizeof *agents);
 
     must(rules->key.at != NULL && rules->value.at != NULL);
+    must(rules->required <= REQUIRE_NEVER);
     agents->rules = *rules;
     map_init(&agents->entries);
+    must(!agents->seen && agents->changes == 0);
     return agents;
 }
 
@@ -106,13 +113,29 @@ void agents_free(struct agents *agents)
     for (size_t at = 0; (entry = map_next(&agents->entries, &at)) != NULL;)
         agent_entry_free(entry);
     map_done(&agents->entries);
+    must(agents->changes <= agents->capacity);
     xfree(agents->changed);
     xfree(agents);
+}
+
+/* What holds between two events. */
+static void agent_entry_assert_valid(const struct agent_entry *entry)
+{
+    must(entry->node != NULL && entry->node[0] != '\0');
+    must(entry->uid != NULL);
+    must(!entry->named || !entry->uninstalled);
+    must(!entry->leaving || entry->named);
+    must(entry->claim == NULL || entry->named);
+    must(entry->claim == NULL || entry->claim[0] != '\0');
+    must(entry->uninstalled ? !entry->named_gpus && !entry->vouched : true);
+    must(entry->pods <= entry->capacity);
+    must(entry->capacity == 0 || entry->pod != NULL);
 }
 
 static struct agent_entry *agents_find(const struct agents *agents, struct text node)
 {
     must(node.len > 0);
+    must(node.at != NULL);
     return map_find(&agents->entries, node);
 }
 
@@ -122,6 +145,7 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
 
     if (entry != NULL)
         return entry;
+    must(node[0] != '\0');
     entry = xcalloc(1, sizeof *entry);
     entry->node = xstrdup(node);
     entry->uid = xstrdup("");
@@ -133,6 +157,7 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
 /* An entry that says no more than a missing one. */
 static bool agent_entry_is_empty(const struct agent_entry *entry)
 {
+    agent_entry_assert_valid(entry);
     return !entry->selected && !entry->named && entry->pods == 0 && !entry->named_gpus &&
            !entry->vouched && !entry->changed;
 }
@@ -142,17 +167,20 @@ static void drop_if_empty(struct agents *agents, struct agent_entry *entry)
     if (!agent_entry_is_empty(entry))
         return;
     must(entry->claim == NULL);
+    must(!entry->leaving);
     (void)map_take(&agents->entries, text_of(entry->node));
     agent_entry_free(entry);
 }
 
 static void agents_note_change(struct agents *agents, struct agent_entry *entry)
 {
+    agent_entry_assert_valid(entry);
     if (entry->changed)
         return;
     entry->changed = true;
     agents->changed =
         xgrow(agents->changed, agents->changes, &agents->capacity, sizeof(struct agent_entry *));
+    must(agents->changes < agents->capacity);
     agents->changed[agents->changes++] = entry;
     must(agents->changes <= agents->entries.count);
 }
@@ -166,6 +194,7 @@ static void agents_set_memory(struct agents *agents, struct agent_entry *entry, 
     entry->named_gpus = named_gpus;
     entry->vouched = vouched;
     agents_note_change(agents, entry);
+    must(entry->changed);
 }
 
 static void agents_replace(char **slot, const char *value)
@@ -173,6 +202,7 @@ static void agents_replace(char **slot, const char *value)
     must(slot != NULL);
     xfree(*slot);
     *slot = value != NULL ? xstrdup(value) : NULL;
+    must((*slot == NULL) == (value == NULL));
 }
 
 /* True the first time. */
@@ -182,6 +212,7 @@ static bool see_any(struct agents *agents, bool agent)
 
     agents->seen = agents->seen || agent;
     must(agents->seen || !agent);
+    must(!first || agents->seen);
     return first;
 }
 
@@ -189,6 +220,7 @@ static size_t n_serving(const struct agent_entry *entry)
 {
     size_t count = 0;
 
+    must(entry->pods == 0 || entry->pod != NULL);
     for (size_t i = 0; i < entry->pods; i++)
         count += entry->pod[i].serves;
     must(count <= entry->pods);
@@ -198,6 +230,7 @@ static size_t n_serving(const struct agent_entry *entry)
 static struct agent_pod *find_pod(const struct agent_entry *entry, struct text uid)
 {
     must(uid.len > 0);
+    must(uid.at != NULL);
     for (size_t i = 0; i < entry->pods; i++)
         if (text_is(uid, entry->pod[i].uid))
             return &entry->pod[i];
@@ -208,6 +241,7 @@ static struct agent_pod *find_pod(const struct agent_entry *entry, struct text u
 static enum vouch judge_claim(const struct agent_entry *entry)
 {
     must(entry->claim != NULL);
+    must(entry->named && !entry->leaving);
 
     const struct agent_pod *pod = find_pod(entry, text_of(entry->claim));
     if (entry->other_node)
@@ -233,6 +267,7 @@ static enum vouch agents_judge_entry(const struct agents *agents, const struct a
     const bool required = always || (entry->selected && agents->seen);
 
     must(rules->required != REQUIRE_NEVER);
+    agent_entry_assert_valid(entry);
     if (entry->uninstalled)
         return always ? VOUCH_NO_AGENT : VOUCH_NONE;
     if (entry->leaving)
@@ -250,6 +285,7 @@ enum vouch agents_judge(const struct agents *agents, struct text node)
 {
     const struct agent_entry *entry = agents_find(agents, node);
 
+    must(entry == NULL || text_is(node, entry->node));
     if (agents->rules.required == REQUIRE_NEVER)
         return VOUCH_NONE;
     if (entry == NULL)
@@ -261,6 +297,7 @@ enum vouch agents_judge(const struct agents *agents, struct text node)
 static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 {
     must(entry != NULL);
+    must(!entry->vouched || !entry->uninstalled);
     if (agents->rules.required != REQUIRE_NEVER && agents_judge_entry(agents, entry) == VOUCH_GOOD)
         agents_set_memory(agents, entry, entry->named_gpus, true);
 }
@@ -268,6 +305,7 @@ static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 static bool agents_is_selected(const struct agents *agents, const struct node_facts *facts)
 {
     must(facts->labels == 0 || facts->label != NULL);
+    must(agents->rules.key.at != NULL);
     for (uint32_t i = 0; i < facts->labels && agents->rules.key.len > 0; i++)
         if (text_is(agents->rules.key, facts->label[i].key) &&
             text_is(agents->rules.value, facts->label[i].value))
@@ -291,6 +329,7 @@ static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
 {
     const struct agent_claim *claim = &facts->claim;
 
+    must(facts->name != NULL);
     must(strcmp(entry->node, facts->name) == 0);
     entry->selected = agents_is_selected(agents, facts);
     const bool leaving = is_said(claim->leaving);
@@ -305,9 +344,10 @@ static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
 bool agents_see_node(struct agents *agents, const struct node_facts *facts)
 {
     const char *uid = facts->uid != NULL ? facts->uid : "";
-    struct agent_entry *entry = agents_get(agents, facts->name);
-
     must(facts->name[0] != '\0');
+    must(facts->gpus == 0 || facts->has_gpus);
+
+    struct agent_entry *entry = agents_get(agents, facts->name);
     entry->list = agents->list;
     agents_take_facts(agents, entry, facts);
     /* Another machine: what is remembered of the former one lapses. */
@@ -320,6 +360,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
         agents_set_memory(agents, entry, true, entry->vouched);
     remember_verdict(agents, entry);
     const bool first = see_any(agents, entry->named);
+    must(!entry->changed || agents->changes > 0);
     drop_if_empty(agents, entry);
     return first;
 }
@@ -327,6 +368,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
 /* What its Node said, and what is remembered of that. */
 static void agents_forget_node(struct agents *agents, struct agent_entry *entry)
 {
+    agent_entry_assert_valid(entry);
     entry->selected = false;
     entry->named = false;
     entry->uninstalled = false;
@@ -359,6 +401,7 @@ static bool agent_entry_remains(void *user, void *value)
     struct agent_entry *entry = value;
 
     must(entry->list <= agents->list);
+    must(entry->node[0] != '\0');
     if (entry->list == agents->list)
         return true;
     agents_forget_node(agents, entry);
@@ -378,6 +421,7 @@ bool agents_see_pod(struct agents *agents, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
     must(pod->node[0] != '\0');
+    must(pod->is_agent);
 
     struct agent_entry *entry = agents_get(agents, pod->node);
     struct agent_pod *known = find_pod(entry, text_of(pod->uid));
@@ -387,6 +431,8 @@ bool agents_see_pod(struct agents *agents, const struct pod *pod)
         *known = (struct agent_pod){.uid = xstrdup(pod->uid)};
     }
     known->serves = pod->is_ready && pod->terminating_ms == 0;
+    must(entry->pods <= entry->capacity);
+    agent_entry_assert_valid(entry);
     remember_verdict(agents, entry);
     return see_any(agents, true);
 }
@@ -399,6 +445,7 @@ bool agents_pod_gone(struct agents *agents, struct text node, struct text uid)
     if (pod == NULL)
         return false;
     must(entry->pods > 0);
+    must(text_is(uid, pod->uid));
     xfree(pod->uid);
     *pod = entry->pod[--entry->pods];
     remember_verdict(agents, entry); /* of two agents one may be left */
@@ -410,15 +457,17 @@ bool agents_lost_gpus(const struct agents *agents, const struct node_facts *fact
 {
     const struct agent_entry *entry = agents_find(agents, text_of(facts->name));
 
-    if (entry == NULL || entry->uninstalled || facts->has_gpus || facts->gpus_error != NULL)
+    if (entry == NULL || facts->has_gpus || facts->gpus_error != NULL)
         return false;
     must(facts->uid != NULL);
+    must(!entry->uninstalled || !entry->named_gpus);
     return entry->named_gpus && strcmp(entry->uid, facts->uid) == 0;
 }
 
 void agents_remember_seen(struct agents *agents)
 {
     must(agents->changes == 0);
+    must(agents->list == 0);
     agents->seen = true;
 }
 
@@ -427,10 +476,12 @@ void agents_remember(struct agents *agents, const struct agent_memory *memory)
     struct agent_entry *entry = agents_get(agents, memory->node);
 
     must(memory->named_gpus || memory->vouched);
+    must(entry->pods == 0 && !entry->named);
     agents_replace(&entry->uid, memory->uid);
     entry->named_gpus = memory->named_gpus;
     entry->vouched = memory->vouched;
     must(!entry->changed);
+    agent_entry_assert_valid(entry);
 }
 
 bool agents_seen(const struct agents *agents)
@@ -446,6 +497,7 @@ bool agents_next_changed(const struct agents *agents, size_t *at, struct agent_m
         return false;
     const struct agent_entry *entry = agents->changed[(*at)++];
     must(entry->changed);
+    agent_entry_assert_valid(entry);
     *out = (struct agent_memory){entry->node, entry->uid, entry->named_gpus, entry->vouched};
     return true;
 }
@@ -453,6 +505,7 @@ bool agents_next_changed(const struct agents *agents, size_t *at, struct agent_m
 void agents_stored(struct agents *agents, size_t count)
 {
     must(count <= agents->changes);
+    must(agents->changes <= agents->entries.count);
     for (size_t i = 0; i < count; i++) {
         agents->changed[i]->changed = false;
         drop_if_empty(agents, agents->changed[i]);

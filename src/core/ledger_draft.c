@@ -528,6 +528,7 @@ void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
     struct node_build *build = &draft->build;
 
     must((unsigned)vouch < VOUCHES);
+    must(!build->gone || vouch == VOUCH_NONE);
     if (build->vouch == vouch)
         return;
     build->vouch = vouch;

@@ -727,6 +727,7 @@ enum reason node_closed(const struct node *node)
     if (node->unplaced_milli > 0)
         return REASON_UNPLACED;
     must(node->plugin.state != PLUGIN_ZERO);
+    must((unsigned)node->vouch < VOUCHES);
     if (node->plugin.state == PLUGIN_DOWN)
         return REASON_PLUGIN;
     return vouch_closes(node->vouch) ? REASON_AGENT : REASON_NONE;
