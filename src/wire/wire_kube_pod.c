@@ -495,6 +495,8 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
         else
             (void)read_time(in, &since_ms);
     }
+    if (text_is(word[0], "Ready"))
+        reading->pod->is_ready = text_is(word[1], "True");
     if (!text_is(word[1], "True")) {
         if (text_is(word[0], "PodScheduled"))
             pod_note_condition(in->arena, reading->pod, word[2], word[3], since_ms);
@@ -502,8 +504,6 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
     }
     if (text_is(word[0], "PodScheduled"))
         reading->pod->scheduled_ms = since_ms;
-    if (text_is(word[0], "Ready"))
-        reading->pod->is_ready = true;
     if (text_is(word[0], "PodResizePending") && text_is(word[2], "Infeasible"))
         reading->resize_infeasible = true;
 }

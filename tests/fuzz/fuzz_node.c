@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "milligpu/agents.h"
 #include "milligpu/wire_kube.h"
 
 #include "support.h"
@@ -79,6 +80,65 @@ static void same_facts(const struct node_facts *node, json_t *root)
          json_is_string(json_object_get(notes, "milligpu.io/gpus")));
 }
 
+/* Bounded, and of an agent only; what cannot be read leaves nothing of it. */
+static void check_claim(const struct node_facts *node)
+{
+    const struct agent_claim *claim = &node->claim;
+    const char *const ids[] = {claim->pod, claim->node, claim->boot, node->boot};
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        must(ids[i] == NULL || strlen(ids[i]) <= UID_BYTES_MAX);
+    must(node->agent || (claim->pod == NULL && claim->node == NULL && claim->boot == NULL));
+    must(node->agent || (claim->leaving == NULL && node->agent_key == NULL));
+}
+
+/* jansson reads the annotation, too, as far as it reads the same JSON. */
+static void same_claim(const struct node_facts *node, json_t *root)
+{
+    json_t *notes = second_at(root, "metadata.annotations");
+    json_t *value = json_object_get(notes, "milligpu.io/agent");
+
+    if (!json_is_string(value))
+        return;
+    const struct second second =
+        second_read((struct text){json_string_value(value), json_string_length(value)});
+    if (second.value != NULL && node->claim.pod != NULL)
+        must(second_says(second_at(second.value, "pod.uid"), node->claim.pod));
+    if (second.value != NULL && node->claim.node != NULL)
+        must(second_says(second_at(second.value, "pod.node"), node->claim.node));
+    if (second.value != NULL && node->claim.boot != NULL)
+        must(second_says(second_at(second.value, "pod.boot"), node->claim.boot));
+    if (second.value != NULL && node->claim.leaving != NULL)
+        must(second_says(second_at(second.value, "leaving"), node->claim.leaving));
+    json_decref(second.value);
+}
+
+/* Whatever it says, the table of agents takes it, and gives it back when the Node is gone. */
+static void vouch(const struct node_facts *node)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        const struct agents_rules how = {.required = (enum agents_required)(i / 2),
+                                         .by_annotation = i % 2 == 1,
+                                         .key = TEXT("nvidia.com/gpu.present"),
+                                         .value = TEXT("true")};
+        struct agents *agents = agents_new(&how);
+        struct agent_memory memory;
+        size_t at = 0;
+        const bool first = agents_see_node(agents, node);
+        must(!first || node->agent);
+        const enum vouch is = agents_judge(agents, text_of(node->name));
+        must(is != VOUCH_GOOD); /* no pod was shown */
+        must(how.required != REQUIRE_NEVER || is == VOUCH_NONE);
+        must(!agents_lost_gpus(agents, node));
+        agents_node_gone(agents, text_of(node->name));
+        while (agents_next_changed(agents, &at, &memory))
+            must(!memory.named_gpus && !memory.vouched);
+        agents_stored(agents, at);
+        must(agents_count(agents) == 0);
+        agents_free(agents);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
@@ -94,12 +154,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(node.gpus <= GPUS_PER_NODE_MAX + 1);
         must(node.name[0] != '\0' && strlen(node.name) <= NAME_BYTES_MAX);
         judge(&node, &arena);
+        check_claim(&node);
+        vouch(&node);
         const struct second second = second_read(bytes);
         must(!second.refused);
         if (second.value != NULL)
             same_identity(&node, second.value);
-        if (second.value != NULL && node.unreadable == NULL)
+        if (second.value != NULL && node.unreadable == NULL) {
             same_facts(&node, second.value);
+            same_claim(&node, second.value);
+        }
         json_decref(second.value);
     } else {
         must(strncmp(err.text, "Node", strlen("Node")) == 0);

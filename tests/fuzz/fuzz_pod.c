@@ -13,8 +13,10 @@
 
 #include "support.h"
 
-static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
-                                        .whole_resource = "nvidia.com/gpu"};
+static const struct wire_rules rules = {
+    .resource = "nvidia.com/vgpu",
+    .whole_resource = "nvidia.com/gpu",
+    .agents = {.namespace = "default", .key = {"app", 3}, .value = {"node", 4}}};
 
 static void check(const struct pod *pod, struct arena *arena)
 {
@@ -33,6 +35,7 @@ static void check(const struct pod *pod, struct arena *arena)
     must(pod->whole_gpus > 0 || verdict != REQUEST_WHOLE);
     must(request.wants <= CONTAINERS_MAX || verdict != REQUEST_OK);
     must(pod->unreadable == NULL || verdict != REQUEST_OK);
+    must(!pod->is_agent || strcmp(pod->namespace, rules.agents.namespace) == 0);
 }
 
 /* A sentence about an unbound pod can be shown to anybody. */
@@ -233,6 +236,22 @@ static void same_facts(const struct pod *pod, json_t *root)
                        says_ours(second_at(root, "spec.initContainers"))));
 }
 
+/* Only a condition of this type makes it Ready, and only the label makes it an agent. */
+static void same_agent(const struct pod *pod, json_t *root)
+{
+    json_t *conditions = second_at(root, "status.conditions");
+    json_t *label = json_object_get(second_at(root, "metadata.labels"), "app");
+    bool ready = false;
+
+    for (size_t i = 0; i < json_array_size(conditions); i++) {
+        json_t *one = json_array_get(conditions, i);
+        ready |= second_says(second_field(one, "type"), "Ready") &&
+                 second_says(second_field(one, "status"), "True");
+    }
+    must(!pod->is_ready || ready);
+    must(!pod->is_agent || second_says(label, "node"));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
@@ -254,6 +273,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             same_identity(&pod, second.value);
             if (pod.unreadable == NULL) {
                 same_facts(&pod, second.value);
+                same_agent(&pod, second.value);
                 same_sums(&pod, second.value);
             }
         }

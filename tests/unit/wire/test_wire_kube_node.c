@@ -656,6 +656,155 @@ static void the_key_of_an_agent_is_read_if_it_can_be(void **state)
     }
 }
 
+/* agent: the JSON in the annotation. */
+static struct node_facts claiming(struct fixture *fixture, const char *agent)
+{
+    struct strbuf bytes;
+
+    strbuf_init(&bytes);
+    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"milligpu.io/agent\":\"");
+    for (; *agent != '\0'; agent++)
+        strbuf_printf(&bytes, *agent == '"' || *agent == '\\' ? "\\%c" : "%c", *agent);
+    strbuf_str(&bytes, "\"}}}");
+    const struct node_facts node = decode(fixture, bytes.data);
+    strbuf_done(&bytes);
+    return node;
+}
+
+static bool says(const char *is, const char *expected)
+{
+    return expected == NULL ? is == NULL : is != NULL && strcmp(is, expected) == 0;
+}
+
+static void what_an_agent_claims_is_read(void **state)
+{
+    static const struct {
+        const char *agent;
+        struct agent_claim claim;
+    } row[] = {
+        {"{\"pod\":{\"uid\":\"p\",\"node\":\"n\",\"boot\":\"b\"},\"leaving\":\"told\"}",
+         {"p", "n", "b", "told"}},
+        {"{\"leaving\":\"uninstalled\",\"v\":1,\"version\":[\"0.2\"]}", {.leaving = "uninstalled"}},
+        {"{}", {0}},
+        {"{\"pod\":{}}", {0}},
+        {"{\"pod\":{\"uid\":\"p\"}}", {.pod = "p"}},
+        {"{\"pod\":{\"node\":\"n\"}}", {.node = "n"}},
+        {"{\"pod\":{\"boot\":\"b\",\"name\":[{}],\"uid\":\"\"}}", {.boot = "b", .pod = ""}},
+        {"{\"pod\":null,\"leaving\":null,\"key\":null}", {0}},
+        {"{\"pod\":{\"uid\":\"p\",\"node\":null,\"boot\":null}}", {.pod = "p"}},
+        {"{\"pod\":{\"uid\":null,\"node\":\"n\"}}", {.node = "n"}},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct node_facts node = claiming(*state, row[i].agent);
+        assert_true(node.agent);
+        if (!says(node.claim.pod, row[i].claim.pod) || !says(node.claim.node, row[i].claim.node) ||
+            !says(node.claim.boot, row[i].claim.boot) ||
+            !says(node.claim.leaving, row[i].claim.leaving))
+            fail_msg("%s", row[i].agent);
+    }
+    /* Elsewhere than in the member pod, and in an earlier annotation of the name, it is nothing. */
+    const struct node_facts node =
+        decode(*state, "{\"metadata\":{\"name\":\"n\",\"annotations\":{"
+                       "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"p\\\"}}\","
+                       "\"milligpu.io/agent\":\"{\\\"uid\\\":\\\"q\\\"}\"}}}");
+    assert_null(node.claim.pod);
+    const struct node_facts none = decode(*state, "{\"metadata\":{\"name\":\"n\"}}");
+    assert_null(none.claim.pod);
+    assert_null(none.claim.leaving);
+    assert_null(none.boot);
+}
+
+/* Nobody vouches then, and nothing of it counts by half. */
+static void a_claim_that_cannot_be_read_is_none(void **state)
+{
+    static const char *const broken[] = {
+        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"uid\":\"p\",\"node\":7}}",
+        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"uid\":[\"p\"]}}",
+        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"boot\":{}}}",
+        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":\"p\"}",
+        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":[]}",
+        "{\"pod\":{\"uid\":\"p\"},\"key\":\"k\",\"leaving\":true}",
+        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":7}",
+        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":\"k\"",
+        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":\"k\"}x",
+        "{\"pod\":{\"uid\":\"p\",\"uid\":\"q\"},\"leaving\":\"told\",\"key\":\"k\"}",
+        "[{\"pod\":{\"uid\":\"p\"}}]",
+        "null",
+        "",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
+        const struct node_facts node = claiming(*state, broken[i]);
+        assert_true(node.agent);
+        assert_null(node.unreadable);
+        if (node.claim.pod != NULL || node.claim.node != NULL || node.claim.boot != NULL ||
+            node.claim.leaving != NULL || node.agent_key != NULL)
+            fail_msg("%s", broken[i]);
+    }
+}
+
+static void ids_in_a_claim_are_bounded(void **state)
+{
+    static const char *const member[] = {"uid", "node", "boot"};
+    char id[UID_BYTES_MAX + 2];
+    char agent[UID_BYTES_MAX + 64];
+
+    for (size_t i = 0; i < ARRAY_LEN(member); i++)
+        for (size_t more = 0; more <= 1; more++) {
+            memset(id, 'x', sizeof id);
+            id[UID_BYTES_MAX + more] = '\0';
+            (void)snprintf(agent, sizeof agent, "{\"pod\":{\"%s\":\"%s\"}}", member[i], id);
+            const struct node_facts node = claiming(*state, agent);
+            const char *const read[] = {node.claim.pod, node.claim.node, node.claim.boot};
+            assert_true(says(read[i], more == 0 ? id : NULL));
+        }
+}
+
+/* info: the JSON of status.nodeInfo and what follows. */
+static struct node_facts booted(struct fixture *fixture, const char *info)
+{
+    char bytes[2 * UID_BYTES_MAX + 256];
+
+    (void)snprintf(bytes, sizeof bytes,
+                   "{\"metadata\":{\"name\":\"n\"},\"status\":{\"nodeInfo\":%s,"
+                   "\"capacity\":{\"nvidia.com/vgpu\":\"1000\"}}}",
+                   info);
+    return decode(fixture, bytes);
+}
+
+static void the_boot_of_a_node_is_read_if_it_can_be(void **state)
+{
+    static const struct {
+        const char *info;
+        const char *boot;
+    } row[] = {
+        {"{\"bootID\":\"b-1\"}", "b-1"},
+        {"{\"machineID\":\"m\",\"bootID\":\"\",\"kernelVersion\":{\"a\":[1]}}", ""},
+        {"{}", NULL},
+        {"null", NULL},
+        {"{\"bootID\":null}", NULL},
+        {"{\"bootID\":7}", NULL},
+        {"{\"bootID\":\"b\",\"bootID\":\"c\"}", NULL},
+        {"\"b\"", NULL},
+        {"[{\"bootID\":\"b\"}]", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct node_facts node = booted(*state, row[i].info);
+        if (!says(node.boot, row[i].boot))
+            fail_msg("%s: %s", row[i].info, node.boot);
+        /* The rest of the status counts all the same. */
+        assert_null(node.unreadable);
+        assert_string_equal(node.capacity_milli, "1000");
+    }
+    char info[UID_BYTES_MAX + 32];
+    (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX, 0);
+    assert_int_equal(strlen(booted(*state, info).boot), UID_BYTES_MAX);
+    (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX + 1, 0);
+    assert_null(booted(*state, info).boot);
+}
+
 static struct node_facts allocatable(struct fixture *fixture, const char *amounts)
 {
     char bytes[1024];
@@ -753,6 +902,10 @@ int main(void)
         fixture_test(a_cordon_that_cannot_be_read_takes_all),
         fixture_test(an_agent_is_there_whatever_is_said_of_it),
         fixture_test(the_key_of_an_agent_is_read_if_it_can_be),
+        fixture_test(what_an_agent_claims_is_read),
+        fixture_test(a_claim_that_cannot_be_read_is_none),
+        fixture_test(ids_in_a_claim_are_bounded),
+        fixture_test(the_boot_of_a_node_is_read_if_it_can_be),
         fixture_test(cpu_and_memory_are_read_and_rounded_down),
         fixture_test(cpu_and_memory_that_cannot_be_read_are_not_known),
     };

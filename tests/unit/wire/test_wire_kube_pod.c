@@ -325,6 +325,115 @@ static void a_whole_pod_is_read(void **state)
     assert_int_equal(pod.annotation, NOTE_NONE);
 }
 
+/* labels: inside the braces. */
+static struct pod agent(struct fixture *fixture, const char *namespace, const char *labels)
+{
+    static const struct wire_rules selecting = {
+        .resource = "nvidia.com/vgpu",
+        .whole_resource = "nvidia.com/gpu",
+        .agents = {.namespace = "agents", .key = {"part", 4}, .value = {"node", 4}}};
+    char bytes[512];
+    struct pod pod;
+
+    (void)snprintf(bytes, sizeof bytes,
+                   "{\"metadata\":{\"labels\":{%s},\"name\":\"p\",\"uid\":\"u\"%s%s%s},\"spec\":{"
+                   "\"nodeName\":\"n1\"}}",
+                   labels, namespace != NULL ? ",\"namespace\":\"" : "",
+                   namespace != NULL ? namespace : "", namespace != NULL ? "\"" : "");
+    if (pod_decode(exact(fixture, text_of(bytes)), &selecting, &fixture->arena, &pod,
+                   &fixture->err) != 0)
+        fail_msg("%s", fixture->err.text);
+    assert_string_equal(pod.node, "n1");
+    assert_null(pod.unreadable);
+    return pod;
+}
+
+/* Tenants write labels: only those of the agents' own namespace count. */
+static void a_pod_is_an_agent_by_namespace_and_label(void **state)
+{
+    static const struct {
+        const char *namespace;
+        const char *labels;
+        bool agent;
+    } row[] = {
+        {"agents", "\"part\":\"node\"", true},
+        {"agents", "\"a\":\"b\",\"part\":\"node\",\"pod-template-hash\":\"x\"", true},
+        {"agents", "\"part\":\"x\",\"part\":\"node\"", true},
+        {"agents", "\"part\":\"node\",\"part\":\"x\"", false},
+        {"tenant", "\"part\":\"node\"", false},
+        {"agents2", "\"part\":\"node\"", false},
+        {"", "\"part\":\"node\"", false},
+        {NULL, "\"part\":\"node\"", false},
+        {"agents", "", false},
+        {"agents", "\"part\":\"nodes\"", false},
+        {"agents", "\"part\":\"nod\"", false},
+        {"agents", "\"part\":\"\"", false},
+        {"agents", "\"parts\":\"node\"", false},
+        {"agents", "\"par\":\"node\"", false},
+        {"agents", "\"a\":\"node\",\"node\":\"part\"", false},
+        /* No API server has such a label; it must not hide the rest of the pod. */
+        {"agents", "\"part\":null", false},
+        {"agents", "\"part\":7", false},
+        {"agents", "\"part\":{\"node\":[1]}", false},
+        {"agents", "\"part\":7,\"part\":\"node\"", true},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        if (agent(*state, row[i].namespace, row[i].labels).is_agent != row[i].agent)
+            fail_msg("%s: %s", row[i].namespace, row[i].labels);
+    /* The revision of its owner is read beside. */
+    assert_string_equal(
+        agent(*state, "agents", "\"part\":\"node\",\"controller-revision-hash\":\"r\"")
+            .owner.revision,
+        "r");
+    /* Where no selector is given, no pod is one. */
+    const struct pod pod = decode(*state, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\","
+                                          "\"namespace\":\"agents\",\"labels\":{\"\":\"\","
+                                          "\"part\":\"node\"}}}");
+    assert_false(pod.is_agent);
+}
+
+static void a_pod_is_ready_if_its_condition_says_true(void **state)
+{
+    static const struct {
+        const char *conditions;
+        bool ready;
+    } row[] = {
+        {"{\"type\":\"Ready\",\"status\":\"True\"}", true},
+        {"{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"status\":\"True\",\"type\":\"Ready\"}",
+         true},
+        {"{\"type\":\"Ready\",\"status\":\"True\"},{\"type\":\"ContainersReady\","
+         "\"status\":\"False\"}",
+         true},
+        {"", false},
+        {"{\"type\":\"Ready\",\"status\":\"False\"}", false},
+        {"{\"type\":\"Ready\",\"status\":\"Unknown\"}", false},
+        {"{\"type\":\"Ready\",\"status\":\"true\"}", false},
+        {"{\"type\":\"Ready\",\"status\":null}", false},
+        {"{\"type\":\"Ready\"}", false},
+        {"{\"type\":\"ContainersReady\",\"status\":\"True\"}", false},
+        {"{\"type\":\"PodScheduled\",\"status\":\"True\"}", false},
+        {"{\"type\":\"PodResizePending\",\"status\":\"True\",\"reason\":\"Infeasible\"}", false},
+        {"{\"status\":\"True\"}", false},
+        /* No API server has two of a kind; the last counts. */
+        {"{\"type\":\"Ready\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":\"False\"}",
+         false},
+    };
+    char bytes[512];
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        (void)snprintf(bytes, sizeof bytes, "{" META ",\"status\":{\"conditions\":[%s]}}",
+                       row[i].conditions);
+        if (decode(*state, bytes).is_ready != row[i].ready)
+            fail_msg("%s", row[i].conditions);
+    }
+    assert_false(decode(*state, "{" META "}").is_ready);
+    /* What cannot be read hides no pod, and makes none Ready. */
+    assert_false(decode(*state, "{" META ",\"status\":{\"conditions\":[{\"type\":\"Ready\","
+                                "\"status\":7}]}}")
+                     .is_ready);
+}
+
 static void every_null_that_go_writes_is_no_key(void **state)
 {
     const struct pod pod = decode(
@@ -907,6 +1016,8 @@ int main(void)
         fixture_test(owner__of_a_replica_set_is_the_deployment_that_made_it),
         fixture_test(annotations_that_are_nearly_ours_are_kept_for_advice),
         fixture_test(a_whole_pod_is_read),
+        fixture_test(a_pod_is_an_agent_by_namespace_and_label),
+        fixture_test(a_pod_is_ready_if_its_condition_says_true),
         fixture_test(every_null_that_go_writes_is_no_key),
         fixture_test(a_null_annotation_is_none),
         fixture_test(lower_case_keys_are_read),
