@@ -19,9 +19,8 @@ struct agent_entry {
     char *node; /* also the key */
     char *uid;  /* of the Node object, "" until one was shown */
     /* what the Node says */
-    bool selected; /* it has the label */
-    bool named;    /* it has the annotation of an agent */
-    bool uninstalled;
+    bool selected; /* it has the label, and its agent was not uninstalled */
+    bool named;    /* it has the annotation of an agent that was not uninstalled */
     bool leaving;
     bool other_node;
     bool other_boot;
@@ -123,11 +122,9 @@ static void agent_entry_assert_valid(const struct agent_entry *entry)
 {
     must(entry->node != NULL && entry->node[0] != '\0');
     must(entry->uid != NULL);
-    must(!entry->named || !entry->uninstalled);
     must(!entry->leaving || entry->named);
     must(entry->claim == NULL || entry->named);
     must(entry->claim == NULL || entry->claim[0] != '\0');
-    must(entry->uninstalled ? !entry->named_gpus && !entry->vouched : true);
     must(entry->pods <= entry->capacity);
     must(entry->capacity == 0 || entry->pod != NULL);
 }
@@ -174,7 +171,7 @@ static void drop_if_empty(struct agents *agents, struct agent_entry *entry)
 
 static void agents_note_change(struct agents *agents, struct agent_entry *entry)
 {
-    agent_entry_assert_valid(entry);
+    must(entry->uid != NULL);
     if (entry->changed)
         return;
     entry->changed = true;
@@ -257,19 +254,15 @@ static enum vouch judge_claim(const struct agent_entry *entry)
 
 /*
  * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
- * vouched for this Node before: what such an annotation says may be old. Uninstalled is said to
- * open the node, and no word of a Node opens it where all need an agent.
+ * vouched for this Node before: what such an annotation says may be old.
  */
 static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
 {
     const struct agents_rules *rules = &agents->rules;
-    const bool always = rules->required == REQUIRE_ALWAYS;
-    const bool required = always || (entry->selected && agents->seen);
+    const bool required = rules->required == REQUIRE_ALWAYS || (entry->selected && agents->seen);
 
     must(rules->required != REQUIRE_NEVER);
     agent_entry_assert_valid(entry);
-    if (entry->uninstalled)
-        return always ? VOUCH_NO_AGENT : VOUCH_NONE;
     if (entry->leaving)
         return VOUCH_LEAVING;
     if (!entry->named)
@@ -297,7 +290,7 @@ enum vouch agents_judge(const struct agents *agents, struct text node)
 static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 {
     must(entry != NULL);
-    must(!entry->vouched || !entry->uninstalled);
+    must(entry->node[0] != '\0');
     if (agents->rules.required != REQUIRE_NEVER && agents_judge_entry(agents, entry) == VOUCH_GOOD)
         agents_set_memory(agents, entry, entry->named_gpus, true);
 }
@@ -324,6 +317,13 @@ static bool differ(const char *claimed, const char *shown)
     return is_said(claimed) && is_said(shown) && strcmp(claimed, shown) != 0;
 }
 
+/* Then the node needs no agent, unless all do. */
+static bool is_uninstalled(const struct node_facts *facts)
+{
+    must(facts->name != NULL);
+    return is_said(facts->claim.leaving) && strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0;
+}
+
 static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
                               const struct node_facts *facts)
 {
@@ -331,11 +331,9 @@ static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
 
     must(facts->name != NULL);
     must(strcmp(entry->node, facts->name) == 0);
-    entry->selected = agents_is_selected(agents, facts);
-    const bool leaving = is_said(claim->leaving);
-    entry->uninstalled = leaving && strcmp(claim->leaving, AGENT_UNINSTALLED) == 0;
-    entry->named = facts->agent && !entry->uninstalled;
-    entry->leaving = entry->named && leaving;
+    entry->selected = agents_is_selected(agents, facts) && !is_uninstalled(facts);
+    entry->named = facts->agent && !is_uninstalled(facts);
+    entry->leaving = entry->named && is_said(claim->leaving);
     entry->other_node = differ(claim->node, facts->uid);
     entry->other_boot = differ(claim->boot, facts->boot);
     agents_replace(&entry->claim, entry->named && is_said(claim->pod) ? claim->pod : NULL);
@@ -354,7 +352,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     if (strcmp(entry->uid, uid) != 0)
         agents_set_memory(agents, entry, false, false);
     agents_replace(&entry->uid, uid);
-    if (entry->uninstalled)
+    if (is_uninstalled(facts))
         agents_set_memory(agents, entry, false, false);
     else if (entry->named && facts->has_gpus && facts->gpus > 0)
         agents_set_memory(agents, entry, true, entry->vouched);
@@ -368,10 +366,8 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
 /* What its Node said, and what is remembered of that. */
 static void agents_forget_node(struct agents *agents, struct agent_entry *entry)
 {
-    agent_entry_assert_valid(entry);
     entry->selected = false;
     entry->named = false;
-    entry->uninstalled = false;
     entry->leaving = false;
     agents_replace(&entry->claim, NULL);
     agents_set_memory(agents, entry, false, false);
@@ -431,8 +427,8 @@ bool agents_see_pod(struct agents *agents, const struct pod *pod)
         *known = (struct agent_pod){.uid = xstrdup(pod->uid)};
     }
     known->serves = pod->is_ready && pod->terminating_ms == 0;
-    must(entry->pods <= entry->capacity);
-    agent_entry_assert_valid(entry);
+    must(entry->pods > 0 && entry->pods <= entry->capacity);
+    must(known->uid[0] != '\0');
     remember_verdict(agents, entry);
     return see_any(agents, true);
 }
@@ -460,7 +456,7 @@ bool agents_lost_gpus(const struct agents *agents, const struct node_facts *fact
     if (entry == NULL || facts->has_gpus || facts->gpus_error != NULL)
         return false;
     must(facts->uid != NULL);
-    must(!entry->uninstalled || !entry->named_gpus);
+    must(entry->uid != NULL);
     return entry->named_gpus && strcmp(entry->uid, facts->uid) == 0;
 }
 
@@ -481,7 +477,6 @@ void agents_remember(struct agents *agents, const struct agent_memory *memory)
     entry->named_gpus = memory->named_gpus;
     entry->vouched = memory->vouched;
     must(!entry->changed);
-    agent_entry_assert_valid(entry);
 }
 
 bool agents_seen(const struct agents *agents)
@@ -497,7 +492,7 @@ bool agents_next_changed(const struct agents *agents, size_t *at, struct agent_m
         return false;
     const struct agent_entry *entry = agents->changed[(*at)++];
     must(entry->changed);
-    agent_entry_assert_valid(entry);
+    must(entry->node[0] != '\0');
     *out = (struct agent_memory){entry->node, entry->uid, entry->named_gpus, entry->vouched};
     return true;
 }

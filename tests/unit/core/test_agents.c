@@ -250,14 +250,17 @@ static void a_node_is_selected_by_one_label(void **state)
 {
     static struct label other_value[] = {{"gpu", "no"}};
     static struct label other_key[] = {{"gpu2", "yes"}};
+    static struct label first[] = {{"gpu", "yes"}, {"zone", "yes"}};
     static struct label longer[] = {{"gpu", "yes!"}};
     static struct label empty[] = {{"", ""}};
     static const struct {
         struct label *label;
         uint32_t labels;
         enum vouch vouch;
-    } row[] = {{selected, 2, VOUCH_NO_AGENT}, {selected, 1, VOUCH_NONE},  {NULL, 0, VOUCH_NONE},
-               {other_value, 1, VOUCH_NONE},  {other_key, 1, VOUCH_NONE}, {longer, 1, VOUCH_NONE}};
+    } row[] = {{selected, 2, VOUCH_NO_AGENT}, {first, 2, VOUCH_NO_AGENT},
+               {selected, 1, VOUCH_NONE},     {NULL, 0, VOUCH_NONE},
+               {other_value, 1, VOUCH_NONE},  {other_key, 1, VOUCH_NONE},
+               {longer, 1, VOUCH_NONE}};
     struct agents *agents = agents_new(&usual);
 
     (void)state;
@@ -270,6 +273,16 @@ static void a_node_is_selected_by_one_label(void **state)
         /* What nothing is to be said of has no entry. */
         assert_int_equal(agents_count(agents), row[i].vouch == VOUCH_NONE ? 0 : 1);
     }
+    agents_free(agents);
+    /* A key of one letter is a key. */
+    static struct label short_label[] = {{"g", "y"}};
+    const struct agents_rules letter = {.key = {"g", 1}, .value = {"y", 1}};
+    struct node_facts shorter = bare("n");
+    shorter.labels = 1;
+    shorter.label = short_label;
+    agents = agents_new(&letter);
+    agents_remember_seen(agents);
+    assert_int_equal(shown(agents, &shorter), VOUCH_NO_AGENT);
     agents_free(agents);
     /* The empty setting selects no node, not even one with such a label. */
     const struct agents_rules none = {.key = {"", 0}, .value = {"", 0}};
