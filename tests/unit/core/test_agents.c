@@ -577,6 +577,11 @@ static void a_node_that_is_gone_leaves_its_pods(void **state)
     assert_true(pod_gone(agents, "n", "p"));
     is_empty_after(agents);
     agents = agents_new(&usual);
+    const struct node_facts plain = bare("n"); /* of which nothing has to be stored */
+    (void)agents_see_node(agents, &plain);
+    assert_int_equal(agents_count(agents), 1);
+    agents_node_gone(agents, TEXT("n"));
+    assert_int_equal(agents_count(agents), 0);
     facts.claim.leaving = AGENT_UNINSTALLED;
     (void)agents_see_node(agents, &facts);
     agents_node_gone(agents, TEXT("n"));

@@ -1,0 +1,734 @@
+/* Nodes whose agents vouch for them, or do not: the whole application under an API server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/fake_apiserver.h"
+
+#include "support_fixture.h"
+#include "writer/writer_internal.h"
+
+#define PODS "/api/v1/namespaces/ns/pods"
+
+static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
+                struct strbuf *out)
+{
+    strbuf_reset(out);
+    const int status = fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out);
+    if (status >= 300)
+        fail_msg("%s %s: %d %s", method, path, status, out->data);
+}
+
+static void tell(struct app_fixture *fixture, const char *method, const char *path,
+                 const char *body)
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    api(fixture, method, path, body, &out);
+    strbuf_done(&out);
+}
+
+static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[64])
+{
+    struct strbuf out;
+
+    strbuf_init(&out);
+    api(fixture, "GET", path, "", &out);
+    const char *at = strstr(out.data, "\"uid\":\"");
+    assert_non_null(at);
+    at += strlen("\"uid\":\"");
+    (void)snprintf(out_uid, 64, "%.*s", (int)strcspn(at, "\""), at);
+    strbuf_done(&out);
+}
+
+/* Of an agent's pod, in the word of its condition. */
+static void ready(struct app_fixture *fixture, const char *pod, const char *status)
+{
+    char path[128];
+    char body[256];
+
+    (void)snprintf(path, sizeof path, PODS "/%s/status", pod);
+    (void)snprintf(body, sizeof body,
+                   "{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\","
+                   "\"status\":\"%s\"}]}}",
+                   status);
+    tell(fixture, "PATCH", path, body);
+}
+
+static void agent_pod(struct app_fixture *fixture, const char *pod, const char *node,
+                      const char *status)
+{
+    char body[512];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\",\"labels\":{"
+                   "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"nodeName\":\"%s\","
+                   "\"containers\":[{\"name\":\"agent\",\"image\":\"none\"}]}}",
+                   pod, node);
+    tell(fixture, "POST", PODS, body);
+    ready(fixture, pod, status);
+}
+
+static void pod_ends(struct app_fixture *fixture, const char *pod, int grace_s)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, PODS "/%s?gracePeriodSeconds=%d", pod, grace_s);
+    tell(fixture, "DELETE", path, "");
+}
+
+/* What the agent in this pod writes to the Node. */
+static void claim(struct app_fixture *fixture, const char *pod, const char *node)
+{
+    char path[128];
+    char pod_uid[64];
+    char node_uid[64];
+    char body[512];
+
+    (void)snprintf(path, sizeof path, PODS "/%s", pod);
+    uid_at(fixture, path, pod_uid);
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node);
+    uid_at(fixture, path, node_uid);
+    (void)snprintf(body, sizeof body,
+                   "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"pod\\\":{\\\"uid\\\":\\\"%s\\\","
+                   "\\\"node\\\":\\\"%s\\\",\\\"boot\\\":\\\"boot\\\"}}\"",
+                   pod_uid, node_uid);
+    fixture_annotate_node(fixture, node, body);
+}
+
+/* One GPU with a UUID, and the label of agent_nodes. */
+static void gpu_node(struct app_fixture *fixture, const char *name, const char *uuid)
+{
+    char path[64];
+
+    fixture_node_with(fixture, name, uuid);
+    fixture_label_node(fixture, name, "\"nvidia.com/gpu.present\":\"true\"");
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
+    tell(fixture, "PATCH", path, "{\"status\":{\"nodeInfo\":{\"bootID\":\"boot\"}}}");
+}
+
+static enum vouch vouch_of(struct app_fixture *fixture, const char *name)
+{
+    const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, text_of(name));
+    const enum vouch vouch = node != NULL ? node->vouch : VOUCHES;
+
+    snapshot_unref(snapshot);
+    return vouch;
+}
+
+static bool fits(struct app_fixture *fixture, const char *pod, const char *node)
+{
+    char names[64];
+
+    (void)snprintf(names, sizeof names, "\"NodeNames\":[\"%s\"]", node);
+    return strstr(fixture_filter(fixture, pod, node), names) != NULL;
+}
+
+static void to_informer(void *user, const struct kube_answer *answer)
+{
+    struct app_fixture *fixture = user;
+
+    informer_answer(fixture->parts.informer, fixture->now_ms, answer);
+}
+
+/* Of agents, in the writer. */
+static size_t table(struct app_fixture *fixture)
+{
+    struct writer_tables tables;
+
+    writer_tables(fixture->parts.writer, &tables);
+    return tables.agents;
+}
+
+/* Node n, whose agent is Ready in pod agent-n; pods a, b and c wait for 300 each. */
+static int set_up(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = fixture_new(no_nodes);
+
+    gpu_node(fixture, "n", "GPU-n");
+    agent_pod(fixture, "agent-n", "n", "True");
+    claim(fixture, "agent-n", "n");
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_pod(fixture, "c", "300");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    *state = fixture;
+    return 0;
+}
+
+/* --- binds, filters and wake-ups --- */
+
+static void a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    assert_true(fits(fixture, "b", "n"));
+    ready(fixture, "agent-n", "False");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
+    assert_non_null(strstr(fixture_bind(fixture, "b", "n"), "agent"));
+    assert_string_equal(fixture_where(fixture, "b"), "");
+    /* The same text for each reason and each node: the scheduler keeps one for all. */
+    char text[4096];
+    (void)snprintf(text, sizeof text, "%s", fixture_filter(fixture, "b", "n"));
+    assert_null(strstr(text, "\"NodeNames\":[\"n\"]"));
+    pod_ends(fixture, "agent-n", 0);
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    assert_string_equal(fixture_filter(fixture, "b", "n"), text);
+    /* Whoever has a share keeps it, and a pod that came by another way is taken in. */
+    assert_string_equal(fixture_where(fixture, "a"), "n");
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+    fixture_bound_pod(fixture, "x", "200", "n");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n"), 500);
+    fixture_delete_pod(fixture, "a");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n"), 200);
+}
+
+/* It was offered before, and the event came in between. */
+static void a_bind_behind_the_event_is_refused(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    assert_true(fits(fixture, "b", "n"));
+    ready(fixture, "agent-n", "False");
+    (void)informer_step(fixture->parts.informer, fixture->now_ms);
+    fixture->watch.ops.poll(fixture->watch.ops.ctx, 0, fixture, to_informer);
+    struct fixture_call *call = fixture_bind_begin(fixture, "b", "n");
+    fixture_run(fixture); /* both are in one batch */
+    assert_non_null(strstr(fixture_error(call), "agent"));
+    assert_int_equal(fixture->bindings, 0);
+}
+
+static void when_the_agent_is_back_the_node_opens_and_wakes_who_waits(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    ready(fixture, "agent-n", "False");
+    fixture_run(fixture);
+    assert_false(fits(fixture, "b", "n"));
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    ready(fixture, "agent-n", "Unknown"); /* as the node controller says */
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture->wake_ups, wake_ups);
+    ready(fixture, "agent-n", "True");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_string_equal(fixture_bind(fixture, "b", "n"), "");
+}
+
+static void flapping_wakes_no_more_often_than_a_wake_up_may_come(void **state)
+{
+    enum { FLAPS = 200, WAKE_UP_MS = 250 };
+    struct app_fixture *fixture = *state;
+
+    ready(fixture, "agent-n", "False");
+    fixture_run(fixture);
+    assert_false(fits(fixture, "b", "n"));
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    const uint32_t commits = fixture->commits;
+    const int64_t from_ms = fixture->now_ms;
+    for (int i = 0; i < FLAPS; i++) {
+        ready(fixture, "agent-n", i % 2 == 0 ? "True" : "False");
+        fixture->now_ms += 25;
+        fixture_run(fixture);
+    }
+    const uint32_t most = (uint32_t)((fixture->now_ms - from_ms) / WAKE_UP_MS) + 1;
+    assert_true(fixture->wake_ups > wake_ups);
+    assert_true(fixture->wake_ups - wake_ups <= most);
+    assert_true(fixture->commits - commits <= FLAPS);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
+    assert_int_equal(fixture_allocations(fixture), 0);
+}
+
+/* --- what ends an agent --- */
+
+static void what_the_watch_shows_of_the_agents_pod_counts_at_once(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    pod_ends(fixture, "agent-n", 30);
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY); /* Ready, and being deleted */
+    pod_ends(fixture, "agent-n", 0);
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    agent_pod(fixture, "agent-2", "n", "True");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE); /* the claim lags behind */
+    claim(fixture, "agent-2", "n");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    agent_pod(fixture, "agent-3", "n", "True");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_CLONED);
+    tell(fixture, "PATCH", PODS "/agent-3",
+         "{\"metadata\":{\"labels\":{\"app.kubernetes.io/component\":null}}}");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD); /* it is no agent any more */
+    tell(fixture, "PATCH", PODS "/agent-2/status", "{\"status\":{\"phase\":\"Failed\"}}");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+}
+
+static void what_a_node_shows_of_its_agent_counts_at_once(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    tell(fixture, "PATCH", "/api/v1/nodes/n/status",
+         "{\"status\":{\"nodeInfo\":{\"bootID\":\"next\"}}}");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_OTHER_BOOT);
+    tell(fixture, "PATCH", "/api/v1/nodes/n/status",
+         "{\"status\":{\"nodeInfo\":{\"bootID\":\"boot\"}}}");
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"told\\\"}\"");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_LEAVING);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    fixture_annotate_node(fixture, "n",
+                          "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    claim(fixture, "agent-n", "n");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+}
+
+/* A claim that names no pod at all must not stop milligpud. */
+static void an_empty_claim_closes_the_node_and_nothing_else(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_annotate_node(fixture, "n",
+                          "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"\\\"}}\"");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
+    assert_true(app_ready(&fixture->app, NULL));
+}
+
+static void another_node_of_the_name_needs_an_agent_of_its_own(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_delete_node(fixture, "n");
+    fixture_run(fixture);
+    assert_int_equal(table(fixture), 1); /* the pod is still there */
+    gpu_node(fixture, "n", "GPU-n");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    assert_false(fits(fixture, "b", "n"));
+    claim(fixture, "agent-n", "n");
+    fixture_run(fixture);
+    assert_true(fits(fixture, "b", "n"));
+    fixture_delete_node(fixture, "n");
+    pod_ends(fixture, "agent-n", 0);
+    fixture_run(fixture);
+    assert_int_equal(table(fixture), 0);
+}
+
+/* --- which nodes need one --- */
+
+static void the_first_agent_of_the_cluster_closes_nodes_without_one(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = *state;
+
+    fixture_free(fixture);
+    fixture = *state = fixture_new(no_nodes);
+    gpu_node(fixture, "n", "GPU-n");
+    gpu_node(fixture, "m", "GPU-m");
+    fixture_node(fixture, "unselected", "1000");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_true(fits(fixture, "a", "n") && fits(fixture, "a", "m"));
+    agent_pod(fixture, "agent-m", "m", "False");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
+    assert_false(fits(fixture, "a", "n") || fits(fixture, "a", "m"));
+    assert_true(fits(fixture, "a", "unselected"));
+    /* A node that an autoscaler adds waits for its agent. */
+    gpu_node(fixture, "late", "GPU-late");
+    fixture_run(fixture);
+    assert_false(fits(fixture, "a", "late"));
+    agent_pod(fixture, "agent-late", "late", "False");
+    claim(fixture, "agent-late", "late");
+    fixture_run(fixture);
+    assert_false(fits(fixture, "a", "late"));
+    ready(fixture, "agent-late", "True");
+    fixture_run(fixture);
+    assert_true(fits(fixture, "a", "late"));
+}
+
+static void an_agent_that_a_node_names_is_one_too(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = *state;
+
+    fixture_free(fixture);
+    fixture = *state = fixture_new(no_nodes);
+    gpu_node(fixture, "n", "GPU-n");
+    gpu_node(fixture, "m", "GPU-m");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    fixture_annotate_node(fixture, "m", "\"milligpu.io/agent\":\"{}\"");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    assert_int_equal(vouch_of(fixture, "m"), VOUCH_NONE); /* as before agents named their pod */
+}
+
+static void where_none_is_required_a_lost_agent_closes_nothing(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.require_agent = "never";
+    fixture_restart(fixture);
+    ready(fixture, "agent-n", "False");
+    fixture_run_until_idle(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    pod_ends(fixture, "agent-n", 0);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "b", "n"), "");
+}
+
+static void where_all_need_one_a_node_without_is_closed(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.require_agent = "always";
+    fixture_restart(fixture);
+    fixture_node(fixture, "plain", "1000");
+    fixture_run_until_idle(fixture);
+    assert_int_equal(vouch_of(fixture, "plain"), VOUCH_NO_AGENT);
+    assert_false(fits(fixture, "a", "plain"));
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+}
+
+static void where_agents_run_outside_of_pods_the_annotation_counts(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.agents = "annotation";
+    fixture_restart(fixture);
+    pod_ends(fixture, "agent-n", 0);
+    fixture_run_until_idle(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    assert_true(fits(fixture, "a", "n"));
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+}
+
+/* --- GPUs that an agent named --- */
+
+static const struct gpu *only_gpu(struct app_fixture *fixture, const struct snapshot **out_snapshot)
+{
+    *out_snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(*out_snapshot, TEXT("n"));
+
+    assert_non_null(node);
+    assert_int_equal(node->gpus, 1);
+    return &node->gpu[0];
+}
+
+static void keeps_its_uuid(struct app_fixture *fixture)
+{
+    const struct snapshot *snapshot;
+
+    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "GPU-n");
+    snapshot_unref(snapshot);
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+    assert_false(fits(fixture, "b", "n"));
+    assert_string_not_equal(fixture_bind(fixture, "b", "n"), "");
+}
+
+/* Labels give the GPUs a number each, and a pod would be granted one by it. */
+static void gpus_that_an_agent_named_never_become_numbers(void **state)
+{
+    static const char *const required[] = {"where-selected", "always", "never"};
+    struct app_fixture *fixture = *state;
+
+    fixture_label_node(fixture, "n",
+                       "\"nvidia.com/gpu.count\":\"1\",\"nvidia.com/gpu.memory\":\"81920\","
+                       "\"nvidia.com/gpu.product\":\"A100\"");
+    fixture_run(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
+    fixture_run(fixture);
+    keeps_its_uuid(fixture);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    fixture_run(fixture);
+    keeps_its_uuid(fixture);
+    pod_ends(fixture, "agent-n", 0);
+    fixture_run(fixture);
+    keeps_its_uuid(fixture);
+    for (size_t i = 0; i < ARRAY_LEN(required); i++) {
+        fixture->settings.require_agent = required[i];
+        fixture_annotate_node(fixture, "n",
+                              "\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
+                              "\\\"GPU-n\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"");
+        fixture_restart(fixture);
+        fixture_run_until_idle(fixture);
+        assert_true(fits(fixture, "b", "n"));
+        fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null,\"milligpu.io/gpus\":null");
+        fixture_run(fixture);
+        keeps_its_uuid(fixture);
+    }
+}
+
+static void uninstalled_the_labels_count_again(void **state)
+{
+    const struct snapshot *snapshot;
+    struct app_fixture *fixture = *state;
+
+    fixture_label_node(fixture, "n",
+                       "\"nvidia.com/gpu.count\":\"1\",\"nvidia.com/gpu.memory\":\"81920\","
+                       "\"nvidia.com/gpu.product\":\"A100\"");
+    pod_ends(fixture, "agent-n", 0);
+    fixture_annotate_node(fixture, "n",
+                          "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\","
+                          "\"milligpu.io/gpus\":null");
+    fixture_run(fixture);
+    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "n/gpu-0");
+    snapshot_unref(snapshot);
+    assert_string_equal(fixture_bind(fixture, "b", "n"), "");
+}
+
+/* --- lists and restarts --- */
+
+static void after_a_restart_the_first_lists_decide(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_restart(fixture);
+    assert_true(fixture_pass_until_ready(fixture, 60000));
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    fixture_restart(fixture);
+    ready(fixture, "agent-n", "False");
+    assert_true(fixture_pass_until_ready(fixture, 60000));
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
+    assert_false(fits(fixture, "b", "n"));
+    fixture_restart(fixture);
+    pod_ends(fixture, "agent-n", 0);
+    assert_true(fixture_pass_until_ready(fixture, 60000));
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    assert_false(fits(fixture, "b", "n"));
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+}
+
+/* Its deletion is in no event, only missing from the next list. */
+static void a_list_without_the_agents_pod_closes_its_node(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    pod_ends(fixture, "agent-n", 0);
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 10000);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    assert_non_null(strstr(fixture_bind(fixture, "a", "n"), "agent"));
+}
+
+static void a_list_without_a_node_forgets_its_agent(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    gpu_node(fixture, "m", "GPU-m");
+    claim(fixture, "agent-n", "m");
+    fixture_run(fixture);
+    assert_int_equal(table(fixture), 2);
+    fixture_delete_node(fixture, "m");
+    fake_apiserver_compact(fixture->app.fake);
+    fixture_pass(fixture, 10000);
+    assert_int_equal(table(fixture), 1);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+}
+
+/*
+ * A kill came when the ledger had written that the Node is gone, and what is remembered of its
+ * agent had not been dropped yet: of that Node only the list says that there is none.
+ */
+static void what_is_remembered_of_no_node_is_forgotten(void **state)
+{
+    const struct agent_memory memory = {"gone", "uid", true, true};
+    struct app_fixture *fixture = *state;
+
+    fixture_restart(fixture);
+    agents_remember(fixture->parts.writer->agents, &memory);
+    assert_int_equal(table(fixture), 1);
+    assert_true(fixture_pass_until_ready(fixture, 60000));
+    fixture_run(fixture);
+    assert_int_equal(table(fixture), 1);
+    assert_int_equal(agents_judge(fixture->parts.writer->agents, TEXT("gone")), VOUCH_NONE);
+}
+
+/* --- a disk that fails --- */
+
+static void breaks_once(struct app_fixture *fixture)
+{
+    const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
+
+    fixture_break(fixture, &once);
+}
+
+/* Until what was lost has been tried again. */
+static void heals(struct app_fixture *fixture)
+{
+    fixture_run(fixture);
+    assert_int_equal(fixture->struck, 1);
+    fixture_pass(fixture, 10000);
+    assert_true(app_ready(&fixture->app, NULL));
+}
+
+static void a_lost_batch_leaves_no_wrong_verdict(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    ready(fixture, "agent-n", "False");
+    fixture_bound_pod(fixture, "x", "100", "n"); /* something is written, too */
+    breaks_once(fixture);
+    heals(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
+    ready(fixture, "agent-n", "True");
+    fixture_bound_pod(fixture, "y", "100", "n");
+    breaks_once(fixture);
+    heals(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
+    fixture_bound_pod(fixture, "z", "100", "n");
+    breaks_once(fixture);
+    heals(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+}
+
+/* The sweep removed the pod from the cache, and the list that is tried again sweeps nothing. */
+static void a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    pod_ends(fixture, "agent-n", 0);
+    fixture_bound_pod(fixture, "x", "100", "n");
+    fake_apiserver_compact(fixture->app.fake);
+    breaks_once(fixture);
+    fixture_pass(fixture, 10000);
+    heals(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+}
+
+/* It is the first only once, and the nodes that it closes are judged all the same. */
+static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = *state;
+
+    for (int by_node = 0; by_node <= 1; by_node++) {
+        fixture_free(fixture);
+        fixture = *state = fixture_new(no_nodes);
+        gpu_node(fixture, "m", "GPU-m");
+        gpu_node(fixture, "n", "GPU-n");
+        gpu_node(fixture, "o", "GPU-o");
+        fixture_run(fixture);
+        assert_int_equal(vouch_of(fixture, "m"), VOUCH_NONE);
+        if (by_node)
+            fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
+        else
+            agent_pod(fixture, "agent-n", "n", "False");
+        fixture_bound_pod(fixture, "x", "100", "n");
+        breaks_once(fixture);
+        heals(fixture);
+        assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
+        assert_int_equal(vouch_of(fixture, "o"), VOUCH_NO_AGENT);
+    }
+}
+
+static void what_is_remembered_is_tried_again_once_a_minute(void **state)
+{
+    const struct fixture_fault always = {.point = POINT_REMEMBER, .nth = 1, .lasting = true};
+    struct app_fixture *fixture = *state;
+
+    fixture_break(fixture, &always);
+    fixture_pass(fixture, 5000);
+    assert_int_equal(fixture->met, 0); /* nothing changed */
+    gpu_node(fixture, "m", "GPU-m");
+    agent_pod(fixture, "agent-m", "m", "True");
+    claim(fixture, "agent-m", "m");
+    fixture_pass(fixture, 30000);
+    assert_int_equal(fixture->struck, 1);
+    fixture_pass(fixture, 31000);
+    assert_int_equal(fixture->struck, 2);
+    assert_true(app_ready(&fixture->app, NULL)); /* it is not worth less */
+    assert_int_equal(vouch_of(fixture, "m"), VOUCH_GOOD);
+    fixture_heal(fixture);
+    fixture_pass(fixture, 61000);
+    fixture_break(fixture, &always);
+    fixture_pass(fixture, 61000);
+    assert_int_equal(fixture->met, 0); /* all is stored */
+}
+
+static void nothing_is_remembered_before_all_pods_were_shown(void **state)
+{
+    const struct fixture_fault never = {.point = POINT_REMEMBER, .nth = UINT32_MAX};
+    struct app_fixture *fixture = *state;
+
+    fixture->list_takes_ms = 20000;
+    fixture_restart(fixture);
+    fixture_break(fixture, &never);
+    fixture_pass(fixture, 15000);
+    assert_int_equal(fixture->met, 0);
+    fixture_pass(fixture, 15000);
+    assert_true(fixture->met > 0);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, fixture_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind),
+        TEST(a_bind_behind_the_event_is_refused),
+        TEST(when_the_agent_is_back_the_node_opens_and_wakes_who_waits),
+        TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come),
+        TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once),
+        TEST(what_a_node_shows_of_its_agent_counts_at_once),
+        TEST(an_empty_claim_closes_the_node_and_nothing_else),
+        TEST(another_node_of_the_name_needs_an_agent_of_its_own),
+        TEST(the_first_agent_of_the_cluster_closes_nodes_without_one),
+        TEST(an_agent_that_a_node_names_is_one_too),
+        TEST(where_none_is_required_a_lost_agent_closes_nothing),
+        TEST(where_all_need_one_a_node_without_is_closed),
+        TEST(where_agents_run_outside_of_pods_the_annotation_counts),
+        TEST(gpus_that_an_agent_named_never_become_numbers),
+        TEST(uninstalled_the_labels_count_again),
+        TEST(after_a_restart_the_first_lists_decide),
+        TEST(a_list_without_the_agents_pod_closes_its_node),
+        TEST(a_list_without_a_node_forgets_its_agent),
+        TEST(what_is_remembered_of_no_node_is_forgotten),
+        TEST(a_lost_batch_leaves_no_wrong_verdict),
+        TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict),
+        TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open),
+        TEST(what_is_remembered_is_tried_again_once_a_minute),
+        TEST(nothing_is_remembered_before_all_pods_were_shown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
