@@ -183,8 +183,29 @@ static void make_linked(struct maker *maker)
                                  .request = request});
 }
 
+/* What version 7 added: history in a pack, here of one allocation. */
+static void make_pack(struct maker *maker)
+{
+    struct store *store = maker->store;
+    const int64_t piece = store->limits.piece;
+    int rows = 0;
+    struct err err;
+
+    reserve(maker, "packed", "shrinking", "i300+100+s50");
+    step(maker, COMMAND_CONFIRM, "packed");
+    step(maker, COMMAND_RELEASE, "packed");
+    store->limits.piece = 1; /* else so little history is not packed */
+    if (db_run(store->stmt[ST_BEGIN], &err) < 0 || packs_add(store, &rows, &err) < 0 ||
+        db_run(store->stmt[ST_COMMIT], &err) < 0)
+        fail(err.text);
+    if (rows != 1)
+        fail("the pack has not the one allocation");
+    store->limits.piece = piece;
+}
+
 static void make_present(struct maker *maker)
 {
+    make_pack(maker);
     node(maker, "counted", "uid-counted", named, 2); /* UUIDs replace counts; by-index stays */
     node(maker, "sick", "uid-sick", sick, 2);
     node(maker, "second-copier", "uid-second-copier", copied, 1);
