@@ -100,6 +100,13 @@ static int count_keep_policy(void *ctx, const struct store_policy *policy, struc
     return daemon->real_store.keep_policy(daemon->real_store.ctx, policy, err);
 }
 
+static int count_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
+                          struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    return daemon->real_store.remember(daemon->real_store.ctx, agents, max, out_count, err);
+}
+
 /* --- the threads of the daemon --- */
 
 static int64_t now_of(const struct bench_daemon *daemon)
@@ -212,7 +219,8 @@ static void make_parts(struct bench_daemon *daemon)
                                                   .maintain = count_maintain,
                                                   .learn = count_learn,
                                                   .measure = count_measure,
-                                                  .keep_policy = count_keep_policy},
+                                                  .keep_policy = count_keep_policy,
+                                                  .remember = count_remember},
                                     .fake = daemon->fake,
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops};

@@ -143,6 +143,17 @@ static int timed_keep_policy(void *ctx, const struct store_policy *policy, struc
     return rc;
 }
 
+static int timed_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
+                          struct err *err)
+{
+    struct bench_daemon *daemon = ctx;
+    const int64_t before = cpu_ns();
+    const int rc = daemon->real_store.remember(daemon->real_store.ctx, agents, max, out_count, err);
+
+    daemon->store_ns += cpu_ns() - before;
+    return rc;
+}
+
 /* --- an API server that never answers --- */
 
 static int swallow(void *ctx, const struct kube_request *request, struct err *err)
@@ -253,7 +264,8 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
                                                   .maintain = timed_maintain,
                                                   .learn = timed_learn,
                                                   .measure = timed_measure,
-                                                  .keep_policy = timed_keep_policy},
+                                                  .keep_policy = timed_keep_policy,
+                                                  .remember = timed_remember},
                                     .watch = &daemon->nowhere,
                                     .calls = &daemon->nowhere};
     webhook_fixture_init(&daemon->fixture, &edges);

@@ -10,8 +10,9 @@
  * Tables: meta, node, gpu, claim (ids that a node showed first), allocation, share, charge (live
  * and past), past (the history of each namespace, in bytes), journal (append-only), baseline,
  * learned and class (the workload, tally.h), measured (sums of what agents report), idle and
- * reported (since when shares are idle), and policy (the document that decides). The schema is
- * src/store/schema.sql; its comments are part of this contract.
+ * reported (since when shares are idle), policy (the document that decides), and agent (what is
+ * remembered of agents, agents.h). The schema is src/store/schema.sql; its comments are part of
+ * this contract.
  *
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
@@ -19,7 +20,7 @@
  *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
  *       without it milligpud learns anew. Nor is what was measured, or is idle, or the policy
- *       document: it says nothing of who holds what.
+ *       document, or what is remembered of agents: it says nothing of who holds what.
  *   A ledger of an older version is migrated for its own cluster only; another cluster's stays as
  *   it is, byte for byte (store_rules.cluster).
  *
@@ -40,6 +41,7 @@
 #ifndef MILLIGPU_STORE_H
 #define MILLIGPU_STORE_H
 
+#include "milligpu/agents.h"
 #include "milligpu/ledger.h"
 #include "milligpu/limits.h"
 #include "milligpu/strbuf.h"
@@ -126,13 +128,16 @@ struct store_ops {
      * NULL: none is kept any more. The same document again changes nothing, not even its time.
      * Negative: the one before is still there. Not in safe mode, as above.
      */
+    int (*keep_policy)(void *ctx, const struct store_policy *policy, struct err *err);
+    /*
+     * Between batches: stores the first memories that changed (agents_next_changed()), max at most,
+     * and that agents were seen, in a transaction of its own. *out_count: how many memories, for
+     * agents_stored(). Negative: *out_count is 0 and what was stored before is still there; after a
+     * crash it may be the new. The same again changes nothing. Not in safe mode, as above.
+     */
     int (*remember)(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
                     struct err *err);
-    int (*keep_policy)(void *ctx, const struct store_policy *policy, struct err *err);
 };
-
-struct store;
-int store_agents(struct store *store, struct agents *agents, struct err *err);
 
 enum store_corrupt_policy { STORE_REFUSE, STORE_MOVE_ASIDE };
 
@@ -232,6 +237,16 @@ int store_learned(struct store *store, struct tally **out, int64_t *out_until_ms
  */
 int store_idle(struct store *store, int64_t *out_reported_ms, void *user,
                void (*each)(void *user, const struct store_idle *idle), struct err *err) MUST_USE;
+
+/*
+ * Puts what remember() stored into agents, of which nothing was seen yet: agents_remember_seen(),
+ * agents_remember(). Not within a batch.
+ *
+ * CORRUPT: rows that remember() cannot have written; the text names the first and what would be
+ * right. Every other row is remembered. After this or another failure agents were seen for sure
+ * (agents_seen()), so the nodes that the settings select need one: the caller says so and starts.
+ */
+int store_agents(struct store *store, struct agents *agents, struct err *err) MUST_USE;
 
 /*
  * Reads the document that keep_policy() kept last in the ledger at this path, and leaves no trace

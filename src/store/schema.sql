@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 7.  application_id 0x6d475055 ("mGPU"), user_version 7.
+-- The ledger of milligpu on disk, version 8.  application_id 0x6d475055 ("mGPU"), user_version 8.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -12,6 +12,7 @@
 --   measured                 what agents measured in each hour; like learned, no part of who holds what
 --   idle, reported           which shares have long been idle by their reports; likewise
 --   policy                   the policy document that decides; likewise
+--   agent                    what the agents of nodes did before a restart; likewise
 --
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
@@ -25,7 +26,8 @@ CREATE TABLE meta (
     folded     INTEGER NOT NULL CHECK (folded >= 0), -- journal entries up to here are in the baseline
     stepped_ms INTEGER NOT NULL DEFAULT 0, -- when the wall clock last stepped by more than a day
     id         TEXT NOT NULL DEFAULT '' CHECK (length(id) IN (0, 32)),     -- random; a copy gets another one
-    is_copy    INTEGER NOT NULL DEFAULT 0 CHECK (is_copy IN (0, 1))        -- made by backup, and not yet in use
+    is_copy    INTEGER NOT NULL DEFAULT 0 CHECK (is_copy IN (0, 1)),       -- made by backup, and not yet in use
+    has_agents INTEGER NOT NULL DEFAULT 0 CHECK (has_agents IN (0, 1))     -- an agent was once seen in the cluster
 ) STRICT;
 
 CREATE TABLE node (
@@ -236,6 +238,16 @@ CREATE TABLE policy (
     document BLOB NOT NULL CHECK (length(document) BETWEEN 1 AND 1048576),
     read_ms  INTEGER NOT NULL
 ) STRICT;
+
+-- What is remembered of the agent of each node (agents.h).  The row goes when the Node is deleted or replaced, and when
+-- the agent is uninstalled.  No foreign key: a Node that shows no GPUs for a while has no row in node.
+CREATE TABLE agent (
+    node       TEXT PRIMARY KEY CHECK (length(CAST(node AS BLOB)) BETWEEN 1 AND 253),
+    uid        TEXT NOT NULL,                                 -- of the Node object
+    named_gpus INTEGER NOT NULL CHECK (named_gpus IN (0, 1)), -- it named the GPUs by UUIDs
+    vouched    INTEGER NOT NULL CHECK (vouched IN (0, 1)),    -- its pod vouched for the node
+    CHECK (named_gpus = 1 OR vouched = 1)
+) STRICT, WITHOUT ROWID;
 
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
 -- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.

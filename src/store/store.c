@@ -430,25 +430,20 @@ static int store_keep_policy(void *ctx, const struct store_policy *policy, struc
     return store_end(ctx, kept_policy_write(ctx, policy, err), err);
 }
 
+/* Likewise. */
 static int store_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
                           struct err *err)
 {
-    struct agent_memory memory;
-    size_t at = 0;
-    (void)ctx;
-    (void)err;
-    while (at < max && agents_next_changed(agents, &at, &memory))
-        continue;
-    *out_count = at;
-    return 0;
-}
+    size_t count = 0;
 
-int store_agents(struct store *store, struct agents *agents, struct err *err)
-{
-    (void)store;
-    (void)agents;
-    (void)err;
-    return 0;
+    *out_count = 0;
+    int failed = store_begin(ctx, err);
+    if (failed != 0)
+        return failed;
+    failed = store_end(ctx, agents_kept_write(ctx, agents, max, &count, err), err);
+    if (failed == 0)
+        *out_count = count;
+    return failed;
 }
 
 void store_ops(struct store *store, struct store_ops *out)
@@ -461,9 +456,9 @@ void store_ops(struct store *store, struct store_ops *out)
                               .rollback = store_rollback,
                               .maintain = store_maintain,
                               .learn = store_learn,
-                              .remember = store_remember,
                               .measure = store_measure,
-                              .keep_policy = store_keep_policy};
+                              .keep_policy = store_keep_policy,
+                              .remember = store_remember};
 }
 
 void store_close(struct store *store)

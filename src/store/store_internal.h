@@ -21,6 +21,7 @@
  *   measured_hours.c    what was measured in each hour
  *   idle_shares.c       since when shares are idle
  *   kept_policy.c       the policy document that decides
+ *   agents_kept.c       what is remembered of agents
  *   owner.c             whose ledger it is
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *
@@ -214,6 +215,14 @@ enum {
       " read_ms = excluded.read_ms"                                                                \
       " WHERE name <> excluded.name OR document <> excluded.document")                             \
     X(ST_POLICY_DROP, "DELETE FROM policy")                                                        \
+    X(ST_AGENTS_SEEN, "UPDATE meta SET has_agents = 1 WHERE has_agents <> 1")                      \
+    X(ST_HAS_AGENTS, "SELECT max(has_agents) FROM meta")                                           \
+    X(ST_AGENT_SET,                                                                                \
+      "INSERT INTO agent (node, uid, named_gpus, vouched) VALUES (?, ?, ?, ?)"                     \
+      " ON CONFLICT (node) DO UPDATE SET uid = excluded.uid, named_gpus = excluded.named_gpus,"    \
+      " vouched = excluded.vouched")                                                               \
+    X(ST_AGENT_DROP, "DELETE FROM agent WHERE node = ?")                                           \
+    X(ST_AGENTS, "SELECT node, uid, named_gpus, vouched FROM agent")                               \
     X(ST_LEARNED_DROP, "DELETE FROM learned")                                                      \
     X(ST_LEARNED_ADD, "INSERT INTO learned (one, pods, until_ms) VALUES (1, ?, ?)")                \
     X(ST_CLASSES_DROP, "DELETE FROM class")                                                        \
@@ -399,6 +408,13 @@ int idle_write(struct store *store, const struct store_chunk *chunk, struct err 
  */
 int kept_policy_write(struct store *store, const struct store_policy *policy,
                       struct err *err) MUST_USE;
+
+/*
+ * agents_kept.c, within a transaction: the first changed memories, max at most, and that agents
+ * were seen. *out_count: how many. The public part of it is store_agents().
+ */
+int agents_kept_write(struct store *store, const struct agents *agents, size_t max,
+                      size_t *out_count, struct err *err) MUST_USE;
 
 /* maintain.c */
 /* Copies the log into the file, as far as readers let it; then notes the id (ledger_id.c). */

@@ -10,7 +10,7 @@ from process import Oracle, Violation
 from model import Pod, Model, charges, over
 
 KEPT = ("meta", "node", "gpu", "allocation", "share", "charge", "journal", "baseline", "claim", "learned", "class",
-        "measured", "idle", "reported", "policy")
+        "measured", "idle", "reported", "policy", "agent")
 
 
 def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
@@ -26,7 +26,7 @@ def copy(ledger: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
 
 def dump(file: pathlib.Path) -> dict[str, list[Any]]:
     """Every row of the tables that a migration must not change. A copy has an id of its own, and is marked as a copy."""
-    meta = "one, cluster, created_ms, folded, stepped_ms"
+    meta = "one, cluster, created_ms, folded, stepped_ms, has_agents"
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
         return {table: db.execute(f"SELECT {meta if table == 'meta' else '*'} FROM {table}").fetchall() for table in KEPT}
 

@@ -129,6 +129,13 @@ static int count_keep_policy(void *ctx, const struct store_policy *policy, struc
     return sim->daemon.store.keep_policy(sim->daemon.store.ctx, policy, err);
 }
 
+static int count_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
+                          struct err *err)
+{
+    struct sim *sim = ctx;
+    return sim->daemon.store.remember(sim->daemon.store.ctx, agents, max, out_count, err);
+}
+
 /* --- start --- */
 
 static int64_t now_of(void *ctx)
@@ -183,7 +190,8 @@ static void open_parts(struct sim *sim)
                                                   .maintain = count_maintain,
                                                   .learn = count_learn,
                                                   .measure = count_measure,
-                                                  .keep_policy = count_keep_policy},
+                                                  .keep_policy = count_keep_policy,
+                                                  .remember = count_remember},
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = 90000,

@@ -36,6 +36,7 @@ enum fixture_point {
     POINT_REMEMBER,
     POINT_MEASURE,
     POINT_KEEP_POLICY,
+    POINT_REMEMBER,
     POINT_REQUEST
 };
 

@@ -520,7 +520,7 @@ static void the_log_is_taken_in_between_batches(void **state)
     }
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, shelf->path);
-    assert_int_equal(facts.schema, 7);
+    assert_int_equal(facts.schema, 8);
     assert_int_equal(facts.journal_rows, 401);
     assert_in_range(facts.bytes, 40000, 1000000);
     assert_in_range(facts.wal_bytes, 1, 48 * 4152); /* the tables are 42 of these pages */

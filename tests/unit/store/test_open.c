@@ -153,9 +153,9 @@ static void a_newer_ledger_is_refused(void **state)
     struct shelf *shelf = *state;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=8"), SQLITE_OK);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=9"), SQLITE_OK);
     refused(shelf, ERR_NEWER, "newer milligpu");
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=7"), SQLITE_OK);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=8"), SQLITE_OK);
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -400,21 +400,21 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
 static void an_older_ledger_is_migrated_after_a_copy(void **state)
 {
     struct shelf *shelf = *state;
-    const struct store_migration step = {.from = 7, .sql = more_things};
+    const struct store_migration step = {.from = 8, .sql = more_things};
     struct store *store = NULL;
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 9);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM extra"), 0);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v7-"), 1);
-    assert_non_null(strstr(shelf->notices.data, "from version 7 to 8"));
+    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 8 to 9"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
     /* Repeating it does nothing. */
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v7-"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
 }
 
 static void a_migration_that_fails_leaves_the_old_version(void **state)
@@ -423,21 +423,21 @@ static void a_migration_that_fails_leaves_the_old_version(void **state)
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
-        {.from = 7, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
-        {.from = 7, .sql = "DELETE FROM node"}, /* leaves orphans */
+        {.from = 8, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 8, .sql = "DELETE FROM node"}, /* leaves orphans */
     };
     fill(shelf);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
-        assert_non_null(strstr(err.text, "migrate from version 7"));
-        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 7);
+        assert_non_null(strstr(err.text, "migrate from version 8"));
+        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
     }
     /* A migration whose result differs from a new file is not applied. */
-    const struct store_migration other = {.from = 7, .sql = "CREATE TABLE extra (b)"};
+    const struct store_migration other = {.from = 8, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 8"));
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 7);
+    assert_non_null(strstr(err.text, "not those of version 9"));
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
     shelf_open(shelf);
     shelf_same(shelf);
 }

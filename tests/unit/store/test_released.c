@@ -123,7 +123,8 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
 static void every_released_version_still_answers_who_held_what_when(void **state)
 {
     static const unsigned rows[] = {
-        0, 15, 16, 16, 17, 17, 17}; /* from version 2 on one pod more, unplaced; in 4, raised */
+        0,  15, 16, 16,
+        17, 17, 17, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
     (void)state;
     assert_int_equal(ARRAY_LEN(rows), store_schema.version);
     for (uint32_t version = 1; version < store_schema.version; version++) {
@@ -204,6 +205,40 @@ static void its_workload_is_learned_from_now_on(void **state)
     }
 }
 
+/* Before version 8 nothing was remembered of agents. */
+static void its_agents_are_remembered_from_now_on(void **state)
+{
+    static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+    const struct node_facts node = {
+        .name = "honest", .uid = "uid-honest", .agent = true, .has_gpus = true, .gpus = 1};
+    const struct node_facts without = {.name = "honest", .uid = "uid-honest"};
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        size_t count = 0;
+        struct agents *agents = agents_new(&rules);
+        struct agents *again = agents_new(&rules);
+        lay(&shelf, version, "-killed", was, sizeof was);
+        shelf_open(&shelf);
+        assert_int_equal(store_agents(shelf.store, agents, &err), 0);
+        assert_false(agents_seen(agents));
+        assert_int_equal(agents_count(agents), 0);
+        assert_true(agents_see_node(agents, &node));
+        assert_int_equal(shelf.ops.remember(shelf.ops.ctx, agents, 9, &count, &err), 0);
+        assert_int_equal(count, 1);
+        shelf_close(&shelf);
+        shelf_open(&shelf);
+        assert_int_equal(store_agents(shelf.store, again, &err), 0);
+        assert_true(agents_seen(again));
+        assert_true(agents_lost_gpus(again, &without));
+        agents_free(again);
+        agents_free(agents);
+        shelf_done(&shelf);
+    }
+}
+
 /* Modified tables stay refused; a new version does not repair them. */
 static void a_changed_one_is_not_migrated(void **state)
 {
@@ -214,7 +249,7 @@ static void a_changed_one_is_not_migrated(void **state)
     lay(&shelf, 1, "", was, sizeof was);
     assert_int_equal(shelf_sql(shelf.path, "DROP TRIGGER charge_within"), 0);
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 7"));
+    assert_non_null(strstr(err.text, "not those of version 8"));
     assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 1);
     assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
     shelf_done(&shelf);
@@ -239,7 +274,7 @@ static void verify_of_an_old_one_says_what_to_do_and_leaves_it(void **state)
     lay(&shelf, 1, "", was, sizeof was);
     assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), -(int)ERR_INVALID);
     assert_int_equal(checks, 0);
-    assert_non_null(strstr(err.text, "version 1 of a ledger; this milligpuctl checks version 7"));
+    assert_non_null(strstr(err.text, "version 1 of a ledger; this milligpuctl checks version 8"));
     assert_non_null(strstr(err.text, "start the milligpud of this version on it"));
     assert_int_equal(shelf_files(&shelf, "ledger.db"), 1);
     assert_says(shelf.path, was, should);
@@ -254,6 +289,7 @@ int main(void)
         cmocka_unit_test(every_released_version_goes_on_from_there),
         cmocka_unit_test(its_rows_know_no_version_of_a_binding),
         cmocka_unit_test(its_workload_is_learned_from_now_on),
+        cmocka_unit_test(its_agents_are_remembered_from_now_on),
         cmocka_unit_test(a_changed_one_is_not_migrated),
         cmocka_unit_test(verify_of_an_old_one_says_what_to_do_and_leaves_it),
     };

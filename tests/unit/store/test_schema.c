@@ -27,7 +27,7 @@
     "', 0, 0, 0, 0, 0, 1, 1, 1, 0);"
 
 static const char *const before[] = {
-    "INSERT INTO meta VALUES (1, NULL, 0, 3, 0, '', 0)",
+    "INSERT INTO meta VALUES (1, NULL, 0, 3, 0, '', 0, 0)",
     "INSERT INTO node VALUES ('n1', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n2', '', '', '', '', 0, 0)",
     "INSERT INTO node VALUES ('n3', '', '', '', '', 0, 0)",
@@ -167,7 +167,8 @@ static const struct column meta[] = {{"one", "1", {"1"}, {"0", "2"}},
                                       "''",
                                       {"printf('%032d', 1)"},
                                       {"'x'", "printf('%031d', 1)", "printf('%033d', 1)", "NULL"}},
-                                     {"is_copy", "0", BIT}};
+                                     {"is_copy", "0", BIT},
+                                     {"has_agents", "0", BIT}};
 static const struct column node[] = {
     {"name", "'n9'", {"'x'", TEXTS(253)}, {"''", TEXTS(254), "'é' || " TEXTS(252), "x'00'"}},
     {"uid", "''", WORD},
@@ -271,6 +272,14 @@ static const struct column policy[] = {{"one", "1", {"1"}, {"0", "2"}},
                                         {"x''", "'x'", "1", "NULL", "zeroblob(1048577)"}},
                                        {"read_ms", "0", TIME}};
 
+static const struct column agent[] = {{"node",
+                                       "'n1'",
+                                       {"'x'", TEXTS(253)},
+                                       {"''", TEXTS(254), "'é' || " TEXTS(252), "NULL", "x'00'"}},
+                                      {"uid", "'u1'", WORD},
+                                      {"named_gpus", "1", BIT},
+                                      {"vouched", "1", BIT}};
+
 static const struct {
     const char *name;
     const struct column *column;
@@ -289,6 +298,7 @@ static const struct {
     {"class", class, ARRAY_LEN(class)},
     {"measured", measured, ARRAY_LEN(measured)},
     {"policy", policy, ARRAY_LEN(policy)},
+    {"agent", agent, ARRAY_LEN(agent)},
 };
 
 static void write_insert(struct strbuf *sql, size_t t, size_t odd, const char *value)
@@ -544,6 +554,22 @@ static void a_charged_gpu_stays_under_one_of_its_names(void **state)
                            "DELETE FROM gpu WHERE id = 'GPU-e'");
 }
 
+/* A row that remembers nothing is not kept, and a Node without GPUs is still remembered. */
+static void what_is_remembered_of_an_agent_does_not_need_its_node(void **state)
+{
+    sqlite3 *db = *state;
+    allowed(db, "INSERT INTO agent VALUES ('n9', 'u9', 1, 0)");
+    allowed(db, "INSERT INTO agent VALUES ('n9', '', 0, 1)");
+    forbidden(db, "INSERT INTO agent VALUES ('n9', 'u9', 0, 0)");
+    forbidden(db, "INSERT INTO agent VALUES ('n9', 'u9', 1, 1), ('n9', 'u8', 1, 1)");
+    assert_int_equal(sqlite3_exec(db,
+                                  "INSERT INTO agent VALUES ('n3', 'u3', 1, 1);"
+                                  "DELETE FROM node WHERE name = 'n3'",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_counts(db, "SELECT count(*) FROM agent WHERE node = 'n3'", 1);
+}
+
 static void the_journal_is_only_folded(void **state)
 {
     sqlite3 *db = *state;
@@ -572,6 +598,7 @@ int main(void)
         IN_A_DATABASE(the_version_of_a_grant_only_rises),
         IN_A_DATABASE(a_release_frees_its_own_charges),
         IN_A_DATABASE(a_charged_gpu_stays_under_one_of_its_names),
+        IN_A_DATABASE(what_is_remembered_of_an_agent_does_not_need_its_node),
         IN_A_DATABASE(the_journal_is_only_folded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

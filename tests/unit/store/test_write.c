@@ -24,7 +24,7 @@ static void a_new_file_is_ours_and_empty(void **state)
     struct shelf *shelf = *state;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 7);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
@@ -560,7 +560,7 @@ static void the_database_itself_forbids(void **state)
         "DELETE FROM node",
         "DELETE FROM journal",
         "UPDATE journal SET at = 0",
-        "INSERT INTO meta VALUES (2, NULL, 0, 0, 0, '', 0)",
+        "INSERT INTO meta VALUES (2, NULL, 0, 0, 0, '', 0, 0)",
         "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0, 0)",
         "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
     };
