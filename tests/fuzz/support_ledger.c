@@ -146,6 +146,26 @@ static void learn(struct maker *maker)
     tally_free(tally);
 }
 
+static const struct agents_rules agents_rules = {.key = {"", 0}, .value = {"", 0}};
+
+/* One agent that named GPUs, and one whose pod vouched. */
+static void remember(struct maker *maker)
+{
+    const struct node_facts names = {
+        .name = "n1", .uid = "node-uid", .agent = true, .has_gpus = true, .gpus = 1};
+    const struct node_facts vouched = {
+        .name = "n2", .uid = "node-uid", .agent = true, .claim = {.pod = "agent"}};
+    const struct pod pod = {.uid = "agent", .node = "n2", .is_ready = true};
+    struct agents *agents = agents_new(&agents_rules);
+    size_t count = 0;
+    struct err err;
+
+    must(agents_see_node(agents, &names));
+    must(!agents_see_node(agents, &vouched) && !agents_see_pod(agents, &pod));
+    must(maker->ops.remember(maker->ops.ctx, agents, 2, &count, &err) == 0 && count == 2);
+    agents_free(agents);
+}
+
 /* Small pages, so that a larger part of the bytes matters. */
 static void pack(const char *path)
 {
@@ -168,6 +188,7 @@ static void make(void)
     store_ops(store, &maker.ops);
     fill(&maker);
     learn(&maker);
+    remember(&maker);
     must(store_verify(store, &err) == 0 && store_replay_check(store, &err) == 0);
     store_close(store);
     ledger_free(maker.ledger);
@@ -261,6 +282,34 @@ static void restore_learned(struct store *store, bool writes)
     tally_free(tally);
 }
 
+/*
+ * Whatever the rows say, the agents can be used; after a refusal they count as seen. What is
+ * remembered then can be stored and is read again.
+ */
+static void restore_agents(struct store *store, bool writes)
+{
+    const struct node_facts node = {
+        .name = "n3", .uid = "node-uid", .agent = true, .has_gpus = true, .gpus = 1};
+    struct agents *agents = agents_new(&agents_rules);
+    struct agents *again = agents_new(&agents_rules);
+    struct store_ops ops;
+    size_t count = 0;
+    struct err err = {0};
+
+    const int failed = store_agents(store, agents, &err);
+    must(failed == 0 || (agents_seen(agents) && strstr(err.text, "l.db: ") != NULL));
+    (void)agents_judge(agents, text_of("n1"));
+    (void)!agents_see_node(agents, &node);
+    store_ops(store, &ops);
+    if (writes && ops.remember(ops.ctx, agents, 1, &count, &err) == 0) {
+        const int refused = store_agents(store, again, &err);
+        must(failed != 0 || refused == 0);
+        must(agents_seen(again));
+    }
+    agents_free(again);
+    agents_free(agents);
+}
+
 static bool is_sound(struct store *store)
 {
     struct err err;
@@ -292,6 +341,7 @@ static struct store *open_and_load(struct ledger *ledger, struct strbuf *out)
     }
     ledger_assert_valid(ledger);
     restore_learned(store, false);
+    restore_agents(store, false);
     describe(ledger, out);
     return store;
 }
@@ -312,6 +362,7 @@ void ledger_use(bool thorough)
         bool sound = is_sound(store);
         (void)!store_history(store, &query, &bytes, take, &err);
         restore_learned(store, true);
+        restore_agents(store, true);
         const bool wrote = write_to(store, ledger);
         sound = sound && store_replay_check(store, &err) == 0;
         store_close(store);

@@ -12,8 +12,8 @@ const char *ledger_path(void);
 void ledger_put(struct text bytes);
 
 /*
- * The bytes of a ledger with nodes, live and past allocations and a learned workload, made once by
- * the store itself.
+ * The bytes of a ledger with nodes, live and past allocations, a learned workload and what is
+ * remembered of agents, made once by the store itself.
  */
 struct text ledger_template(void);
 

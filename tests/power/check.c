@@ -81,6 +81,37 @@ static void look_at_measured(struct store *store, struct check_found *found)
                found->learned);
 }
 
+/*
+ * It was stored after what was measured: both nodes or neither, and nothing acknowledged is lost.
+ * The rows themselves are compared; store_agents() must take them.
+ */
+static void look_at_remembered(struct store *store, struct check_found *found)
+{
+    static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+    struct agents *agents = agents_new(&rules);
+    int64_t first = 0;
+    int64_t last = 0;
+    int64_t reported = 0;
+    struct err err;
+
+    if (db_number(store->db, "SELECT coalesce(min(CAST(uid AS INTEGER)), 0) FROM agent", &first,
+                  &err) < 0 ||
+        db_number(store->db, "SELECT coalesce(max(CAST(uid AS INTEGER)), 0) FROM agent", &last,
+                  &err) < 0 ||
+        db_number(store->db, "SELECT coalesce(max(until_ms), 0) FROM reported", &reported, &err) <
+            0 ||
+        store_agents(store, agents, &err) < 0)
+        broken(found, "remembered: %s", err.text);
+    else if (first != last || agents_count(agents) != (last > 0 ? 2 : 0) ||
+             agents_seen(agents) != (last > 0))
+        broken(found, "half of what is remembered is there: %lld, %lld", (long long)first,
+               (long long)last);
+    else if (last != reported && last + 1 != reported)
+        broken(found, "%lld times it was remembered, and %lld times measured", (long long)last,
+               (long long)reported);
+    agents_free(agents);
+}
+
 static void look(const struct trace *trace, struct store *store, struct check_found *found)
 {
     struct err err;
@@ -102,6 +133,8 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
     look_at_learned(store, found);
     if (!found->broken)
         look_at_measured(store, found);
+    if (!found->broken)
+        look_at_remembered(store, found);
     ledger_free(ledger);
 }
 

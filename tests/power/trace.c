@@ -312,6 +312,27 @@ static void measure(struct load *load)
         fail(&err);
 }
 
+/* Two nodes in one transaction, each with the number of what was learned as uid. */
+static void remember(struct load *load)
+{
+    static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+    struct agents *agents = agents_new(&rules);
+    char uid[16];
+    size_t count = 0;
+    struct err err;
+
+    (void)snprintf(uid, sizeof uid, "%u", load->learning);
+    for (int i = 0; i < 2; i++) {
+        const struct node_facts node = {
+            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .gpus = 1};
+        (void)!agents_see_node(agents, &node);
+    }
+    if (load->ops.remember(load->ops.ctx, agents, 2, &count, &err) < 0)
+        fail(&err);
+    must(count == 2);
+    agents_free(agents);
+}
+
 static void learn(struct load *load)
 {
     struct tally *tally = trace_tally(++load->learning);
@@ -322,6 +343,7 @@ static void learn(struct load *load)
     load->learned = load->learning;
     tally_free(tally);
     measure(load);
+    remember(load);
 }
 
 static void back_up(struct load *load)

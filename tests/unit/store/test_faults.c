@@ -116,12 +116,58 @@ static int learned(struct shelf *shelf)
     return (int)until_ms;
 }
 
+static const struct agents_rules agents_rules = {.key = {"", 0}, .value = {"", 0}};
+
+/* Two nodes whose Node objects have the nth uid. */
+static bool remember(struct shelf *shelf, int nth)
+{
+    struct agents *agents = agents_new(&agents_rules);
+    char uid[16];
+    size_t count = 0;
+    struct err err;
+
+    (void)snprintf(uid, sizeof uid, "u%d", nth);
+    for (int i = 0; i < 2; i++) {
+        const struct node_facts node = {
+            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .gpus = 1};
+        (void)!agents_see_node(agents, &node);
+    }
+    const int failed = shelf->ops.remember(shelf->ops.ctx, agents, 2, &count, &err);
+    assert_int_equal(count, failed == 0 ? 2 : 0);
+    agents_free(agents);
+    return failed == 0;
+}
+
+/* Which uid both nodes have; 0: nothing is stored. */
+static int remembered(struct shelf *shelf)
+{
+    struct agents *agents = agents_new(&agents_rules);
+    int nth = 0;
+    struct err err;
+
+    if (store_agents(shelf->store, agents, &err) < 0)
+        fail_msg("%s", err.text);
+    for (int i = 1; i <= BATCHES; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        const bool has_a = agents_lost_gpus(agents, &(struct node_facts){.name = "a", .uid = uid});
+        const bool has_b = agents_lost_gpus(agents, &(struct node_facts){.name = "b", .uid = uid});
+        assert_int_equal(has_a, has_b);
+        nth = has_a ? i : nth;
+    }
+    assert_int_equal(agents_count(agents), nth > 0 ? 2 : 0);
+    assert_int_equal(agents_seen(agents), nth > 0);
+    agents_free(agents);
+    return nth;
+}
+
 /* False if nothing failed: the scenario has fewer calls. */
 static bool run(struct shelf *shelf, int n, int rc, bool lasting)
 {
     int acknowledged = 0;
     int kept = 0;      /* what was learned last, surely */
     int attempted = 0; /* and perhaps */
+    int noted = 0;     /* the same of agents, as kept */
     struct err err;
     CLEANUP(xfreep) char *maybe = NULL;
 
@@ -139,6 +185,8 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
             attempted = i + 1;
             if (learn(shelf, attempted))
                 kept = attempted;
+            if (remember(shelf, attempted))
+                noted = attempted;
         }
         shelf_close(shelf);
     }
@@ -153,8 +201,9 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
         fail_msg("failure %d (SQLite %d, %s): another state on disk", n, rc,
                  lasting ? "lasting" : "passing");
     assert_in_range(learned(shelf), kept, attempted);
+    assert_in_range(remembered(shelf), noted, attempted);
     shelf_close(shelf);
-    assert_true(count > 0 || (acknowledged == BATCHES && kept == BATCHES));
+    assert_true(count > 0 || (acknowledged == BATCHES && kept == BATCHES && noted == BATCHES));
     return count > 0;
 }
 
