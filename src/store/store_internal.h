@@ -215,7 +215,7 @@ enum {
       " read_ms = excluded.read_ms"                                                                \
       " WHERE name <> excluded.name OR document <> excluded.document")                             \
     X(ST_POLICY_DROP, "DELETE FROM policy")                                                        \
-    X(ST_AGENTS_SEEN, "UPDATE meta SET has_agents = 1 WHERE has_agents <> 1")                      \
+    X(ST_AGENTS_SEEN, "UPDATE meta SET has_agents = 1")                                            \
     X(ST_HAS_AGENTS, "SELECT max(has_agents) FROM meta")                                           \
     X(ST_AGENT_SET,                                                                                \
       "INSERT INTO agent (node, uid, named_gpus, vouched) VALUES (?, ?, ?, ?)"                     \

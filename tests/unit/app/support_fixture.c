@@ -139,16 +139,6 @@ static int fixture_keep_policy(void *ctx, const struct store_policy *policy, str
     return fixture->real_store.keep_policy(fixture->real_store.ctx, policy, err);
 }
 
-static int fixture_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
-                            struct err *err)
-{
-    struct app_fixture *fixture = ctx;
-
-    if (fixture->disk_full || strikes(fixture, POINT_REMEMBER))
-        return err_set(err, ERR_FULL, "the disk is full");
-    return fixture->real_store.remember(fixture->real_store.ctx, agents, max, out_count, err);
-}
-
 static bool is_binding(const struct kube_request *request)
 {
     return strcmp(request->method, "POST") == 0 && strstr(request->path, "/binding") != NULL;
@@ -365,7 +355,6 @@ static void open_ledger(struct app_fixture *fixture)
                                         .rollback = fixture_rollback,
                                         .maintain = fixture_maintain,
                                         .learn = fixture_learn,
-                                        .remember = fixture_remember,
                                         .measure = fixture_measure,
                                         .keep_policy = fixture_keep_policy,
                                         .remember = fixture_remember};

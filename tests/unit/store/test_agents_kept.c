@@ -458,6 +458,41 @@ static void the_first_of_several_wrong_values_is_reported(void **state)
     assert_reported(shelf, "three", "table meta: has_agents: ", &some[1], 1);
 }
 
+/* SQLite refuses a statement whose table or column is gone: that stands for a failing disk. */
+static void what_cannot_be_read_leaves_agents_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *back;
+        const char *says;
+        size_t left;
+    } wrong[] = {
+        {"ALTER TABLE meta RENAME COLUMN has_agents TO x",
+         "ALTER TABLE meta RENAME COLUMN x TO has_agents", "no such column: has_agents",
+         ARRAY_LEN(some)},
+        {"UPDATE meta SET has_agents = 0; ALTER TABLE agent RENAME TO x",
+         "ALTER TABLE x RENAME TO agent; UPDATE meta SET has_agents = 1", "no such table: agent",
+         0},
+    };
+
+    remember_some(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+        struct err err = {0};
+        assert_int_equal(shelf_sql(shelf->path, wrong[i].sql), SQLITE_OK);
+        const int failed = store_agents(shelf->store, agents, &err);
+        if (failed >= 0 || failed == -(int)ERR_CORRUPT || strstr(err.text, wrong[i].says) == NULL)
+            fail_msg("%d, %s", failed, err.text);
+        assert_true(agents_seen(agents));
+        assert_int_equal(agents_count(agents), wrong[i].left);
+        show(agents, (struct memory){"n9", "u9", true, true});
+        cannot_remember(shelf, agents, wrong[i].says);
+        assert_int_equal(shelf_sql(shelf->path, wrong[i].back), SQLITE_OK);
+        assert_remembered(shelf->store, some, ARRAY_LEN(some));
+    }
+}
+
 static void a_value_that_was_never_written_is_mended(void **state)
 {
     struct shelf *shelf = *state;
@@ -526,6 +561,7 @@ int main(void)
         ON_A_SHELF(a_wrong_row_is_named_and_the_others_are_restored),
         ON_A_SHELF(whether_agents_were_seen_is_read_with_care),
         ON_A_SHELF(the_first_of_several_wrong_values_is_reported),
+        ON_A_SHELF(what_cannot_be_read_leaves_agents_seen),
         ON_A_SHELF(a_value_that_was_never_written_is_mended),
         ON_A_SHELF(a_wrong_row_does_not_make_the_ledger_corrupt),
         ON_A_SHELF(it_is_no_part_of_who_holds_what),
