@@ -5,9 +5,9 @@
  *   Node: annotation milligpu.io/agent, boot id --+--> agents_judge() --> node->vouch
  *   settings: which nodes need an agent ---------/
  *
- * An agent is Ready only while its node's GPUs may be handed out (docs/NODE.md), and kubelet and the
- * node controller turn Ready off when it, or its machine, is gone. So no clock is needed here, and
- * an API server that is slow or away changes nothing. The pod counts that the Node's annotation
+ * An agent is Ready only while its node's GPUs may be handed out (docs/NODE.md), and kubelet and
+ * the node controller turn Ready off when it, or its machine, is gone. So no clock is needed here,
+ * and an API server that is slow or away changes nothing. The pod counts that the Node's annotation
  * names, for this very Node object and boot: tenants can write neither.
  *
  * A node needs an agent once one vouched for it or named its GPUs and, with REQUIRE_WHERE_SELECTED,

@@ -77,8 +77,8 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     /* Its journal row was lost with the batch. */
     wallclock_look_again(&writer->wallclock, &writer->looked);
     writer->writes = false;
-    writer->agents_unsure =
-        true; /* what they vouch for was taken back, and what is known of them not */
+    /* The verdicts of nodes were taken back, and what is known of agents was not. */
+    writer->agents_unsure = true;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
         if (worth_keeping(writer, message[i]))

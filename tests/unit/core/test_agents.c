@@ -1,4 +1,4 @@
-/* Which nodes their agents vouch for: each word of the table, the memory, and a walk beside a model. */
+/* Which nodes their agents vouch for: each word, the memory, and a walk beside a model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What the ledger keeps of a node's agent: no row, it stays with the node, its return gives room. */
+/* What the ledger keeps of a node's agent: no row; it stays with the node; its return is room. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
