@@ -389,6 +389,38 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     assert_says(":2: admin_listen: must be a loopback address");
 }
 
+static void one_label_selects_nodes_and_one_selects_agents(void **state)
+{
+    static const char *const wrong[] = {"=",     "=b",      "a",   "a=b,c=d", "a=b=c",
+                                        "a=b/c", "a/b/c=d", "a=*", "a!=b"};
+    char arguments[512];
+    char label[400];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        for (int nodes = 0; nodes <= 1; nodes++) {
+            const char *name = nodes ? "agent-nodes" : "agent-label";
+            (void)snprintf(arguments, sizeof arguments, "--%s=%s", name, wrong[i]);
+            refuses(arguments, "must be one label like ");
+        }
+    loads("--agent-nodes=");
+    refuses("--agent-label=", "agent_label: must be one label like ");
+    loads("--agent-nodes=a.b-c_D/e9=F_-.0 --agent-label=a=");
+    for (size_t len = 381; len <= 382; len++) {
+        memset(label, 'x', sizeof label);
+        label[63] = '=';
+        label[len] = '\0';
+        (void)snprintf(arguments, sizeof arguments, "--agent-nodes=%s", label);
+        if (len == 381)
+            loads(arguments);
+        else
+            refuses(arguments, "agent_nodes: must be one label like ");
+    }
+    loads("--require-agent=always --agents=annotation");
+    refuses("--require-agent=maybe", "require_agent");
+    refuses("--agents=systemd", "agents");
+}
+
 static void what_is_printed_loads_again(void **state)
 {
     (void)state;
@@ -511,6 +543,7 @@ int main(void)
         TEST(wrong_files_are_named_with_their_line),
         TEST(files_that_are_none_are_refused),
         TEST(settings_that_contradict_each_other_are_refused),
+        TEST(one_label_selects_nodes_and_one_selects_agents),
         TEST(what_is_printed_loads_again),
         TEST(values_are_clipped_to_the_room_there_is),
         TEST(help_has_one_line_for_each_setting),
