@@ -104,9 +104,9 @@ static bool grant_believe(const struct grant_rules *rules, const struct nri_pod 
     out->verdict = GRANT_REFUSED;
     if (!carries) {
         (void)err_set(&out->why, ERR_FORBIDDEN,
-                      "annotation " ANNOTATION_ALLOCATION " is %s: delete the pod, so that it is "
-                      "scheduled again",
-                      known ? "gone" : "missing");
+                      "annotation " ANNOTATION_ALLOCATION
+                      " is %s: delete the pod, so that it is scheduled again",
+                      known ? "gone" : "missing, since milligpud did not bind the pod");
         return false;
     }
     if (!pod_records_takes(pod->uid)) {

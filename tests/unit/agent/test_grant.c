@@ -187,7 +187,7 @@ static void a_pod_that_is_marked_and_has_no_allocation_is_refused(void **state)
 {
     struct world *world = given(state);
     carries(world, "required-plugins.noderesource.dev/container.main", "[\"milligpu\"]");
-    refused(world, "main", "milligpu.io/allocation is missing");
+    refused(world, "main", "milligpu.io/allocation is missing, since milligpud did not bind");
 }
 
 static void an_unsigned_allocation_is_refused(void **state)
