@@ -316,7 +316,7 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	if len(g.due[uid]["main"]) != 1 {
 		t.Errorf("a pod of 300 gets %v", g.due[uid])
 	}
-	if harness.Text(g.pod("pod"), "metadata", "annotations", "required-plugins.noderesource.dev/pod") == "" {
+	if requiredOf(g.pod("pod")) != requiresAgent {
 		t.Error("its Binding does not require the agent that its node reported")
 	}
 	g.ran(uid, "main", 1) /* and at the end g.compare sees what it saw */

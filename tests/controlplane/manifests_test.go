@@ -259,7 +259,7 @@ func (f *fixture) noPolicyActs() {
 			return false, "a policy still denies: " + err.Error()
 		}
 		touched := harness.At(pod, "spec", "containers", 0, "env") != nil ||
-			harness.Text(pod, "spec", "schedulerName") != "default-scheduler"
+			harness.Text(pod, "spec", "schedulerName") != "default-scheduler" || requiredOf(pod) != ""
 		return !touched, "a policy still changes pods"
 	})
 }

@@ -71,9 +71,9 @@ with_components() { # OVERLAY COMPONENT...
 }
 
 if has admissionregistration.k8s.io mutatingadmissionpolicies; then
-    components+=(zero-touch scheduler-name restores)
+    components+=(zero-touch scheduler-name restores required-plugin)
 else
-    echo 'skip - zero-touch, scheduler-name and restores: no MutatingAdmissionPolicy here (Kubernetes 1.36 and later)'
+    echo 'skip - zero-touch, scheduler-name, restores and required-plugin: no MutatingAdmissionPolicy (Kubernetes 1.36)'
 fi
 if has monitoring.coreos.com prometheusrules; then
     components+=(alerts)

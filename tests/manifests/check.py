@@ -12,7 +12,7 @@ TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
 COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "guard", "restores",
-              "alerts"]
+              "required-plugin", "alerts"]
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 AGENT = {"kind": "ServiceAccount", "name": "milligpu-node", "namespace": "milligpu-node"}
@@ -182,6 +182,35 @@ def check_rights_of_the_agent():
     )
     binding = named(policies, "ValidatingAdmissionPolicyBinding", "milligpu-node")["spec"]
     need(binding == {"policyName": "milligpu-node", "validationActions": ["Deny"]}, "node: the policy is not in force")
+
+
+def check_required_plugin():
+    """New pods that ask require what our Binding requires; guard and restores leave that, and nothing else."""
+    with open(os.path.join(TOP, "include", "milligpu", "annotations.h"), encoding="utf-8") as file:
+        header = file.read()
+    key = re.search(r'ANNOTATION_REQUIRED +"([^"]+)"', header).group(1)
+    value = re.search(r'REQUIRED_PLUGINS +"(.+)"\n', header).group(1).replace("\\", "")
+    policies = documents(text_of("components", "required-plugin", "policy.yaml"))
+    policy = named(policies, "MutatingAdmissionPolicy", "milligpu-required-plugin")["spec"]
+    need(policy["failurePolicy"] == "Fail", "required-plugin: the policy may fail open")
+    need(policy["reinvocationPolicy"] == "IfNeeded", "required-plugin: a container that is added later may escape")
+    need(
+        policy["matchConstraints"]["resourceRules"]
+        == [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "required-plugin: the policy is about other requests",
+    )
+    binding = named(policies, "MutatingAdmissionPolicyBinding", "milligpu-required-plugin")["spec"]
+    need(binding == {"policyName": "milligpu-required-plugin"}, "required-plugin: the policy is not in force")
+    written = policy["mutations"][0]["jsonPatch"]["expression"]
+    need(f"value: '{value}'" in written, f"required-plugin writes another value than {value}")
+    need(f"['{key}/pod']" in policy["variables"][1]["expression"], f"required-plugin writes another key than {key}/pod")
+    guard = named(documents(text_of("components", "guard", "annotations.yaml")), "ValidatingAdmissionPolicy",
+                  "milligpu-guard-annotations")["spec"]
+    required = [v["expression"] for v in guard["variables"] if v["name"] == "required"][0]
+    need(f"&& !(oldObject == null && variables.now[k] == '{value}')" in required, "guard lets another value pass")
+    restores = documents(text_of("components", "restores", "policy.yaml"))[0]["spec"]
+    copied = [v["expression"] for v in restores["variables"] if v["name"] == "copied"][0]
+    need(f"&& object.metadata.annotations[k] != '{value}'" in copied, "restores removes what required-plugin writes")
 
 
 def check_the_agents_daemonset():

@@ -234,7 +234,9 @@ test_forged_annotations() {
         required-plugins.noderesource.dev/container.app; do
         refused "nor one that says itself which plugins it needs: $key" "annotation $key is written by milligpu" 300 \
             "{$key: \"[]\"}"
-        passes "which a pod that asks nothing may say: $key" 0 "{$key: \"[]\"}"
+        refused "also beside the agent: $key" "annotation $key is written by milligpu" 300 "{$key: '[\"milligpu\", \"a\"]'}"
+        passes "but it may need the agent from the beginning: $key" 300 "{$key: '[\"milligpu\"]'}"
+        passes "a pod that asks nothing may say what it likes: $key" 0 "{$key: \"[]\"}"
     done
     passes 'another key that begins alike is nobody elses' 300 '{required-plugins.noderesource.developer: "x"}'
     passes 'other annotations of ours are for the author' 300 '{milligpu.io/gpu-model: "A100*"}'
@@ -246,8 +248,10 @@ test_forged_annotations() {
             -p '{"metadata":{"annotations":{"milligpu.io/allocation":"x"}}}' 2>&1)"
     contains 'nor by apply on the server, which would own it' 'is written by milligpu' \
         "$(asking 300 '{milligpu.io/allocation: "x"}' | k apply --server-side --force-conflicts -f - 2>&1)"
-    contains 'nor which plugins it needs' 'is written by milligpu' \
-        "$(k -n default annotate pod "$pod" required-plugins.noderesource.dev/container.app='[]' 2>&1)"
+    for key in '[]' '["milligpu"]'; do
+        contains "nor which plugins it needs: $key" 'is written by milligpu' \
+            "$(k -n default annotate pod "$pod" required-plugins.noderesource.dev/container.app="$key" 2>&1)"
+    done
     # These two subresources write only their own fields, whatever else is sent.
     k -n default patch pod "$pod" --subresource=ephemeralcontainers --type=strategic -p '{"metadata":{"annotations":{
         "milligpu.io/allocation":"x"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"none"}]}}' >/dev/null 2>&1
@@ -371,9 +375,34 @@ test_restores() {
         "$(copy | admitted "$annotations")"
     equal 'a pod that asks nothing keeps the plugins that it needs' '{"required-plugins.noderesource.dev/pod":"[]"}' \
         "$(asking 0 '{required-plugins.noderesource.dev/pod: "[]"}' "$pod-copy" | admitted "$annotations")"
+    equal 'a copy goes on needing the agent' '{"required-plugins.noderesource.dev/pod":"[\"milligpu\"]"}' \
+        "$(asking 300 '{required-plugins.noderesource.dev/pod: "[\"milligpu\"]", milligpu.io/signature: "s"}' "$pod-copy" |
+            admitted "$annotations")"
     equal 'a pod without annotations passes' "$pod-copy" "$(asking 300 '{}' "$pod-copy" | admitted '{.metadata.name}')"
     contains 'what is there already stays refused' 'is written by milligpu' \
         "$(k -n default annotate pod "$pod" milligpu.io/visible-devices=7 --overwrite 2>&1)"
+}
+
+fresh() { # AMOUNT [ANNOTATIONS]
+    asking "$1" "${2:-"{}"}" "$pod-fresh"
+}
+
+test_required_plugin() {
+    local key=required-plugins.noderesource.dev annotations='{.metadata.annotations}'
+    local needs="{\"$key/pod\":\"[\\\"milligpu\\\"]\"}"
+    wait_for milligpu "$annotations" < <(fresh 300)
+    equal 'an asking pod needs the agent from the beginning' "$needs" "$(fresh 300 | admitted "$annotations")"
+    equal 'also one whose init container asks' "$needs" "$(fresh 300 |
+        sed 's/containers:/initContainers:/; $a\  containers: [{name: plain, image: none}]' | admitted "$annotations")"
+    equal 'and one whose author wrote otherwise' "$needs" \
+        "$(fresh 300 "{$key/pod: '[\"other\"]'}" | admitted "$annotations")"
+    equal 'a pod that names its node needs it too' "$needs" "$(fresh 300 | sed '/^spec:/a\  nodeName: nowhere' |
+        k create --dry-run=server -f - -o "jsonpath=$annotations" --as=jane --as-group=system:masters \
+            --as-group=system:nodes 2>&1)"
+    equal 'a pod that asks 0 is not touched' '' "$(fresh 0 | admitted "$annotations")"
+    equal 'nor is what it needs' "{\"$key/pod\":\"[]\"}" "$(fresh 0 "{$key/pod: '[]'}" | admitted "$annotations")"
+    equal 'a copy needs the agent and nothing else' "$needs" "$(fresh 300 "{$key/pod: '[]', milligpu.io/allocation: x}" |
+        admitted "$annotations")"
 }
 
 installed='guard zero-touch scheduler-name'
@@ -394,7 +423,7 @@ case $installed in
     test_zero_touch
     test_scheduler_name
     ;;
-*) echo 'skip: zero-touch, scheduler-name and restores need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
+*) echo 'skip: zero-touch, scheduler-name, restores and required-plugin need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
 esac
 test_amounts
 test_forged_annotations
@@ -406,6 +435,9 @@ case $installed in
     installed="$installed restores"
     k apply -k "$components/restores" >/dev/null || exit 1
     test_restores
+    installed="$installed required-plugin"
+    k apply -k "$components/required-plugin" >/dev/null || exit 1
+    test_required_plugin
     ;;
 esac
 
