@@ -22,6 +22,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/file.h"
 #include "milligpu/forgiveness.h"
 #include "milligpu/gpus_annotation.h"
 #include "milligpu/holders.h"
@@ -35,12 +36,14 @@
 #include "agent/agent_calls.h"
 #include "agent/agent_counts.h"
 #include "agent/agent_probe.h"
+#include "agent/readiness.h"
 #include "agent/reporter.h"
 #include "agent/usage_fill.h"
 #include "agent/usage_sender.h"
 #include "milligpu_version.h"
 
 enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024, NODE_LOOK_MS = 60 * 1000 };
+enum { BOOT_BYTES_MAX = 64 };
 
 struct agent {
     const struct agent_settings *settings;
@@ -68,6 +71,9 @@ struct agent {
     struct usage_sender *sender;
     struct usage_fill *usage; /* what the sender tells */
     struct agent_probe *probe;
+    struct readiness *readiness;
+    enum validator_rule validator;
+    char boot[BOOT_BYTES_MAX]; /* of this machine; "": not known */
 };
 
 /* --- the connection --- */
@@ -82,6 +88,10 @@ static void hang_up(struct agent *agent)
     agent->told = false;
     agent_calls_lost(&agent->calls);
     agent_count_set(COUNT_CONNECTED, 0);
+    if (agent->readiness != NULL)
+        readiness_set(agent->readiness, READY_RUNTIME,
+                      "the container runtime does not ask this agent about each container: see its "
+                      "log");
 }
 
 /* Each second the same sentence helps nobody: it is logged when it changes. */
@@ -137,6 +147,14 @@ static void report_runtime(struct agent *agent)
     const struct agent_calls *calls = &agent->calls;
 
     agent->told_validator = calls->validator;
+    readiness_set(agent->readiness, READY_TABLE,
+                  calls->left_out > 0
+                      ? "more containers with shares run than the agent can tell apart: end some, "
+                        "then restart it"
+                      : NULL);
+    readiness_set(agent->readiness, READY_VALIDATOR,
+                  readiness_validator(agent->validator, calls->closed, calls->validator));
+    readiness_set(agent->readiness, READY_RUNTIME, NULL);
     if (agent->reporter != NULL)
         reporter_agent(agent->reporter, calls->runtime, calls->closed, calls->validator);
 }
@@ -303,6 +321,25 @@ static void forgive(void *user, const char *uuid)
         log_write(LOG_INFO, "a GPU is forgiven, by the word of an operator", log_str("gpu", uuid));
 }
 
+/*
+ * GPUs that no container could be given, because the runtime would find no name for them: closed
+ * one by one. In the reporter's thread.
+ */
+static void close_unnamed(struct agent *agent, const struct gpu_reading *reading,
+                          struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
+{
+    enum cdi_kind kind;
+
+    for (uint32_t i = 0; i < reading->gpus; i++) {
+        const char *uuid = reading->gpu[i].uuid;
+        if (holders->by[i] != NULL || !can_be_given(&reading->gpu[i]) ||
+            cdi_named(agent->own_cdi, &uuid, 1, &kind) > 0)
+            continue;
+        holders->by[i] = "unknown";
+        why[i] = "no CDI specification of its node names it";
+    }
+}
+
 /* In the reporter's thread. What is wrong with the driver is logged when it changes. */
 static bool write_gpus(void *user, struct strbuf *out)
 {
@@ -310,6 +347,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     CLEANUP(arena_done) struct arena arena;
     struct containers_copy containers;
     struct holders holders;
+    const char *why[GPUS_PER_NODE_MAX] = {NULL};
     char told[ERR_TEXT_MAX];
 
     arena_init(&arena);
@@ -319,11 +357,12 @@ static bool write_gpus(void *user, struct strbuf *out)
     const char *const *outside = NULL;
     const uint32_t outsides = meter_outside(agent->meter, &arena, &outside);
     holders_find(reading, &containers, outside, outsides, &arena, &holders);
-    const bool good = gpus_annotation_write(reading, holders.by, out);
+    write_own_cdi(agent, reading);
+    close_unnamed(agent, reading, &holders, why);
+    const bool good = gpus_annotation_write(reading, holders.by, why, out);
     const bool blind = reading->status == NVML_READY && !reading->has_events;
     (void)snprintf(told, sizeof told, "%s: %.300s%s", nvml_status_name(reading->status),
                    reading->problem, blind ? "it does not tell of XIDs, so they are not seen" : "");
-    write_own_cdi(agent, reading);
     gpu_reading_unref(reading);
     if (strcmp(told, agent->driver) != 0)
         log_write(good && !blind ? LOG_INFO : LOG_WARN, "NVIDIA's driver", log_str("is", told));
@@ -435,6 +474,73 @@ static bool count_mps(void *user, uint32_t *out_up, uint32_t *out_all)
     return mps_totals(agent->mps, out_up, out_all);
 }
 
+static void set_validator(struct agent *agent)
+{
+    static const char *const rule[] = {
+        [VALIDATOR_AUTO] = "auto", [VALIDATOR_REQUIRE] = "require", [VALIDATOR_WAIVE] = "waive"};
+
+    agent->validator = choice_of(rule, ARRAY_LEN(rule), agent->settings->validator);
+}
+
+/* The kernel's, which containers do not have their own of. */
+static void read_boot(struct agent *agent)
+{
+    char path[PATH_MAX];
+    char *bytes = NULL;
+    size_t len = 0;
+    struct err err;
+
+    const int n =
+        snprintf(path, sizeof path, "%s/sys/kernel/random/boot_id", agent->settings->proc_dir);
+    if (n < 0 || (size_t)n >= sizeof path ||
+        file_read(path, BOOT_BYTES_MAX, &bytes, &len, &err) < 0)
+        return;
+    text_clip((struct text){bytes, strcspn(bytes, "\n")}, agent->boot, sizeof agent->boot);
+    xfree(bytes);
+}
+
+static void open_readiness(struct agent *agent)
+{
+    agent->readiness = readiness_new(agent->nvml);
+    set_validator(agent);
+    read_boot(agent);
+    if (agent->settings->pod_uid[0] != '\0' && agent->boot[0] == '\0')
+        readiness_set(agent->readiness, READY_NODE,
+                      "sys/kernel/random/boot_id cannot be read in --proc-dir, so the Node cannot "
+                      "be told which machine this is");
+}
+
+/*
+ * In the reporter's thread. A machine that was cloned with its name has a kubelet and an agent that
+ * write to the Node of the other one. An agent outside of a pod may serve a Node without a kubelet.
+ */
+static void see_node(void *user, const struct reporter_node *node)
+{
+    const struct agent *agent = user;
+    const bool in_pod = agent->settings->pod_uid[0] != '\0';
+    const bool is_same = strcmp(agent->boot, node->boot) == 0 ||
+                         (!in_pod && (agent->boot[0] == '\0' || node->boot[0] == '\0'));
+    char why[ERR_TEXT_MAX];
+
+    (void)snprintf(why, sizeof why,
+                   "the Node says that its machine has boot id \"%.64s\", and this machine has "
+                   "\"%.64s\": do two machines have the name %.200s?",
+                   node->boot, agent->boot, agent->settings->node);
+    readiness_set(agent->readiness, READY_MACHINE, is_same ? NULL : why);
+    if (node->is_reported)
+        readiness_set(agent->readiness, READY_NODE, NULL);
+}
+
+/* In the reporter's thread, which looks each second, so that a change is logged soon. */
+static void look_around(void *user)
+{
+    const struct agent *agent = user;
+    CLEANUP(strbuf_done) struct strbuf unused;
+
+    strbuf_init(&unused);
+    (void)readiness_look(agent->readiness, &unused);
+}
+
 static void set_limit(struct agent *agent)
 {
     static const char *const mode[] = {
@@ -539,12 +645,17 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->nvml = agent->nvml;
     calls->mps = agent->mps;
     set_limit(agent);
+    open_readiness(agent);
     open_report_key(agent);
     const struct reporter_rules rules = {
         .node = settings->node,
+        .pod = settings->pod_uid,
+        .boot = agent->boot,
         .ops = &agent->ops,
         .key = agent->report_key != NULL ? signing_key_public(agent->report_key) : NULL,
         .user = agent,
+        .seen = see_node,
+        .turn = look_around,
         .gpus = agent->nvml != NULL ? write_gpus : NULL,
         .driver = agent->nvml != NULL ? tell_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
@@ -558,8 +669,8 @@ static int open_parts(struct agent *agent, struct err *err)
                                           .meter = agent->meter,
                                           .has_containers =
                                               strcmp(settings->container_metrics, "on") == 0};
-    return agent_probe_start(settings->probe_listen, settings->port_file, &metrics, &agent->probe,
-                             err);
+    return agent_probe_start(settings->probe_listen, settings->port_file, &metrics,
+                             agent->readiness, &agent->probe, err);
 }
 
 static void close_parts(struct agent *agent)
@@ -579,6 +690,7 @@ static void close_parts(struct agent *agent)
     public_keys_free(agent->calls.keys);
     pod_records_close(agent->calls.records);
     close_cluster(agent);
+    readiness_free(agent->readiness);
     if (agent->signals >= 0)
         (void)close(agent->signals);
 }

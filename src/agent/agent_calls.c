@@ -303,6 +303,7 @@ static void tell_left_out(struct agent_calls *calls)
 
     containers_copy(calls->containers, &calls->arena, &copy);
     const uint32_t *left_out = copy.left_out;
+    calls->left_out = left_out[RIGHT_SHARE];
     agent_count_set(COUNT_LEFT_OUT_SHARES, left_out[RIGHT_SHARE]);
     agent_count_set(COUNT_LEFT_OUT_KUBELET, left_out[RIGHT_KUBELET]);
     agent_count_set(COUNT_LEFT_OUT_VARIABLE, left_out[RIGHT_VARIABLE]);

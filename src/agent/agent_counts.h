@@ -41,6 +41,18 @@
       "Connections to the container runtime.")                                                     \
     X(COUNT_CONNECTED, "milligpu_node_connected", "gauge", "",                                     \
       "1 while the container runtime asks this agent about each container.")                       \
+    X(COUNT_READY_RUNTIME, "milligpu_node_ready", "gauge", "condition=\"runtime\"",                \
+      "1 for each condition of /readyz that holds, 0 for the others: runtime (it asks this "       \
+      "agent), table (all containers with shares have a row), driver (it answers), validator (as " \
+      "--validator wants it), node (its annotations were written), machine (the Node is this "     \
+      "machine), stays (the driver is not let go of). The least of them says whether the agent "   \
+      "is ready.")                                                                                 \
+    X(COUNT_READY_TABLE, "milligpu_node_ready", "gauge", "condition=\"table\"", "")                \
+    X(COUNT_READY_DRIVER, "milligpu_node_ready", "gauge", "condition=\"driver\"", "")              \
+    X(COUNT_READY_VALIDATOR, "milligpu_node_ready", "gauge", "condition=\"validator\"", "")        \
+    X(COUNT_READY_NODE, "milligpu_node_ready", "gauge", "condition=\"node\"", "")                  \
+    X(COUNT_READY_MACHINE, "milligpu_node_ready", "gauge", "condition=\"machine\"", "")            \
+    X(COUNT_READY_STAYS, "milligpu_node_ready", "gauge", "condition=\"stays\"", "")                \
     X(COUNT_RECORDS, "milligpu_node_records", "gauge", "",                                         \
       "Pods whose first allocation is remembered.")                                                \
     X(COUNT_UNWRITTEN, "milligpu_node_records_unwritten", "gauge", "",                             \

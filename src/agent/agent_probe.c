@@ -1,6 +1,6 @@
 /*
  * Serves the probes of the agent. Started and stopped by agent_run(); the handler runs in the
- * listener's thread and reads nothing but counters.
+ * listener's thread, and waits for nothing but copies.
  */
 #include "agent/agent_probe.h"
 
@@ -24,16 +24,15 @@ enum {
 struct agent_probe {
     struct http_server *http;
     struct agent_metrics metrics;
+    struct readiness *readiness;
 };
 
-static int answer_ready(struct strbuf *out)
+static int answer_ready(struct readiness *readiness, struct strbuf *out)
 {
-    if (agent_count_get(COUNT_CONNECTED) == 1) {
-        strbuf_str(out, "ok\n");
-        return 200;
-    }
-    strbuf_str(out, "the container runtime does not ask this agent: see its log\n");
-    return 503;
+    if (!readiness_look(readiness, out))
+        return 503;
+    strbuf_str(out, "ok\n");
+    return 200;
 }
 
 static void handle(void *user, struct http_call *call)
@@ -52,7 +51,7 @@ static void handle(void *user, struct http_call *call)
     } else if (strcmp(path, "/livez") == 0) {
         strbuf_str(&body, "ok\n");
     } else if (strcmp(path, "/readyz") == 0) {
-        status = answer_ready(&body);
+        status = answer_ready(probe->readiness, &body);
     } else if (strcmp(path, "/metrics") == 0) {
         type = "text/plain; version=0.0.4; charset=utf-8";
         agent_counts_write(&body);
@@ -79,8 +78,8 @@ static int write_port(const char *file, const char *listen, uint16_t port, struc
 }
 
 int agent_probe_start(const char *listen, const char *port_file,
-                      const struct agent_metrics *metrics, struct agent_probe **out,
-                      struct err *err)
+                      const struct agent_metrics *metrics, struct readiness *readiness,
+                      struct agent_probe **out, struct err *err)
 {
     struct http_rules rules = {.name = "probe",
                                .listen = listen,
@@ -101,6 +100,7 @@ int agent_probe_start(const char *listen, const char *port_file,
         return err_wrap(err, "--probe-listen");
     struct agent_probe *probe = xcalloc(1, sizeof *probe);
     probe->metrics = *metrics;
+    probe->readiness = readiness;
     rules.user = probe;
     if (http_start(&rules, &probe->http, err) < 0) {
         xfree(probe);

@@ -25,7 +25,8 @@ const char *gpus_annotation_health(enum gpu_health health)
 
 /* The GPUs to write, and under which index each. */
 struct places {
-    const char *const *held; /* by the reading's order */
+    const char *const *held; /* by the reading's order, like the next one */
+    const char *const *why;
     uint32_t count;
     uint32_t gpu[GPUS_PER_NODE_MAX];
     uint32_t index[GPUS_PER_NODE_MAX];
@@ -99,16 +100,19 @@ static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_char(out, ']');
 }
 
-/* It changes with the health alone. */
-static void write_illness(struct strbuf *out, const struct gpu_state *gpu)
+/* It changes with the health, and with who holds the GPU. */
+static void write_illness(struct strbuf *out, const struct gpu_state *gpu, const char *why)
 {
     char since[TIME_TEXT_BYTES];
+    const bool is_ill = gpu->health != GPU_HEALTHY;
 
-    if (gpu->health == GPU_HEALTHY)
+    if (is_ill || why != NULL) {
+        strbuf_str(out, ",\"reason\":");
+        strbuf_json(out, text_of(is_ill ? gpu->reason : why));
+    }
+    if (!is_ill)
         return;
     time_format(gpu->since_ms, since);
-    strbuf_str(out, ",\"reason\":");
-    strbuf_json(out, text_of(gpu->reason));
     strbuf_printf(out, ",\"since\":\"%s\"", since);
 }
 
@@ -125,7 +129,7 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
                   gpus_annotation_health(gpu->health));
     write_peers(out, reading, places, place);
-    write_illness(out, gpu);
+    write_illness(out, gpu, places->why[places->gpu[place]]);
     const char *held = gpu->is_mig ? "mig" : places->held[places->gpu[place]];
     if (held != NULL) {
         strbuf_str(out, ",\"held\":");
@@ -135,9 +139,9 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
 }
 
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
-                           struct strbuf *out)
+                           const char *const *why, struct strbuf *out)
 {
-    struct places places = {.held = held};
+    struct places places = {.held = held, .why = why};
 
     must(reading->gpus <= GPUS_PER_NODE_MAX);
     if (reading->status != NVML_READY && reading->gpus == 0)

@@ -22,6 +22,7 @@ enum {
     PATCH_MS = 4000, /* reporter_stop() waits for it */
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
+    BOOT_BYTES_MAX = 64,
 };
 
 static const char GPUS[] = "milligpu.io/gpus";
@@ -34,12 +35,16 @@ struct reporter {
     bool stop;           /* under the lock, like the next one */
     struct strbuf agent; /* the value of the annotation; empty: not known yet */
     /* the thread's own */
-    struct strbuf sent; /* the patch that the API server took last */
-    int64_t sent_ms;    /* when a patch was sent last */
-    int64_t wait_ms;    /* after a failure */
-    int64_t label_ms;   /* when the label is read next */
-    bool label_lost;    /* it could not be read, and the log says so */
-    bool label_odd;     /* it is neither on nor off, and the log says so */
+    struct strbuf sent;               /* the patch that the API server took last */
+    int64_t sent_ms;                  /* when a patch was sent last */
+    int64_t wait_ms;                  /* after a failure */
+    int64_t label_ms;                 /* when the label is read next */
+    bool label_lost;                  /* it could not be read, and the log says so */
+    bool label_odd;                   /* it is neither on nor off, and the log says so */
+    char node_uid[UID_BYTES_MAX + 1]; /* of the Node as it was answered last; "": not known */
+    char node_boot[BOOT_BYTES_MAX + 1];
+    bool is_new_node; /* the last answer had another uid than the one before */
+    bool is_reported; /* as in struct reporter_node */
 };
 
 int reporter_patch(const struct kube_ops *ops, const char *node, struct text body,
@@ -95,6 +100,27 @@ static void write_driver(const struct reporter *reporter, struct strbuf *out)
     strbuf_str(out, driver.gpus > 0 ? "}" : "");
 }
 
+static bool knows_pod(const struct reporter *reporter)
+{
+    return reporter->rules.pod[0] != '\0' && reporter->rules.boot[0] != '\0' &&
+           reporter->node_uid[0] != '\0';
+}
+
+static void write_pod(const struct reporter *reporter, struct strbuf *out)
+{
+    const struct reporter_rules *rules = &reporter->rules;
+
+    if (!knows_pod(reporter))
+        return;
+    strbuf_str(out, ",\"pod\":{\"uid\":");
+    strbuf_json(out, text_of(rules->pod));
+    strbuf_str(out, ",\"node\":");
+    strbuf_json(out, text_of(reporter->node_uid));
+    strbuf_str(out, ",\"boot\":");
+    strbuf_json(out, text_of(rules->boot));
+    strbuf_char(out, '}');
+}
+
 static void write_agent(const struct reporter *reporter, struct text agent, struct strbuf *out)
 {
     uint32_t up;
@@ -105,6 +131,7 @@ static void write_agent(const struct reporter *reporter, struct text agent, stru
     write_driver(reporter, out);
     if (reporter->rules.mps != NULL && reporter->rules.mps(reporter->rules.user, &up, &all))
         strbuf_printf(out, ",\"mps\":{\"gpus\":%u,\"up\":%u}", (unsigned)all, (unsigned)up);
+    write_pod(reporter, out);
     strbuf_char(out, '}');
 }
 
@@ -131,6 +158,8 @@ static void write_patch(struct reporter *reporter, struct text agent, struct str
 struct shown {
     struct text agent;
     struct text gpus;
+    struct text uid;
+    struct text boot;
 };
 
 static void read_annotations(struct json_reader *in, struct shown *out)
@@ -154,10 +183,40 @@ static void read_metadata(struct json_reader *in, struct shown *out)
 
     json_read_object(in);
     while (json_read_key(in, &key))
-        if (!text_is(key, "annotations"))
+        if (text_is(key, "uid"))
+            (void)json_read_string(in, &out->uid);
+        else if (!text_is(key, "annotations"))
             (void)json_read_skip(in);
         else if (!json_read_null(in))
             read_annotations(in, out);
+}
+
+static void read_node_info(struct json_reader *in, struct shown *out)
+{
+    struct text key;
+
+    if (json_read_null(in))
+        return;
+    json_read_object(in);
+    while (json_read_key(in, &key))
+        if (text_is(key, "bootID"))
+            (void)json_read_string(in, &out->boot);
+        else
+            (void)json_read_skip(in);
+}
+
+static void read_status(struct json_reader *in, struct shown *out)
+{
+    struct text key;
+
+    if (json_read_null(in))
+        return;
+    json_read_object(in);
+    while (json_read_key(in, &key))
+        if (text_is(key, "nodeInfo"))
+            read_node_info(in, out);
+        else
+            (void)json_read_skip(in);
 }
 
 /* Of a Node, or of a patch of one. */
@@ -166,12 +225,14 @@ static int read_shown(struct text object, struct arena *arena, struct shown *out
     struct json_reader in;
     struct text key;
 
-    *out = (struct shown){.agent = {NULL, 0}, .gpus = {NULL, 0}};
+    *out = (struct shown){.uid = TEXT(""), .boot = TEXT("")};
     json_reader_init(&in, object, "Node", arena, err);
     json_read_object(&in);
     while (json_read_key(&in, &key))
         if (text_is(key, "metadata"))
             read_metadata(&in, out);
+        else if (text_is(key, "status"))
+            read_status(&in, out);
         else
             (void)json_read_skip(&in);
     return json_reader_finish(&in);
@@ -181,6 +242,26 @@ static int read_shown(struct text object, struct arena *arena, struct shown *out
 static bool is_as_written(struct text written, struct text shown)
 {
     return written.at == NULL || (shown.at != NULL && text_eq(written, shown));
+}
+
+static void tell_node(const struct reporter *reporter)
+{
+    const struct reporter_node node = {.boot = reporter->node_boot,
+                                       .is_reported = reporter->is_reported};
+
+    if (reporter->rules.seen != NULL)
+        reporter->rules.seen(reporter->rules.user, &node);
+}
+
+/* A uid that is too long for one of the API server's counts as none. */
+static void note_node(struct reporter *reporter, const struct shown *shown)
+{
+    const struct text uid = shown->uid.len <= UID_BYTES_MAX ? shown->uid : TEXT("");
+
+    reporter->is_new_node = !text_is(uid, reporter->node_uid);
+    text_clip(uid, reporter->node_uid, sizeof reporter->node_uid);
+    text_clip(shown->boot, reporter->node_boot, sizeof reporter->node_boot);
+    tell_node(reporter);
 }
 
 /* Sends the patch, which may be "{}". Negative: the Node does not show what was written. */
@@ -202,6 +283,7 @@ static int patch_and_look(struct reporter *reporter, struct text body, struct te
     must(rc == 0 && wanted.agent.at != NULL); /* annotations_patch() wrote it */
     if (read_shown((struct text){answer.data, answer.len}, &arena, &shown, err) < 0)
         return err_wrap(err, "the answer to the patch");
+    note_node(reporter, &shown);
     *out_shows = is_as_written(wanted.agent, shown.agent) && is_as_written(wanted.gpus, shown.gpus);
     return 0;
 }
@@ -220,6 +302,7 @@ static void fails(struct reporter *reporter, const char *why)
 
 static void write_node(struct reporter *reporter, struct text body)
 {
+    const bool is_whole = reporter->rules.pod[0] == '\0' || knows_pod(reporter);
     struct err err;
     bool shows = false;
 
@@ -236,9 +319,19 @@ static void write_node(struct reporter *reporter, struct text body)
     strbuf_reset(&reporter->sent);
     strbuf_add(&reporter->sent, body.at, body.len);
     reporter->wait_ms = 0;
+    if (!is_whole || reporter->is_reported)
+        return;
+    reporter->is_reported = true;
+    tell_node(reporter);
 }
 
-/* True: it shows what was written last, or it was not reached. */
+/* The Node is a new one: what is said of it has its uid, so something else is to be written now. */
+static bool needs_more(const struct reporter *reporter)
+{
+    return reporter->is_new_node && knows_pod(reporter);
+}
+
+/* True: it shows what was written last, or it was not reached, or needs_more(). */
 static bool look_at_node(struct reporter *reporter)
 {
     const struct text sent = {reporter->sent.data, reporter->sent.len};
@@ -247,13 +340,13 @@ static bool look_at_node(struct reporter *reporter)
 
     if (patch_and_look(reporter, TEXT("{}"), sent, &shows, &err) < 0)
         fails(reporter, err.text);
-    else if (!shows)
+    else if (!shows && !needs_more(reporter))
         log_plain(LOG_WARN, "the annotations that this agent wrote on its Node were removed or "
                             "changed: they are written again");
-    return shows;
+    return shows || needs_more(reporter);
 }
 
-static void report(struct reporter *reporter, struct text agent)
+static void report_once(struct reporter *reporter, struct text agent)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
@@ -268,6 +361,17 @@ static void report(struct reporter *reporter, struct text agent)
     if (reporter->wait_ms == 0 && same && look_at_node(reporter))
         return;
     write_node(reporter, (struct text){body.data, body.len});
+}
+
+/* Twice at most: a Node whose uid is another one each time is one that somebody fakes. */
+static void report(struct reporter *reporter, struct text agent)
+{
+    reporter->is_new_node = false;
+    report_once(reporter, agent);
+    if (!needs_more(reporter))
+        return;
+    log_write(LOG_INFO, "the Node of this agent", log_str("uid", reporter->node_uid));
+    report_once(reporter, agent);
 }
 
 /* --- the label --- */
@@ -355,6 +459,8 @@ static void *reporter_main(void *user)
         strbuf_reset(&agent);
         strbuf_add(&agent, reporter->agent.data, reporter->agent.len);
         (void)pthread_mutex_unlock(&reporter->lock);
+        if (reporter->rules.turn != NULL)
+            reporter->rules.turn(reporter->rules.user);
         look_at_label(reporter);
         if (agent.len > 0)
             report(reporter, (struct text){agent.data, agent.len});
@@ -373,6 +479,7 @@ int reporter_start(const struct reporter_rules *rules, struct reporter **out, st
     pthread_condattr_t attributes;
 
     must(rules->node[0] != '\0' && rules->ops != NULL && rules->look_every_ms > 0);
+    must(rules->pod != NULL && rules->boot != NULL);
     reporter->rules = *rules;
     strbuf_init(&reporter->agent);
     strbuf_init(&reporter->sent);

@@ -4,9 +4,15 @@
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
  *                          "validator":true,"key":"...","driver":"570.124.06",
  *                          "cdi":{"gpus":8,"named":8,"kind":"nvidia.com/gpu"},
- *                          "mps":{"gpus":8,"up":8}}; validator is left out until a container has
- *                          shown whether it is on, what is not known as well
+ *                          "mps":{"gpus":8,"up":8},"pod":{"uid":"...","node":"...",
+ *                          "boot":"..."}}; validator is left out until a container has shown
+ *                          whether it is on, what is not known as well
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
+ *
+ * "pod" says which process wrote it: the uid of the agent's pod, the uid of the Node, and the boot
+ * of this machine. milligpud believes it as long as that pod is Ready on that Node. The Node's uid
+ * is read from the API server's answer, so the first patch has no "pod", and the second follows at
+ * once. A Node that was deleted and made again gets a new one.
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
  * failed is tried again after 1 s, then twice as long each time, up to a minute.
@@ -34,8 +40,20 @@ struct reporter_driver {
     const char *kind;            /* the best kind that names one; NULL: none does */
 };
 
+/* What the API server told of the Node, of this moment. */
+struct reporter_node {
+    const char *boot; /* status.nodeInfo.bootID; "": it does not say */
+    /*
+     * The Node has shown what this process wrote, with "pod" where there is one; once true it stays
+     * so, however long the API server is away.
+     */
+    bool is_reported;
+};
+
 struct reporter_rules {
     const char *node;
+    const char *pod;            /* the uid of the agent's pod; "": it runs outside of one */
+    const char *boot;           /* of this machine; "": not known. Without both there is no "pod" */
     const struct kube_ops *ops; /* the reporter's thread uses it, and nobody else */
     const char *key;            /* public, by which reports of usage are signed; NULL: none are */
     void *user;
@@ -43,6 +61,10 @@ struct reporter_rules {
     bool (*gpus)(void *user, struct strbuf *out);
     void (*driver)(void *user,
                    struct reporter_driver *out); /* its thread; NULL: nothing is known */
+    /* Called whenever the API server has answered with the Node. Its thread; NULL: nobody asks. */
+    void (*seen)(void *user, const struct reporter_node *node);
+    /* Called once a second or so, whatever the runtime says. Its thread; NULL: not needed. */
+    void (*turn)(void *user);
     /* How many GPUs have a daemon of MPS that is up, of how many; false: MPS is off. NULL: off. */
     bool (*mps)(void *user, uint32_t *out_up, uint32_t *out_all);
     /*

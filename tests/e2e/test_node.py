@@ -81,6 +81,17 @@ def container(name="main", *env):
     return field(1, "id-" + name) + field(2, "sandbox") + field(3, name) + b"".join(field(8, e) for e in env) + cgroup
 
 
+BOOT = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+POD = "7d0a5c1e-0000-4000-8000-000000000007"
+
+
+def one_node(boot=BOOT, **metadata):
+    """A cluster of one Node, which has booted this machine."""
+    return {"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", **metadata},
+         "status": {"nodeInfo": {"bootID": boot}}}]}
+
+
 class Refused(Exception):
     pass
 
@@ -299,6 +310,105 @@ class Agent(unittest.TestCase):
         self.addCleanup(node.close)
         return node
 
+    def api(self, cluster):
+        api = harness.Api(cluster)
+        self.addCleanup(api.close)
+        api.node = lambda: api.request("GET", "/api/v1/nodes/n1")[1]
+        api.agent = lambda: json.loads(api.node()["metadata"].get("annotations", {}).get("milligpu.io/agent", "{}"))
+        return api
+
+    def unready(self, node, words):
+        """It is not ready for this reason, and not to be restarted for it."""
+        node.wait(lambda: re.search(words, node.page("/readyz")[1]), words)
+        self.assertEqual(node.page("/readyz")[0], 503)
+        self.assertEqual(node.page("/livez")[0], 200)
+
+    def ready(self, node):
+        node.wait(lambda: node.page("/readyz") == (200, "ok\n"), "ready")
+
+    def test_it_is_ready_when_the_runtime_and_the_node_know_of_it_and_stays_so_without_the_api_server(self):
+        api = self.api(one_node())
+        node = self.node("--pod-uid", POD, url=api.url)
+        self.unready(node, "^the container runtime does not ask this agent.*\nthe Node has not yet shown.*\n$")
+        runtime = node.accept()
+        self.ready(node)
+        self.assertEqual(api.agent()["pod"], {"uid": POD, "node": api.node()["metadata"]["uid"], "boot": BOOT})
+        self.assertEqual(api.seen("PATCH /api/v1/nodes/n1"), 2)  # the first could not name the Node
+        self.assertIn("ready: the GPUs of this node may be handed out\n", node.logged())
+        self.assertIn('milligpu_node_ready{condition="node"} 1\n', node.page("/metrics")[1])
+        api.do("fault", match="PATCH", kind="refuse", times=1000)
+        runtime.peer.close()
+        self.unready(node, "^the container runtime does not ask this agent")
+        self.assertIn('milligpu_node_ready{condition="runtime"} 0\n', node.page("/metrics")[1])
+        runtime = node.accept(version="v2.3.8")  # which is news for the Node
+        node.wait(lambda: "the node cannot be reported" in node.logged(), "the patch to fail")
+        self.ready(node)
+        self.assertEqual(node.logged().count("not ready: the GPUs of this node may not be handed out"), 2 + 1)
+
+    def test_a_node_that_is_made_again_is_named_by_its_new_uid(self):
+        api = self.api(one_node())
+        node = self.node("--pod-uid", POD, url=api.url)
+        runtime = node.accept()
+        self.ready(node)
+        api.request("DELETE", "/api/v1/nodes/n1")
+        made = one_node()["items"][0]
+        self.assertEqual(api.request("POST", "/api/v1/nodes", made)[0], 201)
+        runtime.peer.close()
+        node.accept(version="v2.3.8")  # which is news, so nobody waits a minute for the next look
+        node.wait(lambda: api.agent().get("pod", {}).get("node") == api.node()["metadata"]["uid"], "the new uid")
+        self.ready(node)
+
+    def test_a_machine_that_was_cloned_with_its_name_is_not_ready_and_serves_on(self):
+        other = "11111111-2222-4333-8444-555555555555"
+        api = self.api(one_node(other))
+        node = self.node("--pod-uid", POD, url=api.url)
+        runtime = node.accept()
+        self.unready(node, f'^the Node says.*boot id "{other}".*"{BOOT}": do two machines have the name n1')
+        self.assertRegex(node.logged(), "not ready: .*do two machines have the name n1")
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+        kernel = node.home / "proc/sys/kernel/random"
+        kernel.mkdir(parents=True)
+        node.stop()
+        node.start("--pod-uid", POD, "--proc-dir", node.home / "proc")
+        node.accept()
+        self.unready(node, "boot_id cannot be read in --proc-dir")
+        self.assertNotIn("pod", api.agent())
+        node.stop()
+        (kernel / "boot_id").write_text(other + "\n")
+        node.start("--pod-uid", POD, "--proc-dir", node.home / "proc")
+        node.accept()
+        self.ready(node)
+        self.assertEqual(api.agent()["pod"]["boot"], other)
+
+    def test_a_runtime_without_a_validator_is_ready_unless_the_setting_wants_one(self):
+        api = self.api(one_node())
+        node = self.node("--validator", "require", url=api.url)
+        runtime = node.accept(version="v2.1.6")
+        self.unready(node, "^the container runtime has no validator, which --validator=require wants.*\n$")
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+        runtime.peer.close()
+        runtime = node.accept(version="v2.3.7")
+        self.ready(node)
+        for rule in ("auto", "waive"):
+            node.stop()
+            node.start("--validator", rule)
+            node.accept(version="v2.1.6")
+            self.ready(node)
+
+    def test_a_validator_that_is_off_makes_the_node_unready_unless_it_is_waived(self):
+        for rule in ("auto", "waive"):
+            node = self.node("--validator", rule, url=self.api(one_node()).url)
+            runtime = node.accept()
+            self.ready(node)  # nobody has seen it yet
+            # the plugins that the runtime asked, and the built-in validator is none of them
+            runtime.call("ValidateContainerAdjustment", field(1, pod({})) + field(2, container()) +
+                         field(6, field(1, "milligpu") + field(2, "20")))
+            node.wait(lambda: 'milligpu_node_validator{state="off"} 1\n' in node.page("/metrics")[1], "it to be off")
+            if rule == "auto":
+                self.unready(node, "^the validator of the container runtime is off")
+            else:
+                self.ready(node)
+
     def test_a_signed_pod_gets_its_gpu_while_the_api_server_is_away_and_no_other_ever(self):
         node = self.node()
         runtime = node.accept()
@@ -357,7 +467,7 @@ class Agent(unittest.TestCase):
         self.assertIn("milligpu_node_strangers_total 1\n", node.page("/metrics")[1])
 
     def test_it_connects_again_when_the_runtime_restarts_and_says_when_it_is_ready(self):
-        node = self.node()
+        node = self.node(url=self.api(one_node()).url)
         runtime = node.accept()
         node.wait(lambda: node.page("/readyz")[0] == 200, "ready")
         node.socket.close()
@@ -377,7 +487,7 @@ class Agent(unittest.TestCase):
         node.wait(lambda: "closed the connection before it had told what runs" in node.logged(), "the reason")
 
     def test_rubbish_ends_the_connection_and_not_the_agent(self):
-        node = self.node()
+        node = self.node(url=self.api(one_node()).url)
         for rubbish in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", PLUGIN, 1 << 31)):
             connection = node.peer()
             connection.peer.sendall(rubbish)
@@ -388,6 +498,7 @@ class Agent(unittest.TestCase):
             runtime.call("CreateContainer", b"\xff\xff\xff")
         with self.assertRaises(Refused):
             runtime.call("NoSuchMethod", b"")
+        self.ready(node)
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
     def test_a_runtime_that_drops_gpus_is_refused_with_a_sentence(self):
@@ -474,15 +585,20 @@ class Agent(unittest.TestCase):
         self.assertIn('warn  NVIDIA\'s driver is="ready: it does not tell of XIDs, so they are not seen"', node.logged())
 
     def test_the_node_says_which_driver_there_is_and_which_specification_names_its_gpus(self):
-        _, node, _ = self.with_driver()
+        _, node, gpus = self.with_driver()
         agent = lambda: node.says("agent", "{}")
         node.accept()
         node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 2, "kind": "nvidia.com/gpu"}, "both names")
         self.assertEqual(agent()["driver"], "570.1")
         (node.home / "cdi/nvidia.json").unlink()
         node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 0}, "the names to go")
+        closed = {"held": "unknown", "reason": "no CDI specification of its node names it"}
+        said = lambda: [{key: gpu[key] for key in closed if key in gpu} for gpu in gpus()]
+        node.wait(lambda: said() == [closed, closed], "both GPUs to be closed")
+        self.ready(node)  # it is these GPUs, and not the node
         (node.home / "cdi/one.json").write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))
         node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
+        node.wait(lambda: said() == [{}, closed], "the other GPU to be closed")
 
     def test_containers_get_their_gpus_while_the_driver_hangs(self):
         name, node, gpus = self.with_driver("--inventory-s", "1")
@@ -492,8 +608,21 @@ class Agent(unittest.TestCase):
         node.wait(lambda: " hangs\n" in node.logged(), "a call that hangs")
         self.assertEqual(connection.create(node.sign(node=name))[0], ["nvidia.com/gpu=GPU-a"])
         connection.start(node.sign(node=name))
-        self.assertEqual(node.page("/readyz")[0], 200)
+        self.assertEqual(node.page("/livez")[0], 200)
         self.assertIn("milligpu_node_", node.page("/metrics")[1])
+
+    def test_a_driver_that_goes_away_makes_the_node_unready_and_one_sick_gpu_does_not(self):
+        name, node, gpus = self.with_driver("--inventory-s", "1")
+        runtime = node.accept()
+        self.ready(node)
+        node.driver("event 1 GPU-b 8 79\n")
+        node.wait(lambda: gpus()[1]["health"] == "failed", "GPU-b to fail")
+        self.ready(node)
+        node.driver("init 9\ncount 9\n")
+        self.unready(node, "^the driver: nvml.*\n$")
+        self.assertEqual(runtime.create(node.sign(node=name))[0], ["nvidia.com/gpu=GPU-a"])
+        node.driver("")
+        self.ready(node)
 
     def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
         name, node, gpus = self.with_driver()
@@ -536,7 +665,7 @@ class Agent(unittest.TestCase):
 
     def metered(self, driver, *flags):
         """A node with GPU-a and the driver that these lines are; the runtime has made and started one container."""
-        node = Node()
+        node = Node(self.api(one_node()).url)
         self.addCleanup(node.close)
         node.driver(driver)
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", *flags,
@@ -680,8 +809,11 @@ class Agent(unittest.TestCase):
         self.assertLess(rss, 16 << 20)
 
     def test_the_largest_list_is_read_in_little_memory_and_what_is_too_long_is_named(self):
-        """Messages of 4 MiB, the most that a runtime sends, full of the smallest fields that there are."""
-        node = self.node()
+        """
+        Messages of 4 MiB, the most that a runtime sends, full of the smallest fields that there are. What a tenant can put
+        into them does not make the node unready.
+        """
+        node = self.node(url=self.api(one_node()).url)
         runtime = node.peer()
         runtime.welcome()
         runtime.configure()
@@ -713,6 +845,7 @@ class Agent(unittest.TestCase):
         self.assertNotRegex(logged, "not read as a whole.*container=(args|part|main)")
         self.assertIn('milligpu_node_unread_total{kind="pod"} 3\n', node.page("/metrics")[1])
         self.assertIn('milligpu_node_unread_total{kind="container"} 7\n', node.page("/metrics")[1])
+        self.ready(node)
         peak = int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{node.process.pid}/status").read_text())[1])
         if harness.BIN.parent.name not in ("asan", "tsan"):
             self.assertLess(peak, 64 << 10)  # the DaemonSet's limit is 128 MiB

@@ -230,6 +230,12 @@ def check_the_agents_daemonset():
     need(security["readOnlyRootFilesystem"] is True, "node: the agent writes to its root")
     need(security["capabilities"] == {"drop": ["ALL"]}, "node: capabilities")
     need(security["seccompProfile"] == {"type": "RuntimeDefault"}, "node: seccompProfile")
+    known = agent_settings()
+    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container["env"] if "valueFrom" in e}
+    need(fields == {"MILLIGPU_NODE_NODE": "spec.nodeName", "MILLIGPU_NODE_POD_UID": "metadata.uid"},
+         f"node: the agent is told {fields}")
+    for variable in fields:
+        need(variable.removeprefix("MILLIGPU_NODE_").lower() in known, f"no setting of the agent for {variable}")
     places = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v}
     mounts = {m["name"]: m for m in container["volumeMounts"]}
     need(set(mounts) == {v["name"] for v in pod["volumes"]}, "node: volumes and mounts differ")

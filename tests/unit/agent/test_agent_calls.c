@@ -546,6 +546,32 @@ static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state
     assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
 }
 
+/* For /readyz: what other rights are left out of the table is none of its business. */
+static void shares_without_a_row_are_counted_apart(void **state)
+{
+    struct site *site = *state;
+    static char id[NODE_SHARES_MAX + 2][16];
+    static struct nri_container runs[NODE_SHARES_MAX + 2];
+
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+        (void)snprintf(id[i], sizeof id[i], "id%zu", i);
+        runs[i] = (struct nri_container){.id = text_of(id[i]),
+                                         .name = TEXT("main"),
+                                         .pod_id = site->pod.id,
+                                         .state = NRI_RUNNING};
+    }
+    site->runtime.synchronize(&site->calls, &site->pod, 1, runs, NODE_SHARES_MAX, false);
+    assert_int_equal(site->calls.left_out, 0);
+    site->runtime.synchronize(&site->calls, &site->pod, 1, runs, ARRAY_LEN(runs), false);
+    assert_int_equal(site->calls.left_out, 2);
+    for (int i = 0; i < NODE_VARIABLES_MAX + 2; i++)
+        (void)foreign_created(site, i, "NVIDIA_VISIBLE_DEVICES=GPU-b", true);
+    node_runs(site, 0);
+    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 2);
+    assert_int_equal(site->calls.left_out, 0);
+}
+
 /* A pod with a share of GPU-a gets GPU-b under another name; another pod has a share of it. */
 static void a_gpu_under_another_name_is_compared_with_shares(void **state)
 {
@@ -786,6 +812,7 @@ int main(void)
         TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
+        TEST(shares_without_a_row_are_counted_apart),
         TEST(a_gpu_under_another_name_is_compared_with_shares),
         TEST(a_list_in_pieces_fills_the_table),
         TEST(what_all_plugins_made_is_judged_again),

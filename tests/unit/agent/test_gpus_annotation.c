@@ -16,6 +16,7 @@ static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
 
 static struct gpu_reading reading;
 static const char *held[GPUS_PER_NODE_MAX];
+static const char *why[GPUS_PER_NODE_MAX];
 
 static struct gpu_state *add(const char *uuid, uint32_t index)
 {
@@ -31,6 +32,7 @@ static int begin(void **state)
     (void)state;
     reading = (struct gpu_reading){.status = NVML_READY};
     memset(held, 0, sizeof held);
+    memset(why, 0, sizeof why);
     return 0;
 }
 
@@ -69,7 +71,7 @@ static void the_daemon_reads_what_we_write(void **state)
     reading.gpu[1].health = GPU_XID;
     (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "the driver reported XID 79");
     reading.gpu[1].since_ms = 1764014462000;
-    assert_true(gpus_annotation_write(&reading, held, &text));
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     assert_string_equal(
         text.data,
         "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
@@ -101,7 +103,7 @@ static void the_daemon_reads_what_we_write(void **state)
     reading.gpu[0].mib_used = 80000;
     reading.number++;
     reading.gpu[1].xids++;
-    assert_true(gpus_annotation_write(&reading, held, &again));
+    assert_true(gpus_annotation_write(&reading, held, why, &again));
     assert_string_equal(again.data, text.data);
     strbuf_done(&text);
     arena_done(&arena);
@@ -120,12 +122,39 @@ static void who_holds_a_gpu_whole_is_said_of_that_gpu(void **state)
     add("GPU-c", 2);
     held[0] = "pod:4f1d";
     held[2] = "process";
-    assert_true(gpus_annotation_write(&reading, held, &text));
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     read_back(&text, &arena, &inventory);
     assert_null(inventory.gpu[0].held);
     assert_string_equal(inventory.gpu[1].id, "GPU-b");
     assert_string_equal(inventory.gpu[1].held, "pod:4f1d");
     assert_string_equal(inventory.gpu[2].held, "process");
+    strbuf_done(&text);
+    arena_done(&arena);
+}
+
+/* The reason of a sick GPU is its own, whoever holds it. */
+static void a_gpu_that_nobody_can_have_is_closed_with_its_reason(void **state)
+{
+    (void)state;
+    struct strbuf text;
+    struct arena arena;
+    struct inventory inventory;
+    strbuf_init(&text);
+    arena_init(&arena);
+    add("GPU-a", 0);
+    add("GPU-b", 1)->health = GPU_LOST;
+    (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "it fell off the bus");
+    add("GPU-c", 2);
+    held[0] = held[1] = "unknown";
+    why[0] = why[1] = "nothing \"names\" it";
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
+    assert_non_null(strstr(text.data, "\"health\":\"healthy\",\"nvlink\":[],\"reason\":\"nothing "
+                                      "\\\"names\\\" it\",\"held\":\"unknown\"}"));
+    assert_non_null(strstr(text.data, "\"reason\":\"it fell off the bus\",\"since\":"));
+    read_back(&text, &arena, &inventory);
+    assert_string_equal(inventory.gpu[0].held, "unknown");
+    assert_true(inventory.gpu[0].healthy);
+    assert_null(inventory.gpu[2].held);
     strbuf_done(&text);
     arena_done(&arena);
 }
@@ -141,7 +170,7 @@ static void a_lost_gpu_gives_its_index_away(void **state)
     add("GPU-lost", 0)->health = GPU_LOST;
     add("GPU-x", 0)->peers = 1 << 0;
     add("GPU-y", 1)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, held, &text));
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, 3);
     assert_string_equal(inventory.gpu[0].id, "GPU-x");
@@ -172,16 +201,16 @@ static void a_reading_that_says_nothing_is_not_written(void **state)
     (void)state;
     struct strbuf text;
     strbuf_init(&text);
-    assert_true(gpus_annotation_write(&reading, held, &text)); /* a driver without GPUs */
+    assert_true(gpus_annotation_write(&reading, held, why, &text)); /* a driver without GPUs */
     assert_string_equal(text.data, "[]");
     strbuf_reset(&text);
     reading.status = NVML_STARTING;
-    assert_false(gpus_annotation_write(&reading, held, &text));
+    assert_false(gpus_annotation_write(&reading, held, why, &text));
     reading.status = NVML_NO_DRIVER;
-    assert_false(gpus_annotation_write(&reading, held, &text));
+    assert_false(gpus_annotation_write(&reading, held, why, &text));
     assert_int_equal(text.len, 0);
     add("GPU-a", 0)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, held, &text));
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     strbuf_done(&text);
 }
 
@@ -208,7 +237,7 @@ static void as_many_gpus_as_a_node_may_have(void **state)
         memset(gpu->reason, '"', sizeof gpu->reason - 1);
         held[i] = by;
     }
-    assert_true(gpus_annotation_write(&reading, held, &text));
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     assert_true(text.len > 32 * 63 * 85);
     read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
@@ -221,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_daemon_reads_what_we_write, begin),
         cmocka_unit_test_setup(who_holds_a_gpu_whole_is_said_of_that_gpu, begin),
+        cmocka_unit_test_setup(a_gpu_that_nobody_can_have_is_closed_with_its_reason, begin),
         cmocka_unit_test_setup(a_lost_gpu_gives_its_index_away, begin),
         cmocka_unit_test_setup(every_health_is_a_word_that_the_daemon_knows, begin),
         cmocka_unit_test_setup(a_reading_that_says_nothing_is_not_written, begin),

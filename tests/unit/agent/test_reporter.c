@@ -29,7 +29,13 @@ struct site {
     bool deaf; /* the answers show nothing of what was written, whatever the server has */
     uint32_t looks;
     uint32_t writes;
-    uint64_t id; /* of a request that is answered with less than the server has */
+    uint64_t id;          /* of a request that is answered with less than the server has */
+    const char *pod;      /* the agent's; NULL: it has none */
+    const char *boot;     /* of its machine */
+    char bodies[8][4096]; /* the first writes, in their order */
+    uint32_t seen;        /* answers that the agent was told of */
+    char node_boot[64];   /* of the last one */
+    bool reported;
 };
 
 static void locked(struct site *site)
@@ -64,6 +70,8 @@ static int start(void *ctx, const struct kube_request *request, struct err *err)
     locked(site);
     const bool is_look = text_is(request->body, "{}");
     site->looks += is_look;
+    if (!is_look && site->writes < ARRAY_LEN(site->bodies))
+        text_clip(request->body, site->bodies[site->writes], sizeof site->bodies[0]);
     site->writes += !is_look;
     site->id = site->deaf ? request->id : 0;
     unlocked(site);
@@ -122,14 +130,28 @@ static int tear_down(void **state)
     return 0;
 }
 
+static void see(void *user, const struct reporter_node *node)
+{
+    struct site *site = user;
+    locked(site);
+    site->seen++;
+    (void)snprintf(site->node_boot, sizeof site->node_boot, "%s", node->boot);
+    assert_true(node->is_reported || !site->reported); /* it stays */
+    site->reported = node->is_reported;
+    unlocked(site);
+}
+
 static void begins(struct site *site, int64_t look_every_ms)
 {
     static struct kube_ops between;
     struct err err;
     between = (struct kube_ops){.ctx = site, .start = start, .cancel = cancel, .poll = poll_it};
     const struct reporter_rules rules = {.node = "n1",
+                                         .pod = site->pod != NULL ? site->pod : "",
+                                         .boot = site->boot != NULL ? site->boot : "",
                                          .ops = &between,
                                          .user = site,
+                                         .seen = see,
                                          .gpus = write_inventory,
                                          .look_every_ms = look_every_ms};
     assert_int_equal(reporter_start(&rules, &site->reporter, &err), 0);
@@ -264,6 +286,120 @@ static void a_node_that_never_shows_it_is_written_to_ever_more_rarely(void **sta
     assert_int_equal(agent_count_get(COUNT_PATCHED), patched + 1);
 }
 
+static bool was_reported(struct site *site)
+{
+    locked(site);
+    const bool is = site->reported;
+    unlocked(site);
+    return is;
+}
+
+static void await_reported(struct site *site)
+{
+    for (int64_t until_ms = 0; !was_reported(site);)
+        assert_true(patience_left(&until_ms));
+}
+
+static void has_pod(const struct site *site, uint32_t write, const char *node)
+{
+    char words[200];
+    (void)snprintf(words, sizeof words,
+                   "\\\"pod\\\":{\\\"uid\\\":\\\"pod-uid\\\",\\\"node\\\":\\\"%s\\\","
+                   "\\\"boot\\\":\\\"boot-id\\\"}}",
+                   node);
+    if (strstr(site->bodies[write], words) == NULL)
+        fail_msg("%s does not have %s", site->bodies[write], words);
+}
+
+static void load_node(struct site *site, const char *uid)
+{
+    char node[300];
+    struct err err;
+    (void)snprintf(node, sizeof node,
+                   "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n1\","
+                   "\"uid\":\"%s\"},\"status\":{\"nodeInfo\":{\"bootID\":\"boot-id\"}}}",
+                   uid);
+    struct strbuf out;
+    strbuf_init(&out);
+    assert_int_equal(fake_apiserver_request(site->fake, "DELETE", NODE, TEXT(""), &out), 200);
+    strbuf_done(&out);
+    assert_int_equal(fake_apiserver_load_text(site->fake, "nodes", text_of(node), &err), 0);
+}
+
+/* The first patch cannot have the Node's uid, and the next one follows at once. */
+static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **state)
+{
+    struct site *site = *state;
+    load_node(site, "node-1");
+    site->pod = "pod-uid";
+    site->boot = "boot-id";
+    begins(site, 3600000);
+    await_reported(site);
+    assert_int_equal(count(site, &site->writes), 2);
+    assert_int_equal(count(site, &site->looks), 0);
+    assert_null(strstr(site->bodies[0], "\\\"pod\\\""));
+    has_pod(site, 1, "node-1");
+    assert_string_equal(site->node_boot, "boot-id");
+}
+
+static void a_node_that_was_made_again_is_named_anew(void **state)
+{
+    struct site *site = *state;
+    load_node(site, "node-1");
+    site->pod = "pod-uid";
+    site->boot = "boot-id";
+    begins(site, 10);
+    await_reported(site);
+    load_node(site, "node-2");
+    await_node(site, "node-2\\\",");
+    assert_int_equal(count(site, &site->writes), 3);
+    has_pod(site, 2, "node-2");
+    await_count(site, &site->looks, count(site, &site->looks) + 2);
+    assert_int_equal(count(site, &site->writes), 3);
+    assert_true(was_reported(site));
+}
+
+/* Neither a pod without a boot id, nor an agent outside of a pod says half of it. */
+static void without_a_pod_or_a_boot_nothing_is_said_of_the_pod(void **state)
+{
+    struct site *site = *state;
+    load_node(site, "node-1");
+    site->boot = "boot-id";
+    begins(site, 10);
+    await_reported(site); /* it says all that it has to say */
+    await_count(site, &site->looks, 2);
+    assert_int_equal(count(site, &site->writes), 1);
+    assert_null(strstr(site->bodies[0], "\\\"pod\\\""));
+    load_node(site, "node-2"); /* without annotations */
+    await_node(site, HAS);
+    assert_int_equal(count(site, &site->writes), 2);
+}
+
+static void a_pod_that_does_not_know_its_boot_is_never_reported(void **state)
+{
+    struct site *site = *state;
+    load_node(site, "node-1");
+    site->pod = "pod-uid";
+    begins(site, 10);
+    await_count(site, &site->looks, 2);
+    assert_int_equal(count(site, &site->writes), 1);
+    assert_false(was_reported(site));
+    assert_null(strstr(site->bodies[0], "\\\"pod\\\""));
+}
+
+/* An API server that is away takes nothing back. */
+static void what_was_reported_stays_so(void **state)
+{
+    struct site *site = *state;
+    begins(site, 10);
+    await_reported(site);
+    locked(site);
+    site->deaf = true;
+    unlocked(site);
+    await_count(site, &site->seen, count(site, &site->seen) + 2);
+    assert_true(was_reported(site));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -273,6 +409,11 @@ int main(void)
         TEST(what_the_agent_did_not_write_may_be_anything),
         TEST(between_two_looks_nothing_is_sent),
         TEST(a_node_that_never_shows_it_is_written_to_ever_more_rarely),
+        TEST(the_second_patch_says_which_pod_wrote_it_onto_which_node),
+        TEST(a_node_that_was_made_again_is_named_anew),
+        TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod),
+        TEST(a_pod_that_does_not_know_its_boot_is_never_reported),
+        TEST(what_was_reported_stays_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

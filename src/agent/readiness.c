@@ -1,0 +1,150 @@
+/*
+ * The conditions under one lock. Set by the main thread, the reporter's and the agent's timer; read
+ * by the listener's thread.
+ */
+#include "agent/readiness.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+
+struct readiness {
+    struct nvml *nvml;
+    pthread_mutex_t lock;                     /* guards the following */
+    char why[READY_CONDITIONS][ERR_TEXT_MAX]; /* "": it holds */
+    unsigned lacks;                           /* bits of those that do not hold, as logged last */
+};
+
+static void lock(struct readiness *readiness)
+{
+    must(pthread_mutex_lock(&readiness->lock) == 0);
+}
+
+static void unlock(struct readiness *readiness)
+{
+    must(pthread_mutex_unlock(&readiness->lock) == 0);
+}
+
+/* Under the lock, like what follows. Appends the sentences; returns which do not hold. */
+static unsigned list(const struct readiness *readiness, const char *between, struct strbuf *out)
+{
+    unsigned lacks = 0;
+
+    for (unsigned i = 0; i < READY_CONDITIONS; i++) {
+        if (readiness->why[i][0] == '\0')
+            continue;
+        strbuf_printf(out, "%s%s", lacks != 0 ? between : "", readiness->why[i]);
+        lacks |= 1U << i;
+    }
+    return lacks;
+}
+
+static void count(unsigned lacks)
+{
+    static const enum agent_count gauge[READY_CONDITIONS] = {
+        [READY_RUNTIME] = COUNT_READY_RUNTIME, [READY_TABLE] = COUNT_READY_TABLE,
+        [READY_DRIVER] = COUNT_READY_DRIVER,   [READY_VALIDATOR] = COUNT_READY_VALIDATOR,
+        [READY_NODE] = COUNT_READY_NODE,       [READY_MACHINE] = COUNT_READY_MACHINE,
+        [READY_STAYS] = COUNT_READY_STAYS};
+
+    for (unsigned i = 0; i < READY_CONDITIONS; i++)
+        agent_count_set(gauge[i], (lacks >> i & 1) == 0);
+}
+
+/* The sentences may change without news, for example a time in that of the driver. */
+static void tell_change(struct readiness *readiness)
+{
+    CLEANUP(strbuf_done) struct strbuf why;
+
+    strbuf_init(&why);
+    const unsigned lacks = list(readiness, "; ", &why);
+    if (lacks == readiness->lacks)
+        return;
+    readiness->lacks = lacks;
+    count(lacks);
+    if (lacks == 0)
+        log_plain(LOG_INFO, "ready: the GPUs of this node may be handed out");
+    else
+        log_write(LOG_WARN, "not ready: the GPUs of this node may not be handed out",
+                  log_str("why", why.data));
+}
+
+static void put(struct readiness *readiness, enum ready_condition condition, const char *why)
+{
+    must(condition < READY_CONDITIONS && (why == NULL || why[0] != '\0'));
+    (void)snprintf(readiness->why[condition], sizeof readiness->why[condition], "%s",
+                   why != NULL ? why : "");
+}
+
+struct readiness *readiness_new(struct nvml *nvml)
+{
+    struct readiness *readiness = xcalloc(1, sizeof *readiness);
+
+    must(pthread_mutex_init(&readiness->lock, NULL) == 0);
+    readiness->nvml = nvml;
+    put(readiness, READY_RUNTIME,
+        "the container runtime does not ask this agent about each container: see its log");
+    put(readiness, READY_NODE, "the Node has not yet shown what this agent says of it");
+    if (nvml != NULL)
+        put(readiness, READY_DRIVER, "the NVIDIA driver has not answered yet");
+    tell_change(readiness);
+    return readiness;
+}
+
+void readiness_free(struct readiness *readiness)
+{
+    if (readiness == NULL)
+        return;
+    must(pthread_mutex_destroy(&readiness->lock) == 0);
+    xfree(readiness);
+}
+
+void readiness_set(struct readiness *readiness, enum ready_condition condition, const char *why)
+{
+    must(condition != READY_DRIVER);
+    lock(readiness);
+    put(readiness, condition, why);
+    tell_change(readiness);
+    unlock(readiness);
+}
+
+/* Asks for the reading under the lock: of two looks the later one shows the later reading. */
+static void look_at_driver(struct readiness *readiness)
+{
+    char why[ERR_TEXT_MAX];
+
+    if (readiness->nvml == NULL)
+        return;
+    const struct gpu_reading *reading = nvml_latest(readiness->nvml);
+    (void)snprintf(why, sizeof why, "the driver: %.400s", reading->problem);
+    put(readiness, READY_DRIVER, reading->status != NVML_READY ? why : NULL);
+    gpu_reading_unref(reading);
+}
+
+bool readiness_look(struct readiness *readiness, struct strbuf *out)
+{
+    lock(readiness);
+    look_at_driver(readiness);
+    tell_change(readiness);
+    const unsigned lacks = list(readiness, "\n", out);
+    unlock(readiness);
+    strbuf_str(out, lacks != 0 ? "\n" : "");
+    return lacks == 0;
+}
+
+const char *readiness_validator(enum validator_rule rule, bool has_one, enum nri_validator is)
+{
+    if (rule == VALIDATOR_WAIVE)
+        return NULL;
+    if (is == NRI_VALIDATOR_OFF)
+        return "the validator of the container runtime is off: containers are made without this "
+               "agent while it is away (docs/NODE.md, step 2, or --validator=waive)";
+    if (!has_one && rule == VALIDATOR_REQUIRE)
+        return "the container runtime has no validator, which --validator=require wants: update "
+               "containerd to 2.2 or later";
+    return NULL;
+}

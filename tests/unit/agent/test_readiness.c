@@ -1,0 +1,158 @@
+/* readiness - when the GPUs of a node may be handed out, and what is said while they may not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/log.h"
+
+#include "agent/agent_counts.h"
+#include "agent/readiness.h"
+#include "support.h"
+#include "support/patience.h"
+
+static struct readiness *readiness;
+
+/* Ready, or what is said. */
+static const char *looks(void)
+{
+    static char said[4096];
+    struct strbuf out;
+
+    strbuf_init(&out);
+    const bool ready = readiness_look(readiness, &out);
+    (void)snprintf(said, sizeof said, "%s", out.data);
+    assert_int_equal(ready, said[0] == '\0');
+    strbuf_done(&out);
+    return said;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    log_set(LOG_ERROR, false);
+    readiness = readiness_new(NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    readiness_free(readiness);
+    readiness_free(NULL);
+    return 0;
+}
+
+static void at_first_neither_the_runtime_nor_the_node_is_known(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        looks(), "the container runtime does not ask this agent about each container: see its log\n"
+                 "the Node has not yet shown what this agent says of it\n");
+    readiness_set(readiness, READY_NODE, NULL);
+    assert_non_null(strstr(looks(), "the container runtime does not ask"));
+    readiness_set(readiness, READY_RUNTIME, NULL);
+    assert_string_equal(looks(), "");
+}
+
+/* Each of them alone, by its sentence and by its gauge. */
+static void one_condition_that_does_not_hold_is_enough(void **state)
+{
+    (void)state;
+    static const enum ready_condition condition[] = {READY_RUNTIME, READY_TABLE,   READY_VALIDATOR,
+                                                     READY_NODE,    READY_MACHINE, READY_STAYS};
+    static const enum agent_count gauge[] = {COUNT_READY_RUNTIME,   COUNT_READY_TABLE,
+                                             COUNT_READY_VALIDATOR, COUNT_READY_NODE,
+                                             COUNT_READY_MACHINE,   COUNT_READY_STAYS};
+    for (size_t i = 0; i < ARRAY_LEN(condition); i++)
+        readiness_set(readiness, condition[i], NULL);
+    assert_string_equal(looks(), "");
+    for (size_t i = 0; i < ARRAY_LEN(condition); i++) {
+        readiness_set(readiness, condition[i], "it is not so");
+        assert_string_equal(looks(), "it is not so\n");
+        for (size_t j = 0; j < ARRAY_LEN(gauge); j++)
+            assert_int_equal(agent_count_get(gauge[j]), i != j);
+        assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 1);
+        readiness_set(readiness, condition[i], NULL);
+        assert_string_equal(looks(), "");
+    }
+}
+
+static void the_driver_has_to_answer(void **state)
+{
+    (void)state;
+    char folder[64];
+    folder_make(folder, sizeof folder);
+    struct nvml *nvml = driver_open(folder, "init 9\n");
+    readiness_free(readiness);
+    readiness = readiness_new(nvml);
+    readiness_set(readiness, READY_NODE, NULL);
+    readiness_set(readiness, READY_RUNTIME, NULL);
+    assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 0);
+    for (int64_t until_ms = 0; strstr(looks(), "the driver: nvmlInit_v2: ") == NULL;)
+        assert_true(patience_left(&until_ms));
+    driver_says(folder, "gpu GPU-a T4 16384\n");
+    for (int64_t until_ms = 0; looks()[0] != '\0';)
+        assert_true(patience_left(&until_ms));
+    assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 1);
+    /* One GPU that is lost closes that GPU and not the node. */
+    driver_says(folder, "gpu GPU-a T4 16384 fail=15\n");
+    for (int64_t until_ms = 0;;) {
+        const struct gpu_reading *reading = nvml_latest(nvml);
+        const bool is_lost = reading->gpu[0].health == GPU_LOST;
+        gpu_reading_unref(reading);
+        if (is_lost)
+            break;
+        assert_true(patience_left(&until_ms));
+    }
+    assert_string_equal(looks(), "");
+    driver_says(folder, "count 9\n");
+    for (int64_t until_ms = 0; strstr(looks(), "the driver: ") == NULL;)
+        assert_true(patience_left(&until_ms));
+    readiness_free(readiness);
+    readiness = NULL;
+    nvml_close(nvml);
+    folder_remove(folder);
+}
+
+static void the_validator_is_as_the_setting_wants_it(void **state)
+{
+    (void)state;
+    static const struct {
+        enum validator_rule rule;
+        bool has_one;
+        enum nri_validator is;
+        const char *why; /* "": it holds */
+    } row[] = {
+        {VALIDATOR_AUTO, true, NRI_VALIDATOR_ON, ""},
+        {VALIDATOR_AUTO, true, NRI_VALIDATOR_UNKNOWN, ""}, /* else nothing might ever show it */
+        {VALIDATOR_AUTO, true, NRI_VALIDATOR_OFF, "is off"},
+        {VALIDATOR_AUTO, false, NRI_VALIDATOR_UNKNOWN, ""},
+        {VALIDATOR_REQUIRE, true, NRI_VALIDATOR_ON, ""},
+        {VALIDATOR_REQUIRE, true, NRI_VALIDATOR_UNKNOWN, ""},
+        {VALIDATOR_REQUIRE, true, NRI_VALIDATOR_OFF, "is off"},
+        {VALIDATOR_REQUIRE, false, NRI_VALIDATOR_UNKNOWN, "has no validator"},
+        {VALIDATOR_WAIVE, true, NRI_VALIDATOR_OFF, ""},
+        {VALIDATOR_WAIVE, false, NRI_VALIDATOR_UNKNOWN, ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const char *why = readiness_validator(row[i].rule, row[i].has_one, row[i].is);
+        assert_int_equal(why == NULL, row[i].why[0] == '\0');
+        assert_true(why == NULL || strstr(why, row[i].why) != NULL);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(at_first_neither_the_runtime_nor_the_node_is_known),
+        TEST(one_condition_that_does_not_hold_is_enough),
+        TEST(the_driver_has_to_answer),
+        TEST(the_validator_is_as_the_setting_wants_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
