@@ -6,7 +6,9 @@
  * NVML can hang for as long as a driver is stuck. So only the watcher, a thread of its own, calls
  * it; it collects a reading every some seconds and at once after an event (XID, double-bit ECC),
  * and publishes it. A reader takes the latest reading by reference and never waits for NVML. The
- * library is loaded by dlopen() in the watcher, and loaded again as long as that fails.
+ * library is loaded by dlopen() in the watcher, and loaded again as long as that fails. A process
+ * that has it loaded keeps the kernel's modules of the driver from being unloaded, so the watcher
+ * lets go of it when it is told to.
  *
  * Invariants:
  *   1. A reading does not change. Its GPUs have distinct UUIDs, made of letters, digits, '-' and
@@ -109,7 +111,8 @@ enum nvml_status {
     NVML_STARTING,  /* nothing is known yet */
     NVML_NO_DRIVER, /* the library or the driver cannot be loaded: problem says why */
     NVML_READY,
-    NVML_SILENT, /* the driver hangs */
+    NVML_SILENT,   /* the driver hangs */
+    NVML_RELEASED, /* nvml_release(): the library is unloaded, GPUs and health are as last read */
 };
 
 struct gpu_reading {
@@ -159,6 +162,14 @@ struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err) MU
  * Readings that were taken stay valid.
  */
 void nvml_close(struct nvml *nvml);
+
+/*
+ * Lets go of the driver, until the same is called with false: NVML is shut down and its library
+ * unloaded, so that this process has none of its files open or mapped. It has when a reading has
+ * the status NVML_RELEASED; a driver that hangs is let go of when it answers. Taken again, the
+ * library is loaded anew, which may be another one then, and as often as that fails. Does not wait.
+ */
+void nvml_release(struct nvml *nvml, bool released);
 
 /* The latest reading; give it back with gpu_reading_unref(). Never waits for NVML. */
 const struct gpu_reading *nvml_latest(struct nvml *nvml) MUST_USE;

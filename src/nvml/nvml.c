@@ -22,6 +22,8 @@ enum {
     WAITS_MS_MAX = 86400000,
 };
 
+static const char RELEASED[] = "milligpu-node has let go of it";
+
 /* A reading and who holds it. */
 struct held {
     struct gpu_reading reading; /* first, so that a reading leads here */
@@ -56,12 +58,14 @@ struct nvml {
     struct held *silent; /* made of latest when it was too old; NULL: not yet */
     uint64_t number;
     bool is_stopping;
+    bool is_released; /* is to be; has_let_go follows */
     bool has_ended;
     bool is_orphan; /* the watcher frees this */
     struct command *first;
     uint32_t commands;
 
     struct nvml_library nvml; /* of the watcher, as what follows */
+    bool has_let_go;          /* of the driver */
     struct abi_event_set *set;
     bool has_events;
     struct nvml_roster roster;
@@ -81,7 +85,7 @@ void nvml_defaults(struct nvml_settings *out)
 
 const char *nvml_status_name(enum nvml_status status)
 {
-    static const char *const names[] = {"starting", "no_driver", "ready", "silent"};
+    static const char *const names[] = {"starting", "no_driver", "ready", "silent", "released"};
     must((size_t)status < ARRAY_LEN(names));
     return names[status];
 }
@@ -268,6 +272,8 @@ static int limit_memory(struct nvml *nvml, const struct command *command, struct
 {
     const struct nvml_record *record = nvml_roster_find(&nvml->roster, command->uuid);
 
+    if (nvml->has_let_go)
+        return err_set(err, ERR_UNAVAILABLE, RELEASED);
     if (record == NULL)
         return err_set(err, ERR_NOT_FOUND, "GPU %s is not there", command->uuid);
     if (nvml->nvml.DeviceSetMemoryLimits_v1 == NULL)
@@ -400,6 +406,22 @@ static bool is_stopping(struct nvml *nvml)
     return is;
 }
 
+void nvml_release(struct nvml *nvml, bool released)
+{
+    lock(nvml);
+    nvml->is_released = released;
+    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    unlock(nvml);
+}
+
+static bool is_released(struct nvml *nvml)
+{
+    lock(nvml);
+    const bool is = nvml->is_released;
+    unlock(nvml);
+    return is;
+}
+
 /* Until something is to be done, but not longer. */
 static void pause_for(struct nvml *nvml, int64_t wait_ms)
 {
@@ -407,7 +429,8 @@ static void pause_for(struct nvml *nvml, int64_t wait_ms)
     int rc = 0;
 
     lock(nvml);
-    while (!nvml->is_stopping && nvml->first == NULL && rc == 0)
+    while (!nvml->is_stopping && nvml->is_released == nvml->has_let_go && nvml->first == NULL &&
+           rc == 0)
         rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
     unlock(nvml);
 }
@@ -493,6 +516,28 @@ static int64_t read_once(struct nvml *nvml)
     return nvml->settings.retry_ms;
 }
 
+/* What was read last stays. A reading each every_ms, so that the last one never is too old. */
+static int64_t let_go(struct nvml *nvml)
+{
+    unload(nvml);
+    nvml->reload_at_ms = 0;
+    nvml->has_let_go = true;
+    if (is_stopping(nvml)) /* as in read_once(): it may have hung */
+        return 0;
+    nvml_roster_let_go(&nvml->roster);
+    publish(nvml, NVML_RELEASED, RELEASED);
+    return nvml->settings.every_ms;
+}
+
+/* Returns how long the next one can wait. */
+static int64_t read_or_let_go(struct nvml *nvml)
+{
+    if (is_released(nvml))
+        return let_go(nvml);
+    nvml->has_let_go = false;
+    return read_once(nvml);
+}
+
 /*
  * An event names its GPU by a handle. If no record has it, the GPU is one that we leave out; or
  * NVML cannot name it any more, and then any of them may be sick.
@@ -543,7 +588,7 @@ static void wait_until_due(struct nvml *nvml, int64_t wait_ms)
     while (!is_stopping(nvml)) {
         const int64_t now_ms = clocks(nvml).ms;
         const int64_t left_ms = due_ms - now_ms;
-        if (run_commands(nvml) || left_ms <= 0)
+        if (run_commands(nvml) || left_ms <= 0 || is_released(nvml) != nvml->has_let_go)
             return;
         const int64_t slice_ms = left_ms < SLICE_MS ? left_ms : SLICE_MS;
         if (nvml->set == NULL)
@@ -570,7 +615,7 @@ static void *nvml_watch(void *user)
     struct nvml *nvml = user;
 
     while (!is_stopping(nvml))
-        wait_until_due(nvml, read_once(nvml));
+        wait_until_due(nvml, read_or_let_go(nvml));
     refuse_commands(nvml);
     unload(nvml);
     lock(nvml);

@@ -186,7 +186,7 @@ int nvml_roster_round(struct nvml_roster *roster, const struct nvml_library *nvm
     return 0;
 }
 
-void nvml_roster_no_driver(struct nvml_roster *roster, const char *why, struct nvml_now now)
+void nvml_roster_let_go(struct nvml_roster *roster)
 {
     roster->processes = 0;
     for (uint32_t i = 0; i < roster->gpus; i++) {
@@ -196,8 +196,14 @@ void nvml_roster_no_driver(struct nvml_roster *roster, const char *why, struct n
         record->is_registered = false;
         forget_meters(&record->state);
         record->has_ecc = false;
-        nvml_health_set(&record->state, GPU_UNKNOWN, why, now.wall_ms);
     }
+}
+
+void nvml_roster_no_driver(struct nvml_roster *roster, const char *why, struct nvml_now now)
+{
+    nvml_roster_let_go(roster);
+    for (uint32_t i = 0; i < roster->gpus; i++)
+        nvml_health_set(&roster->record[i].state, GPU_UNKNOWN, why, now.wall_ms);
 }
 
 void nvml_roster_event(struct nvml_roster *roster, const struct abi_event *event,

@@ -69,6 +69,9 @@ int nvml_roster_round(struct nvml_roster *roster, const struct nvml_library *nvm
 /* NVML does not work: whatever GPUs were seen, nothing is known of them. */
 void nvml_roster_no_driver(struct nvml_roster *roster, const char *why, struct nvml_now now);
 
+/* NVML is unloaded on purpose: the GPUs and their health stay as last read. */
+void nvml_roster_let_go(struct nvml_roster *roster);
+
 /* An event. device NULL: of a GPU that NVML cannot name, so it counts for all of them. */
 void nvml_roster_event(struct nvml_roster *roster, const struct abi_event *event,
                        struct nvml_now now);

@@ -23,12 +23,15 @@
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
  *     limits real                   it returns 17 for a cgroup that is no folder
  *
+ * From nvmlInit_v2 to nvmlShutdown the file stays open, as the driver's devices do.
+ *
  * nvmlDeviceSetMemoryLimits_v1 appends "UUID CGROUP SOFT HARD" to FAKE_NVML + ".limits". With
  * FAKE_NVML_OLD defined, it is the library of an old driver: only what milligpu cannot do without.
  *
  * Declared from NVML's documentation once more, not from src/nvml/abi.h, so that a mistake there is
  * seen.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +40,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -145,6 +149,7 @@ static struct stat seen;
 static struct nvmlDevice_st devices[GPUS * 4]; /* handles last; a UUID has one */
 static unsigned device_count;
 static int initialized;
+static int open_file = -1; /* open while it is initialized */
 
 static void read_gpu_option(struct gpu *gpu, const char *option)
 {
@@ -368,6 +373,8 @@ EXPORT int nvmlInit_v2(void)
 {
     enter("Init_v2");
     initialized += world.init == 0;
+    if (initialized == 1 && open_file < 0)
+        open_file = open(getenv("FAKE_NVML"), O_RDONLY | O_CLOEXEC);
     return leave(world.init);
 }
 
@@ -378,6 +385,10 @@ EXPORT int nvmlShutdown(void)
     if (initialized == 0)
         return leave(1);
     initialized--;
+    if (initialized == 0) {
+        (void)close(open_file);
+        open_file = -1;
+    }
     return leave(0);
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -539,6 +540,105 @@ static void of_two_sicknesses_the_worse_stays(void **state)
     assert_string_equal(record.state.reason, "");
 }
 
+/* Has this process the file open, or the library mapped? */
+static bool holds_driver(void)
+{
+    char path[64];
+    char target[256];
+    bool holds = false;
+    char line[1024];
+
+    for (int fd = 0; fd < 256; fd++) {
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        const ssize_t len = readlink(path, target, sizeof target - 1);
+        target[len > 0 ? len : 0] = '\0';
+        holds = holds || strncmp(target, fake_file(), strlen(fake_file())) == 0;
+    }
+    FILE *maps = fopen("/proc/self/maps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL)
+        holds = holds || strstr(line, "libnvidia-ml") != NULL;
+    (void)fclose(maps);
+    return holds;
+}
+
+static bool is_released(const struct gpu_reading *reading)
+{
+    return reading->status == NVML_RELEASED;
+}
+
+static bool is_sick(const struct gpu_reading *reading)
+{
+    return reading->gpus == 2 && reading->gpu[1].health == GPU_XID;
+}
+
+/* Shown as last read; and after it was taken again, the driver is the one that is there then. */
+static void a_driver_that_is_let_go_of_can_be_replaced(void **state)
+{
+    (void)state;
+    const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/x", .hard_bytes = 1};
+    struct err err;
+    fake_say("driver 570.1\n" TWO "event 1 GPU-b 8 79\nprocess GPU-a 4711 1000\n");
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_sick));
+    assert_true(holds_driver());
+    nvml_release(nvml, true);
+    const struct gpu_reading *reading = await_reading(nvml, is_released);
+    assert_false(holds_driver());
+    assert_string_equal(reading->problem, "milligpu-node has let go of it");
+    assert_string_equal(reading->driver, "570.1");
+    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->processes, 0);
+    assert_int_equal(reading->gpu[0].health, GPU_HEALTHY);
+    assert_int_equal(reading->gpu[0].known, 0);
+    assert_int_equal(reading->gpu[1].health, GPU_XID);
+    const uint64_t number = reading->number;
+    gpu_reading_unref(reading);
+    assert_true(nvml_limit_memory(nvml, &limit, 20000, &err) < 0);
+    assert_string_equal(err.text, "milligpu-node has let go of it");
+    /* It stays so, and what it says does not grow old. */
+    for (int64_t until_ms = 0;;) {
+        reading = nvml_latest(nvml);
+        const bool is_later = reading->number > number + 2;
+        assert_int_equal(reading->status, NVML_RELEASED);
+        gpu_reading_unref(reading);
+        if (is_later)
+            break;
+        assert_true(patience_left(&until_ms));
+    }
+    assert_false(holds_driver());
+    fake_say("driver 580.2\ninit 9\n"); /* not loaded yet */
+    nvml_release(nvml, false);
+    gpu_reading_unref(await_reading(nvml, has_no_driver));
+    assert_false(holds_driver());
+    fake_say("driver 580.2\n" TWO);
+    reading = await_reading(nvml, is_ready);
+    assert_string_equal(reading->driver, "580.2");
+    assert_int_equal(reading->gpus, 2);
+    gpu_reading_unref(reading);
+    assert_true(holds_driver());
+    nvml_close(nvml);
+    assert_false(holds_driver());
+}
+
+static void a_driver_that_hangs_is_let_go_of_when_it_answers(void **state)
+{
+    (void)state;
+    fake_say(TWO);
+    struct nvml *nvml = watch_by("libnvidia-ml.so.1", 90, 600000);
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    fake_say(TWO "hang any 600000\n");
+    gpu_reading_unref(await_reading(nvml, is_silent));
+    nvml_release(nvml, true);
+    const struct gpu_reading *reading = nvml_latest(nvml);
+    assert_int_equal(reading->status, NVML_SILENT);
+    gpu_reading_unref(reading);
+    fake_say(TWO);
+    gpu_reading_unref(await_reading(nvml, is_released));
+    assert_false(holds_driver());
+    nvml_close(nvml);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +655,8 @@ int main(void)
         cmocka_unit_test(a_driver_that_hangs_makes_all_unknown_until_it_answers),
         cmocka_unit_test(a_driver_that_hangs_does_not_keep_us),
         cmocka_unit_test(a_driver_may_come_and_go),
+        cmocka_unit_test(a_driver_that_is_let_go_of_can_be_replaced),
+        cmocka_unit_test(a_driver_that_hangs_is_let_go_of_when_it_answers),
         cmocka_unit_test(an_old_driver_tells_less),
         cmocka_unit_test(limits_memory_where_the_driver_can),
         cmocka_unit_test(what_cannot_be_right_is_left_out),
