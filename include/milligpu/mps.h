@@ -48,6 +48,12 @@ void mps_stop(struct mps *mps);
 void mps_label(struct mps *mps, bool on);
 
 /*
+ * The daemons are not needed now, whatever the label says: those without clients quit, and none is
+ * started, until the same is called with false. One with clients goes on, and keeps the driver.
+ */
+void mps_leave(struct mps *mps, bool leaves);
+
+/*
  * 1: a share of this GPU is a client; *out is borrowed until mps_stop(). 0: MPS is off here.
  * Negative: it is on, and no client could be served now. Any thread; waits for nothing but a copy.
  * NULL: off.

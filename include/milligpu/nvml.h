@@ -138,8 +138,9 @@ struct nvml_settings {
     int64_t retry_ms;    /* between attempts to load the driver; six of them while a GPU is lost */
     int64_t quiet_ms;    /* after the last critical XID or ECC error, a GPU is healthy again */
     int64_t
-        silent_ms;   /* without a reading: the driver hangs; raised to 3 x every_ms and retry_ms */
-    int64_t stop_ms; /* nvml_close() waits no longer */
+        silent_ms;    /* without a reading: the driver hangs; raised to 3 x every_ms and retry_ms */
+    int64_t stop_ms;  /* nvml_close() waits no longer */
+    bool is_released; /* as if nvml_release() had been called before anything was loaded */
     struct clock_ops clock;
 };
 

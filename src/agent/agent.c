@@ -22,6 +22,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/driver_release.h"
 #include "milligpu/file.h"
 #include "milligpu/forgiveness.h"
 #include "milligpu/gpus_annotation.h"
@@ -72,6 +73,8 @@ struct agent {
     struct usage_fill *usage; /* what the sender tells */
     struct agent_probe *probe;
     struct readiness *readiness;
+    struct driver_release *release;
+    bool takes; /* the driver, again, and it has not answered yet */
     enum validator_rule validator;
     char boot[BOOT_BYTES_MAX]; /* of this machine; "": not known */
 };
@@ -321,6 +324,19 @@ static void forgive(void *user, const char *uuid)
         log_write(LOG_INFO, "a GPU is forgiven, by the word of an operator", log_str("gpu", uuid));
 }
 
+/* Nobody knows them now, also from when the driver is taken again until it answers. */
+static void close_released(const struct agent *agent, const struct gpu_reading *reading,
+                           struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
+{
+    if (driver_release_cause(agent->release) == RELEASE_NOT && reading->status != NVML_RELEASED)
+        return;
+    for (uint32_t i = 0; i < reading->gpus; i++)
+        if (holders->by[i] == NULL) {
+            holders->by[i] = "unknown";
+            why[i] = "the agent of its node lets go of the driver";
+        }
+}
+
 /*
  * GPUs that no container could be given, because the runtime would find no name for them: closed
  * one by one. In the reporter's thread.
@@ -358,6 +374,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     const uint32_t outsides = meter_outside(agent->meter, &arena, &outside);
     holders_find(reading, &containers, outside, outsides, &arena, &holders);
     write_own_cdi(agent, reading);
+    close_released(agent, reading, &holders, why);
     close_unnamed(agent, reading, &holders, why);
     const bool good = gpus_annotation_write(reading, holders.by, why, out);
     const bool blind = reading->status == NVML_READY && !reading->has_events;
@@ -397,6 +414,7 @@ static int open_nvml(struct agent *agent, struct err *err)
     settings.library = agent->settings->nvml;
     settings.every_ms = agent->settings->inventory_s * 1000;
     settings.quiet_ms = agent->settings->quiet_s * 1000;
+    settings.is_released = driver_release_cause(agent->release) != RELEASE_NOT;
     agent->nvml = nvml_open(&settings, err);
     return agent->nvml != NULL ? 0 : err_same(err);
 }
@@ -527,17 +545,75 @@ static void see_node(void *user, const struct reporter_node *node)
                    "\"%.64s\": do two machines have the name %.200s?",
                    node->boot, agent->boot, agent->settings->node);
     readiness_set(agent->readiness, READY_MACHINE, is_same ? NULL : why);
+    driver_release_label(agent->release, text_of(node->upgrade));
     if (node->is_reported)
         readiness_set(agent->readiness, READY_NODE, NULL);
+}
+
+static enum nvml_status driver_status(const struct agent *agent)
+{
+    if (agent->nvml == NULL)
+        return NVML_RELEASED; /* it never had it */
+    const struct gpu_reading *reading = nvml_latest(agent->nvml);
+    const enum nvml_status status = reading->status;
+    gpu_reading_unref(reading);
+    return status;
+}
+
+/*
+ * The runtime has mounted the libraries of one driver into the agent's container, and they do not
+ * fit the next one: then kubelet makes the container anew. Once, since the next agent takes nothing
+ * again.
+ */
+static void renew_container(struct agent *agent, enum nvml_status status)
+{
+    if (!agent->takes || (status != NVML_NO_DRIVER && status != NVML_READY))
+        return;
+    agent->takes = false;
+    if (status == NVML_READY || agent->settings->pod_uid[0] == '\0')
+        return;
+    log_plain(LOG_WARN, "the driver cannot be taken again with the libraries that this container "
+                        "has: the agent ends, so that its container is made anew");
+    (void)kill(getpid(), SIGTERM);
+}
+
+static void stay_or_leave(struct agent *agent)
+{
+    struct mps_process runs[GPUS_PER_NODE_MAX];
+    const enum nvml_status status = driver_status(agent);
+    const uint32_t daemons = agent->mps != NULL ? mps_daemons(agent->mps, runs) : 0;
+    const enum release_cause before = driver_release_cause(agent->release);
+    const enum release_cause cause =
+        driver_release_turn(agent->release, status == NVML_RELEASED && daemons == 0);
+    const bool leaves = cause != RELEASE_NOT;
+    char why[ERR_TEXT_MAX];
+
+    if (agent->nvml != NULL)
+        nvml_release(agent->nvml, leaves);
+    if (agent->mps != NULL)
+        mps_leave(agent->mps, leaves);
+    agent->takes = !leaves && (agent->takes || before != RELEASE_NOT);
+    renew_container(agent, status);
+    (void)snprintf(why, sizeof why, "%s%s", leaves ? release_cause_sentence(cause) : "",
+                   daemons > 0 ? "; MPS daemons run, which keep the driver while they have clients"
+                               : "");
+    readiness_set(agent->readiness, READY_STAYS, leaves ? why : NULL);
+}
+
+static const char *tell_leaving(void *user)
+{
+    const struct agent *agent = user;
+    return release_cause_word(driver_release_cause(agent->release));
 }
 
 /* In the reporter's thread, which looks each second, so that a change is logged soon. */
 static void look_around(void *user)
 {
-    const struct agent *agent = user;
+    struct agent *agent = user;
     CLEANUP(strbuf_done) struct strbuf unused;
 
     strbuf_init(&unused);
+    stay_or_leave(agent);
     (void)readiness_look(agent->readiness, &unused);
 }
 
@@ -639,11 +715,13 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
     calls->proc_dir = settings->proc_dir;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
+    agent->release = driver_release_new(settings->state_dir);
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_mps(agent, err) < 0 ||
         open_meter(agent, err) < 0)
         return err_same(err);
     calls->nvml = agent->nvml;
     calls->mps = agent->mps;
+    calls->release = agent->release;
     set_limit(agent);
     open_readiness(agent);
     open_report_key(agent);
@@ -656,6 +734,7 @@ static int open_parts(struct agent *agent, struct err *err)
         .user = agent,
         .seen = see_node,
         .turn = look_around,
+        .leaving = tell_leaving,
         .gpus = agent->nvml != NULL ? write_gpus : NULL,
         .driver = agent->nvml != NULL ? tell_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
@@ -691,6 +770,7 @@ static void close_parts(struct agent *agent)
     pod_records_close(agent->calls.records);
     close_cluster(agent);
     readiness_free(agent->readiness);
+    driver_release_free(agent->release);
     if (agent->signals >= 0)
         (void)close(agent->signals);
 }

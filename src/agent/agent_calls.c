@@ -442,6 +442,18 @@ static int take_row(struct agent_calls *calls, const struct nri_pod *pod,
                    with[right]);
 }
 
+/* What it would hold of the driver keeps that from being replaced, and breaks when it is. */
+static int check_driver(const struct agent_calls *calls, const struct grant *grant, struct err *err)
+{
+    const enum release_cause cause = driver_release_cause(calls->release);
+
+    if (cause == RELEASE_NOT || grant->verdict != GRANT_GPUS)
+        return 0;
+    return err_set(err, ERR_UNAVAILABLE,
+                   "no container with a share of a GPU starts now: %s; tried again by itself",
+                   release_cause_sentence(cause));
+}
+
 static int agent_create(void *user, const struct nri_pod *pod,
                         const struct nri_container *container, struct nri_adjustment *out,
                         struct err *err)
@@ -453,7 +465,9 @@ static int agent_create(void *user, const struct nri_pod *pod,
     if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
         return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
-    int rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
+    int rc = check_driver(calls, &grant, err);
+    if (rc == 0)
+        rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
     if (rc == 0)
         rc = take_row(calls, pod, container, &grant, err);
     if (rc < 0) {
@@ -493,15 +507,19 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
     return 0;
 }
 
-/* Of a client of MPS: its daemon may have ended since the container was made. */
-static int check_daemon(struct agent_calls *calls, const struct nri_pod *pod,
-                        const struct nri_container *container, const struct grant *grant,
-                        struct err *err)
+/*
+ * What may have changed since the container was made: the driver is let go of, or the daemon of a
+ * client of MPS has ended.
+ */
+static int check_again(struct agent_calls *calls, const struct nri_pod *pod,
+                       const struct nri_container *container, const struct grant *grant,
+                       struct err *err)
 {
     struct mps_place place;
 
-    if (!grant_is_client(grant, container) ||
-        mps_place(calls->mps, grant->share[0]->gpu, &place, err) >= 0)
+    if (check_driver(calls, grant, err) == 0 &&
+        (!grant_is_client(grant, container) ||
+         mps_place(calls->mps, grant->share[0]->gpu, &place, err) >= 0))
         return 0;
     (void)err_wrap(err, "milligpu");
     agent_count(COUNT_REFUSED);
@@ -520,7 +538,7 @@ static int agent_start(void *user, const struct nri_pod *pod, const struct nri_c
         return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     /* Whether one without GPUs may run at all was judged when it was made. */
-    if (grant.verdict == GRANT_GPUS && (check_daemon(calls, pod, container, &grant, err) < 0 ||
+    if (grant.verdict == GRANT_GPUS && (check_again(calls, pod, container, &grant, err) < 0 ||
                                         limit_memory(calls, pod, container, &grant, err) < 0))
         return err_same(err);
     containers_started(calls->containers, container->id);

@@ -10,6 +10,7 @@
 
 #include "milligpu/cdi.h"
 #include "milligpu/containers.h"
+#include "milligpu/driver_release.h"
 #include "milligpu/grant.h"
 #include "milligpu/holders.h"
 #include "milligpu/mps.h"
@@ -24,10 +25,11 @@ struct agent_calls {
     struct public_keys *keys;
     struct cdi *cdi;
     struct containers *containers;
-    struct nvml *nvml;    /* NULL: GPUs are known by UUID only */
-    struct mps *mps;      /* NULL: off */
-    bool mixed_gpus;      /* may a GPU have shares and a pod that has it whole? */
-    const char *proc_dir; /* "/proc" */
+    struct nvml *nvml;                    /* NULL: GPUs are known by UUID only */
+    const struct driver_release *release; /* NULL: the driver is never let go of */
+    struct mps *mps;                      /* NULL: off */
+    bool mixed_gpus;                      /* may a GPU have shares and a pod that has it whole? */
+    const char *proc_dir;                 /* "/proc" */
     struct memory_limit limit;
     struct arena arena;  /* of one call */
     struct arena sync;   /* of one list of everything that runs */

@@ -144,6 +144,10 @@ static const struct {
     {"--forgive", AGENT_FORGIVE, "GPU",
      "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
      "memory errors it had, then end"},
+    {"--release-driver", AGENT_RELEASE_DRIVER, NULL,
+     "have the agent that runs here (same --state-dir) let go of the NVIDIA driver, so that its "
+     "kernel modules can be unloaded; ends when it has"},
+    {"--take-driver", AGENT_TAKE_DRIVER, NULL, "have it take the driver again, then end"},
     {"--prepare-mps", AGENT_PREPARE_MPS, NULL,
      "mount a tmpfs at --mps-shm, unless there is one, then end: before the agent starts"},
 };

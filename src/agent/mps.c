@@ -57,8 +57,9 @@ struct mps {
     pthread_t thread;
     int wake; /* an eventfd */
     atomic_bool stop;
-    pthread_mutex_t lock; /* guards label, slots, and what the slots say above */
+    pthread_mutex_t lock; /* guards label, leaves, slots, and what the slots say above */
     enum mps_label label;
+    bool leaves;
     uint32_t slots;
     struct slot slot[GPUS_PER_NODE_MAX];
 };
@@ -178,6 +179,16 @@ void mps_label(struct mps *mps, bool on)
         log_write(LOG_WARN, "the label is asked for again after a restart",
                   log_str("why", err.text));
     wake(mps);
+}
+
+void mps_leave(struct mps *mps, bool leaves)
+{
+    lock(mps);
+    const bool is_new = mps->leaves != leaves;
+    mps->leaves = leaves;
+    unlock(mps);
+    if (is_new)
+        wake(mps);
 }
 
 /* --- one daemon --- */
@@ -423,6 +434,7 @@ static void choose(struct mps *mps)
 
     lock(mps);
     const enum mps_label label = mps->label;
+    const bool leaves = mps->leaves;
     unlock(mps);
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
@@ -434,7 +446,7 @@ static void choose(struct mps *mps)
         const bool runs = slot->daemon.pidfd >= 0;
         const bool on = label == LABEL_ON || (label == LABEL_UNKNOWN && runs);
         lock(mps);
-        slot->is_wanted = on && !gpu->is_mig && (gpu->health != GPU_LOST || runs);
+        slot->is_wanted = on && !leaves && !gpu->is_mig && (gpu->health != GPU_LOST || runs);
         unlock(mps);
     }
     gpu_reading_unref(reading);

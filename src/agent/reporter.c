@@ -9,6 +9,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/annotations.h"
 #include "milligpu/clock.h"
+#include "milligpu/driver_release.h"
 #include "milligpu/json.h"
 #include "milligpu/log.h"
 #include "milligpu/mps.h"
@@ -23,6 +24,8 @@ enum {
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
     BOOT_BYTES_MAX = 64,
+    LABEL_BYTES_MAX = 64,       /* one more than a label's value may have */
+    LOOK_UPGRADE_MS = 5 * 1000, /* at most, between two looks at a Node whose driver is upgraded */
 };
 
 static const char GPUS[] = "milligpu.io/gpus";
@@ -43,6 +46,7 @@ struct reporter {
     bool label_odd;                   /* it is neither on nor off, and the log says so */
     char node_uid[UID_BYTES_MAX + 1]; /* of the Node as it was answered last; "": not known */
     char node_boot[BOOT_BYTES_MAX + 1];
+    char upgrade[LABEL_BYTES_MAX];
     bool is_new_node; /* the last answer had another uid than the one before */
     bool is_reported; /* as in struct reporter_node */
 };
@@ -131,6 +135,10 @@ static void write_agent(const struct reporter *reporter, struct text agent, stru
     write_driver(reporter, out);
     if (reporter->rules.mps != NULL && reporter->rules.mps(reporter->rules.user, &up, &all))
         strbuf_printf(out, ",\"mps\":{\"gpus\":%u,\"up\":%u}", (unsigned)all, (unsigned)up);
+    const char *leaving =
+        reporter->rules.leaving != NULL ? reporter->rules.leaving(reporter->rules.user) : NULL;
+    if (leaving != NULL)
+        strbuf_printf(out, ",\"leaving\":\"%s\"", leaving);
     write_pod(reporter, out);
     strbuf_char(out, '}');
 }
@@ -160,6 +168,7 @@ struct shown {
     struct text gpus;
     struct text uid;
     struct text boot;
+    struct text upgrade;
 };
 
 static void read_annotations(struct json_reader *in, struct shown *out)
@@ -176,6 +185,20 @@ static void read_annotations(struct json_reader *in, struct shown *out)
             (void)json_read_skip(in);
 }
 
+static void read_labels(struct json_reader *in, struct shown *out)
+{
+    struct text key;
+
+    if (json_read_null(in))
+        return;
+    json_read_object(in);
+    while (json_read_key(in, &key))
+        if (text_is(key, DRIVER_UPGRADE_LABEL))
+            (void)json_read_string(in, &out->upgrade);
+        else
+            (void)json_read_skip(in);
+}
+
 /* An object without annotations may have null for them. */
 static void read_metadata(struct json_reader *in, struct shown *out)
 {
@@ -185,6 +208,8 @@ static void read_metadata(struct json_reader *in, struct shown *out)
     while (json_read_key(in, &key))
         if (text_is(key, "uid"))
             (void)json_read_string(in, &out->uid);
+        else if (text_is(key, "labels"))
+            read_labels(in, out);
         else if (!text_is(key, "annotations"))
             (void)json_read_skip(in);
         else if (!json_read_null(in))
@@ -225,7 +250,7 @@ static int read_shown(struct text object, struct arena *arena, struct shown *out
     struct json_reader in;
     struct text key;
 
-    *out = (struct shown){.uid = TEXT(""), .boot = TEXT("")};
+    *out = (struct shown){.uid = TEXT(""), .boot = TEXT(""), .upgrade = TEXT("")};
     json_reader_init(&in, object, "Node", arena, err);
     json_read_object(&in);
     while (json_read_key(&in, &key))
@@ -247,6 +272,7 @@ static bool is_as_written(struct text written, struct text shown)
 static void tell_node(const struct reporter *reporter)
 {
     const struct reporter_node node = {.boot = reporter->node_boot,
+                                       .upgrade = reporter->upgrade,
                                        .is_reported = reporter->is_reported};
 
     if (reporter->rules.seen != NULL)
@@ -261,6 +287,7 @@ static void note_node(struct reporter *reporter, const struct shown *shown)
     reporter->is_new_node = !text_is(uid, reporter->node_uid);
     text_clip(uid, reporter->node_uid, sizeof reporter->node_uid);
     text_clip(shown->boot, reporter->node_boot, sizeof reporter->node_boot);
+    text_clip(shown->upgrade, reporter->upgrade, sizeof reporter->upgrade);
     tell_node(reporter);
 }
 
@@ -346,6 +373,14 @@ static bool look_at_node(struct reporter *reporter)
     return shows || needs_more(reporter);
 }
 
+static int64_t look_every_ms(const struct reporter *reporter)
+{
+    const int64_t every_ms = reporter->rules.look_every_ms;
+    const bool soon = driver_upgrade_goes_on(text_of(reporter->upgrade));
+
+    return soon && every_ms > LOOK_UPGRADE_MS ? LOOK_UPGRADE_MS : every_ms;
+}
+
 static void report_once(struct reporter *reporter, struct text agent)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -354,7 +389,7 @@ static void report_once(struct reporter *reporter, struct text agent)
     write_patch(reporter, agent, &body);
     const bool same = text_is((struct text){body.data, body.len}, reporter->sent.data);
     const int64_t quiet_ms = reporter->wait_ms > 0 ? reporter->wait_ms
-                             : same                ? reporter->rules.look_every_ms
+                             : same                ? look_every_ms(reporter)
                                                    : 0;
     if (clock_ms() < reporter->sent_ms + quiet_ms)
         return;

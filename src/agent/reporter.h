@@ -4,9 +4,10 @@
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
  *                          "validator":true,"key":"...","driver":"570.124.06",
  *                          "cdi":{"gpus":8,"named":8,"kind":"nvidia.com/gpu"},
- *                          "mps":{"gpus":8,"up":8},"pod":{"uid":"...","node":"...",
- *                          "boot":"..."}}; validator is left out until a container has shown
- *                          whether it is on, what is not known as well
+ *                          "mps":{"gpus":8,"up":8},"leaving":"driver-upgrade",
+ *                          "pod":{"uid":"...","node":"...","boot":"..."}}; validator is left out
+ *                          until a container has shown whether it is on, leaving unless the agent
+ *                          lets go of the driver (driver_release.h), what is not known as well
  *     milligpu.io/gpus     the inventory (nvml.h), where the agent has the driver's library
  *
  * "pod" says which process wrote it: the uid of the agent's pod, the uid of the Node, and the boot
@@ -21,7 +22,8 @@
  * numbers, and to containers that do not pass the agent. So once a minute a patch is sent that
  * changes nothing; its answer is the Node, which the agent needs no other right to see. What is
  * missing there, or is not what was written, is written again at once. In a cluster of 15,000 nodes
- * these are 250 requests a second, and no write.
+ * these are 250 requests a second, and no write. While the GPU operator upgrades the driver of the
+ * node, which its label on the Node tells, the agent looks each 5 s.
  */
 #ifndef MILLIGPU_AGENT_REPORTER_H
 #define MILLIGPU_AGENT_REPORTER_H
@@ -42,7 +44,8 @@ struct reporter_driver {
 
 /* What the API server told of the Node, of this moment. */
 struct reporter_node {
-    const char *boot; /* status.nodeInfo.bootID; "": it does not say */
+    const char *boot;    /* status.nodeInfo.bootID; "": it does not say */
+    const char *upgrade; /* the label DRIVER_UPGRADE_LABEL; "": it has none */
     /*
      * The Node has shown what this process wrote, with "pod" where there is one; once true it stays
      * so, however long the API server is away.
@@ -65,6 +68,8 @@ struct reporter_rules {
     void (*seen)(void *user, const struct reporter_node *node);
     /* Called once a second or so, whatever the runtime says. Its thread; NULL: not needed. */
     void (*turn)(void *user);
+    /* The word of release_cause_word(), or NULL. Its thread; NULL: nobody lets go of the driver. */
+    const char *(*leaving)(void *user);
     /* How many GPUs have a daemon of MPS that is up, of how many; false: MPS is off. NULL: off. */
     bool (*mps)(void *user, uint32_t *out_up, uint32_t *out_all);
     /*

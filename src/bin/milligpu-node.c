@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "milligpu/agent.h"
+#include "milligpu/driver_release.h"
 #include "milligpu/forgiveness.h"
 #include "milligpu/mps.h"
 
@@ -10,7 +11,7 @@
 /* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
 
-enum { FORGIVE_MS = 10000 };
+enum { FORGIVE_MS = 10000, RELEASE_MS = 30000 };
 
 extern char **environ;
 
@@ -46,6 +47,11 @@ static int node_act(const struct agent_settings *settings, enum agent_action act
         break;
     case AGENT_FORGIVE:
         rc = forgiveness_ask(settings->state_dir, settings->gpu, FORGIVE_MS, &err);
+        break;
+    case AGENT_RELEASE_DRIVER:
+    case AGENT_TAKE_DRIVER:
+        rc = driver_release_ask(settings->state_dir, action == AGENT_RELEASE_DRIVER, RELEASE_MS,
+                                &err);
         break;
     case AGENT_PREPARE_MPS:
         rc = mps_prepare(settings->mps_shm, settings->mps_shm_mib, &err);

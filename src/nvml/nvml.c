@@ -653,6 +653,7 @@ struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err)
         nvml->settings.silent_ms = SILENT_READINGS * slowest_ms;
     nvml->settings.library = NULL; /* borrowed */
     nvml->library_name = xstrdup(settings->library);
+    nvml->is_released = settings->is_released;
     nvml_roster_init(&nvml->roster, settings->quiet_ms);
     init_shared(nvml);
     nvml->latest = held_new(0);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -305,6 +306,29 @@ class Mps(unittest.TestCase):
         runtime.call("StopPodSandbox", field(1, ask(share("GPU-b"), node, number=2)[0]))
         node.wait(lambda: not self.lives(pids[1]), "the daemon to quit after its clients")
         self.assertEqual((node.home / "state/mps").read_text(), "off\n")
+
+    def test_daemons_without_clients_quit_when_the_driver_is_let_go_of_and_others_keep_it(self):
+        node, runtime = self.up()
+        create(runtime, share("GPU-b"), node)
+        pids = [node.pid(gpu) for gpu in ("GPU-a", "GPU-b")]
+        order = lambda what: subprocess.Popen(
+            [harness.BIN / "milligpu-node", "--node", "n1", "--state-dir", node.home / "state", what])
+        told = order("--release-driver")
+        self.addCleanup(told.wait)
+        self.addCleanup(told.kill)
+        node.wait(lambda: not self.lives(pids[0]), "the daemon without clients to quit")
+        node.wait(lambda: re.search("told to let go of.*MPS daemons run, which keep the driver while they have clients",
+                                    node.page("/readyz")[1]), "the reason")
+        self.assertTrue(self.lives(pids[1]))
+        self.assertIsNone(told.poll())  # it waits for the clients
+        runtime.call("StopPodSandbox", field(1, ask(share("GPU-b"), node)[0]))
+        self.assertEqual(told.wait(harness.PATIENCE), 0)
+        self.assertFalse(self.lives(pids[1]))
+        with self.assertRaisesRegex(Refused, "no container with a share of a GPU starts now"):
+            create(runtime, share("GPU-a"), node, number=2)
+        self.assertEqual(order("--take-driver").wait(harness.PATIENCE), 0)
+        node.shows(UP)
+        self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node, number=2)[1])
 
     def test_whoever_lets_it_kill_clients_is_warned(self):
         self.assertNotIn("--over-memory", self.up()[0].logged())

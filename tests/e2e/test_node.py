@@ -624,6 +624,139 @@ class Agent(unittest.TestCase):
         node.driver("")
         self.ready(node)
 
+    def holds_driver(self, node):
+        """Has the agent a file of the driver open, or its library mapped?"""
+        home = pathlib.Path(f"/proc/{node.process.pid}")
+        links = []
+        for fd in (home / "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                links.append(os.readlink(fd))
+        return any(link.startswith(str(node.home / "driver")) for link in links) or (
+            "libnvidia-ml" in (home / "maps").read_text())
+
+    def with_library(self, *flags, labels=None, env=None):
+        """An agent on n1 with a library that can be replaced; no look at the Node is due for a minute."""
+        api = self.api(one_node(labels=labels or {}))
+        node = Node(api.url)
+        self.addCleanup(node.close)
+        shutil.copy(harness.TESTS / "libnvidia-ml.so.1", node.home / "libnvidia-ml.so.1")
+        node.driver("")
+        node.flags = ("--nvml", node.home / "libnvidia-ml.so.1", "--inventory-s", "1", *flags)
+        node.env = {"FAKE_NVML": str(node.home / "driver"), **(env or {})}
+        node.start(*node.flags, env=node.env)
+        api.gpus = lambda: json.loads(api.node()["metadata"].get("annotations", {}).get("milligpu.io/gpus", "[]"))
+        api.label = lambda word: self.assertEqual(200, api.request(
+            "PATCH", "/api/v1/nodes/n1",
+            {"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": word}}})[0])
+        return api, node
+
+    def let_go(self, api, node, word, reason):
+        """All that is to be seen of an agent that has let go of the driver."""
+        self.unready(node, reason)
+        node.wait(lambda: api.agent().get("leaving") == word, word)
+        node.wait(lambda: [gpu.get("held") for gpu in api.gpus()] == ["unknown"] * 2, "both GPUs to be closed")
+        self.assertEqual([gpu["health"] for gpu in api.gpus()], ["healthy"] * 2)
+        self.assertEqual(api.gpus()[0]["reason"], "the agent of its node lets go of the driver")
+        node.wait(lambda: (node.home / "state/driver/released").exists(), "the driver to be let go of")
+        self.assertFalse(self.holds_driver(node))
+
+    def is_back(self, api, node, driver):
+        self.ready(node)
+        node.wait(lambda: api.agent().get("driver") == driver and "leaving" not in api.agent(), driver)
+        node.wait(lambda: ["held" in gpu for gpu in api.gpus()] == [False] * 2, "both GPUs to be open")
+        self.assertTrue(self.holds_driver(node))
+        self.assertFalse((node.home / "state/driver/released").exists())
+
+    def test_the_recipe_replaces_the_driver_under_an_agent_that_runs(self):
+        """The commands of docs/NODE.md, as they stand there; kubectl and ssh are shims."""
+        api, node = self.with_library("--pod-uid", POD)
+        runtime = node.accept()
+        self.is_back(api, node, "615.10")
+        runtime.create(node.sign())
+        tools = node.home / "tools"
+        tools.mkdir()
+        (tools / "kubectl").write_text(
+            '#!/bin/sh\ncase "$*" in\n*" get "*) echo pod/agent ;;\n*" exec "*) [ "$4" = pod/agent ] || exit 1\n'
+            '    while [ "$1" != -- ]; do shift; done\n    shift\n    exec "$@" ;;\nesac\n'
+            f'echo "$*" >> {node.home}/told\n')
+        (tools / "ssh").write_text(f"#!/bin/sh\nexec {node.home}/replace\n")
+        # modprobe -r, in small: it fails while a process has the driver
+        (node.home / "replace").write_text(
+            f"#!/bin/sh\nset -e\n! ls -l /proc/{node.process.pid}/fd | grep -q {node.home}/driver\n"
+            f"! grep -q libnvidia-ml /proc/{node.process.pid}/maps\n"
+            f"rm {node.home}/libnvidia-ml.so.1\ncp {harness.TESTS}/libnvidia-ml-old.so.1 {node.home}/libnvidia-ml.so.1\n"
+            f"sed s/615.10/620.20/ {node.home}/driver > {node.home}/driver.next\n"
+            f"mv {node.home}/driver.next {node.home}/driver\ntouch {node.home}/replaced\n")
+        for file in (tools / "kubectl", tools / "ssh", node.home / "replace"):
+            file.chmod(0o755)
+        text = (harness.SOURCE / "docs/NODE.md").read_text()
+        recipe = re.search(r"By hand, for the driver of one node.*?\n\n((?:    .*\n)+)", text)[1]
+        commands = [line[4:] for line in recipe.splitlines()]
+        self.assertEqual(len([line for line in commands if "--release-driver" in line or "--take-driver" in line]), 2)
+        env = {**os.environ, "PATH": f"{tools}:{harness.BIN}:{os.environ['PATH']}", "NODE": "n1",
+               "REPLACE_DRIVER": "it", "MILLIGPU_NODE_NODE": "n1",
+               "MILLIGPU_NODE_STATE_DIR": str(node.home / "state")}
+        at = next(i for i, line in enumerate(commands) if line.startswith("ssh"))
+        script = lambda lines: subprocess.run(["sh", "-euc", "\n".join(lines)], env=env, check=True)
+        script(commands[:at])
+        self.let_go(api, node, "told", "the agent of this node was told to let go of the NVIDIA driver")
+        for call in (lambda: runtime.create(node.sign()), lambda: runtime.start(node.sign())):
+            with self.assertRaisesRegex(Refused, "milligpu: no container with a share of a GPU starts now: .*told"):
+                call()
+        other = field(1, "elsewhere") + field(2, "other") + field(3, "uid-other") + field(4, "default")
+        self.assertNotIn(8, runtime.call("CreateContainer", field(1, other) + field(2, container("other"))))
+        node.wait(lambda: "milligpu_node_metering 0\n" in node.page("/metrics")[1], "the meter to stand still")
+        script(commands[:1] + commands[at:])
+        self.assertTrue((node.home / "replaced").exists())
+        self.is_back(api, node, "620.20")
+        self.assertIn("it does not tell of XIDs", node.logged())  # the library is another one
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+        runtime.start(node.sign())
+        told = (node.home / "told").read_text()
+        self.assertRegex(told, r"(?s)drain n1 .*wait --for=condition=Ready .*spec.nodeName=n1\nuncordon n1\n$")
+
+    def test_the_operators_upgrade_makes_the_agent_let_go_until_it_is_done(self):
+        api, node = self.with_library(labels={"nvidia.com/gpu-driver-upgrade-state": "cordon-required"})
+        runtime = node.accept()
+        self.is_back(api, node, "615.10")
+        api.label("pod-deletion-required")
+        self.let_go(api, node, "driver-upgrade", "driver of this node is being upgraded")
+        with self.assertRaisesRegex(Refused, "is being upgraded.*nvidia.com/gpu-driver-upgrade-state"):
+            runtime.create(node.sign())
+        node.stop(signal.SIGKILL)  # and the next one does not take it before it has read the label
+        api.label("pod-restart-required")
+        node.start(*node.flags, env=node.env)
+        runtime = node.accept()
+        self.unready(node, "driver of this node is being upgraded")
+        node.wait(lambda: api.agent().get("leaving") == "driver-upgrade", "the word")
+        self.assertFalse(self.holds_driver(node))
+        self.assertEqual([gpu["uuid"] for gpu in api.gpus()], ["GPU-a", "GPU-b"])
+        self.assertNotIn("is taken again", node.logged())
+        (node.home / "libnvidia-ml.so.1").unlink()
+        api.label("upgrade-failed")
+        self.unready(node, "^the driver: the NVIDIA driver's library cannot be loaded")
+        self.assertEqual(runtime.call("CreateContainer", field(1, pod({})) + field(2, container())), {})
+        shutil.copy(harness.TESTS / "libnvidia-ml.so.1", node.home / "libnvidia-ml.so.1")
+        self.is_back(api, node, "615.10")
+
+    def test_an_agent_in_a_pod_ends_once_when_its_library_does_not_fit_the_new_driver(self):
+        api, node = self.with_library("--pod-uid", POD)
+        node.accept()
+        self.is_back(api, node, "615.10")
+        order = lambda what: subprocess.run(
+            [harness.BIN / "milligpu-node", "--node", "n1", "--state-dir", node.home / "state", what], check=True)
+        order("--release-driver")
+        node.driver("init 18\n")  # RM and library are of different versions
+        order("--take-driver")
+        self.assertEqual(node.process.wait(harness.PATIENCE), 0)
+        self.assertIn("the agent ends, so that its container is made anew", node.logged())
+        node.log.close()
+        node.start(*node.flags, env=node.env)
+        node.accept()
+        self.unready(node, "^the driver: nvmlInit_v2: ")
+        node.driver("")
+        self.is_back(api, node, "615.10")
+
     def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
         name, node, gpus = self.with_driver()
         node.accept()

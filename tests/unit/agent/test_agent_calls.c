@@ -546,6 +546,40 @@ static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state
     assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
 }
 
+/* Both when it is made, and when it was made before. Pods of others go on. */
+static void no_share_starts_while_the_driver_is_let_go_of(void **state)
+{
+    struct site *site = *state;
+    const struct nri_container container = {
+        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container beside = {
+        .id = TEXT("two"), .name = TEXT("beside"), .pod_id = TEXT("sandbox")};
+    struct driver_release *release = driver_release_new(site->dir);
+    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
+
+    site->calls.release = release;
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(created(site));
+    driver_release_label(release, TEXT("drain-required"));
+    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    refused(site,
+            "milligpu: no container with a share of a GPU starts now: the NVIDIA driver of this "
+            "node is being upgraded (label nvidia.com/gpu-driver-upgrade-state); tried again "
+            "by itself");
+    assert_true(site->runtime.start(&site->calls, &site->pod, &container, &site->err) < 0);
+    assert_non_null(strstr(site->err.text, "milligpu: no container with a share of a GPU starts"));
+    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 2);
+    assert_true(site->runtime.create(&site->calls, &site->pod, &beside, &site->out, &site->err) ==
+                0); /* it has no share */
+    driver_release_label(release, TEXT(""));
+    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    assert_true(created(site));
+    assert_int_equal(site->runtime.start(&site->calls, &site->pod, &container, &site->err), 0);
+    site->calls.release = NULL;
+    driver_release_free(release);
+}
+
 /* For /readyz: what other rights are left out of the table is none of its business. */
 static void shares_without_a_row_are_counted_apart(void **state)
 {
@@ -812,6 +846,7 @@ int main(void)
         TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
+        TEST(no_share_starts_while_the_driver_is_let_go_of),
         TEST(shares_without_a_row_are_counted_apart),
         TEST(a_gpu_under_another_name_is_compared_with_shares),
         TEST(a_list_in_pieces_fills_the_table),

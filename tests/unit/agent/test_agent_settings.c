@@ -99,6 +99,8 @@ static void help_needs_no_settings_and_names_all(void **state)
     agent_settings_help(&out);
     assert_non_null(strstr(out.data, "--nri-socket TEXT"));
     assert_non_null(strstr(out.data, "--uninstall"));
+    assert_non_null(strstr(out.data, "--release-driver"));
+    assert_non_null(strstr(out.data, "--take-driver"));
     strbuf_reset(&out);
     agent_settings_print(&out, &got);
     assert_non_null(strstr(out.data, "quiet_s: 600\n"));

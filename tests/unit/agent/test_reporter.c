@@ -35,6 +35,8 @@ struct site {
     char bodies[8][4096]; /* the first writes, in their order */
     uint32_t seen;        /* answers that the agent was told of */
     char node_boot[64];   /* of the last one */
+    char upgrade[64];
+    const char *leaving;
     bool reported;
 };
 
@@ -136,9 +138,19 @@ static void see(void *user, const struct reporter_node *node)
     locked(site);
     site->seen++;
     (void)snprintf(site->node_boot, sizeof site->node_boot, "%s", node->boot);
+    (void)snprintf(site->upgrade, sizeof site->upgrade, "%s", node->upgrade);
     assert_true(node->is_reported || !site->reported); /* it stays */
     site->reported = node->is_reported;
     unlocked(site);
+}
+
+static const char *tell_leaving(void *user)
+{
+    struct site *site = user;
+    locked(site);
+    const char *word = site->leaving;
+    unlocked(site);
+    return word;
 }
 
 static void begins(struct site *site, int64_t look_every_ms)
@@ -152,6 +164,7 @@ static void begins(struct site *site, int64_t look_every_ms)
                                          .ops = &between,
                                          .user = site,
                                          .seen = see,
+                                         .leaving = tell_leaving,
                                          .gpus = write_inventory,
                                          .look_every_ms = look_every_ms};
     assert_int_equal(reporter_start(&rules, &site->reporter, &err), 0);
@@ -400,6 +413,50 @@ static void what_was_reported_stays_so(void **state)
     assert_true(was_reported(site));
 }
 
+static void the_node_says_that_the_driver_is_let_go_of(void **state)
+{
+    struct site *site = *state;
+    load_node(site, "node-1");
+    site->pod = "pod-uid";
+    site->boot = "boot-id";
+    begins(site, 3600000);
+    await_reported(site);
+    locked(site);
+    site->leaving = "driver-upgrade";
+    unlocked(site);
+    await_node(site, "\\\"leaving\\\":\\\"driver-upgrade\\\",\\\"pod\\\":{");
+    locked(site);
+    site->leaving = NULL;
+    unlocked(site);
+    await_count(site, &site->writes, 4);
+    await_node(site, HAS);
+    for (int64_t until_ms = 0; node_shows(site, "leaving");)
+        assert_true(patience_left(&until_ms));
+}
+
+/* An hour is the time between two looks; while the label says that an upgrade goes on, 5 s. */
+static void the_label_of_an_upgrade_is_told_and_looked_at_soon(void **state)
+{
+    struct site *site = *state;
+    struct strbuf out;
+    strbuf_init(&out);
+    assert_int_equal(
+        fake_apiserver_request(
+            site->fake, "PATCH", NODE,
+            TEXT("{\"metadata\":{\"labels\":{\"a\":\"b\",\"nvidia.com/gpu-driver-upgrade-state\":"
+                 "\"cordon-required\"}}}"),
+            &out),
+        200);
+    strbuf_done(&out);
+    begins(site, 3600000);
+    await_reported(site);
+    locked(site);
+    assert_string_equal(site->upgrade, "cordon-required");
+    assert_string_equal(site->node_boot, "");
+    unlocked(site);
+    await_count(site, &site->looks, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -414,6 +471,8 @@ int main(void)
         TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod),
         TEST(a_pod_that_does_not_know_its_boot_is_never_reported),
         TEST(what_was_reported_stays_so),
+        TEST(the_node_says_that_the_driver_is_let_go_of),
+        TEST(the_label_of_an_upgrade_is_told_and_looked_at_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
