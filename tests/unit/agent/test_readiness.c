@@ -111,6 +111,14 @@ static void the_driver_has_to_answer(void **state)
     driver_says(folder, "count 9\n");
     for (int64_t until_ms = 0; strstr(looks(), "the driver: ") == NULL;)
         assert_true(patience_left(&until_ms));
+    driver_says(folder, "gpu GPU-a T4 16384\n");
+    nvml_release(nvml, true);
+    for (int64_t until_ms = 0;
+         strcmp(looks(), "the driver: milligpu-node has let go of it\n") != 0;)
+        assert_true(patience_left(&until_ms));
+    nvml_release(nvml, false);
+    for (int64_t until_ms = 0; looks()[0] != '\0';)
+        assert_true(patience_left(&until_ms));
     readiness_free(readiness);
     readiness = NULL;
     nvml_close(nvml);

@@ -38,6 +38,7 @@ struct site {
     char upgrade[64];
     const char *leaving;
     bool reported;
+    uint32_t reported_at; /* the number of writes by then */
 };
 
 static void locked(struct site *site)
@@ -140,6 +141,8 @@ static void see(void *user, const struct reporter_node *node)
     (void)snprintf(site->node_boot, sizeof site->node_boot, "%s", node->boot);
     (void)snprintf(site->upgrade, sizeof site->upgrade, "%s", node->upgrade);
     assert_true(node->is_reported || !site->reported); /* it stays */
+    if (node->is_reported && !site->reported)
+        site->reported_at = site->writes;
     site->reported = node->is_reported;
     unlocked(site);
 }
@@ -349,6 +352,7 @@ static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **stat
     begins(site, 3600000);
     await_reported(site);
     assert_int_equal(count(site, &site->writes), 2);
+    assert_int_equal(count(site, &site->reported_at), 2);
     assert_int_equal(count(site, &site->looks), 0);
     assert_null(strstr(site->bodies[0], "\\\"pod\\\""));
     has_pod(site, 1, "node-1");
