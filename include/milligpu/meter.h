@@ -19,6 +19,8 @@
  *      The name of a process says nothing: MPS is known by its daemons' PIDs.
  *  M4  A container is over its memory if NVML counts more MiB of its processes on a GPU than it was
  *      granted there. What NVML does not count, of a process, is not guessed.
+ *  M5  A client of MPS is killed only after its daemon was asked to end its work, and has answered
+ *      or had METER_END_MS for it: a kill in the middle of a kernel breaks its neighbours.
  */
 #ifndef MILLIGPU_METER_H
 #define MILLIGPU_METER_H
@@ -32,6 +34,7 @@ enum {
     METER_READINGS_OVER = 2,
     METER_READINGS_BLIND = 2, /* of which no process can be read: those of the host are hidden */
     METER_OUTSIDE_MS = 10000,
+    METER_END_MS = 1000, /* for the end of all clients of a container on a GPU, before their kill */
 };
 
 enum meter_policy {
@@ -105,6 +108,11 @@ struct meter_rules {
     void *user;
     /* The control daemons of MPS that are ours, as mps_daemons() tells; NULL: none are. */
     uint32_t (*daemons)(void *user, struct mps_process out[GPUS_PER_NODE_MAX]);
+    /*
+     * Called before a process of a client of MPS is killed: ends what it computes on the GPU, as
+     * mps_end_client() does. Its failure keeps no process alive. NULL: MPS is off.
+     */
+    int (*end_client)(void *user, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err);
     enum meter_policy policy;
     int64_t grace_ms; /* over its memory for so long: killed */
     int64_t every_ms; /* between two looks whether NVML or the runtime has something new */

@@ -72,6 +72,14 @@ struct mps_process {
 uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX]);
 
 /*
+ * Has the daemon of a GPU end what its client of this PID computes, so that a kill of the client
+ * harms no neighbour. Waits at most wait_ms, and a tenth of a second for each question: for one
+ * thread only, and no thread for which somebody waits. Negative: it may compute on.
+ */
+int mps_end_client(struct mps *mps, const char *gpu, uint32_t pid, int64_t wait_ms,
+                   struct err *err) MUST_USE;
+
+/*
  * May the container with this id, which is in the table, be a client beside those of its GPU?
  * Negative: no, they are of another user; the text names the pod of one. Pure.
  */

@@ -437,6 +437,13 @@ static uint32_t tell_daemons(void *user, struct mps_process out[GPUS_PER_NODE_MA
     return mps_daemons(agent->mps, out);
 }
 
+/* In the meter's thread. */
+static int end_client(void *user, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
+{
+    const struct agent *agent = user;
+    return mps_end_client(agent->mps, gpu, pid, wait_ms, err);
+}
+
 static int open_meter(struct agent *agent, struct err *err)
 {
     static const char *const policy[] = {
@@ -447,6 +454,7 @@ static int open_meter(struct agent *agent, struct err *err)
                                 .proc_dir = settings->proc_dir,
                                 .user = agent,
                                 .daemons = agent->mps != NULL ? tell_daemons : NULL,
+                                .end_client = agent->mps != NULL ? end_client : NULL,
                                 .grace_ms = settings->over_grace_s * 1000,
                                 .every_ms = settings->meter_s * 1000};
 
@@ -463,10 +471,6 @@ static int open_mps(struct agent *agent, struct err *err)
 
     if (strcmp(settings->mps, "off") == 0)
         return 0;
-    if (strcmp(settings->over_memory, "kill") == 0)
-        log_plain(LOG_WARN,
-                  "--over-memory=kill with MPS: to kill a client while it computes breaks "
-                  "the other clients of its GPU that compute");
     const struct mps_rules rules = {.by_label = strcmp(settings->mps, "label") == 0,
                                     .program = settings->mps_control,
                                     .dir = settings->mps_dir,

@@ -63,6 +63,12 @@
       "Times that a container used more of a GPU's memory than its share: seen (in two readings, " \
       "one after another), killed.")                                                               \
     X(COUNT_OVER_KILLED, "milligpu_node_over_memory_total", "counter", "outcome=\"killed\"", "")   \
+    X(COUNT_MPS_CLIENT_ENDED, "milligpu_node_mps_clients_ended_total", "counter",                  \
+      "outcome=\"ok\"",                                                                            \
+      "Clients of MPS whose work the daemon was told to end before they were killed for their "    \
+      "memory: ok, failed (killed in the middle of it; other clients of the GPU may fail).")       \
+    X(COUNT_MPS_CLIENT_UNENDED, "milligpu_node_mps_clients_ended_total", "counter",                \
+      "outcome=\"failed\"", "")                                                                    \
     X(COUNT_LIMITED, "milligpu_node_memory_limits_total", "counter", "outcome=\"ok\"",             \
       "Containers whose GPU memory the driver was told to limit: ok, failed (it starts, and is "   \
       "metered), refused (it does not start).")                                                    \

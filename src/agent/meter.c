@@ -158,42 +158,92 @@ static void tell_over(enum log_level level, const char *what, const struct meter
               log_i64("granted_mib", gpu->granted_mib));
 }
 
+/* The end of the processes of one container on one GPU. */
+struct killing {
+    const struct meter_facts *facts;
+    const char *gpu;
+    int32_t owner;
+    int64_t until_ms; /* of the time for the ends of clients */
+    uint32_t killed;
+    uint32_t unended;
+    struct err why; /* of the first of those */
+};
+
+/*
+ * True: its work was ended. A client that does not end in time is killed all the same, since its
+ * memory is that of others.
+ */
+static bool end_work(const struct meter *meter, uint32_t pid, struct killing *killing)
+{
+    const struct meter_rules *rules = &meter->rules;
+    const int64_t left_ms = killing->until_ms - clock_ms();
+    struct err err;
+
+    if (rules->end_client == NULL || !killing->facts->containers->container[killing->owner].is_mps)
+        return false;
+    if (rules->end_client(rules->user, killing->gpu, pid, left_ms > 0 ? left_ms : 0, &err) == 0) {
+        agent_count(COUNT_MPS_CLIENT_ENDED);
+        return true;
+    }
+    agent_count(COUNT_MPS_CLIENT_UNENDED);
+    if (killing->unended++ == 0)
+        killing->why = err;
+    return false;
+}
+
+static bool is_of(struct meter *meter, uint32_t pid, const struct killing *killing)
+{
+    struct text text;
+
+    return read_proc(meter, pid, "cgroup", &text) &&
+           proc_owner(text, killing->facts->containers) == killing->owner;
+}
+
 /*
  * PIDs are used again. So the process is held by a pidfd before its cgroup is read once more: what
  * is then killed is what was read.
  */
-static bool kill_process(struct meter *meter, uint32_t pid, int32_t owner,
-                         const struct containers_copy *containers)
+static void kill_process(struct meter *meter, uint32_t pid, struct killing *killing)
 {
     const struct meter_io *io = &meter->io;
-    struct text text;
 
     if (pid <= 1 || pid > INT32_MAX || pid == (uint32_t)getpid())
-        return false;
+        return;
     const int pidfd = io->open(io->user, pid);
     if (pidfd < 0)
-        return false;
-    const bool killed = read_proc(meter, pid, "cgroup", &text) &&
-                        proc_owner(text, containers) == owner && io->kill(io->user, pidfd);
+        return;
+    if (is_of(meter, pid, killing)) {
+        const bool ended = end_work(meter, pid, killing);
+        /* A program may exit because its work was ended, before it is killed. */
+        if (io->kill(io->user, pidfd) || (ended && !is_of(meter, pid, killing)))
+            killing->killed++;
+    }
     io->close(io->user, pidfd);
-    return killed;
 }
 
 static void kill_over(struct meter *meter, const struct meter_facts *facts, uint32_t place,
                       struct meter_row *row, struct meter_cell *cell)
 {
     const struct gpu_state *gpu = device_gpu(facts->reading, cell->gpu.uuid);
-    uint32_t killed = 0;
+    struct killing killing = {.facts = facts,
+                              .gpu = cell->gpu.uuid,
+                              .owner = (int32_t)place,
+                              .until_ms = clock_ms() + METER_END_MS};
 
     must(facts->owner != NULL && gpu != NULL); /* else it would not be over */
     must(row->container.right == RIGHT_SHARE && cell->gpu.used_mib > cell->gpu.granted_mib);
     for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
-        if (facts->owner[i] == (int32_t)place &&
-            kill_process(meter, facts->reading->process[i].pid, (int32_t)place, facts->containers))
-            killed++;
+        if (facts->owner[i] == (int32_t)place)
+            kill_process(meter, facts->reading->process[i].pid, &killing);
     cell->readings = 0; /* what comes after it has its own grace */
     cell->is_due = false;
-    if (killed == 0) {
+    if (killing.unended > 0)
+        log_write(LOG_WARN,
+                  "clients of MPS were killed in the middle of their work: the other clients of "
+                  "their GPU may fail",
+                  log_str("pod", row->container.pod), log_str("gpu", cell->gpu.uuid),
+                  log_i64("clients", killing.unended), log_str("why", killing.why.text));
+    if (killing.killed == 0) {
         tell_over(LOG_ERROR,
                   "a container uses more of a GPU's memory than its share, and cannot be killed: "
                   "the agent needs hostPID and the capability KILL",

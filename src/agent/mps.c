@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
@@ -23,15 +22,16 @@
 #include "milligpu/log.h"
 
 #include "agent/agent_counts.h"
+#include "agent/mps_clients.h"
 #include "agent/mps_daemon.h"
 
 enum {
     LOOK_MS = 1000,
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    LOOKS_MAX = 3,    /* that a daemon which serves nobody may leave without an answer */
-    QUIT_MS = 5000,   /* then SIGTERM, and after as long again SIGKILL */
-    SERVERS_MAX = 16, /* that one daemon is asked about */
+    LOOKS_MAX = 3,  /* that a daemon which serves nobody may leave without an answer */
+    QUIT_MS = 5000, /* then SIGTERM, and after as long again SIGKILL */
+    ASK_MS = 2000,  /* that a daemon has for an answer */
     LABEL_BYTES_MAX = 16,
 };
 
@@ -41,6 +41,7 @@ struct slot {
     enum state state;       /* under the lock, like the next one */
     char why[ERR_TEXT_MAX]; /* STATE_DOWN: what was wrong; "": nothing yet */
     struct mps_daemon daemon;
+    struct mps_daemon asked; /* of mps_end_client(): the same, without a process */
     struct mps_process runs; /* under the lock: the daemon; 0: none */
     bool is_wanted;
     int64_t since_ms; /* of the state */
@@ -162,6 +163,21 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
     return count;
 }
 
+/*
+ * On the caller's thread, and not on that of the daemons, which may wait for one that hangs. Slots
+ * stay in their places.
+ */
+int mps_end_client(struct mps *mps, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
+{
+    lock(mps);
+    struct slot *slot = slot_of(mps, gpu);
+    const bool answers = slot != NULL && (slot->state == STATE_UP || slot->state == STATE_FAULT);
+    unlock(mps);
+    if (!answers)
+        return err_set(err, ERR_UNAVAILABLE, "the MPS daemon of the GPU is not up");
+    return mps_client_terminate(&slot->asked, pid, wait_ms, err);
+}
+
 void mps_label(struct mps *mps, bool on)
 {
     const enum mps_label label = on ? LABEL_ON : LABEL_OFF;
@@ -241,24 +257,19 @@ static int ask_servers(struct mps *mps, struct slot *slot, bool *out_fault, stru
 {
     CLEANUP(strbuf_done) struct strbuf list;
     CLEANUP(strbuf_done) struct strbuf answer;
+    uint32_t server[MPS_SERVERS_MAX];
     char command[64];
-    struct text line;
 
     *out_fault = false;
     strbuf_init(&list);
     strbuf_init(&answer);
-    if (mps_daemon_ask(&slot->daemon, mps->wake, "get_server_list", &list, err) < 0)
+    if (mps_daemon_ask(&slot->daemon, mps->wake, ASK_MS, "get_server_list", &list, err) < 0)
         return err_same(err);
-    struct text rest = {list.data, list.len};
-    for (int i = 0; i < SERVERS_MAX && text_cut(&rest, '\n', &line); i++) {
-        char word[16];
-        text_clip(text_trim(line), word, sizeof word);
-        const long pid = strtol(word, NULL, 10);
-        if (pid <= 0)
-            continue;
-        (void)snprintf(command, sizeof command, "get_server_status %ld", pid);
+    const uint32_t servers = mps_pids_read((struct text){list.data, list.len}, server);
+    for (uint32_t i = 0; i < servers; i++) {
+        (void)snprintf(command, sizeof command, "get_server_status %u", (unsigned)server[i]);
         strbuf_reset(&answer);
-        if (mps_daemon_ask(&slot->daemon, mps->wake, command, &answer, err) < 0)
+        if (mps_daemon_ask(&slot->daemon, mps->wake, ASK_MS, command, &answer, err) < 0)
             return err_same(err);
         *out_fault = *out_fault || strstr(answer.data, "FAULT") != NULL;
     }
@@ -354,7 +365,7 @@ static void quit(struct mps *mps, struct slot *slot)
         tell(LOG_INFO, "an MPS daemon is told to quit", slot, "it is not needed any more");
         become(mps, slot, STATE_QUITTING, "");
         slot->signals = 0;
-        if (mps_daemon_ask(&slot->daemon, mps->wake, "quit", &answer, &err) < 0)
+        if (mps_daemon_ask(&slot->daemon, mps->wake, ASK_MS, "quit", &answer, &err) < 0)
             tell(LOG_WARN, "an MPS daemon gets a signal next", slot, err.text);
     } else {
         mps_daemon_signal(&slot->daemon, slot->signals == 0 ? SIGTERM : SIGKILL);
@@ -415,6 +426,7 @@ static void add_slot(struct mps *mps, const char *gpu)
     if (mps->slots == GPUS_PER_NODE_MAX ||
         mps_daemon_init(&slot.daemon, mps->rules.program, mps->rules.dir, gpu, &err) < 0)
         return; /* the folder was checked at the start */
+    slot.asked = slot.daemon;
     if (mps_daemon_adopt(&slot.daemon)) {
         slot.state = STATE_STARTING;
         slot.is_found = true;

@@ -27,7 +27,6 @@
 #include "agent/proc_owner.h"
 
 enum {
-    ASK_MS = 2000,
     ANSWER_BYTES_MAX = 4096,
     STAT_BYTES_MAX = 4096,
     SOCKET_PATH_MAX = 107,
@@ -349,10 +348,9 @@ static int question_put(const struct mps_daemon *daemon, const char *command,
 }
 
 /* Until its output ends. */
-static int question_read(const struct question *question, int wake, struct strbuf *out,
-                         struct err *err)
+static int question_read(const struct question *question, int wake, int64_t until_ms,
+                         struct strbuf *out, struct err *err)
 {
-    const int64_t until_ms = clock_ms() + ASK_MS;
     char bytes[512];
 
     for (;;) {
@@ -388,9 +386,10 @@ static bool question_ended(pid_t pid, int *out_status)
     return false;
 }
 
-int mps_daemon_ask(struct mps_daemon *daemon, int wake, const char *command, struct strbuf *out,
-                   struct err *err)
+int mps_daemon_ask(struct mps_daemon *daemon, int wake, int64_t wait_ms, const char *command,
+                   struct strbuf *out, struct err *err)
 {
+    const int64_t until_ms = clock_ms() + wait_ms;
     struct question question;
     int status = 0;
 
@@ -399,7 +398,7 @@ int mps_daemon_ask(struct mps_daemon *daemon, int wake, const char *command, str
     daemon->asked = 0;
     int rc = question_put(daemon, command, &question, err);
     if (rc == 0)
-        rc = question_read(&question, wake, out, err);
+        rc = question_read(&question, wake, until_ms, out, err);
     question_done(&question);
     if (question.pid == 0)
         return rc;

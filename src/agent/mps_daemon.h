@@ -5,7 +5,7 @@
  *     DIR/GPU-.../log      its CUDA_MPS_LOG_DIRECTORY; servers of any user write there
  *     DIR/GPU-.../daemon   "PID BEGAN": BEGAN of /proc/PID/stat, so that no other process is meant
  *
- * One thread. It never waits for the process, except mps_daemon_ask(), for two seconds at most.
+ * One thread for each struct. It never waits for the process, except mps_daemon_ask().
  */
 #ifndef MILLIGPU_AGENT_MPS_DAEMON_H
 #define MILLIGPU_AGENT_MPS_DAEMON_H
@@ -42,10 +42,11 @@ void mps_daemon_leave(struct mps_daemon *daemon);
 void mps_daemon_signal(const struct mps_daemon *daemon, int number);
 
 /*
- * Sends one command, and appends the answer to out. ERR_TIMEOUT: it does not answer; ERR_BUSY: wake
- * became readable, and the question was given up.
+ * Sends one command, and appends the answer to out. ERR_TIMEOUT: there is none within wait_ms, and
+ * a tenth of a second for the end of the program that asks; ERR_BUSY: wake became readable, and the
+ * question was given up. wake -1: nothing ends it early.
  */
-int mps_daemon_ask(struct mps_daemon *daemon, int wake, const char *command, struct strbuf *out,
-                   struct err *err) MUST_USE;
+int mps_daemon_ask(struct mps_daemon *daemon, int wake, int64_t wait_ms, const char *command,
+                   struct strbuf *out, struct err *err) MUST_USE;
 
 #endif

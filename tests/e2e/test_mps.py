@@ -39,8 +39,8 @@ class Node(test_node.Node):
                    "--mps-dir", self.home / "mps", "--mps-shm", shm, "--mps-look-s", "1", "--inventory-s", "1", *flags,
                    env={"FAKE_NVML": str(self.home / "driver"), "FAKE_MPS": str(self.home / "told")})
 
-    def tell(self, word, gpu="GPU-a"):
-        (self.home / f"told/{word}-{gpu}").touch()
+    def tell(self, word, gpu="GPU-a", content=""):
+        (self.home / f"told/{word}-{gpu}").write_text(content)
 
     def take_back(self, word, gpu="GPU-a"):
         (self.home / f"told/{word}-{gpu}").unlink()
@@ -330,10 +330,35 @@ class Mps(unittest.TestCase):
         node.shows(UP)
         self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node, number=2)[1])
 
-    def test_whoever_lets_it_kill_clients_is_warned(self):
-        self.assertNotIn("--over-memory", self.up()[0].logged())
-        node, _ = self.up("--over-memory", "kill")
-        self.assertIn("warn  --over-memory=kill with MPS", node.logged())
+    def greedy(self, *, clients=(), stuck=False):
+        """The node, and how a container that is over its memory ended: what the daemon was told before."""
+        with test_node.process_in_cgroup("id-1") as process:
+            lines = f"process GPU-a {process.pid} 4916 mps\n"
+            node, runtime = self.up("--meter-s", "1", "--over-memory", "kill", "--over-grace-s", "1")
+            node.tell("client", content="\n".join(map(str, [*clients, process.pid])))
+            if stuck:
+                node.tell("stuck")
+            create(runtime, share("GPU-a"), node)
+            node.driver(lines)
+            self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGKILL)
+            node.wait(lambda: 'milligpu_node_over_memory_total{outcome="killed"} 1\n' in node.page("/metrics")[1],
+                      "the count of the kill")
+            return node, process.pid
+
+    def test_the_work_of_a_client_is_ended_before_it_is_killed_for_its_memory(self):
+        node, pid = self.greedy(clients=[1, 2])
+        self.assertEqual((node.home / "told/ended-GPU-a").read_text(), f"4242 {pid} runs\n")
+        self.assertIn('milligpu_node_mps_clients_ended_total{outcome="ok"} 1\n', node.page("/metrics")[1])
+        self.assertNotIn("in the middle of their work", node.logged())
+
+    def test_a_daemon_that_does_not_end_the_work_keeps_no_client_alive(self):
+        node, pid = self.greedy(stuck=True)
+        self.assertFalse((node.home / "told/ended-GPU-a").exists())
+        self.assertIn('milligpu_node_mps_clients_ended_total{outcome="failed"} 1\n', node.page("/metrics")[1])
+        self.assertRegex(node.logged(), "warn .*killed in the middle of their work.*gpu=GPU-a clients=1 why=.*"
+                                        "it does not answer")
+        node.take_back("stuck")
+        node.shows(UP)
 
     def test_off_is_off(self):
         node = test_node.Node()

@@ -10,6 +10,7 @@
 
 #include "milligpu/log.h"
 
+#include "agent/agent_counts.h"
 #include "agent/meter_table.h"
 #include "agent/proc_owner.h"
 #include "support.h"
@@ -361,6 +362,8 @@ static void a_process_of_no_container_counts_after_ten_seconds(void **state)
 
 #define GPU "gpu GPU-a NVIDIA_T4 16384\n"
 
+enum { ENDS_SLOWLY_MS = 30 };
+
 struct machine {
     char dir[32];
     struct containers *containers;
@@ -369,7 +372,11 @@ struct machine {
     struct meter_io io;
     pthread_mutex_t lock; /* guards the following */
     bool moved;           /* while its pidfd is open, a PID is another process */
+    bool may_not;         /* kill() fails */
     uint32_t opened, opens, killed[8], kills;
+    int ends;   /* what end_client() says */
+    bool exits; /* a client whose work is ended is gone before it is killed */
+    uint32_t ended[8], all_ended;
 };
 
 /*
@@ -417,8 +424,32 @@ static bool machine_kill(void *user, int pidfd)
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
     if (machine->kills < 8)
         machine->killed[machine->kills++] = (uint32_t)pidfd;
+    const bool kills = !machine->may_not;
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
-    return true;
+    return kills;
+}
+
+/* Before the kill of the same process, while its pidfd is open. */
+static int machine_end(void *user, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
+{
+    struct machine *machine = user;
+    assert_string_equal(gpu, "GPU-a");
+    assert_true(wait_ms <= METER_END_MS);
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_int_equal(machine->opened, pid);
+    assert_int_equal(machine->kills, machine->all_ended);
+    if (machine->all_ended < 8)
+        machine->ended[machine->all_ended++] = pid;
+    if (machine->exits)
+        machine->moved = true;
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    if (machine->ends == 0)
+        return 0;
+    const struct timespec slow = {0, ENDS_SLOWLY_MS * 1000000};
+    (void)nanosleep(&slow, NULL);
+    /* The second client has what the first one has left. */
+    assert_true(pid == 200 || wait_ms <= METER_END_MS - ENDS_SLOWLY_MS);
+    return err_set(err, ERR_TIMEOUT, "it does not answer");
 }
 
 static void machine_close(void *user, int pidfd)
@@ -427,15 +458,17 @@ static void machine_close(void *user, int pidfd)
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
     assert_int_equal(pidfd, machine->opened);
     machine->opened = 0;
+    if (machine->exits)
+        machine->moved = false;
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
 }
 
-static int machine_start(void **state)
+static int machine_of(void **state, enum grant_mps mps)
 {
     struct machine *machine = test_calloc(1, sizeof *machine);
     const struct pod_share share = {.gpu = "GPU-a", .milli = 300, .mib = 1000};
     const struct pod_share *shares[] = {&share};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares, .mps = mps};
     const struct nri_pod pod = {.uid = TEXT("u1"), .name = TEXT("web"), .namespace = TEXT("ns")};
     const struct nri_container container = {.id = TEXT(ID_A), .name = TEXT("main")};
 
@@ -459,6 +492,16 @@ static int machine_start(void **state)
     return 0;
 }
 
+static int machine_start(void **state)
+{
+    return machine_of(state, GRANT_MPS_NONE);
+}
+
+static int machine_of_a_client(void **state)
+{
+    return machine_of(state, GRANT_MPS_CLIENT);
+}
+
 static int machine_stop(void **state)
 {
     struct machine *machine = *state;
@@ -475,6 +518,8 @@ static void meter(struct machine *machine, enum meter_policy policy)
 {
     struct err err;
     const struct meter_rules rules = {.containers = machine->containers,
+                                      .user = machine,
+                                      .end_client = machine_end,
                                       .nvml = machine->nvml,
                                       .io = &machine->io,
                                       .proc_dir = "/proc",
@@ -538,7 +583,63 @@ static void one_that_is_over_is_killed_and_nobody_else(void **state)
     assert_true(machine->kills >= 2);
     for (uint32_t i = 0; i < machine->kills; i++)
         assert_true(machine->killed[i] == 200 || machine->killed[i] == 201);
+    assert_int_equal(machine->all_ended, 0); /* it is no client of MPS */
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
+static void clients_are_killed(struct machine *machine)
+{
+    driver_says(machine->dir, GPU "process GPU-a 200 500 mps\nprocess GPU-a 201 600 mps\n"
+                                  "process GPU-a 300 9\n");
+    meter(machine, METER_KILL);
+    await(machine, is_killed);
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_true(machine->kills >= 2);
+    assert_true(machine->all_ended >= machine->kills);
+    for (uint32_t i = 0; i < machine->kills; i++)
+        assert_int_equal(machine->ended[i], machine->killed[i]);
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
+static void the_work_of_a_client_is_ended_before_it_is_killed(void **state)
+{
+    const uint64_t before = agent_count_get(COUNT_MPS_CLIENT_ENDED);
+    clients_are_killed(*state);
+    assert_true(agent_count_get(COUNT_MPS_CLIENT_ENDED) >= before + 2);
+}
+
+static void a_client_that_exits_when_its_work_is_ended_counts_as_killed(void **state)
+{
+    struct machine *machine = *state;
+    machine->may_not = machine->exits = true;
+    clients_are_killed(machine);
+}
+
+static void a_client_that_goes_on_after_its_work_was_ended_does_not(void **state)
+{
+    struct machine *machine = *state;
+    machine->may_not = true;
+    driver_says(machine->dir, GPU "process GPU-a 200 5000 mps\n");
+    meter(machine, METER_KILL);
+    bool ended = false;
+    for (int64_t until_ms = 0; !ended && patience_left(&until_ms);) {
+        assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+        ended = machine->all_ended > 1; /* the first one was judged */
+        assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    }
+    assert_true(ended);
+    await(machine, is_seen_over);
+}
+
+static void a_client_whose_work_cannot_be_ended_is_killed_all_the_same(void **state)
+{
+    struct machine *machine = *state;
+    const uint64_t ended = agent_count_get(COUNT_MPS_CLIENT_ENDED);
+    const uint64_t before = agent_count_get(COUNT_MPS_CLIENT_UNENDED);
+    machine->ends = -1;
+    clients_are_killed(machine);
+    assert_true(agent_count_get(COUNT_MPS_CLIENT_UNENDED) >= before + 2);
+    assert_int_equal(agent_count_get(COUNT_MPS_CLIENT_ENDED), ended);
 }
 
 static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
@@ -611,6 +712,7 @@ static void without_the_hosts_processes_nothing_is_claimed(void **state)
 
 #define TEST(name)  cmocka_unit_test_setup_teardown(name, begin, end)
 #define TESTM(name) cmocka_unit_test_setup_teardown(name, machine_start, machine_stop)
+#define TESTC(name) cmocka_unit_test_setup_teardown(name, machine_of_a_client, machine_stop)
 
 int main(void)
 {
@@ -626,6 +728,10 @@ int main(void)
         TEST(a_reading_that_does_not_tell_ends_the_grace),
         TEST(a_process_of_no_container_counts_after_ten_seconds),
         TESTM(one_that_is_over_is_killed_and_nobody_else),
+        TESTC(the_work_of_a_client_is_ended_before_it_is_killed),
+        TESTC(a_client_that_exits_when_its_work_is_ended_counts_as_killed),
+        TESTC(a_client_that_goes_on_after_its_work_was_ended_does_not),
+        TESTC(a_client_whose_work_cannot_be_ended_is_killed_all_the_same),
         TESTM(a_pid_that_is_another_process_by_now_is_not_killed),
         TESTM(mps_is_known_by_its_daemon_and_not_by_a_name),
         TESTM(by_default_it_is_told_and_lives),
