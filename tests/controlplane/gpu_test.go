@@ -239,9 +239,13 @@ func (g realGPU) part(pod string, percent, all int) {
 	}
 }
 
-func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *testing.T) {
-	m, arguments := mpsFolder(t)
-	g := withRealGPU(t, arguments...)
+// withRealMPS is a node with a real GPU, whose agent shares it by NVIDIA's MPS where the label says so. The logs of the
+// daemon are logged at the end.
+func withRealMPS(t *testing.T, more ...string) (g realGPU, m *mpsNode, arguments []string) {
+	t.Helper()
+	m, arguments = mpsFolder(t)
+	arguments = append(arguments, more...)
+	g = withRealGPU(t, arguments...)
 	m.gpuNode = g.gpuNode
 	t.Cleanup(func() {
 		/* a daemon that is killed may leave its server */
@@ -252,6 +256,78 @@ func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *tes
 			t.Logf("---- %s\n%s", log, text)
 		}
 	})
+	return g, m, arguments
+}
+
+// rounds is how many rounds a pod says it has computed, and all that it said.
+func (g realGPU) rounds(pod, uid string) (count int, said string) {
+	g.Helper()
+	said, err := g.n.Output(g.space, pod, uid, "main")
+	g.check(err)
+	for _, line := range strings.Split(said, "\n") {
+		if after, ok := strings.CutPrefix(line, "rounds="); ok {
+			count, _ = strconv.Atoi(after)
+		}
+	}
+	return count, said
+}
+
+// computesOn waits until a pod has computed so many rounds more, and checks that none of them failed.
+func (g realGPU) computesOn(pod, uid string, more int) {
+	g.Helper()
+	from, _ := g.rounds(pod, uid)
+	g.until(soon, func() (bool, string) {
+		count, said := g.rounds(pod, uid)
+		if strings.Contains(said, "failed=") {
+			g.Fatalf("pod %s failed:\n%s", pod, said)
+		}
+		return count >= from+more, fmt.Sprintf("pod %s has computed %d rounds since it had %d:\n%s", pod, count-from, from, said)
+	})
+}
+
+func TestOnARealGPUAClientOfMPSThatIsKilledOverItsMemoryLeavesItsNeighbourUnharmed(t *testing.T) {
+	g, m, _ := withRealMPS(t, "--over-memory", "kill", "--over-grace-s", "6", "--meter-s", "1")
+	m.label("on")
+	g.until(soon, func() (bool, string) { return len(m.daemons()) == 1, "the daemon does not run" })
+	beside := g.computes(cudaPod("beside", 300, 1000, "works"))
+	process := g.process(beside)
+	g.computesOn("beside", beside, 3)
+	greedy := g.place(cudaPod("greedy", 50, 9000, "escapes")) /* more than a twentieth of any GPU until 180 GB */
+	gpu, mib := g.granted(greedy)
+	if gpu != g.uuid || mib >= 9000 {
+		t.Fatalf("it was granted %d MiB of %s", mib, gpu)
+	}
+	g.is("greedy", map[string]string{"computed": "ok"}) /* else MPS has refused the memory, and nothing is tried */
+	g.computesOn("greedy", greedy, 1)
+	g.until(soon, func() (bool, string) {
+		status := harness.Items(g.pod("greedy"), "status", "containerStatuses")[0]
+		_, said := g.rounds("greedy", greedy)
+		return harness.Text(status, "state", "terminated", "finishedAt") != "",
+			fmt.Sprintf("it was not killed: %v\n%s", status, said)
+	})
+	_, said := g.rounds("greedy", greedy)
+	t.Logf("the client that was killed: %v\n%s", harness.Items(g.pod("greedy"), "status", "containerStatuses")[0]["state"], said)
+	g.isTold("greedy", greedy, "was ended because it held more memory of GPU "+gpu, "killed", 1)
+	for outcome, want := range map[string]float64{"ok": 1, "failed": 0} {
+		if count, err := g.n.AgentMetric("milligpu_node_mps_clients_ended_total", `outcome="`+outcome+`"`); err != nil || count != want {
+			t.Errorf("the agent has ended %v clients (%s), not %v: %v", count, outcome, want, err)
+		}
+	}
+	g.computesOn("beside", beside, 10)
+	g.phase("beside", "Running")
+	if now := g.process(beside); now != process {
+		t.Errorf("the neighbour's process is %d, and was %d", now, process)
+	}
+	after := g.computes(cudaPod("after", 100, 100, "works")) /* the server takes clients */
+	g.computesOn("after", after, 3)
+	g.computesOn("beside", beside, 3)
+	_, said = g.rounds("beside", beside)
+	t.Logf("the neighbour said\n%s", said)
+	g.consistent()
+}
+
+func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *testing.T) {
+	g, m, arguments := withRealMPS(t)
 	g.computes(cudaPod("before", 100, 100))
 	all, err := strconv.Atoi(g.fact("before", "multiprocessors"))
 	g.check(err)

@@ -1,8 +1,10 @@
 /*
- * uses_gpu MIB SECONDS [works | faults] - what a container does with its GPU, where there is one.
+ * uses_gpu MIB SECONDS [works | escapes | faults] - what a container does with its GPU, if any.
  *
  * Prints what it finds, one fact a line (gpus=1), takes so much memory of the first GPU, and stays
- * so long: idle, or works, or faults. It speaks to NVIDIA's driver alone (libcuda.so.1), by the
+ * so long: idle, or works, or faults. One that works says each second how many rounds it has
+ * computed (rounds=8), and reads what they made of the memory; escapes: it works, and has taken
+ * MPS's limit of memory off first. It speaks to NVIDIA's driver alone (libcuda.so.1), by the
  * documented ABI, so that neither CUDA nor a header of it is needed to build it, and the driver's
  * libraries are all that a container needs.
  */
@@ -157,6 +159,30 @@ static bool compute(void *function, address sum, unsigned rounds)
            works("cuCtxSynchronize", cuCtxSynchronize());
 }
 
+/* Round after round, so that nearly always a kernel runs. The first was computed before. */
+static bool work(void *function, address memory, long seconds)
+{
+    const time_t end = now() + seconds;
+    time_t said = now();
+    unsigned sum = 0;
+
+    for (unsigned rounds = 1; now() < end; rounds++) {
+        if (!compute(function, memory, ROUNDS) ||
+            !works("cuMemcpyDtoH", cuMemcpyDtoH(&sum, memory, sizeof sum)))
+            return false;
+        /* A context that another client broke lets each launch succeed, and computes nothing. */
+        if (sum != (rounds + 1) * BLOCKS * THREADS) {
+            printf("failed=sum %u after %u rounds\n", sum, rounds);
+            return false;
+        }
+        if (now() != said)
+            printf("rounds=%u\n", rounds);
+        (void)fflush(stdout);
+        said = now();
+    }
+    return true;
+}
+
 static bool use(size_t mib, long seconds, const char *how)
 {
     address memory = 0;
@@ -175,12 +201,9 @@ static bool use(size_t mib, long seconds, const char *how)
     (void)fflush(stdout);
     if (strcmp(how, "faults") == 0)
         return compute(function, 16, 1);
-    if (strcmp(how, "works") != 0)
+    if (strcmp(how, "works") != 0 && strcmp(how, "escapes") != 0)
         return stay(seconds);
-    for (const time_t end = now() + seconds; now() < end;)
-        if (!compute(function, memory, ROUNDS))
-            return false;
-    return true;
+    return work(function, memory, seconds);
 }
 
 /* Says what it finds, and uses it. False: it has no GPU, or something failed. */
@@ -210,10 +233,12 @@ int main(int argc, char **argv)
     const char *variable = getenv("NVIDIA_VISIBLE_DEVICES");
 
     if (argc < 3) {
-        (void)fprintf(stderr, "usage: uses_gpu MIB SECONDS [works | faults]\n");
+        (void)fprintf(stderr, "usage: uses_gpu MIB SECONDS [works | escapes | faults]\n");
         return 2;
     }
     const long seconds = strtol(argv[2], NULL, 10);
+    if (argc > 3 && strcmp(argv[3], "escapes") == 0)
+        (void)unsetenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
     printf("variable=%s\n", variable != NULL ? variable : "");
     if (run((size_t)strtoul(argv[1], NULL, 10), seconds, argc > 3 ? argv[3] : ""))
         return 0;
