@@ -12,7 +12,6 @@
 
 #include "milligpu/grant.h"
 #include "milligpu/nvml.h"
-#include "milligpu/strbuf.h"
 
 enum { LIMIT_WAIT_MS = 500 };
 
@@ -28,13 +27,6 @@ struct memory_limit {
     const char
         *cgroup_dir; /* where cgroups are, as the driver's library sees them in our process */
 };
-
-/*
- * The folder of a cgroup, of version 2, by its path in the OCI specification: the path below dir of
- * the cgroupfs driver ("/kubepods/pod1/ID"), or what the systemd driver makes of
- * "SLICE:PREFIX:NAME". An error: neither, or it leads out of dir.
- */
-int cgroup_folder(const char *dir, struct text path, struct strbuf *out, struct err *err) MUST_USE;
 
 enum limit_outcome {
     LIMIT_NONE, /* nothing to do: the mode, or the driver has no limits */
