@@ -34,7 +34,7 @@ enum {
     METER_READINGS_OVER = 2,
     METER_READINGS_BLIND = 2, /* of which no process can be read: those of the host are hidden */
     METER_OUTSIDE_MS = 10000,
-    METER_END_MS = 1000, /* for the end of all clients of a container on a GPU, before their kill */
+    METER_END_MS = 5000, /* for the end of all clients of a container on a GPU, before their kill */
 };
 
 enum meter_policy {

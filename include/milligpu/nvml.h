@@ -123,6 +123,7 @@ struct gpu_reading {
     bool has_events;       /* else XIDs are not seen */
     bool has_memory_limit; /* nvml_limit_memory() can work */
     uint64_t number;       /* another one for each reading; rises */
+    uint64_t loads;        /* how often the library was loaded: the driver may be another one */
     int64_t taken_ms;      /* monotonic */
     uint32_t gpus;
     struct gpu_state gpu[GPUS_PER_NODE_MAX];
@@ -182,11 +183,25 @@ void gpu_reading_unref(const struct gpu_reading *reading); /* NULL is fine */
  */
 int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err) MUST_USE;
 
+/* How a limit of memory ended, and what that says of the driver. */
+enum nvml_limit_end {
+    NVML_LIMIT_HOLDS,         /* it was set, and read back as it was set */
+    NVML_LIMIT_ABSENT,        /* the driver has no limits, or none on this GPU */
+    NVML_LIMIT_REFUSED,       /* the driver lets only a process with more rights set it */
+    NVML_LIMIT_NO_CONTROLLER, /* the driver does not find what it needs in the cgroup */
+    NVML_LIMIT_DIFFERS,       /* it was set, and another one is read */
+    NVML_LIMIT_UNREAD,        /* it was set, and cannot be read */
+    NVML_LIMIT_FAILED,
+};
+
 /*
- * Limits what the processes of a cgroup may take of a GPU's memory (drivers from R615); cgroup is
- * its full path. Waits at most wait_ms for the watcher, mostly a tenth of a second: ERR_TIMEOUT,
- * and then it may still happen, unless it had not begun. ERR_NOT_FOUND: no such GPU, or the driver
- * has no limits.
+ * Limits what the processes of a cgroup may take of a GPU's memory (drivers from R615), and reads
+ * the hard limit back; cgroup is its full path. Negative if *out is not NVML_LIMIT_HOLDS. Waits at
+ * most wait_ms for the watcher, mostly a tenth of a second: ERR_TIMEOUT, and then it may still
+ * happen, unless it had not begun. ERR_NOT_FOUND: no such GPU, or the driver has no limits.
+ *
+ * With the kernel's dmem, a soft limit is added to all cgroups above, and stays there when the
+ * cgroup is removed. So it is 0, unless you set it back to 0 before.
  */
 struct nvml_limit {
     const char *uuid;
@@ -195,7 +210,7 @@ struct nvml_limit {
     uint64_t hard_bytes; /* not more; all bits: no limit */
 };
 int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t wait_ms,
-                      struct err *err) MUST_USE;
+                      enum nvml_limit_end *out, struct err *err) MUST_USE;
 
 const char *gpu_health_name(enum gpu_health health);
 const char *nvml_status_name(enum nvml_status status);

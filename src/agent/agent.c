@@ -37,6 +37,7 @@
 #include "agent/agent_calls.h"
 #include "agent/agent_counts.h"
 #include "agent/agent_probe.h"
+#include "agent/limit_probe.h"
 #include "agent/readiness.h"
 #include "agent/reporter.h"
 #include "agent/usage_fill.h"
@@ -65,6 +66,7 @@ struct agent {
     struct nvml *nvml;   /* NULL: others tell of the GPUs */
     struct meter *meter; /* NULL: off */
     struct mps *mps;     /* NULL: off */
+    struct limit_probe limits;
     struct reporter *reporter;
     struct signing_key *report_key; /* NULL, like the next three: nothing is reported */
     struct kube_config *milligpud;
@@ -390,7 +392,8 @@ static bool write_gpus(void *user, struct strbuf *out)
 /* In the reporter's thread. */
 static void tell_driver(void *user, struct reporter_driver *out)
 {
-    const struct agent *agent = user;
+    struct agent *agent = user;
+    limit_probe_look(&agent->limits);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     const char *uuid[GPUS_PER_NODE_MAX];
     enum cdi_kind kind;
@@ -401,6 +404,8 @@ static void tell_driver(void *user, struct reporter_driver *out)
             uuid[out->gpus++] = reading->gpu[i].uuid;
     out->named = cdi_named(agent->own_cdi, uuid, out->gpus, &kind);
     out->kind = kind < CDI_KINDS ? cdi_kind_name(kind) : NULL;
+    if (reading->status == NVML_READY)
+        out->limits = limit_state_word(limit_probe_state(&agent->limits));
     gpu_reading_unref(reading);
 }
 
@@ -630,7 +635,12 @@ static void set_limit(struct agent *agent)
     agent->calls.limit =
         (struct memory_limit){.mode = choice_of(mode, ARRAY_LEN(mode), settings->memory_limit),
                               .nvml = agent->nvml,
+                              .probe = &agent->limits,
                               .cgroup_dir = settings->cgroup_dir};
+    agent->limits.nvml = agent->nvml;
+    agent->limits.cgroup_dir = settings->cgroup_dir;
+    agent->limits.proc_dir = settings->proc_dir;
+    agent->limits.is_off = agent->calls.limit.mode == LIMIT_OFF;
 }
 
 static int open_cluster(struct agent *agent, struct err *err)

@@ -7,6 +7,7 @@
 #include "milligpu/clock.h"
 
 #include "agent/cgroup_folder.h"
+#include "agent/limit_probe.h"
 
 /* Why no limit can be set now; false: one can. */
 static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err *err)
@@ -30,25 +31,27 @@ static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err
 }
 
 /*
- * Hard and soft are the same: the ledger gives each MiB of a GPU to one share only, so what a share
- * may take at most is also what it was promised. Without the promise the driver could take memory
- * back from a container that is within its share, for another one without any.
+ * Nothing is promised (soft): the ledger gives each MiB of a GPU to one share only, so nobody has
+ * to give any back. A promise would stay in the cgroups above when the container's is removed,
+ * which is how containers end, and containers that are gone would use up the GPU's memory.
  */
 static int limit_gpus(const struct memory_limit *limit, const struct grant *grant,
                       const char *folder, struct err *err)
 {
     int64_t left_ms = LIMIT_WAIT_MS;
+    enum nvml_limit_end end;
 
     for (uint32_t i = 0; i < grant->shares; i++) {
         const uint64_t bytes = (uint64_t)grant->share[i]->mib << 20;
-        const struct nvml_limit one = {.uuid = grant->share[i]->gpu,
-                                       .cgroup = folder,
-                                       .soft_bytes = bytes,
-                                       .hard_bytes = bytes};
+        const struct nvml_limit one = {
+            .uuid = grant->share[i]->gpu, .cgroup = folder, .hard_bytes = bytes};
         const int64_t from_ns = clock_ns();
         if (bytes == 0)
             continue;
-        if (nvml_limit_memory(limit->nvml, &one, left_ms, err) < 0)
+        const int rc = limit_try(limit->nvml, &one, left_ms, &end, err);
+        if (limit->probe != NULL)
+            limit_probe_note(limit->probe, end);
+        if (rc < 0)
             return err_same(err);
         left_ms -= (clock_ns() - from_ns) / 1000000;
         left_ms = left_ms > 0 ? left_ms : 0;

@@ -102,6 +102,8 @@ static void write_driver(const struct reporter *reporter, struct strbuf *out)
     if (driver.kind != NULL)
         strbuf_printf(out, ",\"kind\":\"%s\"", driver.kind);
     strbuf_str(out, driver.gpus > 0 ? "}" : "");
+    if (driver.limits != NULL)
+        strbuf_printf(out, ",\"limits\":\"%s\"", driver.limits);
 }
 
 static bool knows_pod(const struct reporter *reporter)

@@ -4,7 +4,8 @@
  *     milligpu.io/agent    {"v":1,"version":"0.1.0","runtime":"containerd v2.3.7","closed":true,
  *                          "validator":true,"key":"...","driver":"570.124.06",
  *                          "cdi":{"gpus":8,"named":8,"kind":"nvidia.com/gpu"},
- *                          "mps":{"gpus":8,"up":8},"leaving":"driver-upgrade",
+ *                          "limits":"refused","mps":{"gpus":8,"up":8},
+ *                          "leaving":"driver-upgrade",
  *                          "pod":{"uid":"...","node":"...","boot":"..."}}; validator is left out
  *                          until a container has shown whether it is on, leaving unless the agent
  *                          lets go of the driver (driver_release.h), what is not known as well
@@ -14,6 +15,18 @@
  * of this machine. milligpud believes it as long as that pod is Ready on that Node. The Node's uid
  * is read from the API server's answer, so the first patch has no "pod", and the second follows at
  * once. A Node that was deleted and made again gets a new one.
+ *
+ * limits: whether the driver can hold containers to their memory here (limit_probe.h):
+ *
+ *     ok             a limit was set on a scratch cgroup or a container, and read back
+ *     absent         this driver has no limits
+ *     refused        it has, and the agent may not set them: add the capability SYS_ADMIN
+ *     no_controller  the cgroup has no controller for them (dmem, or misc)
+ *     differs        another limit was read than was set: something else sets them
+ *     unread         a limit was set, and cannot be read
+ *     failed         setting one failed otherwise; the agent's log says how
+ *     untried        the agent cannot make a scratch cgroup, and no container has shown it yet
+ *     off            --memory-limit=off
  *
  * A thread of its own: an API server that is away delays the report and nothing else. A patch that
  * failed is tried again after 1 s, then twice as long each time, up to a minute.
@@ -40,6 +53,7 @@ struct reporter_driver {
     uint32_t gpus;               /* that can be given to containers */
     uint32_t named;              /* of these, by a CDI specification */
     const char *kind;            /* the best kind that names one; NULL: none does */
+    const char *limits;          /* one of the words above; NULL: not known */
 };
 
 /* What the API server told of the Node, of this moment. */

@@ -152,6 +152,15 @@ struct abi_memory_limits {
 static_assert(sizeof(struct abi_memory_limits) == 24, "nvmlSetMemoryLimits_v1_t");
 static_assert(offsetof(struct abi_memory_limits, hard_bytes) == 16, "nvmlSetMemoryLimits_v1_t");
 
+struct abi_memory_limits_now {
+    const char *cgroup;
+    uint64_t soft_bytes;
+    uint64_t hard_bytes;
+    uint64_t used_bytes;
+};
+static_assert(sizeof(struct abi_memory_limits_now) == 32, "nvmlGetMemoryLimits_v1_t");
+static_assert(offsetof(struct abi_memory_limits_now, used_bytes) == 24, "nvmlGetMemoryLimits_v1_t");
+
 static_assert(sizeof(int) == 4 && sizeof(unsigned) == 4, "nvmlReturn_t and counts");
 
 /* name of the function, is NVML of no use to us without it?, its arguments */
@@ -197,6 +206,8 @@ static_assert(sizeof(int) == 4 && sizeof(unsigned) == 4, "nvmlReturn_t and count
       (struct abi_event_set * set, struct abi_event * event, unsigned wait_ms))                    \
     X(EventSetFree, false, (struct abi_event_set * set))                                           \
     X(DeviceSetMemoryLimits_v1, false,                                                             \
-      (struct abi_device * device, struct abi_memory_limits * limits))
+      (struct abi_device * device, struct abi_memory_limits * limits))                             \
+    X(DeviceGetMemoryLimits_v1, false,                                                             \
+      (struct abi_device * device, struct abi_memory_limits_now * limits))
 
 #endif

@@ -44,6 +44,7 @@ struct command {
     uint64_t soft_bytes;
     uint64_t hard_bytes;
     int rc;
+    enum nvml_limit_end end;
     struct err err;
 };
 
@@ -68,6 +69,7 @@ struct nvml {
     bool has_let_go;          /* of the driver */
     struct abi_event_set *set;
     bool has_events;
+    uint64_t loads;
     struct nvml_roster roster;
     int64_t reload_at_ms; /* if a GPU is lost; 0: none is */
 };
@@ -205,6 +207,7 @@ static void publish(struct nvml *nvml, enum nvml_status status, const char *prob
     (void)snprintf(reading->problem, sizeof reading->problem, "%s", problem);
     reading->has_events = nvml->has_events;
     reading->has_memory_limit = nvml->nvml.DeviceSetMemoryLimits_v1 != NULL;
+    reading->loads = nvml->loads;
     reading->taken_ms = clocks(nvml).ms;
     lock(nvml);
     put_latest(nvml, held);
@@ -268,7 +271,41 @@ static void command_end(struct nvml *nvml, struct command *command)
         command_free(command);
 }
 
-static int limit_memory(struct nvml *nvml, const struct command *command, struct err *err)
+static enum nvml_limit_end end_of(int code)
+{
+    switch (code) {
+    case NVML_NOT_SUPPORTED:
+    case NVML_FUNCTION_NOT_FOUND:
+        return NVML_LIMIT_ABSENT;
+    case NVML_NO_PERMISSION:
+        return NVML_LIMIT_REFUSED;
+    case NVML_NOT_FOUND:
+        return NVML_LIMIT_NO_CONTROLLER;
+    default:
+        return NVML_LIMIT_FAILED;
+    }
+}
+
+/* What another program sets at the same time, or the driver rounds, is no limit of ours. */
+static int read_back(const struct nvml *nvml, struct abi_device *device, struct command *command,
+                     struct err *err)
+{
+    struct abi_memory_limits_now now = {.cgroup = command->cgroup};
+
+    command->end = NVML_LIMIT_UNREAD;
+    if (nvml->nvml.DeviceGetMemoryLimits_v1 == NULL)
+        return err_set(err, ERR_NOT_FOUND, "this driver does not let a limit be read");
+    const int code = nvml->nvml.DeviceGetMemoryLimits_v1(device, &now);
+    if (code != NVML_SUCCESS)
+        return nvml_library_fail(err, "DeviceGetMemoryLimits_v1", code);
+    command->end = now.hard_bytes == command->hard_bytes ? NVML_LIMIT_HOLDS : NVML_LIMIT_DIFFERS;
+    if (command->end == NVML_LIMIT_HOLDS)
+        return 0;
+    return err_set(err, ERR_CONFLICT, "its limit is %llu bytes after it was set to %llu",
+                   (unsigned long long)now.hard_bytes, (unsigned long long)command->hard_bytes);
+}
+
+static int limit_memory(struct nvml *nvml, struct command *command, struct err *err)
 {
     const struct nvml_record *record = nvml_roster_find(&nvml->roster, command->uuid);
 
@@ -276,17 +313,21 @@ static int limit_memory(struct nvml *nvml, const struct command *command, struct
         return err_set(err, ERR_UNAVAILABLE, RELEASED);
     if (record == NULL)
         return err_set(err, ERR_NOT_FOUND, "GPU %s is not there", command->uuid);
-    if (nvml->nvml.DeviceSetMemoryLimits_v1 == NULL)
+    if (nvml->nvml.DeviceSetMemoryLimits_v1 == NULL) {
+        command->end = NVML_LIMIT_ABSENT;
         return err_set(err, ERR_NOT_FOUND,
                        "the NVIDIA driver %s has no memory limits; R615 and later have",
                        nvml->roster.driver);
+    }
     struct abi_memory_limits limits = {.cgroup = command->cgroup,
                                        .soft_bytes = command->soft_bytes,
                                        .hard_bytes = command->hard_bytes};
     const int code = nvml->nvml.DeviceSetMemoryLimits_v1(record->device, &limits);
-    if (code == NVML_SUCCESS)
+    if (code != NVML_SUCCESS) {
+        command->end = end_of(code);
+        (void)nvml_library_fail(err, "DeviceSetMemoryLimits_v1", code);
+    } else if (read_back(nvml, record->device, command, err) == 0)
         return 0;
-    (void)nvml_library_fail(err, "DeviceSetMemoryLimits_v1", code);
     return err_wrap(err, "GPU %s, cgroup %s", command->uuid, command->cgroup);
 }
 
@@ -320,6 +361,7 @@ static struct command *command_new(enum command_kind kind, const char *uuid)
 {
     struct command *command = xcalloc(1, sizeof *command);
     command->kind = kind;
+    command->end = NVML_LIMIT_FAILED;
     (void)snprintf(command->uuid, sizeof command->uuid, "%s", uuid);
     return command;
 }
@@ -360,10 +402,11 @@ static bool command_await(struct nvml *nvml, struct command *command, int64_t wa
 }
 
 int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t wait_ms,
-                      struct err *err)
+                      enum nvml_limit_end *out, struct err *err)
 {
     must(limit->soft_bytes <= limit->hard_bytes);
 
+    *out = NVML_LIMIT_FAILED;
     lock(nvml);
     if (!has_uuid(&nvml->latest->reading, limit->uuid)) {
         unlock(nvml);
@@ -378,6 +421,7 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
     bool is_ours = true;
     if (rc == 0 && command_await(nvml, command, wait_ms)) {
         rc = command->rc;
+        *out = command->end;
         if (rc < 0)
             *err = command->err;
     } else if (rc == 0) {
@@ -485,6 +529,7 @@ static int load_and_read(struct nvml *nvml, struct err *err)
         nvml->reload_at_ms = 0;
         if (nvml_library_open(&nvml->nvml, nvml->library_name, err) < 0)
             return err_same(err);
+        nvml->loads++;
         open_events(nvml);
     }
     if (nvml_roster_round(&nvml->roster, &nvml->nvml, now, err) < 0)

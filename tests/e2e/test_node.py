@@ -178,7 +178,7 @@ class Node(harness.Logged):
     def __init__(self, url="http://127.0.0.1:9"):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-node-")
         self.home = pathlib.Path(self.folder.name)
-        for name in ("cdi", "keys"):
+        for name in ("cdi", "keys", "cgroups"):
             (self.home / name).mkdir()
         (self.home / "cdi/nvidia.json").write_text(json.dumps(SPEC))
         (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig(url)))
@@ -214,8 +214,8 @@ class Node(harness.Logged):
         self.process = subprocess.Popen(
             [harness.BIN / "milligpu-node", "--node", "n1", "--nri-socket", self.home / "nri.sock",
              "--state-dir", self.home / "state", "--keys-dir", self.home / "keys", "--cdi-dirs", self.home / "cdi",
-             "--kubeconfig", self.home / "kubeconfig", "--nvml", "", "--probe-listen", "127.0.0.1:0",
-             "--port-file", self.home / "ports", *flags], stderr=self.log, env={**os.environ, **(env or {})})
+             "--cgroup-dir", self.home / "cgroups", "--kubeconfig", self.home / "kubeconfig", "--nvml", "",
+             "--probe-listen", "127.0.0.1:0", "--port-file", self.home / "ports", *flags], stderr=self.log, env={**os.environ, **(env or {})})
 
     def clock(self, ahead_s):
         """From now on the agent's wall clock is ahead by so much. Returns the variables that make it so."""
@@ -557,7 +557,7 @@ class Agent(unittest.TestCase):
         subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
 
-    def with_driver(self, *flags):
+    def with_driver(self, *flags, says=""):
         """An agent with a driver that has GPU-a and GPU-b, and what the Node says of them."""
         api = harness.Api()
         self.addCleanup(api.close)
@@ -565,7 +565,7 @@ class Agent(unittest.TestCase):
         node = Node(api.url)
         self.addCleanup(node.close)
         fake = node.home / "driver"
-        fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n")
+        fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n" + says)
         node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", *flags, env={"FAKE_NVML": str(fake)})
         node.says = lambda what, nothing: json.loads(
             api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
@@ -599,6 +599,23 @@ class Agent(unittest.TestCase):
         (node.home / "cdi/one.json").write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))
         node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
         node.wait(lambda: said() == [{}, closed], "the other GPU to be closed")
+
+    def test_the_node_says_whether_a_limit_of_memory_by_the_driver_would_hold(self):
+        _, node, _ = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
+        limits = lambda: node.says("agent", "{}").get("limits")
+        node.accept()
+        node.wait(lambda: limits() == "absent", "a driver without limits")
+        for says, word in (("limits refused\n", "refused"), ("limits real\n", "ok")):
+            _, node, _ = self.with_driver("--inventory-s", "1", says=says)
+            node.accept()
+            node.wait(lambda: limits() == word, f"limits to be {word}")
+            self.assertEqual(list((node.home / "cgroups").iterdir()), [])
+        self.assertRegex(node.logged(), 'info  limits of GPU memory by the driver are=ok')
+        node.driver("count 1\n")
+        node.wait(lambda: limits() is None, "a driver that is away to say nothing")
+        node.driver("limits bare\n")
+        node.wait(lambda: limits() == "no_controller", "the driver that came back to be tried anew")
+        self.assertRegex(node.logged(), 'warn  limits of GPU memory by the driver are=no_controller why="the cgroup has')
 
     def test_containers_get_their_gpus_while_the_driver_hangs(self):
         name, node, gpus = self.with_driver("--inventory-s", "1")
@@ -918,8 +935,14 @@ class Agent(unittest.TestCase):
                 return str(why)
 
         node.wait(lambda: refused() is None, "the start with a limit")
-        self.assertEqual(set((node.home / "driver.limits").read_text().splitlines()),
-                         {f"GPU-a /sys/fs/cgroup/kubepods/pod1/id-main {4915 << 20} {4915 << 20}"})
+        told = (node.home / "driver.limits").read_text().splitlines()
+        self.assertEqual({line for line in told if "/milligpu-scratch-" not in line},
+                         {f"GPU-a /sys/fs/cgroup/kubepods/pod1/id-main 0 {4915 << 20}"})
+        node.driver("limits differ\n")
+        node.wait(lambda: re.search("milligpu: its GPU memory cannot be limited.*something else sets limits.*"
+                                    f"is {4915 << 19} bytes after it was set to {4915 << 20}", refused() or ""),
+                  "the limit that is read to count")
+        self.assertFalse((node.home / "driver.reserved").exists())  # of containers that have ended
         node.driver("limits no\n")
         node.wait(lambda: re.search("milligpu: its GPU memory cannot be limited.*--memory-limit=auto.*"
                                     "DeviceSetMemoryLimits", refused() or ""), "the driver to refuse")

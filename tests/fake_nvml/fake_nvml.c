@@ -21,12 +21,20 @@
  *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
  *                                   "none": a GPU that has no name
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
+ *     limits refused                it returns 4: the process has not the rights
  *     limits real                   it returns 17 for a cgroup that is no folder
+ *     limits bare                   it returns 6: the cgroup has no controller
+ *     limits broken                 it returns 17
+ *     limits differ                 nvmlDeviceGetMemoryLimits_v1 tells half of what was set
+ *     limits unread                 it returns 999
  *
  * From nvmlInit_v2 to nvmlShutdown the file stays open, as the driver's devices do.
  *
- * nvmlDeviceSetMemoryLimits_v1 appends "UUID CGROUP SOFT HARD" to FAKE_NVML + ".limits". With
- * FAKE_NVML_OLD defined, it is the library of an old driver: only what milligpu cannot do without.
+ * nvmlDeviceSetMemoryLimits_v1 appends "UUID CGROUP SOFT HARD" to FAKE_NVML + ".limits". A soft
+ * limit stays in the cgroups above when its cgroup is removed, as with the kernel's dmem: the sum
+ * for a GPU is appended to FAKE_NVML + ".reserved", "UUID BYTES", and missing in its free memory.
+ * With FAKE_NVML_OLD defined, it is the library of an old driver: only what milligpu cannot do
+ * without.
  *
  * Declared from NVML's documentation once more, not from src/nvml/abi.h, so that a mistake there is
  * seen.
@@ -44,7 +52,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { GPUS = 128, PROCESSES = 2048, EVENTS = 256, LINKS = 18, HANGS = 8 };
+enum { GPUS = 128, PROCESSES = 2048, EVENTS = 256, LINKS = 18, HANGS = 8, LIMITS = 512 };
 
 typedef struct nvmlDevice_st {
     char uuid[128];
@@ -105,6 +113,11 @@ typedef struct {
     unsigned long long softLimit, hardLimit;
 } nvmlSetMemoryLimits_v1_t;
 
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
 struct gpu {
     char uuid[128], model[128], bus[40];
     unsigned long long mib, used;
@@ -132,7 +145,7 @@ struct event {
 static struct world {
     char driver[64];
     int init, count, limits;
-    bool real_cgroups;
+    bool real_cgroups, limits_differ, limits_unread;
     unsigned poll_ms;
     unsigned gpus, processes, events, hangs;
     struct gpu gpu[GPUS];
@@ -253,8 +266,18 @@ static void read_line(char *line)
         world.hangs++;
     } else if (strcmp(line, "limits no") == 0)
         world.limits = 13;
+    else if (strcmp(line, "limits refused") == 0)
+        world.limits = 4;
+    else if (strcmp(line, "limits bare") == 0)
+        world.limits = 6;
+    else if (strcmp(line, "limits broken") == 0)
+        world.limits = 17;
     else if (strcmp(line, "limits real") == 0)
         world.real_cgroups = true;
+    else if (strcmp(line, "limits differ") == 0)
+        world.limits_differ = true;
+    else if (strcmp(line, "limits unread") == 0)
+        world.limits_unread = true;
     else if (sscanf(line, "driver %63s", world.driver) != 1 &&
              sscanf(line, "init %d", &world.init) != 1 &&
              sscanf(line, "count %d", &world.count) != 1 &&
@@ -441,6 +464,30 @@ EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 
 #ifndef FAKE_NVML_OLD
 
+/* Of a GPU and a cgroup, also of one that was removed. */
+static struct limit {
+    char uuid[128], cgroup[512];
+    unsigned long long soft, hard;
+} set_limits[LIMITS];
+static unsigned limits_set;
+
+static struct limit *limit_of(const char *uuid, const char *cgroup)
+{
+    for (unsigned i = 0; i < limits_set; i++)
+        if (strcmp(set_limits[i].uuid, uuid) == 0 && strcmp(set_limits[i].cgroup, cgroup) == 0)
+            return &set_limits[i];
+    return NULL;
+}
+
+static unsigned long long reserved(const char *uuid)
+{
+    unsigned long long sum = 0;
+    for (unsigned i = 0; i < limits_set; i++)
+        if (strcmp(set_limits[i].uuid, uuid) == 0)
+            sum += set_limits[i].soft;
+    return sum;
+}
+
 EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length);
 EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
@@ -460,7 +507,7 @@ EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memo
         memory->total = gpu->mib << 20;
         memory->reserved = 512U << 20;
         memory->used = gpu->used << 20;
-        memory->free = memory->total - memory->used;
+        memory->free = memory->total - memory->used - reserved(gpu->uuid);
     }
     return leave(code);
 }
@@ -799,11 +846,41 @@ static bool is_cgroup(const char *path)
     return path[0] == '/' && (!world.real_cgroups || (stat(path, &is) == 0 && S_ISDIR(is.st_mode)));
 }
 
+static bool append(const char *suffix, const char *line)
+{
+    char name[4096];
+    (void)snprintf(name, sizeof name, "%s.%s", getenv("FAKE_NVML"), suffix);
+    FILE *file = fopen(name, "ae");
+    if (file == NULL)
+        return false;
+    (void)fputs(line, file);
+    (void)fclose(file);
+    return true;
+}
+
+static void keep_limit(const char *uuid, const nvmlSetMemoryLimits_v1_t *limits)
+{
+    char line[256];
+    struct limit *limit = limit_of(uuid, limits->nameSpace);
+    if (limit == NULL && limits_set == LIMITS)
+        abort();
+    if (limit == NULL)
+        limit = &set_limits[limits_set++];
+    const bool changes = limit->soft != limits->softLimit;
+    (void)snprintf(limit->uuid, sizeof limit->uuid, "%s", uuid);
+    (void)snprintf(limit->cgroup, sizeof limit->cgroup, "%s", limits->nameSpace);
+    limit->soft = limits->softLimit;
+    limit->hard = limits->hardLimit;
+    (void)snprintf(line, sizeof line, "%s %llu\n", uuid, reserved(uuid));
+    if (changes)
+        (void)append("reserved", line);
+}
+
 EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
 EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
     const struct gpu *gpu;
-    char name[4096];
+    char line[4096];
     enter("DeviceSetMemoryLimits_v1");
     int code = reach(device, &gpu);
     if (code == 0)
@@ -812,13 +889,30 @@ EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits
         code = 17;
     if (code != 0)
         return leave(code);
-    (void)snprintf(name, sizeof name, "%s.limits", getenv("FAKE_NVML"));
-    FILE *file = fopen(name, "ae");
-    if (file == NULL)
+    (void)snprintf(line, sizeof line, "%s %s %llu %llu\n", gpu->uuid, limits->nameSpace,
+                   limits->softLimit, limits->hardLimit);
+    if (!append("limits", line))
         return leave(17);
-    (void)fprintf(file, "%s %s %llu %llu\n", gpu->uuid, limits->nameSpace, limits->softLimit,
-                  limits->hardLimit);
-    (void)fclose(file);
+    keep_limit(gpu->uuid, limits);
+    return leave(0);
+}
+
+EXPORT int nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
+EXPORT int nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
+{
+    const struct gpu *gpu;
+    enter("DeviceGetMemoryLimits_v1");
+    int code = reach(device, &gpu);
+    if (code == 0 && world.limits_unread)
+        code = 999;
+    if (code != 0)
+        return leave(code);
+    const struct limit *limit = limit_of(gpu->uuid, limits->nameSpace);
+    if (limit == NULL)
+        return leave(6);
+    limits->softLimit = limit->soft;
+    limits->hardLimit = world.limits_differ ? limit->hard / 2 : limit->hard;
+    limits->currentUsed = 0;
     return leave(0);
 }
 

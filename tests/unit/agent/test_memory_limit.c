@@ -10,6 +10,7 @@
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 
+#include "agent/limit_probe.h"
 #include "agent/memory_limit.h"
 #include "support.h"
 #include "support/patience.h"
@@ -88,8 +89,8 @@ static void each_gpu_is_limited_to_its_share(void **state)
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
     (void)snprintf(path, sizeof path, "%s/driver.limits", site->dir);
     assert_int_equal(file_read(path, 4096, &told, &len, &site->err), 0);
-    assert_string_equal(told, "GPU-a /c/kubepods/pod1/0123 2097152 2097152\n"
-                              "GPU-b /c/kubepods/pod1/0123 3145728 3145728\n");
+    assert_string_equal(told, "GPU-a /c/kubepods/pod1/0123 0 2097152\n"
+                              "GPU-b /c/kubepods/pod1/0123 0 3145728\n");
     xfree(told);
     site->share[0].mib = 0; /* not known: it has no limit */
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
@@ -108,6 +109,51 @@ static void a_limit_that_fails_is_told_and_required_ones_refuse(void **state)
     refused(site, "DeviceSetMemoryLimits_v1");
     site->container.cgroups_path = TEXT("nonsense");
     refused(site, "\"nonsense\" is no path of a cgroup");
+}
+
+/* As with the kernel's dmem: a promise to a container stays in the cgroups above when it ends. */
+static void containers_that_have_ended_leave_nothing_reserved(void **state)
+{
+    struct site *site = *state;
+    char path[64];
+    char id[32];
+    driver(site, GPUS, NVML_READY);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(id, sizeof id, "/kubepods/pod1/%d", i);
+        site->container.cgroups_path = text_of(id);
+        assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_SET);
+    }
+    (void)snprintf(path, sizeof path, "%s/driver.reserved", site->dir);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_limit_that_is_not_read_back_as_it_was_set_has_failed(void **state)
+{
+    struct site *site = *state;
+    driver(site, GPUS "limits differ\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_non_null(strstr(site->err.text, "is 1048576 bytes after it was set to 2097152"));
+    refused(site, "something else sets limits");
+    driver(site, GPUS "limits unread\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    refused(site, "DeviceGetMemoryLimits_v1");
+}
+
+static void why_it_fails_is_told_to_the_operator_and_to_the_node(void **state)
+{
+    struct site *site = *state;
+    struct limit_probe probe = {.cgroup_dir = "/c"};
+    site->limit.probe = &probe;
+    driver(site, GPUS "limits refused\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_non_null(strstr(site->err.text, "give it the capability SYS_ADMIN"));
+    assert_int_equal(limit_probe_state(&probe), LIMITS_REFUSED);
+    driver(site, GPUS "limits bare\n", NVML_READY);
+    refused(site, "enable dmem");
+    assert_int_equal(limit_probe_state(&probe), LIMITS_NO_CONTROLLER);
+    driver(site, GPUS, NVML_READY);
+    assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_SET);
+    assert_int_equal(limit_probe_state(&probe), LIMITS_OK);
 }
 
 static void without_a_driver_that_answers_only_required_ones_wait(void **state)
@@ -140,6 +186,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_gpu_is_limited_to_its_share),
         TEST(a_limit_that_fails_is_told_and_required_ones_refuse),
+        TEST(containers_that_have_ended_leave_nothing_reserved),
+        TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed),
+        TEST(why_it_fails_is_told_to_the_operator_and_to_the_node),
         TEST(without_a_driver_that_answers_only_required_ones_wait),
         TEST(one_that_hangs_is_waited_for_in_bounds),
     };

@@ -24,9 +24,12 @@ void fake_start(void)
 
 void fake_stop(void)
 {
-    char limits[80];
-    (void)snprintf(limits, sizeof limits, "%s.limits", file);
-    (void)unlink(limits);
+    static const char *const written[] = {"limits", "reserved"};
+    char name[80];
+    for (size_t i = 0; i < ARRAY_LEN(written); i++) {
+        (void)snprintf(name, sizeof name, "%s.%s", file, written[i]);
+        (void)unlink(name);
+    }
     (void)unlink(file);
     (void)rmdir(folder);
 }

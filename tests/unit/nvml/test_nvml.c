@@ -361,12 +361,14 @@ static void a_driver_that_hangs_does_not_keep_us(void **state)
     fake_say(TWO "hang any 120000\n");
     const struct gpu_reading *reading = await_reading(nvml, is_silent);
     const struct nvml_limit limit = {"GPU-a", "/sys/fs/cgroup/x", 0, 1 << 20};
+    enum nvml_limit_end end;
     int64_t start = clock_ns();
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &err), -ERR_TIMEOUT);
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &end, &err), -ERR_TIMEOUT);
+    assert_int_equal(end, NVML_LIMIT_FAILED);
     for (int i = 0; i < NVML_COMMANDS_MAX; i++)
         assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), 0);
     assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), -ERR_BUSY);
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &err), -ERR_BUSY);
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &end, &err), -ERR_BUSY);
     nvml_close(nvml);
     assert_true(clock_ns() - start < PATIENCE_S * INT64_C(1000000000));
     assert_string_equal(reading->gpu[0].uuid, "GPU-a"); /* what was taken stays */
@@ -393,14 +395,18 @@ static void a_driver_may_come_and_go(void **state)
                         "nvmlInit_v2: the NVIDIA driver is not loaded (NVML error 9)");
     gpu_reading_unref(reading);
     fake_say(TWO);
-    gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    reading = await_reading(nvml, all_are_healthy);
+    assert_int_equal(reading->loads, 1);
+    gpu_reading_unref(reading);
     fake_say(TWO "count 1\ninit 18\n");
     reading = await_reading(nvml, has_no_driver);
     assert_int_equal(reading->gpus, 2);
     assert_int_equal(reading->gpu[1].health, GPU_UNKNOWN);
     gpu_reading_unref(reading);
     fake_say(TWO);
-    gpu_reading_unref(await_reading(nvml, all_are_healthy));
+    reading = await_reading(nvml, all_are_healthy);
+    assert_int_equal(reading->loads, 2);
+    gpu_reading_unref(reading);
     nvml_close(nvml);
 
     nvml = watch_by("no-such-library.so.1", 20000, 1000);
@@ -425,8 +431,10 @@ static void an_old_driver_tells_less(void **state)
     assert_int_equal(reading->gpu[0].peers, 0);
     gpu_reading_unref(reading);
     const struct nvml_limit limit = {"GPU-a", "/sys/fs/cgroup/x", 0, 1 << 20};
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_NOT_FOUND);
+    enum nvml_limit_end end;
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &end, &err), -ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "has no memory limits"));
+    assert_int_equal(end, NVML_LIMIT_ABSENT);
     nvml_close(nvml);
 }
 
@@ -441,17 +449,58 @@ static void limits_memory_where_the_driver_can(void **state)
     struct nvml *nvml = watch();
     gpu_reading_unref(await_reading(nvml, is_ready));
     struct nvml_limit limit = {"GPU-b", "/sys/fs/cgroup/pod", 1 << 20, 1 << 30};
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), 0);
+    enum nvml_limit_end end = NVML_LIMIT_FAILED;
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &end, &err), 0);
+    assert_int_equal(end, NVML_LIMIT_HOLDS);
     limit.cgroup = "pod";
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_IO);
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &end, &err), -ERR_IO);
+    assert_int_equal(end, NVML_LIMIT_FAILED);
     assert_string_equal(err.text, "GPU GPU-b, cgroup pod: nvmlDeviceSetMemoryLimits_v1: the "
                                   "operating system refused it (NVML error 17)");
     limit.uuid = "GPU-z";
-    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &err), -ERR_NOT_FOUND);
+    assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &end, &err), -ERR_NOT_FOUND);
+    assert_int_equal(end, NVML_LIMIT_FAILED);
     (void)snprintf(name, sizeof name, "%s.limits", fake_file());
     assert_int_equal(file_read(name, 4096, &text, &len, &err), 0);
     assert_string_equal(text, "GPU-b /sys/fs/cgroup/pod 1048576 1073741824\n");
     xfree(text);
+    nvml_close(nvml);
+}
+
+/* Each way in which a limit does not hold is told apart, and ends with the driver's change. */
+static void a_limit_is_read_back_and_says_why_it_does_not_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says;
+        enum nvml_limit_end end;
+        int rc;
+        const char *words;
+    } row[] = {
+        {"limits no\n", NVML_LIMIT_ABSENT, -ERR_IO, "does not have the function"},
+        {"limits refused\n", NVML_LIMIT_REFUSED, -ERR_FORBIDDEN, "no permission"},
+        {"limits bare\n", NVML_LIMIT_NO_CONTROLLER, -ERR_IO, "not found"},
+        {"limits real\n", NVML_LIMIT_FAILED, -ERR_IO, "operating system"},
+        {"limits differ\n", NVML_LIMIT_DIFFERS, -ERR_CONFLICT,
+         "GPU GPU-b, cgroup /c/pod: its limit is 524288 bytes after it was set to 1048576"},
+        {"limits unread\n", NVML_LIMIT_UNREAD, -ERR_IO, "DeviceGetMemoryLimits_v1"},
+        {"", NVML_LIMIT_HOLDS, 0, ""},
+    };
+    const struct nvml_limit limit = {"GPU-b", "/c/pod", 0, 1 << 20};
+    char lines[256];
+    struct err err;
+    fake_say(TWO);
+    struct nvml *nvml = watch();
+    gpu_reading_unref(await_reading(nvml, is_ready));
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        enum nvml_limit_end end;
+        err.text[0] = '\0';
+        (void)snprintf(lines, sizeof lines, "%s%s", TWO, row[i].says);
+        fake_say(lines);
+        assert_int_equal(nvml_limit_memory(nvml, &limit, 5000, &end, &err), row[i].rc);
+        if (end != row[i].end || strstr(err.text, row[i].words) == NULL)
+            fail_msg("%s ends as %d: %s", row[i].says, (int)end, err.text);
+    }
     nvml_close(nvml);
 }
 
@@ -576,6 +625,7 @@ static bool is_sick(const struct gpu_reading *reading)
 static void a_driver_that_is_let_go_of_can_be_replaced(void **state)
 {
     (void)state;
+    enum nvml_limit_end end;
     const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/x", .hard_bytes = 1};
     struct err err;
     fake_say("driver 570.1\n" TWO "event 1 GPU-b 8 79\nprocess GPU-a 4711 1000\n");
@@ -594,7 +644,7 @@ static void a_driver_that_is_let_go_of_can_be_replaced(void **state)
     assert_int_equal(reading->gpu[1].health, GPU_XID);
     const uint64_t number = reading->number;
     gpu_reading_unref(reading);
-    assert_true(nvml_limit_memory(nvml, &limit, 20000, &err) < 0);
+    assert_true(nvml_limit_memory(nvml, &limit, 20000, &end, &err) < 0);
     assert_string_equal(err.text, "milligpu-node has let go of it");
     /* It stays so, and what it says does not grow old. */
     for (int64_t until_ms = 0;;) {
@@ -659,6 +709,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_hangs_is_let_go_of_when_it_answers),
         cmocka_unit_test(an_old_driver_tells_less),
         cmocka_unit_test(limits_memory_where_the_driver_can),
+        cmocka_unit_test(a_limit_is_read_back_and_says_why_it_does_not_hold),
         cmocka_unit_test(what_cannot_be_right_is_left_out),
         cmocka_unit_test(a_new_gpu_takes_the_place_of_a_lost_one_only),
         cmocka_unit_test(of_two_sicknesses_the_worse_stays),
