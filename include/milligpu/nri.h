@@ -81,6 +81,7 @@ struct nri_device_rule {
     struct text type; /* "c", "b"; "a" or "": any */
     int64_t major;    /* or NRI_ANY_NUMBER, like minor */
     int64_t minor;
+    struct text access; /* "rwm": read, write, make a node; "": all of them */
 };
 
 /* api.ContainerState */

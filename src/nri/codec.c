@@ -70,6 +70,7 @@ enum {
     RULE_TYPE = 2,
     RULE_MAJOR = 3,
     RULE_MINOR = 4,
+    RULE_ACCESS = 5,
     OPTIONAL_VALUE = 1,
     CDI_NAME = 1,
     USER_UID = 1,
@@ -272,7 +273,7 @@ static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
 {
     struct wire wire = wire_of(bytes);
     struct wire_field field;
-    struct nri_device_rule out = {.type = TEXT("")};
+    struct nri_device_rule out = {.type = TEXT(""), .access = TEXT("")};
     struct text major = {NULL, 0};
     struct text minor = {NULL, 0};
 
@@ -285,6 +286,8 @@ static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
             take_message(&wire, &field, &major);
         else if (field.number == RULE_MINOR)
             take_message(&wire, &field, &minor);
+        else if (field.number == RULE_ACCESS)
+            out.access = wire_text(&wire, &field);
     }
     reader->broken = reader->broken || wire.broken;
     out.major = rule_number_in(reader, major);

@@ -237,11 +237,11 @@ static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
 static void who_looks_after_all_gpus_holds_none(void **state)
 {
     static const struct nri_device_rule all[] = {
-        {true, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
-        {true, TEXT("a"), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
-        {false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
-        {true, TEXT("c"), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
-        {true, TEXT(""), 1, NRI_ANY_NUMBER},
+        {true, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
+        {true, TEXT("a"), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
+        {false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
+        {true, TEXT("c"), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
+        {true, TEXT(""), 1, NRI_ANY_NUMBER, TEXT("rwm")},
     };
     const struct nri_device node = {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1};
     const struct text named = TEXT("nvidia.com/gpu=all");

@@ -699,11 +699,12 @@ static void adds(struct world *world, const struct nri_device *node,
                                  .env = &none};
     static const struct nri_device has[] = {{TEXT("/dev/mine"), TEXT("c"), 195, 7},
                                             {TEXT("/dev/sda"), TEXT("b"), 195, 4}};
-    static const struct nri_device_rule may[] = {{false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER},
-                                                 {true, TEXT("c"), 195, 7},
-                                                 {true, TEXT("c"), 195, 6},
-                                                 {false, TEXT("c"), 195, 6},
-                                                 {true, TEXT("b"), NRI_ANY_NUMBER, NRI_ANY_NUMBER}};
+    static const struct nri_device_rule may[] = {
+        {false, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
+        {true, TEXT("c"), 195, 7, TEXT("rwm")},
+        {true, TEXT("c"), 195, 6, TEXT("rwm")},
+        {false, TEXT("c"), 195, 6, TEXT("rwm")},
+        {true, TEXT("b"), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")}};
     const struct nri_container is = {
         .devices = ARRAY_LEN(has), .device = has, .rules = ARRAY_LEN(may), .rule = may};
     struct err err = {0};
@@ -723,7 +724,8 @@ static void adds_node(struct world *world, const char *path, const char *type, i
 static void adds_rule(struct world *world, const char *type, int64_t major, int64_t minor,
                       const char *words)
 {
-    adds(world, NULL, &(struct nri_device_rule){true, text_of(type), major, minor}, words);
+    adds(world, NULL, &(struct nri_device_rule){true, text_of(type), major, minor, TEXT("rwm")},
+         words);
 }
 
 static void a_gpu_is_known_by_its_numbers_wherever_its_node_lies(void **state)
@@ -769,7 +771,7 @@ static void the_right_to_open_a_gpu_is_a_gpu(void **state)
     adds_rule(world, "c", 195, 7, NULL);
     adds_rule(world, "b", 195, 1, NULL);
     adds_rule(world, "c", 10, 229, NULL);
-    adds(world, NULL, &(struct nri_device_rule){false, TEXT("c"), 195, 1}, NULL);
+    adds(world, NULL, &(struct nri_device_rule){false, TEXT("c"), 195, 1, TEXT("rwm")}, NULL);
 }
 
 static void no_other_plugin_takes_the_variable_away(void **state)

@@ -72,8 +72,9 @@ static void tell_device(struct strbuf *told, const char *before, const struct nr
 
 static void tell_rule(struct strbuf *told, const char *before, const struct nri_device_rule *rule)
 {
-    strbuf_printf(told, "%s%s:%.*s:%lld:%lld", before, rule->allow ? "allow" : "deny",
-                  TEXT_ARG(rule->type), (long long)rule->major, (long long)rule->minor);
+    strbuf_printf(told, "%s%s:%.*s:%lld:%lld:%.*s", before, rule->allow ? "allow" : "deny",
+                  TEXT_ARG(rule->type), (long long)rule->major, (long long)rule->minor,
+                  TEXT_ARG(rule->access));
 }
 
 static void tell_container(struct strbuf *told, const struct nri_container *container)
@@ -455,7 +456,7 @@ static void the_node_is_told_in_two_pieces(void **state)
                 " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
                 "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
                 " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0:c:195:0"
-                " rule=allow::-1:-1\n");
+                " rule=allow::-1:-1:rwm\n");
 }
 
 static void nothing_is_asked_before_the_node_is_known(void **state)
@@ -698,8 +699,8 @@ static void what_all_plugins_want_can_be_rejected(void **state)
                                "  env -HOME=\n"
                                "  cdi nvidia.com/gpu=all\n"
                                "  dev /dev/x:c:195:3\n"
-                               "  rule allow:c:195:2\n"
-                               "  rule deny:c:0:-1\n"
+                               "  rule allow:c:195:2:\n"
+                               "  rule deny:c:0:-1:\n"
                                "  mount /dev from /host/dev type bind, 1 options\n";
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -978,7 +979,7 @@ static void a_broken_member_spares_the_others(void **state)
                             " pod id=//[] broken container long=/ state=0 pid=0 cgroup= broken"
                             " container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
                             " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0"
-                            " dev=/dev/nvidia0:c:195:0 rule=allow::-1:-1\n");
+                            " dev=/dev/nvidia0:c:195:0 rule=allow::-1:-1:rwm\n");
         /* In a call about one container there are no others. */
         runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
         pb_str(&agent.payload, 2, rubbish[i]);
