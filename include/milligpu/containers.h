@@ -45,9 +45,10 @@ enum container_right {
 };
 
 struct container_gpu {
-    const char *name; /* of a container of ours: its UUID */
-    uint32_t milli;   /* of the share; 0 for containers of others */
-    uint32_t mib;     /* of the share; 0: not known */
+    const char *name;   /* of a container of ours: its UUID */
+    uint32_t milli;     /* of the share; 0 for containers of others */
+    uint32_t mib;       /* of the share; 0: not known */
+    uint32_t pod_milli; /* the most that its pod had of it while this container ran; 0: not ours */
 };
 
 struct container_facts {
@@ -60,6 +61,7 @@ struct container_facts {
     const char *cgroup; /* cgroups_path, as the runtime gives it: either of runc's two forms */
     enum container_right right;
     bool is_running; /* started, as far as the runtime told, and not stopped */
+    bool has_ended;  /* stopped, as far as the runtime told: neither running nor about to start */
     bool is_mps;     /* a client of the MPS of its GPU, which is one of ours */
     uint32_t user;   /* with is_mps: of its first process */
     uint32_t gpus;

@@ -16,6 +16,7 @@
 
 #include "agent/agent_counts.h"
 #include "agent/device.h"
+#include "agent/overlap.h"
 
 /*
  * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with
@@ -394,8 +395,8 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
 }
 
 /*
- * Two pods may have one GPU by shares only, and by MPS as one user only. The container is in the
- * table already.
+ * Two pods may have one GPU by shares only, not more of it than there is, and by MPS as one user
+ * only. The container is in the table already.
  */
 static int check_beside(struct agent_calls *calls, const struct nri_container *container,
                         struct err *err)
@@ -403,6 +404,10 @@ static int check_beside(struct agent_calls *calls, const struct nri_container *c
     struct containers_copy copy;
 
     containers_copy(calls->containers, &calls->arena, &copy);
+    if (overlap_allow(&copy, container->id, err) < 0) {
+        agent_count(COUNT_OVERLAPS);
+        return err_same(err);
+    }
     if (mps_allow(&copy, container->id, err) < 0)
         return err_same(err);
     if (calls->mixed_gpus)

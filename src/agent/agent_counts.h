@@ -26,6 +26,9 @@
     X(COUNT_VALIDATOR_OFF, "milligpu_node_validator", "gauge", "state=\"off\"", "")                \
     X(COUNT_STRANGERS, "milligpu_node_strangers_total", "counter", "",                             \
       "Containers of our pods that were found running and did not pass the agent.")                \
+    X(COUNT_OVERLAPS, "milligpu_node_overlaps_total", "counter", "",                               \
+      "Attempts to create a container that were refused because pods that still run have its "     \
+      "room on the GPU. kubelet tries again.")                                                     \
     X(COUNT_LEFT_OUT_SHARES, "milligpu_node_containers_left_out", "gauge", "right=\"share\"",      \
       "Containers with GPUs that ran when the agent connected and had no row in its table, by "    \
       "what gives them their GPUs: share, kubelet, variable. They are not metered.")               \

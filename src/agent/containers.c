@@ -2,8 +2,9 @@
  * The table of containers that have GPUs. The runtime's handlers in the main thread write it; the
  * meter and the reporter copy it, under the one lock that is here.
  *
- * A row does not change after it was made, except for is_running. While a list is read, rows go to
- * a table of their own, which replaces the other when the list is complete.
+ * A row does not change after it was made, except for is_running, has_ended and pod_milli. While a
+ * list is read, rows go to a table of their own, which replaces the other when the list is
+ * complete.
  */
 #include "milligpu/containers.h"
 
@@ -13,6 +14,7 @@
 #include "milligpu/alloc.h"
 
 #include "agent/device.h"
+#include "agent/overlap.h"
 
 enum { ROW_BYTES = 2048 }; /* of the first chunk of a row's memory: most rows fit */
 
@@ -320,6 +322,28 @@ static bool has_room(const struct table *table, enum container_right right)
     return count < most[right];
 }
 
+/* Under the lock. The container runs now, so its pod has this much of each of its GPUs. */
+static void note_pod(struct table *table, const struct row *started)
+{
+    const struct container_facts *of[NODE_CONTAINERS_MAX];
+    struct row *row[NODE_CONTAINERS_MAX];
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct container_facts *facts = &table->row[i]->facts;
+        if (facts->is_running && strcmp(facts->uid, started->facts.uid) == 0) {
+            row[rows] = table->row[i];
+            of[rows++] = facts;
+        }
+    }
+    for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t k = 0; k < row[i]->facts.gpus; k++) {
+            struct container_gpu *gpu = &row[i]->gpu[k];
+            const uint32_t now = overlap_of_pod(of, rows, started->facts.uid, gpu->name);
+            gpu->pod_milli = now > gpu->pod_milli ? now : gpu->pod_milli;
+        }
+}
+
 enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
                                      const struct nri_container *container,
                                      const struct grant *grant, enum container_right *out_right)
@@ -339,6 +363,8 @@ enum containers_added containers_add(struct containers *containers, const struct
             must(table->count < NODE_CONTAINERS_MAX);
             containers->number++;
             table->row[table->count++] = row;
+            if (containers->listed != NULL && row->facts.is_running)
+                note_pod(table, row);
             row = NULL;
             added = CONTAINERS_KEPT;
         } else {
@@ -368,10 +394,16 @@ static void set_running(struct containers *containers, struct text id, bool is_r
     struct table *table = written(containers);
     const uint32_t at = find(table, id);
 
-    if (at == table->count || table->row[at]->facts.is_running == is_running)
+    if (at == table->count)
+        return;
+    struct container_facts *facts = &table->row[at]->facts;
+    if (facts->is_running == is_running && facts->has_ended == !is_running)
         return;
     lock(containers);
-    table->row[at]->facts.is_running = is_running;
+    facts->is_running = is_running;
+    facts->has_ended = !is_running;
+    if (is_running)
+        note_pod(table, table->row[at]);
     containers->number++;
     unlock(containers);
 }

@@ -134,6 +134,7 @@ class Mps(unittest.TestCase):
         node, runtime = self.up()
         env, mounts = create(runtime, share("GPU-a", milli=1000), node, env=["CUDA_MPS_PIPE_DIRECTORY=/x"])
         self.assertEqual((env["CUDA_MPS_PIPE_DIRECTORY"], mounts), ("/run/milligpu/no-mps", {}))
+        runtime.call("StopPodSandbox", field(1, ask(share("GPU-a", milli=1000), node)[0]))
         self.assertEqual(create(runtime, share("GPU-a", "GPU-b", milli=1000), node, number=2)[1], {})
         with self.assertRaisesRegex(Refused, "shares of 2 GPUs, and a client of MPS.* uses one: give each"):
             create(runtime, share("GPU-a", "GPU-b"), node, number=3)

@@ -954,6 +954,50 @@ class Agent(unittest.TestCase):
         self.assertIn("starts without a limit of its GPU memory", node.logged())
         self.assertEqual(self.samples(node)['milligpu_node_memory_limits_total{outcome="failed"}'], 1)
 
+    def asks(self, runtime, call, name, milli, id_, *more, kind="main", state=1):
+        """A call about a container of a pod of this name, whose container main has so many milli of GPU-a."""
+        allocation = json.loads(ALLOCATION)
+        allocation["containers"]["main"][0]["milli"] = milli
+        signed = runtime.node.sign(json.dumps(allocation), uid="uid-" + name)
+        of = (field(1, "sandbox-" + name) + field(2, name) + field(3, "uid-" + name) + field(4, "shop") +
+              b"".join(pair(6, key, value) for key, value in signed.items()))
+        one = (field(1, id_) + field(2, "sandbox-" + name) + field(3, kind) + field(4, state) +
+               field(8, "NVIDIA_VISIBLE_DEVICES=void") + field(11, b"".join(more) + field(5, "/kubepods/" + id_)))
+        return runtime.call(call, field(1, of) + field(2, one))
+
+    def served(self, *flags):
+        node = self.node(*flags)
+        runtime = node.accept()
+        runtime.node = node
+        return node, runtime
+
+    def test_the_successor_of_a_pod_that_still_runs_waits_for_its_end(self):
+        node, runtime = self.served()
+        for call in ("CreateContainer", "StartContainer"):
+            self.asks(runtime, call, "old", 700, "1")
+        says = (r"milligpu: GPU GPU-a has no 400 milli free for its pod yet; will be retried automatically.* 700 milli "
+                r"\(one that was deleted by force.*: shop/old \(700\)$")
+        with self.assertRaisesRegex(Refused, says):
+            self.asks(runtime, "CreateContainer", "new", 400, "2")
+        self.asks(runtime, "CreateContainer", "small", 300, "3")
+        self.asks(runtime, "StopPodSandbox", "small", 300, "3")
+        node.stop(signal.SIGKILL)  # the next agent learns from the list who runs
+        runtime.ends()
+        node.start()
+        runtime = node.peer()
+        runtime.node = node
+        runtime.welcome()
+        runtime.configure()
+        self.asks(runtime, "Synchronize", "old", 700, "1", state=3)
+        with self.assertRaisesRegex(Refused, says):
+            self.asks(runtime, "CreateContainer", "new", 400, "4")
+        self.assertIn("milligpu_node_overlaps_total 1\n", node.page("/metrics")[1])
+        self.assertRegex(node.logged(), "container refused namespace=shop pod=new container=main why=.*shop/old")
+        self.asks(runtime, "StopContainer", "old", 700, "1")
+        self.asks(runtime, "CreateContainer", "new", 400, "5")
+        with self.assertRaisesRegex(Refused, r"shop/new \(400\)"):
+            self.asks(runtime, "CreateContainer", "old", 700, "6")
+
     def test_it_is_small(self):
         if harness.BIN.parent.name in ("asan", "tsan"):
             self.skipTest("a sanitizer's build is not: ./test.sh release runs this test")

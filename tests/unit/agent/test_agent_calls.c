@@ -493,6 +493,113 @@ static void who_comes_second_to_a_gpu_is_refused(void **state)
     assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
 }
 
+#define AMOUNT(milli)                                                                              \
+    "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":" #milli          \
+    ",\"mib\":9}],"                                                                                \
+    "\"side\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":100,\"mib\":9}]}}"
+
+/* From now on the runtime speaks of this pod, whose containers have shares of GPU-a. */
+static void pod_is(struct site *site, const char *name, const char *annotation)
+{
+    site->pod.id = site->pod.uid = site->pod.name = text_of(name);
+    site->pod.namespace = TEXT("shop");
+    pod_with(site, annotation, annotation);
+}
+
+static struct nri_container of_pod(struct site *site, const char *id, const char *name,
+                                   enum nri_state state)
+{
+    return (struct nri_container){
+        .id = text_of(id), .name = text_of(name), .pod_id = site->pod.id, .state = state};
+}
+
+static bool begins(struct site *site, const char *id, const char *name)
+{
+    const struct nri_container one = of_pod(site, id, name, NRI_CREATED);
+    const struct nri_handlers *runtime = &site->runtime;
+    return runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) == 0 &&
+           runtime->start(&site->calls, &site->pod, &one, &site->err) == 0;
+}
+
+static void stops(struct site *site, const char *id)
+{
+    const struct nri_container one = {.id = text_of(id)};
+    site->runtime.stopped(&site->calls, &site->pod, &one);
+}
+
+/* milligpud has freed the share of the first, which was deleted by force. */
+static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
+{
+    struct site *site = *state;
+    const uint64_t overlaps = agent_count_get(COUNT_OVERLAPS);
+    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
+    node_runs(site, 0);
+    site->calls.mixed_gpus = true; /* it is about whole GPUs */
+    pod_is(site, "old", AMOUNT(600));
+    assert_true(begins(site, "1", "main"));
+    assert_true(begins(site, "2", "side"));
+    pod_is(site, "new", AMOUNT(500));
+    assert_false(begins(site, "3", "main"));
+    assert_non_null(strstr(site->err.text, "milligpu: GPU GPU-a has no 500 milli free"));
+    assert_non_null(strstr(site->err.text, "shop/old (700)"));
+    assert_int_equal(agent_count_get(COUNT_OVERLAPS), overlaps + 1);
+    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 1);
+    stops(site, "1");
+    assert_false(begins(site, "4", "main")); /* its neighbour lives */
+    stops(site, "2");
+    assert_true(begins(site, "5", "main"));
+    assert_int_equal(table_of(site).count, 3);
+    pod_is(site, "old", AMOUNT(600));
+    assert_false(begins(site, "6", "main")); /* and not the other way round */
+    assert_int_equal(agent_count_get(COUNT_OVERLAPS), overlaps + 3);
+}
+
+static void the_end_of_a_sandbox_ends_its_pod(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_is(site, "old", AMOUNT(600));
+    assert_true(begins(site, "1", "main"));
+    pod_is(site, "new", AMOUNT(500));
+    assert_false(begins(site, "2", "main"));
+    site->runtime.pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("old")});
+    assert_true(begins(site, "2", "main"));
+}
+
+static void a_pod_that_lives_starts_its_containers_again(void **state)
+{
+    struct site *site = *state;
+    node_runs(site, 0);
+    pod_is(site, "old", AMOUNT(600));
+    assert_true(begins(site, "1", "main"));
+    assert_true(begins(site, "2", "side"));
+    stops(site, "1");
+    pod_is(site, "new", AMOUNT(300));
+    assert_true(begins(site, "3", "main"));
+    pod_is(site, "old", AMOUNT(600));
+    assert_true(begins(site, "4", "main"));
+}
+
+/* In the list of what runs, a pod has what its containers have together. */
+static void who_runs_when_the_agent_comes_counts(void **state)
+{
+    struct site *site = *state;
+    pod_is(site, "old", AMOUNT(600));
+    struct nri_container list[] = {of_pod(site, "1", "main", NRI_RUNNING),
+                                   of_pod(site, "2", "side", NRI_RUNNING),
+                                   of_pod(site, "3", "main", NRI_STOPPED)};
+    site->runtime.synchronize(&site->calls, &site->pod, 1, list, 3, false);
+    stops(site, "1");
+    pod_is(site, "new", AMOUNT(301));
+    assert_false(begins(site, "4", "main"));
+    assert_non_null(strstr(site->err.text, "shop/old (700)"));
+    pod_is(site, "old", AMOUNT(600));
+    list[0].state = NRI_STOPPED;
+    site->runtime.synchronize(&site->calls, &site->pod, 1, list, 3, false);
+    pod_is(site, "new", AMOUNT(900));
+    assert_true(begins(site, "5", "main"));
+}
+
 /* A container of a pod of others, by number. */
 static bool foreign_created(struct site *site, int number, const char *env, bool runs)
 {
@@ -845,6 +952,10 @@ int main(void)
         TEST(one_that_is_too_long_spoils_no_list),
         TEST(a_long_annotation_of_somebody_else_is_not_kept),
         TEST(who_comes_second_to_a_gpu_is_refused),
+        TEST(a_successor_waits_until_the_pod_before_it_has_ended),
+        TEST(the_end_of_a_sandbox_ends_its_pod),
+        TEST(a_pod_that_lives_starts_its_containers_again),
+        TEST(who_runs_when_the_agent_comes_counts),
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
         TEST(no_share_starts_while_the_driver_is_let_go_of),
         TEST(shares_without_a_row_are_counted_apart),
