@@ -712,6 +712,14 @@ static void close_sender(struct agent *agent)
     signing_key_free(agent->report_key);
 }
 
+static enum privileged_mode privileged_of(const struct agent_settings *settings)
+{
+    static const char *const mode[] = {
+        [PRIVILEGED_WARN] = "warn", [PRIVILEGED_REFUSE] = "refuse", [PRIVILEGED_ALLOW] = "allow"};
+
+    return choice_of(mode, ARRAY_LEN(mode), settings->privileged);
+}
+
 static int open_parts(struct agent *agent, struct err *err)
 {
     const struct agent_settings *settings = agent->settings;
@@ -729,6 +737,8 @@ static int open_parts(struct agent *agent, struct err *err)
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
     calls->proc_dir = settings->proc_dir;
     calls->mixed_gpus = strcmp(settings->mixed_gpus, "allow") == 0;
+    calls->privileged = privileged_of(settings);
+
     agent->release = driver_release_new(settings->state_dir);
     if (open_cluster(agent, err) < 0 || open_nvml(agent, err) < 0 || open_mps(agent, err) < 0 ||
         open_meter(agent, err) < 0)

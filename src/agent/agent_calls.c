@@ -394,6 +394,47 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
     agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
 }
 
+static const struct gpu_reading nothing_read;
+
+/* NULL: no NVML. Give it back. */
+static const struct gpu_reading *latest(const struct agent_calls *calls)
+{
+    return calls->nvml != NULL ? nvml_latest(calls->nvml) : NULL;
+}
+
+/*
+ * A container that could open GPUs beyond its grant. Only pods with an allocation are judged, so
+ * that what looks after GPUs runs on.
+ */
+static int check_privileged(struct agent_calls *calls, const struct nri_pod *pod,
+                            const struct nri_container *container, const struct grant *grant,
+                            struct err *err)
+{
+    uint32_t gpus = 0;
+    struct err why;
+
+    if (grant->verdict == GRANT_FOREIGN || calls->privileged == PRIVILEGED_ALLOW)
+        return 0;
+    const struct gpu_reading *reading = latest(calls);
+    const bool sees = privileged_sees(grant, container, reading != NULL ? reading : &nothing_read,
+                                      &calls->arena, &gpus);
+    gpu_reading_unref(reading);
+    if (!sees)
+        return 0;
+    const int rc = privileged_error(gpus, &why);
+    if (calls->privileged == PRIVILEGED_REFUSE) {
+        agent_count(COUNT_PRIVILEGED_REFUSED);
+        *err = why;
+        return rc;
+    }
+    agent_count(COUNT_PRIVILEGED_WARNED);
+    log_write(LOG_WARN, "a privileged container sees GPUs that it was not granted",
+              log_text("namespace", pod->namespace), log_text("pod", pod->name),
+              log_text("container", container->name), log_i64("gpus", gpus),
+              log_str("why", why.text));
+    return 0;
+}
+
 /*
  * Two pods may have one GPU by shares only, not more of it than there is, and by MPS as one user
  * only. The container is in the table already.
@@ -412,9 +453,9 @@ static int check_beside(struct agent_calls *calls, const struct nri_container *c
         return err_same(err);
     if (calls->mixed_gpus)
         return 0;
-    const struct gpu_reading *reading = calls->nvml != NULL ? nvml_latest(calls->nvml) : NULL;
-    static const struct gpu_reading nothing;
-    const int rc = holders_allow(reading != NULL ? reading : &nothing, &copy, container->id, err);
+    const struct gpu_reading *reading = latest(calls);
+    const int rc =
+        holders_allow(reading != NULL ? reading : &nothing_read, &copy, container->id, err);
     gpu_reading_unref(reading);
     return rc;
 }
@@ -475,6 +516,8 @@ static int agent_create(void *user, const struct nri_pod *pod,
         rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
     if (rc == 0)
         rc = take_row(calls, pod, container, &grant, err);
+    if (rc == 0)
+        rc = check_privileged(calls, pod, container, &grant, err);
     if (rc < 0) {
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");

@@ -18,6 +18,7 @@
 #include "milligpu/public_keys.h"
 
 #include "agent/memory_limit.h"
+#include "agent/privileged.h"
 
 struct agent_calls {
     struct grant_rules rules;
@@ -29,6 +30,7 @@ struct agent_calls {
     const struct driver_release *release; /* NULL: the driver is never let go of */
     struct mps *mps;                      /* NULL: off */
     bool mixed_gpus;                      /* may a GPU have shares and a pod that has it whole? */
+    enum privileged_mode privileged;      /* containers of our pods that see GPUs of others */
     const char *proc_dir;                 /* "/proc" */
     struct memory_limit limit;
     struct arena arena;  /* of one call */
@@ -43,8 +45,8 @@ struct agent_calls {
 };
 
 /*
- * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, nvml, mps, and what records to
- * limit are; proc_dir to "/proc".
+ * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, privileged, nvml, mps, and
+ * what records to limit are; proc_dir to "/proc".
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);

@@ -29,6 +29,11 @@
     X(COUNT_OVERLAPS, "milligpu_node_overlaps_total", "counter", "",                               \
       "Attempts to create a container that were refused because pods that still run have its "     \
       "room on the GPU. kubelet tries again.")                                                     \
+    X(COUNT_PRIVILEGED_WARNED, "milligpu_node_privileged_total", "counter", "outcome=\"warned\"",  \
+      "Privileged containers of pods with shares that can open GPUs beyond their own, by what "    \
+      "was done (--privileged): warned (it runs), refused.")                                       \
+    X(COUNT_PRIVILEGED_REFUSED, "milligpu_node_privileged_total", "counter",                       \
+      "outcome=\"refused\"", "")                                                                   \
     X(COUNT_LEFT_OUT_SHARES, "milligpu_node_containers_left_out", "gauge", "right=\"share\"",      \
       "Containers with GPUs that ran when the agent connected and had no row in its table, by "    \
       "what gives them their GPUs: share, kubelet, variable. They are not metered.")               \

@@ -998,6 +998,39 @@ class Agent(unittest.TestCase):
         with self.assertRaisesRegex(Refused, r"shop/new \(400\)"):
             self.asks(runtime, "CreateContainer", "old", 700, "6")
 
+    def test_a_privileged_container_of_a_pod_with_shares_is_named_refused_or_left_alone(self):
+        device = lambda minor: field(2, field(1, f"/dev/nvidia{minor}") + field(2, "c") + field(3, 195) + field(4, minor))
+        devices = device(0) + device(1) + device(2) + field(3, field(7, field(1, 1) + field(5, "rwm")))
+        total = 'milligpu_node_privileged_total{outcome="%s"} %d\n'
+        node, runtime = self.served()
+        create = lambda kind: self.asks(runtime, "CreateContainer", "web", 300, kind, devices, kind=kind)
+        create("main")
+        create("debugger")
+        node.wait(lambda: "container=debugger" in node.logged(), "the warning")
+        for kind, gpus in ("main", 2), ("debugger", 3):
+            self.assertRegex(node.logged(), f"warn  a privileged container sees GPUs.* namespace=shop pod=web "
+                                            f"container={kind} gpus={gpus} why=.*securityContext.privileged")
+        self.assertEqual(node.logged().count("a privileged container sees GPUs"), 2)
+        self.assertIn(total % ("warned", 2), node.page("/metrics")[1])
+        plain = field(1, "sandbox-plain") + field(2, "plain") + field(3, "uid-plain") + field(4, "shop")
+        plugin = field(1, "plugin") + field(2, "sandbox-plain") + field(3, "main") + field(11, devices)
+        for how, refused in ("refuse", 2), ("allow", 0):
+            node.stop()
+            node.start("--privileged", how)
+            runtime = node.accept()
+            runtime.node = node
+            for kind in "main", "debugger":
+                if refused:
+                    with self.assertRaisesRegex(Refused, r"milligpu: it is privileged \(securityContext.privileged: "
+                                                         r"true\), so it can open \d GPUs.*sysadmin"):
+                        create(kind)
+                else:
+                    create(kind)
+            runtime.call("CreateContainer", field(1, plain) + field(2, plugin))
+            self.assertIn(total % ("refused", refused), node.page("/metrics")[1])
+            self.assertIn(total % ("warned", 0), node.page("/metrics")[1])
+        self.assertEqual(node.logged().count("a privileged container sees GPUs"), 2)
+
     def test_it_is_small(self):
         if harness.BIN.parent.name in ("asan", "tsan"):
             self.skipTest("a sanitizer's build is not: ./test.sh release runs this test")

@@ -600,6 +600,86 @@ static void who_runs_when_the_agent_comes_counts(void **state)
     assert_true(begins(site, "5", "main"));
 }
 
+/* It may open all devices; the node has two GPUs. */
+static bool privileged_created(struct site *site, const char *name)
+{
+    static const struct nri_device_rule all = {.allow = true,
+                                               .type = TEXT("a"),
+                                               .major = NRI_ANY_NUMBER,
+                                               .minor = NRI_ANY_NUMBER,
+                                               .access = TEXT("rwm")};
+    static const struct nri_device node[] = {{TEXT("/dev/nvidia0"), TEXT("c"), 195, 0},
+                                             {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1}};
+    struct nri_container container = of_pod(site, name, name, NRI_CREATED);
+
+    container.rules = 1;
+    container.rule = &all;
+    container.devices = 2;
+    container.device = node;
+    return site->runtime.create(&site->calls, &site->pod, &container, &site->out, &site->err) == 0;
+}
+
+/* An ephemeral container is one that the allocation does not name. */
+static void a_privileged_container_of_a_pod_with_shares_is_counted_or_refused(void **state)
+{
+    struct site *site = *state;
+    const uint64_t warned = agent_count_get(COUNT_PRIVILEGED_WARNED);
+    const uint64_t refusals = agent_count_get(COUNT_PRIVILEGED_REFUSED);
+
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    assert_true(privileged_created(site, "main"));
+    assert_true(privileged_created(site, "debugger"));
+    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned + 2);
+    site->calls.privileged = PRIVILEGED_REFUSE;
+    assert_false(privileged_created(site, "main"));
+    assert_non_null(strstr(site->err.text, "milligpu: it is privileged (securityContext.privileged:"
+                                           " true), so it can open 1 GPU that it was not granted"));
+    assert_int_equal(table_of(site).count, 0);
+    assert_false(privileged_created(site, "debugger"));
+    assert_non_null(strstr(site->err.text, "2 GPUs"));
+    assert_true(created(site));
+    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_REFUSED), refusals + 2);
+    site->calls.privileged = PRIVILEGED_ALLOW;
+    assert_true(privileged_created(site, "main"));
+    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned + 2);
+}
+
+/* A device plugin, for example. */
+static void privileged_containers_of_other_pods_are_left_alone(void **state)
+{
+    struct site *site = *state;
+    const uint64_t warned = agent_count_get(COUNT_PRIVILEGED_WARNED);
+
+    node_runs(site, 0);
+    assert_true(privileged_created(site, "main"));
+    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned);
+    site->calls.privileged = PRIVILEGED_REFUSE;
+    assert_true(privileged_created(site, "main"));
+    assert_int_equal(site->out.envs + site->out.cdi_devices, 0);
+}
+
+static void what_nvml_reads_says_how_many_gpus_a_privileged_container_sees(void **state)
+{
+    struct site *site = *state;
+
+    site->calls.privileged = PRIVILEGED_REFUSE;
+    site->calls.nvml = driver_open(site->dir, "gpu GPU-a NVIDIA_T4 16384\n"
+                                              "gpu GPU-b NVIDIA_T4 16384\n"
+                                              "gpu GPU-c NVIDIA_T4 16384\n"
+                                              "gpu GPU-d NVIDIA_T4 16384\n");
+    node_runs(site, 0);
+    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    for (int64_t until_ms = 0;;) { /* until the first reading */
+        assert_false(privileged_created(site, "main"));
+        if (strstr(site->err.text, "3 GPUs") != NULL)
+            break;
+        assert_true(patience_left(&until_ms));
+    }
+    nvml_close(site->calls.nvml);
+    site->calls.nvml = NULL;
+}
+
 /* A container of a pod of others, by number. */
 static bool foreign_created(struct site *site, int number, const char *env, bool runs)
 {
@@ -956,6 +1036,9 @@ int main(void)
         TEST(the_end_of_a_sandbox_ends_its_pod),
         TEST(a_pod_that_lives_starts_its_containers_again),
         TEST(who_runs_when_the_agent_comes_counts),
+        TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused),
+        TEST(privileged_containers_of_other_pods_are_left_alone),
+        TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees),
         TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
         TEST(no_share_starts_while_the_driver_is_let_go_of),
         TEST(shares_without_a_row_are_counted_apart),
