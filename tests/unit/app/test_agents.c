@@ -425,6 +425,46 @@ static void where_all_need_one_a_node_without_is_closed(void **state)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
 }
 
+/* The pods of a Node outlive it in the ledger, and so may the agent's. */
+static void where_all_need_one_a_node_that_is_gone_is_judged_no_more(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture->settings.require_agent = "always";
+    fixture_restart(fixture);
+    fixture_run_until_idle(fixture);
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    fixture_delete_node(fixture, "n");
+    fixture_run(fixture);
+    ready(fixture, "agent-n", "False");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+    gpu_node(fixture, "n", "GPU-n");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+}
+
+/* A pod that waits for a node is nobody's agent yet. */
+static void an_agent_that_is_not_bound_serves_no_node(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = *state;
+
+    fixture_free(fixture);
+    fixture = *state = fixture_new(no_nodes);
+    gpu_node(fixture, "n", "GPU-n");
+    tell(
+        fixture, "POST", PODS,
+        "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
+        "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"none\"}]}}");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    pod_ends(fixture, "agent", 0);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
+}
+
 static void where_agents_run_outside_of_pods_the_annotation_counts(void **state)
 {
     struct app_fixture *fixture = *state;
@@ -515,6 +555,7 @@ static void uninstalled_the_labels_count_again(void **state)
                           "\"milligpu.io/gpus\":null");
     fixture_run(fixture);
     assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "n/gpu-0");
+    assert_false(snapshot_node(snapshot, TEXT("n"))->agent); /* no Binding names a plugin there */
     snapshot_unref(snapshot);
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
@@ -647,7 +688,9 @@ static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
     static const char *const no_nodes[] = {NULL};
     struct app_fixture *fixture = *state;
 
-    for (int by_node = 0; by_node <= 1; by_node++) {
+    for (int i = 0; i < 4; i++) {
+        const bool by_node = i % 2 == 1;
+        const struct fixture_fault once = {.point = i < 2 ? POINT_COMMIT : POINT_BEGIN, .nth = 1};
         fixture_free(fixture);
         fixture = *state = fixture_new(no_nodes);
         gpu_node(fixture, "m", "GPU-m");
@@ -660,7 +703,7 @@ static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
         else
             agent_pod(fixture, "agent-n", "n", "False");
         fixture_bound_pod(fixture, "x", "100", "n");
-        breaks_once(fixture);
+        fixture_break(fixture, &once);
         heals(fixture);
         assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
         assert_int_equal(vouch_of(fixture, "o"), VOUCH_NO_AGENT);
@@ -691,9 +734,66 @@ static void what_is_remembered_is_tried_again_once_a_minute(void **state)
     assert_int_equal(fixture->met, 0); /* all is stored */
 }
 
-static void nothing_is_remembered_before_all_pods_were_shown(void **state)
+/* Counts the calls of the store from now on. */
+static void watch_store(struct app_fixture *fixture)
 {
     const struct fixture_fault never = {.point = POINT_REMEMBER, .nth = UINT32_MAX};
+
+    fixture_break(fixture, &never);
+}
+
+static void that_an_agent_was_seen_is_stored_by_itself(void **state)
+{
+    static const char *const no_nodes[] = {NULL};
+    struct app_fixture *fixture = *state;
+
+    fixture_free(fixture);
+    fixture = *state = fixture_new(no_nodes);
+    gpu_node(fixture, "n", "GPU-n");
+    fixture_run(fixture);
+    watch_store(fixture);
+    agent_pod(fixture, "agent-n", "n", "False");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(fixture->met, 1);
+}
+
+/* A file that contradicts itself, or may be another cluster's, is not changed. */
+static void nothing_is_remembered_in_a_file_that_is_not_to_be_changed(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    for (int safe = 0; safe <= 1; safe++) {
+        atomic_store(safe ? &fixture->app.safe_mode : &fixture->app.identified, safe != 0);
+        watch_store(fixture);
+        fixture_annotate_node(
+            fixture, "n",
+            safe ? "\"milligpu.io/agent\":\"{}\""
+                 : "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
+        fixture_pass(fixture, 5000);
+        assert_int_equal(fixture->met, 0);
+        atomic_store(safe ? &fixture->app.safe_mode : &fixture->app.identified, safe == 0);
+        fixture_pass(fixture, 1000);
+        assert_int_equal(fixture->met, 1);
+    }
+}
+
+/* Until then no agent is Ready, and that is no disagreement. */
+static void no_drift_is_told_before_all_pods_were_shown(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf out;
+
+    fixture->list_takes_ms = 4000000;
+    fixture_restart(fixture);
+    fixture_pass(fixture, 600000);
+    strbuf_init(&out);
+    api(fixture, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "", &out);
+    assert_null(strstr(out.data, "vouch"));
+    strbuf_done(&out);
+}
+
+static void nothing_is_remembered_before_all_pods_were_shown(void **state)
+{
     struct app_fixture *fixture = *state;
 
     gpu_node(fixture, "m", "GPU-m");
@@ -701,7 +801,7 @@ static void nothing_is_remembered_before_all_pods_were_shown(void **state)
     claim(fixture, "agent-m", "m");
     fixture->list_takes_ms = 20000;
     fixture_restart(fixture);
-    fixture_break(fixture, &never);
+    watch_store(fixture);
     fixture_pass(fixture, 15000);
     assert_int_equal(fixture->met, 0);
     fixture_pass(fixture, 15000);
@@ -724,6 +824,8 @@ int main(void)
         TEST(an_agent_that_a_node_names_is_one_too),
         TEST(where_none_is_required_a_lost_agent_closes_nothing),
         TEST(where_all_need_one_a_node_without_is_closed),
+        TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more),
+        TEST(an_agent_that_is_not_bound_serves_no_node),
         TEST(where_agents_run_outside_of_pods_the_annotation_counts),
         TEST(gpus_that_an_agent_named_never_become_numbers),
         TEST(uninstalled_the_labels_count_again),
@@ -735,7 +837,10 @@ int main(void)
         TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict),
         TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open),
         TEST(what_is_remembered_is_tried_again_once_a_minute),
+        TEST(that_an_agent_was_seen_is_stored_by_itself),
+        TEST(nothing_is_remembered_in_a_file_that_is_not_to_be_changed),
         TEST(nothing_is_remembered_before_all_pods_were_shown),
+        TEST(no_drift_is_told_before_all_pods_were_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
