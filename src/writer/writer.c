@@ -328,9 +328,7 @@ static void after_batch(struct writer *writer)
     if (!atomic_load(&writer->app->safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
-    /* Until all pods were shown, no agent is Ready. */
-    if (atomic_load(&writer->app->pods_synced))
-        drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
+    drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
 }
 
 /* Waits without taking from the queue: it fills up, and the informer waits. */
