@@ -6,7 +6,7 @@
  *     MPS daemons <-- thread of mps.h, where MPS is on
  *     /proc   --> meter thread --> what containers use (meter.h)
  *     API server <-- reporter thread: annotations of the Node, on change or if they vanish
- *     label of the Node, STATE_DIR/driver --> driver_release.h --> NVML and MPS let go of the driver
+ *     label of the Node, STATE_DIR/driver --> driver_release.h --> NVML and MPS let go of it
  *     kubelet, Prometheus <-- probe listener: /livez /readyz /metrics
  *
  * The main thread never waits for the API server, nor for a lock that is held longer than a copy,

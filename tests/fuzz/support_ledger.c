@@ -155,7 +155,7 @@ static void remember(struct maker *maker)
         .name = "n1", .uid = "node-uid", .agent = true, .has_gpus = true, .gpus = 1};
     const struct node_facts vouched = {
         .name = "n2", .uid = "node-uid", .agent = true, .claim = {.pod = "agent"}};
-    const struct pod pod = {.uid = "agent", .node = "n2", .is_ready = true};
+    const struct pod pod = {.uid = "agent", .node = "n2", .is_agent = true, .is_ready = true};
     struct agents *agents = agents_new(&agents_rules);
     size_t count = 0;
     struct err err;

@@ -137,6 +137,7 @@ static struct agents *see_pods(const struct doc *pods)
         const bool leaves = doc_str(pod, "metadata.deletionTimestamp")[0] != '\0';
         const struct pod is = {.uid = doc_str(pod, "metadata.uid"),
                                .node = doc_str(pod, "spec.nodeName"),
+                               .is_agent = true,
                                .is_ready = is_ready(pod),
                                .terminating_ms = leaves};
         if (is.uid[0] != '\0' && is.node[0] != '\0')

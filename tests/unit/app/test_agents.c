@@ -477,10 +477,10 @@ static void an_agent_that_is_not_bound_serves_no_node(void **state)
     fixture_free(fixture);
     fixture = *state = fixture_new(no_nodes);
     gpu_node(fixture, "n", "GPU-n");
-    tell(
-        fixture, "POST", PODS,
-        "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
-        "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"none\"}]}}");
+    tell(fixture, "POST", PODS,
+         "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
+         "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"containers\":["
+         "{\"name\":\"c\",\"image\":\"none\"}]}}");
     fixture_run(fixture);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
     pod_ends(fixture, "agent", 0);

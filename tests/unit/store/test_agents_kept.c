@@ -42,7 +42,8 @@ static void show(struct agents *agents, struct memory memory)
                                     .claim = {.pod = memory.vouched ? "agent" : NULL},
                                     .has_gpus = memory.named_gpus,
                                     .gpus = memory.named_gpus};
-    const struct pod pod = {.uid = "agent", .node = memory.node, .is_ready = true};
+    const struct pod pod = {
+        .uid = "agent", .node = memory.node, .is_agent = true, .is_ready = true};
 
     (void)!agents_see_node(agents, &node);
     if (memory.vouched)
@@ -190,7 +191,7 @@ static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
 static void that_agents_were_seen_is_kept_by_itself(void **state)
 {
     struct shelf *shelf = *state;
-    const struct pod pod = {.uid = "agent", .node = "n1", .is_ready = true};
+    const struct pod pod = {.uid = "agent", .node = "n1", .is_agent = true, .is_ready = true};
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
     CLEANUP(agents_freep) struct agents *others = agents_new(&rules);
 
