@@ -26,7 +26,7 @@
 /* Until SIGTERM or SIGINT. */
 int agent_run(const struct agent_settings *settings, struct err *err) MUST_USE;
 
-/* Takes the annotations of the agent off its Node: the node is as it was before. */
+/* Writes to its Node that the agent is uninstalled, and takes its GPUs off it. */
 int agent_uninstall(const struct agent_settings *settings, struct err *err) MUST_USE;
 
 /*

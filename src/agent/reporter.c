@@ -10,6 +10,7 @@
 #include "milligpu/annotations.h"
 #include "milligpu/clock.h"
 #include "milligpu/driver_release.h"
+#include "milligpu/inventory.h"
 #include "milligpu/json.h"
 #include "milligpu/log.h"
 #include "milligpu/mps.h"
@@ -77,9 +78,10 @@ int reporter_patch(const struct kube_ops *ops, const char *node, struct text bod
 
 void reporter_remove(struct strbuf *out)
 {
-    static const struct annotation_change gone[] = {{.key = ANNOTATION_AGENT}, {.key = GPUS}};
+    static const struct annotation_change change[] = {
+        {ANNOTATION_AGENT, TEXT("{\"leaving\":\"" AGENT_UNINSTALLED "\"}")}, {.key = GPUS}};
 
-    annotations_patch(out, gone, ARRAY_LEN(gone));
+    annotations_patch(out, change, ARRAY_LEN(change));
 }
 
 /* The object that reporter_agent() wrote, and what changes while the agent is connected. */

@@ -103,7 +103,7 @@ void reporter_stop(struct reporter *reporter); /* NULL is fine; within 5 s */
 void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,
                     enum nri_validator validator);
 
-/* The merge patch that takes both annotations away. */
+/* The merge patch by which milligpud forgets that the node had an agent (inventory.h). */
 void reporter_remove(struct strbuf *out);
 /*
  * Sends a merge patch of a Node and waits for the answer, the Node as it is then, which is appended

@@ -553,7 +553,7 @@ class Agent(unittest.TestCase):
         self.assertIsNotNone(agent())
         subprocess.run([harness.BIN / "milligpu-node", "--node", name, "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
-        self.assertIsNone(agent())
+        self.assertEqual(agent(), '{"leaving":"uninstalled"}')
         subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
                         "--uninstall"], check=True)
 
