@@ -314,6 +314,33 @@ static bool judge_validator(const struct doc *agent, struct finding *out)
     return false;
 }
 
+/* By the words of src/agent/reporter.h; those that are not here need no hand. */
+static bool judge_limits(const struct doc *agent, struct finding *out)
+{
+    static const struct {
+        const char *word;
+        const char *text;
+        const char *fix;
+    } rows[] = {
+        {"refused", "the driver has limits of GPU memory, and the agent may not set them",
+         "add the capability SYS_ADMIN to the agent, or set --memory-limit=off (" WHERE ")"},
+        {"no_controller", "the cgroups have no controller for limits of GPU memory",
+         "enable dmem (or misc) in the parents of the pods' cgroups, or set --memory-limit=off"},
+        {"differs", "another limit of GPU memory is in force than the agent set",
+         "find out who else sets limits there; the agent's log names the container"},
+        {"unread", "limits of GPU memory cannot be read back", "the agent's log says why"},
+        {"failed", "limits of GPU memory cannot be set", "the agent's log says why"},
+    };
+    const char *word = agent != NULL ? doc_str(agent, "limits") : "";
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (strcmp(word, rows[i].word) == 0) {
+            *out = (struct finding){"warning", rows[i].text, rows[i].fix};
+            return false;
+        }
+    return true;
+}
+
 static const char *validator_words(const struct doc *agent)
 {
     return agent != NULL && doc_get(agent, "validator") != NULL
@@ -336,7 +363,8 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ag
                          judge_cdi(agent, arena, &finding) && judge_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
         finding = runtime;
-    else if (has_all && judge_validator(agent, &finding) && judge_neighbor(node, arena, &finding))
+    else if (has_all && judge_validator(agent, &finding) && judge_limits(agent, &finding) &&
+             judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
             arena_printf(arena, "%s, agent %s%s%s%s",

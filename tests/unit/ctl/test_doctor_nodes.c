@@ -129,6 +129,7 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
 #define CLAIMS(pod, node, boot)                                                                    \
     SAYS("\\\"pod\\\":{\\\"uid\\\":\\\"" pod "\\\",\\\"node\\\":\\\"" node                         \
          "\\\",\\\"boot\\\":\\\"" boot "\\\"}")
+#define CLAIMS_MORE(members) SAYS("\\\"pod\\\":{\\\"uid\\\":\\\"p1\\\"}," members)
 #define POD(uid, condition)                                                                        \
     "{\"metadata\":{\"uid\":\"" uid "\"},\"spec\":{\"nodeName\":\"n1\"},"                          \
     "\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"" condition "\"}]}}"
@@ -159,6 +160,12 @@ static void what_an_agent_says_is_compared_with_its_pod_and_its_node(void **stat
     finds_claim(CLAIMS("p1", "u", "b2"), POD("p1", "True"), "failed", "another boot");
     finds_claim(SAYS("\\\"leaving\\\":\\\"driver-upgrade\\\""), POD("p1", "False"), "warning",
                 "told to let go");
+    finds_claim(CLAIMS_MORE("\\\"limits\\\":\\\"ok\\\""), POD("p1", "True"), "ok", "agent 0.2.0");
+    finds_claim(CLAIMS_MORE("\\\"limits\\\":\\\"absent\\\""), POD("p1", "True"), "ok", "agent");
+    finds_claim(CLAIMS_MORE("\\\"limits\\\":\\\"refused\\\""), POD("p1", "True"), "warning",
+                "may not set them: add the capability SYS_ADMIN");
+    finds_claim(CLAIMS_MORE("\\\"limits\\\":\\\"no_controller\\\""), POD("p1", "True"), "warning",
+                "no controller");
     finds_claim(SAYS("\\\"leaving\\\":\\\"uninstalled\\\""), "", "failed", "no agent");
 }
 
