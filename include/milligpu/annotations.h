@@ -19,7 +19,7 @@
 #define ANNOTATION_REQUIRED_CONTAINER ANNOTATION_REQUIRED "/container."
 #define REQUIRED_PLUGINS              "[\"milligpu\"]"
 
-/* On Nodes: set by the agent when it starts, and again when it is uninstalled (AGENT_UNINSTALLED). */
+/* On Nodes: written when the agent starts, and when it is uninstalled (AGENT_UNINSTALLED). */
 #define ANNOTATION_AGENT "milligpu.io/agent"
 
 #define KEYS_CONFIGMAP "milligpu-keys"

@@ -62,8 +62,9 @@ struct container_facts {
     enum container_right right;
     bool is_running; /* started, as far as the runtime told, and not stopped */
     bool has_ended;  /* stopped, as far as the runtime told: neither running nor about to start */
-    bool is_mps;     /* a client of the MPS of its GPU, which is one of ours */
-    uint32_t user;   /* with is_mps: of its first process */
+    bool has_successor; /* the same container of its pod was made again since */
+    bool is_mps;        /* a client of the MPS of its GPU, which is one of ours */
+    uint32_t user;      /* with is_mps: of its first process */
     uint32_t gpus;
     const struct container_gpu *gpu;
     /*

@@ -140,7 +140,7 @@ static const struct {
     {"--version", AGENT_VERSION, NULL, "show the version"},
     {"--print-config", AGENT_PRINT, NULL, "show the settings that would be used"},
     {"--uninstall", AGENT_UNINSTALL, NULL,
-     "write to the Node that its agent is uninstalled, then end: pods need no agent there any more"},
+     "write to the Node that its agent is uninstalled, then end: pods need none there any more"},
     {"--forgive", AGENT_FORGIVE, "GPU",
      "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
      "memory errors it had, then end"},

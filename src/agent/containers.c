@@ -2,9 +2,9 @@
  * The table of containers that have GPUs. The runtime's handlers in the main thread write it; the
  * meter and the reporter copy it, under the one lock that is here.
  *
- * A row does not change after it was made, except for is_running, has_ended and pod_milli. While a
- * list is read, rows go to a table of their own, which replaces the other when the list is
- * complete.
+ * A row does not change after it was made, except for is_running, has_ended, has_successor and
+ * pod_milli. While a list is read, rows go to a table of their own, which replaces the other when
+ * the list is complete.
  */
 #include "milligpu/containers.h"
 
@@ -282,14 +282,30 @@ static struct table *written(const struct containers *containers)
     return containers->listed != NULL ? containers->listed : containers->shown;
 }
 
+/* A container may be made again before it is seen to end: all but the last of its rows have one. */
+static void mark_successors(struct table *table, const struct container_facts *of)
+{
+    bool has = false;
+
+    for (uint32_t i = table->count; i > 0; i--) {
+        struct container_facts *facts = &table->row[i - 1]->facts;
+        if (strcmp(facts->uid, of->uid) != 0 || strcmp(facts->name, of->name) != 0)
+            continue;
+        facts->has_successor = has;
+        has = true;
+    }
+}
+
 /* Under the lock. */
 static void take_out(struct containers *containers, struct table *table, uint32_t at)
 {
     must(at < table->count);
 
-    row_free(table->row[at]);
+    struct row *row = table->row[at];
     table->count--;
     memmove(&table->row[at], &table->row[at + 1], (table->count - at) * sizeof table->row[0]);
+    mark_successors(table, &row->facts);
+    row_free(row);
     containers->number++;
 }
 
@@ -322,26 +338,35 @@ static bool has_room(const struct table *table, enum container_right right)
     return count < most[right];
 }
 
-/* Under the lock. The container runs now, so its pod has this much of each of its GPUs. */
-static void note_pod(struct table *table, const struct row *started)
+static void raise_pod_milli(struct row *row, const char *gpu, uint32_t now)
 {
-    const struct container_facts *of[NODE_CONTAINERS_MAX];
-    struct row *row[NODE_CONTAINERS_MAX];
+    for (uint32_t i = 0; i < row->facts.gpus; i++)
+        if (strcmp(row->gpu[i].name, gpu) == 0 && row->gpu[i].pod_milli < now)
+            row->gpu[i].pod_milli = now;
+}
+
+/*
+ * Under the lock. Records on the containers of the pod that run what they have together of the GPUs
+ * of one of them.
+ */
+static void note_pod(struct table *table, const struct container_facts *one)
+{
+    const struct container_facts *of[NODE_SHARES_MAX];
+    struct row *row[NODE_SHARES_MAX];
     uint32_t rows = 0;
 
-    for (uint32_t i = 0; i < table->count; i++) {
+    for (uint32_t i = 0; one->right == RIGHT_SHARE && i < table->count; i++) {
         const struct container_facts *facts = &table->row[i]->facts;
-        if (facts->is_running && strcmp(facts->uid, started->facts.uid) == 0) {
+        if (facts->right == RIGHT_SHARE && facts->is_running && strcmp(facts->uid, one->uid) == 0) {
             row[rows] = table->row[i];
             of[rows++] = facts;
         }
     }
-    for (uint32_t i = 0; i < rows; i++)
-        for (uint32_t k = 0; k < row[i]->facts.gpus; k++) {
-            struct container_gpu *gpu = &row[i]->gpu[k];
-            const uint32_t now = overlap_of_pod(of, rows, started->facts.uid, gpu->name);
-            gpu->pod_milli = now > gpu->pod_milli ? now : gpu->pod_milli;
-        }
+    for (uint32_t k = 0; rows > 0 && k < one->gpus; k++) {
+        const uint32_t now = overlap_of_pod(of, rows, one->uid, one->gpu[k].name);
+        for (uint32_t i = 0; i < rows; i++)
+            raise_pod_milli(row[i], one->gpu[k].name, now);
+    }
 }
 
 enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
@@ -363,12 +388,14 @@ enum containers_added containers_add(struct containers *containers, const struct
             must(table->count < NODE_CONTAINERS_MAX);
             containers->number++;
             table->row[table->count++] = row;
-            if (containers->listed != NULL && row->facts.is_running)
-                note_pod(table, row);
+            mark_successors(table, &row->facts);
+            if (containers->listed != NULL)
+                note_pod(table, &row->facts);
             row = NULL;
             added = CONTAINERS_KEPT;
         } else {
             added = CONTAINERS_FULL;
+            mark_successors(table, &row->facts);
             if (containers->listed != NULL)
                 count_left_out(table, &row->facts);
         }
@@ -403,7 +430,7 @@ static void set_running(struct containers *containers, struct text id, bool is_r
     facts->is_running = is_running;
     facts->has_ended = !is_running;
     if (is_running)
-        note_pod(table, table->row[at]);
+        note_pod(table, facts);
     containers->number++;
     unlock(containers);
 }

@@ -30,18 +30,6 @@ static bool is_same_pod(const struct container_facts *a, const char *uid)
     return strcmp(a->uid, uid) == 0;
 }
 
-/* Its successor may be made before it is seen to end. */
-static bool has_successor(const struct container_facts *const *container, uint32_t containers,
-                          uint32_t at)
-{
-    const struct container_facts *one = container[at];
-
-    for (uint32_t i = at + 1; i < containers; i++)
-        if (is_same_pod(container[i], one->uid) && strcmp(container[i]->name, one->name) == 0)
-            return true;
-    return false;
-}
-
 uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t containers,
                         const char *uid, const char *gpu)
 {
@@ -50,7 +38,7 @@ uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t
     for (uint32_t i = 0; i < containers; i++) {
         const struct container_gpu *share =
             is_same_pod(container[i], uid) ? share_of(container[i], gpu) : NULL;
-        if (share != NULL && !has_successor(container, containers, i))
+        if (share != NULL && !container[i]->has_successor)
             milli += share->milli;
     }
     return milli;
@@ -73,10 +61,11 @@ static uint32_t most_of(const struct view *view, const char *uid, const char *gp
 /* Is it the first container of its pod that lives on the GPU? */
 static bool is_first(const struct view *view, uint32_t at, const char *gpu)
 {
-    for (uint32_t i = 0; i < at; i++)
-        if (is_same_pod(view->of[i], view->of[at]->uid) && share_of(view->of[i], gpu) != NULL)
-            return false;
-    return share_of(view->of[at], gpu) != NULL;
+    bool first = share_of(view->of[at], gpu) != NULL;
+
+    for (uint32_t i = 0; first && i < at; i++)
+        first = !is_same_pod(view->of[i], view->of[at]->uid) || share_of(view->of[i], gpu) == NULL;
+    return first;
 }
 
 /* The pods that live on the GPU, other than this one: what they have together, and their names. */
@@ -103,8 +92,9 @@ static uint32_t others_on(const struct view *view, const char *uid, const char *
     return milli;
 }
 
+/* left_out: containers with shares that run and are not in the view */
 static int check_gpu(const struct view *view, const struct container_facts *facts, const char *gpu,
-                     struct err *err)
+                     uint32_t left_out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf names;
 
@@ -112,6 +102,12 @@ static int check_gpu(const struct view *view, const struct container_facts *fact
     const uint32_t wants = overlap_of_pod(view->of, view->count, facts->uid, gpu);
     if (wants <= most_of(view, facts->uid, gpu))
         return 0;
+    if (left_out > 0)
+        return err_set(err, ERR_CONFLICT,
+                       "the node has %u more containers with shares of GPUs than its agent can "
+                       "compare with it: keep the pod off this node until the agent has started "
+                       "again with fewer",
+                       (unsigned)left_out);
     const uint32_t others = others_on(view, facts->uid, gpu, &names);
     if (others == 0 || others + wants <= GPU_MILLI)
         return 0;
@@ -133,10 +129,8 @@ int overlap_allow(const struct containers_copy *containers, struct text id, stru
         if (text_is(id, view.of[i]->id))
             facts = view.of[i];
     }
-    if (facts == NULL || facts->right != RIGHT_SHARE)
-        return 0;
-    for (uint32_t i = 0; i < facts->gpus; i++)
-        if (check_gpu(&view, facts, facts->gpu[i].name, err) < 0)
+    for (uint32_t i = 0; facts != NULL && i < facts->gpus; i++)
+        if (check_gpu(&view, facts, facts->gpu[i].name, containers->left_out[RIGHT_SHARE], err) < 0)
             return err_same(err);
     return 0;
 }

@@ -22,16 +22,16 @@
 #include "milligpu/containers.h"
 
 /*
- * What the containers of a pod that run, or are about to, have of a GPU together, in milli. Of
- * containers with the same name the last one counts.
+ * What the containers of a pod that run, or are about to, have of a GPU together, in milli. Those
+ * that have a successor do not count.
  */
 uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t containers,
                         const char *uid, const char *gpu);
 
 /*
  * May the container with this id, which is in the table, have its shares beside those of other
- * pods? Negative: no, with the GPU and the pods that run there. A container that is not there has
- * no shares.
+ * pods? Negative: no, with the GPU and the pods that run there, or since some of the others are not
+ * in the table. A container that is not there has no shares.
  */
 int overlap_allow(const struct containers_copy *containers, struct text id,
                   struct err *err) MUST_USE;

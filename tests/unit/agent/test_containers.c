@@ -88,6 +88,97 @@ static void a_share_is_known_by_what_was_granted(void **state)
     assert_int_equal(facts->gpu[1].mib, 0);
 }
 
+/* A container with 100 or 600 milli of GPU-a, by its name. */
+static void shares(struct site *site, const char *uid, const char *id, const char *name,
+                   enum nri_state is)
+{
+    const struct nri_pod owner = {.uid = text_of(uid), .name = TEXT("web")};
+    const struct nri_container one = {.id = text_of(id), .name = text_of(name), .state = is};
+    const struct pod_share side = {.gpu = "GPU-a", .milli = 100};
+    const struct pod_share big = {.gpu = "GPU-a", .milli = 600};
+    const struct pod_share *share[] = {strcmp(name, "side") == 0 ? &side : &big};
+    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = share};
+    enum container_right right;
+
+    assert_int_equal(containers_add(site->containers, &owner, &one, &grant, &right),
+                     CONTAINERS_KEPT);
+}
+
+/* "id=100 id=700": what the pod of each had; "-" before an ended one, "<" with a successor. */
+static void assert_had(struct site *site, const char *expected)
+{
+    const struct containers_copy *copy = look(site);
+    char had[200] = "";
+
+    for (uint32_t i = 0; i < copy->count; i++) {
+        const struct container_facts *facts = &copy->container[i];
+        (void)snprintf(had + strlen(had), sizeof had - strlen(had), "%s%s%s%s=%u", i > 0 ? " " : "",
+                       facts->has_successor ? "<" : "", facts->has_ended ? "-" : "", facts->id,
+                       (unsigned)facts->gpu[0].pod_milli);
+    }
+    assert_string_equal(had, expected);
+}
+
+static void what_a_pod_had_is_what_ran_of_it_at_one_time(void **state)
+{
+    struct site *site = *state;
+    struct containers *containers = site->containers;
+
+    shares(site, "x", "1", "side", NRI_CREATED);
+    shares(site, "x", "2", "main", NRI_CREATED);
+    shares(site, "y", "3", "main", NRI_CREATED);
+    assert_had(site, "1=0 2=0 3=0");
+    containers_started(containers, TEXT("1"));
+    containers_started(containers, TEXT("3"));
+    assert_had(site, "1=100 2=0 3=600");
+    containers_started(containers, TEXT("2"));
+    assert_had(site, "1=700 2=700 3=600");
+    containers_stopped(containers, TEXT("2"));
+    shares(site, "x", "4", "more", NRI_CREATED);
+    containers_stopped(containers, TEXT("4")); /* it was not started */
+    assert_had(site, "1=700 -2=700 3=600 -4=0");
+    shares(site, "x", "5", "side", NRI_CREATED);
+    containers_stopped(containers, TEXT("1"));
+    containers_started(containers, TEXT("5"));
+    assert_had(site, "<-1=700 -2=700 3=600 -4=0 5=100");
+    shares(site, "x", "6", "main",
+           NRI_RUNNING); /* one that is made does not run, whatever it says */
+    assert_had(site, "<-1=700 3=600 -4=0 5=100 6=0");
+}
+
+static void what_a_pod_had_is_not_less_when_one_starts_again(void **state)
+{
+    struct site *site = *state;
+    struct containers *containers = site->containers;
+
+    shares(site, "x", "1", "side", NRI_CREATED);
+    containers_started(containers, TEXT("1"));
+    shares(site, "x", "2", "main", NRI_CREATED);
+    containers_started(containers, TEXT("2"));
+    containers_stopped(containers, TEXT("2"));
+    shares(site, "x", "3", "side", NRI_CREATED);
+    containers_started(containers, TEXT("3"));
+    assert_had(site, "<1=700 -2=700 3=100");
+    shares(site, "y", "4", "side", NRI_CREATED);
+    shares(site, "x", "5", "other", NRI_CREATED);
+    assert_had(site, "<1=700 -2=700 3=100 4=0 5=0");
+    containers_gone(containers, TEXT("3")); /* not made after all */
+    assert_had(site, "1=700 -2=700 4=0 5=0");
+}
+
+static void a_list_says_what_pods_have_now(void **state)
+{
+    struct site *site = *state;
+
+    containers_begin(site->containers);
+    shares(site, "x", "1", "side", NRI_RUNNING);
+    shares(site, "y", "2", "main", NRI_PAUSED);
+    shares(site, "x", "3", "main", NRI_RUNNING);
+    shares(site, "x", "4", "more", NRI_CREATED);
+    containers_complete(site->containers);
+    assert_had(site, "1=700 2=600 3=700 4=0");
+}
+
 /* What others gave a container, in a line: "right name,name"; "" if it holds no GPU. */
 static const char *held_by(struct site *site, const struct nri_pod *owner,
                            const struct nri_container *container)
@@ -455,6 +546,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_share_is_known_by_what_was_granted),
+        TEST(what_a_pod_had_is_what_ran_of_it_at_one_time),
+        TEST(what_a_pod_had_is_not_less_when_one_starts_again),
+        TEST(a_list_says_what_pods_have_now),
         TEST(a_variable_names_gpus_or_says_nothing),
         TEST(what_kubelet_asked_for_wins),
         TEST(a_node_of_any_path_is_a_gpu_by_its_numbers),

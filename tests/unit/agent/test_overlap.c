@@ -124,13 +124,14 @@ static void a_restart_is_not_refused_while_its_pod_lives(void **state)
 static void a_container_does_not_collide_with_itself(void **state)
 {
     (void)state;
-    (void)add("1", "web", "main", 600, 600); /* not seen to end yet */
+    struct container_facts *before = add("1", "web", "main", 600, 600); /* not seen to end yet */
     (void)is_new(add("2", "web", "main", 600, 0));
     (void)add("3", "other", "main", 400, 400);
+    refused("2", "no 1200 milli");
+    before->has_successor = true;
     allowed("2");
-    container[0].pod = "gone";
-    container[0].uid = "gone"; /* the same name in another pod is another container */
-    refused("2", "shop/gone (600), shop/other (400)");
+    (void)is_new(add("4", "new", "main", 100, 0));
+    refused("4", "shop/web (600), shop/other (400)");
 }
 
 static void the_second_container_of_a_pod_waits_as_the_first_would(void **state)
@@ -177,6 +178,20 @@ static void a_pod_alone_is_not_refused(void **state)
     allowed("2");
 }
 
+static void nobody_new_starts_beside_shares_that_are_not_known(void **state)
+{
+    struct err err;
+    (void)state;
+    copy.left_out[RIGHT_KUBELET] = copy.left_out[RIGHT_VARIABLE] = 1;
+    (void)is_new(add("1", "new", "main", 100, 0));
+    allowed("1");
+    copy.left_out[RIGHT_SHARE] = 7;
+    assert_int_equal(overlap_allow(&copy, TEXT("1"), &err), -ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "the node has 7 more containers with shares of GPUs than"));
+    (void)add("2", "new", "side", 100, 200); /* its own restart */
+    allowed("1");
+}
+
 static void of_many_pods_three_are_named(void **state)
 {
     (void)state;
@@ -205,6 +220,7 @@ int main(void)
         TEST(the_second_container_of_a_pod_waits_as_the_first_would),
         TEST(only_shares_of_the_same_gpu_count),
         TEST(a_pod_alone_is_not_refused),
+        TEST(nobody_new_starts_beside_shares_that_are_not_known),
         TEST(of_many_pods_three_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
