@@ -131,6 +131,25 @@ static void it_outlives_what_happens_to_its_node(void **state)
 }
 
 /* Its pods stay, and nobody vouches for what is gone. */
+/* "Since when" is of the verdict, and not of what else a Node says. */
+static void a_node_that_changes_otherwise_is_closed_since_the_same_time(void **state)
+{
+    static const struct core_gpu more[] = {{.id = "GPU-a", .mib = 16000},
+                                           {.id = "GPU-b", .index = 1, .mib = 16000}};
+    struct core_fixture *core = *state;
+
+    assert_int_equal(show(core, VOUCH_NOT_READY), VERDICT_OK);
+    const int64_t since_ms = shown(core)->vouch_ms;
+    core->now_ms += 1000;
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = core->now_ms,
+                                    .inventory = core_inventory(core, "n", "uid", more, 2),
+                                    .vouch = VOUCH_NOT_READY};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(shown(core)->gpus, 2);
+    is_closed(core, VOUCH_NOT_READY, since_ms);
+}
+
 static void the_end_of_the_node_ends_it(void **state)
 {
     struct core_fixture *core = *state;
@@ -172,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_word_closes_or_opens_the_node_and_is_no_row),
         TEST(it_outlives_what_happens_to_its_node),
+        TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time),
         TEST(the_end_of_the_node_ends_it),
         TEST(who_has_a_share_keeps_it),
     };
