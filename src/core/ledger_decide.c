@@ -232,7 +232,7 @@ static bool request_is_met(const struct node *node, const struct allocation_fact
 
     must(node != NULL);
     must(request_asks(request));
-    if (node->gone || held->held_gpus != request->whole)
+    if (node->gone || vouch_closes(node->vouch) || held->held_gpus != request->whole)
         return false;
     for (uint32_t i = 0; i < request->wants; i++) {
         if (!want_is_met(node, held, request, &request->want[i]))

@@ -185,6 +185,32 @@ static void who_has_a_share_keeps_it(void **state)
     assert_false(change_gives_room(newest(core))); /* of which nobody could have anything */
 }
 
+/* A new version of the pod is judged like a new pod: nobody would get that GPU now. */
+static void no_reservation_goes_on_in_a_new_version_while_closed(void **state)
+{
+    struct core_fixture *core = *state;
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = core->now_ms,
+                              .uid = "p",
+                              .namespace = "default",
+                              .name = "p",
+                              .node = "n",
+                              .request = core_request(core, "300"),
+                              .version = 7};
+    assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    for (int i = 0; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        const bool closes = vouch_closes(vouch);
+        assert_int_not_equal(judge(core, vouch), VERDICT_REFUSED);
+        command.version++;
+        assert_int_equal(core_do(core, &command), closes ? VERDICT_REFUSED : VERDICT_OK);
+        if (closes)
+            assert_int_equal(core->reason, REASON_CHANGED);
+    }
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
@@ -194,6 +220,7 @@ int main(void)
         TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time),
         TEST(the_end_of_the_node_ends_it),
         TEST(who_has_a_share_keeps_it),
+        TEST(no_reservation_goes_on_in_a_new_version_while_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
