@@ -10,6 +10,7 @@
 #include "sim_agent.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -107,6 +108,7 @@ static void say(const struct sim *sim, const struct model_node *node, struct age
     const struct sim_agent *agent = &sim->agent[node - sim->model.node];
 
     *out = (struct agent_words){.gpus = agent->has_read};
+    vouch_says(sim, node, &out->claim);
     for (uint32_t i = 0; i < node->is.gpus; i++)
         out->gpu[i].missing = true;
     for (uint32_t i = 0; i < node->is.gpus; i++)
@@ -139,9 +141,15 @@ static bool same_gpu(const struct model_gpu *a, const struct model_gpu *b)
            a->since_ms == b->since_ms;
 }
 
+static bool same_claim(const struct vouch_claim *a, const struct vouch_claim *b)
+{
+    return strcmp(a->pod, b->pod) == 0 && strcmp(a->node, b->node) == 0 &&
+           strcmp(a->boot, b->boot) == 0 && strcmp(a->leaving, b->leaving) == 0;
+}
+
 static bool same_words(const struct agent_words *a, const struct agent_words *b, uint32_t gpus)
 {
-    bool same = a->gpus == b->gpus;
+    bool same = a->gpus == b->gpus && same_claim(&a->claim, &b->claim);
 
     for (uint32_t i = 0; same && a->gpus && i < gpus; i++)
         same = same_gpu(&a->gpu[i], &b->gpu[i]);
@@ -150,10 +158,23 @@ static bool same_words(const struct agent_words *a, const struct agent_words *b,
 
 /* --- what is written --- */
 
+static bool shows_gpus(const struct model_node *node)
+{
+    bool shows = false;
+
+    for (uint32_t i = 0; i < node->is.gpus; i++)
+        shows = shows || !(node->odd ? node->hidden[i] : node->is.gpu[i].missing);
+    return shows;
+}
+
 /* The words become those of the Node; of an odd one they are found when it can be read again. */
 static void take_words(struct model_node *node, const struct agent_words *words)
 {
+    if (node->is.stripped && words->gpus)
+        sim_met("vouch/says_it_again");
     node->is.agent = true;
+    /* Before it has read them, those stay that the Node showed before, if milligpud knows. */
+    node->is.stripped = !words->gpus && !shows_gpus(node);
     for (uint32_t i = 0; words->gpus && i < node->is.gpus; i++) {
         node->is.gpu[i] = words->gpu[i];
         if (!node->odd)
@@ -163,10 +184,24 @@ static void take_words(struct model_node *node, const struct agent_words *words)
     }
 }
 
+/* The annotation's value. */
+static json_t *agent_note(const struct sim *sim, const struct vouch_claim *claim)
+{
+    char text[SIM_AGENT_BYTES];
+
+    usage_agent(sim, text);
+    json_t *note = json_loads(text, 0, NULL);
+    vouch_tells(claim, note);
+    char *value = json_dumps(note, JSON_COMPACT);
+    json_t *out = json_string(value);
+    free(value);
+    json_decref(note);
+    return out;
+}
+
 static void land(struct sim *sim, struct model_node *node, const struct agent_words *words)
 {
     char path[64];
-    char note[SIM_AGENT_BYTES];
     const uint64_t before = core_version(sim);
     struct model_node shown = *node;
 
@@ -176,8 +211,7 @@ static void land(struct sim *sim, struct model_node *node, const struct agent_wo
     }
     shown.odd = false;
     take_words(&shown, words);
-    usage_agent(sim, note);
-    json_t *notes = json_pack("{s:s}", "milligpu.io/agent", note);
+    json_t *notes = json_pack("{s:o}", "milligpu.io/agent", agent_note(sim, &words->claim));
     if (words->gpus)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(&shown));
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
@@ -227,14 +261,15 @@ static void send(struct sim *sim, struct sim_agent *agent)
 }
 
 /* The answer has come, or none did. */
-static void answered(struct sim *sim, struct sim_agent *agent)
+static void answered(struct sim *sim, const struct model_node *node, struct sim_agent *agent)
 {
     agent->busy_ms = 0;
     if (!agent->fails) {
         agent->sent = agent->sending;
+        vouch_answered(sim, node);
         agent->has_sent = true;
         agent->wait_ms = 0;
-        agent->again_ms = later(sim, 20000, 600000);
+        agent->again_ms = later(sim, 20000, sim->rules.vouches ? 60000 : 600000);
         agent->look_ms = sim->now_ms + LOOK_MS;
         return;
     }
@@ -282,9 +317,15 @@ static void stop(struct sim *sim, struct sim_agent *agent, int64_t down_ms)
     agent->busy_ms = 0; /* what is on its way may still take effect */
 }
 
+void agent_stops(struct sim *sim, const struct model_node *node, int64_t down_ms)
+{
+    stop(sim, agent_of(sim, node), down_ms);
+}
+
 static void start(struct sim *sim, const struct model_node *node, struct sim_agent *agent)
 {
     agent->up = true;
+    vouch_starts(sim, node);
     agent->has_read = agent->has_sent = agent->fails = false;
     agent->known = 0;
     agent->wait_ms = agent->busy_ms = 0;
@@ -295,9 +336,9 @@ static void start(struct sim *sim, const struct model_node *node, struct sim_age
 }
 
 /* The Node shows no GPUs until an agent says which there are. */
-static void show_nothing(struct model_node *node)
+void agent_shows_nothing(struct model_node *node)
 {
-    node->is.agent = false;
+    node->is.agent = node->is.stripped = false;
     for (uint32_t i = 0; i < node->is.gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         gpu->missing = node->hidden[i] = true;
@@ -324,7 +365,7 @@ void agent_begin(struct sim *sim, struct model_node *node)
 
 void agent_node_comes(struct sim *sim, struct model_node *node)
 {
-    show_nothing(node);
+    agent_shows_nothing(node);
     if (agent_of(sim, node)->boot_ms < sim->now_ms)
         agent_of(sim, node)->boot_ms = later(sim, 100, 5000);
 }
@@ -332,7 +373,8 @@ void agent_node_comes(struct sim *sim, struct model_node *node)
 /* The agent's pod is removed with its Node. */
 void agent_node_goes(struct sim *sim, const struct model_node *node)
 {
-    stop(sim, agent_of(sim, node), 0);
+    if (!vouch_node_goes(sim, node))
+        stop(sim, agent_of(sim, node), 0);
 }
 
 static void uninstall(struct sim *sim, struct model_node *node)
@@ -343,14 +385,16 @@ static void uninstall(struct sim *sim, struct model_node *node)
     stop(sim, agent_of(sim, node), 0);
     sim_met("agent/uninstalled");
     sim_say(sim, "the agent of %s is removed", node->name);
+    vouch_leaves(sim, node);
     if (!node->is.there)
         return;
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (core_request_json(sim, "PATCH", path,
-                          json_pack("{s:{s:{s:n,s:n}}}", "metadata", "annotations",
-                                    "milligpu.io/agent", "milligpu.io/gpus")) != 200)
+                          json_pack("{s:{s:{s:s,s:n}}}", "metadata", "annotations",
+                                    "milligpu.io/agent", "{\"leaving\":\"uninstalled\"}",
+                                    "milligpu.io/gpus")) != 200)
         sim_violation(sim, "the fake API server does not forget the agent of %s", node->name);
-    show_nothing(node);
+    agent_shows_nothing(node);
     model_node_is(sim, node, core_version(sim));
 }
 
@@ -369,6 +413,7 @@ static void reboot(struct sim *sim, struct model_node *node, struct draw *draw)
     }
     stop(sim, agent, draw_between(draw, 1000, 20000));
     stay_reboots(sim, node);
+    vouch_reboots(sim, node);
 }
 
 static void sicken(const struct sim *sim, struct true_gpu *gpu, struct draw *draw)
@@ -454,7 +499,7 @@ void agents_trouble(struct sim *sim, uint32_t step)
     if (!sim->rules.agents || !draw_chance(&draw, sim->rules.agent_per_mille))
         return;
     struct model_node *node = &sim->model.node[draw_below(&draw, sim->model.nodes)];
-    if (node->by_agent)
+    if (node->by_agent && !vouch_trouble(sim, node, &draw))
         trouble(sim, node, &draw);
 }
 
@@ -469,14 +514,16 @@ static void turn(struct sim *sim, struct model_node *node, struct sim_agent *age
         flight->due_ms = 0;
         land(sim, node, &flight->words);
     }
-    if (!agent->up && agent->installed && node->is.there && sim->now_ms >= agent->boot_ms)
+    vouch_turn(sim, node);
+    if (!agent->up && agent->installed && node->is.there && sim->now_ms >= agent->boot_ms &&
+        vouch_can_start(sim, node))
         start(sim, node, agent);
     if (!agent->up)
         return;
     if (sim->now_ms >= agent->read_ms)
         read_gpus(sim, node, agent);
     if (agent->busy_ms != 0 && sim->now_ms >= agent->busy_ms)
-        answered(sim, agent);
+        answered(sim, node, agent);
     if (agent->busy_ms == 0 && sim->now_ms >= agent->look_ms)
         look(sim, node, agent);
 }
@@ -496,15 +543,18 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t next_of(const struct model_node *node, const struct sim_agent *agent)
+static int64_t next_of(const struct sim *sim, const struct model_node *node,
+                       const struct sim_agent *agent)
 {
-    int64_t next = INT64_MAX;
+    int64_t next = vouch_next(sim, node);
 
     for (uint32_t i = 0; i < AGENT_FLIGHTS; i++)
         if (agent->flight[i].due_ms != 0)
             next = sooner(next, agent->flight[i].due_ms);
     if (!agent->up)
-        return agent->installed && node->is.there ? sooner(next, agent->boot_ms) : next;
+        return agent->installed && node->is.there && vouch_can_start(sim, node)
+                   ? sooner(next, agent->boot_ms)
+                   : next;
     next = sooner(next, agent->read_ms);
     return sooner(next, agent->busy_ms != 0 ? agent->busy_ms : agent->look_ms);
 }
@@ -517,6 +567,6 @@ int64_t agents_next(const struct sim *sim)
         return next;
     for (uint32_t n = 0; n < sim->model.nodes; n++)
         if (sim->model.node[n].by_agent)
-            next = sooner(next, next_of(&sim->model.node[n], &sim->agent[n]));
+            next = sooner(next, next_of(sim, &sim->model.node[n], &sim->agent[n]));
     return sooner(next, stay_next(sim));
 }

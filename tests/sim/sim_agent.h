@@ -14,6 +14,7 @@
 #define MILLIGPU_TESTS_SIM_AGENT_H
 
 #include "sim_model.h"
+#include "sim_vouch.h"
 
 enum { AGENT_FLIGHTS = 4 };
 
@@ -31,6 +32,7 @@ struct true_gpu {
 /* What an agent says of its node. */
 struct agent_words {
     bool gpus; /* it has read them; else only that it is there */
+    struct vouch_claim claim;
     struct model_gpu gpu[MODEL_GPUS];
 };
 
@@ -78,6 +80,8 @@ void agent_begin(struct sim *sim, struct model_node *node);      /* before its N
 void agent_node_comes(struct sim *sim, struct model_node *node); /* the same, again */
 void agent_node_goes(struct sim *sim, const struct model_node *node);
 void agent_looks(struct sim *sim, const struct model_node *node); /* containers came or went */
+void agent_stops(struct sim *sim, const struct model_node *node, int64_t down_ms);
+void agent_shows_nothing(struct model_node *node); /* its words are gone from the Node */
 bool agent_serves(const struct sim *sim, const struct model_node *node);
 void agents_trouble(struct sim *sim, uint32_t step);
 void agents_turn(struct sim *sim);

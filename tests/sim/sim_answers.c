@@ -130,7 +130,8 @@ static bool is_closed(const struct shown *shown, const struct model_pod *pod)
 {
     const bool asks = oracle_asks(pod);
 
-    if (asks && (shown->node->gone || held_unnamed(shown->node, shown->leaves) > 0))
+    if (asks && (shown->node->gone || vouch_closes(shown->node->vouch) ||
+                 held_unnamed(shown->node, shown->leaves) > 0))
         return true;
     for (uint32_t i = 0; i < shown->node->allocations; i++) {
         const struct allocation_facts *is = &shown->node->allocation[i]->is;

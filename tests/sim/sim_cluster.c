@@ -135,7 +135,7 @@ json_t *core_labels(const struct model_node *node)
 }
 
 /* The Node as its source shows it; whole: for creation. */
-static json_t *node_object(const struct model_node *node)
+static json_t *node_object(const struct sim *sim, const struct model_node *node)
 {
     json_t *meta = json_pack("{s:s}", "name", node->name);
     json_t *status = json_object();
@@ -145,15 +145,15 @@ static json_t *node_object(const struct model_node *node)
         json_object_set_new(notes, "milligpu.io/cordon", json_string("all"));
     if (node->source == MODEL_ANNOTATED && !node->by_agent)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(node));
-    json_object_set_new(meta, "labels",
-                        node->source == MODEL_LABELLED ? core_labels(node) : core_pool(node));
+    json_t *labels = node->source == MODEL_LABELLED ? core_labels(node) : core_pool(node);
+    json_object_set_new(meta, "labels", vouch_labels(sim, node, labels));
     if (node->source != MODEL_LABELLED && !node->by_agent) {
         json_decref(status);
         status = core_amounts(node);
     }
     json_object_set_new(meta, "annotations", notes);
     return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "v1", "kind", "Node", "metadata", meta,
-                     "status", status);
+                     "status", vouch_status(sim, node, status));
 }
 
 static void create_node(struct sim *sim, struct model_node *node, bool oddly)
@@ -162,7 +162,7 @@ static void create_node(struct sim *sim, struct model_node *node, bool oddly)
     if (node->by_agent)
         agent_node_comes(sim, node);
     if (!(oddly && odd_create(sim, node, &sim->draw)) &&
-        core_request_json(sim, "POST", "/api/v1/nodes", node_object(node)) != 201)
+        core_request_json(sim, "POST", "/api/v1/nodes", node_object(sim, node)) != 201)
         sim_violation(sim, "the fake API server does not take a node");
     model_node_is(sim, node, core_version(sim));
     sim_say(sim, "node %s comes%s", node->name, node->odd ? ", and its GPUs cannot be read" : "");
@@ -218,11 +218,17 @@ static void delete_node(struct sim *sim, struct model_node *node)
     node->is.there = node->is.cordoned = false;
     taints_forget(node);
     copies_node_gone(sim, node);
+    model_node_is(sim, node, core_version(sim));
     if (node->by_agent)
         agent_node_goes(sim, node);
-    model_node_is(sim, node, core_version(sim));
     sim_met("node/deleted");
     sim_say(sim, "node %s is deleted", node->name);
+}
+
+void core_remake_node(struct sim *sim, struct model_node *node)
+{
+    delete_node(sim, node);
+    create_node(sim, node, false);
 }
 
 /* The first ones are present, the others are not: all that a count can express. */
@@ -369,6 +375,7 @@ static void begin_node(struct sim *sim, uint32_t n)
     topology_draw(sim, node, &sim->draw);
     if (sim->rules.agents && node->source == MODEL_ANNOTATED && draw_chance(&sim->agents_draw, 800))
         agent_begin(sim, node);
+    vouch_begin(sim, node);
     create_node(sim, node, false);
 }
 

@@ -61,6 +61,8 @@ static enum store_outcome count_write(void *ctx, const struct command *command,
         sim_met("command/%s", command_name(command->kind));
         rules_written(sim, command, change);
         reserve_written(sim, command, change);
+        if (command->kind == COMMAND_RESERVE || command->kind == COMMAND_VERSION)
+            vouched_reserved(sim, change->after);
         if (command->kind == COMMAND_RESERVE)
             oracle_reserved(sim, command, change);
         raise_written(sim, command, change);
@@ -133,7 +135,11 @@ static int count_remember(void *ctx, const struct agents *agents, size_t max, si
                           struct err *err)
 {
     struct sim *sim = ctx;
-    return sim->daemon.store.remember(sim->daemon.store.ctx, agents, max, out_count, err);
+    const int failed =
+        sim->daemon.store.remember(sim->daemon.store.ctx, agents, max, out_count, err);
+
+    vouched_stored(sim, agents, failed == 0 ? *out_count : 0, failed == 0 && !disk_is_cut());
+    return failed;
 }
 
 /* --- start --- */
@@ -150,6 +156,10 @@ static int64_t wall_of(void *ctx)
 
 static void fill_settings(const struct sim *sim, struct settings *settings)
 {
+    static const char *const required[] = {[REQUIRE_WHERE_SELECTED] = "where-selected",
+                                           [REQUIRE_ALWAYS] = "always",
+                                           [REQUIRE_NEVER] = "never"};
+
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
                                   .whole_resource = "nvidia.com/gpu",
                                   .base_path = "/scheduler",
@@ -162,9 +172,9 @@ static void fill_settings(const struct sim *sim, struct settings *settings)
                                   .inventory_from_labels = true,
                                   .plugin = "auto",
                                   .events = true,
-                                  .require_agent = "where-selected",
+                                  .require_agent = required[sim->rules.required],
                                   .agent_nodes = "nvidia.com/gpu.present=true",
-                                  .agents = "pods",
+                                  .agents = sim->rules.by_annotation ? "annotation" : "pods",
                                   .agent_label = "app.kubernetes.io/component=node",
                                   .wake = "object",
                                   .keys_namespace = "",
@@ -305,6 +315,7 @@ void daemon_boot(struct sim *sim)
     reserve_loaded(sim);
     learned_loaded(sim);
     usage_loaded(sim);
+    vouched_loaded(sim);
 }
 
 /* --- end --- */
@@ -339,6 +350,7 @@ void daemon_lose_ledger(struct sim *sim)
     disk_clear();
     keys_lose(sim);
     learned_lost(sim);
+    vouched_lost(sim);
     sim->daemon.rebuilds = true;
     sim_met("ledger/lost");
     sim_say(sim, "the ledger is lost");
@@ -410,6 +422,14 @@ static bool has_applied_all(const struct sim_daemon *daemon)
     return queue_depth(daemon->app.queue) == 0 && is.kept == 0;
 }
 
+static void judge_vouched(struct sim *sim)
+{
+    const struct snapshot *snapshot = daemon_view(sim);
+
+    oracle_vouched(sim, snapshot);
+    snapshot_unref(snapshot);
+}
+
 static void turn_of_writer(struct sim *sim)
 {
     struct sim_daemon *daemon = &sim->daemon;
@@ -422,6 +442,7 @@ static void turn_of_writer(struct sim *sim)
     if (!disk_is_cut() && has_applied_all(daemon) && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;
         daemon->applied_pods = daemon->told_pods;
+        judge_vouched(sim);
     }
     if (atomic_load(&daemon->app.grace_ends_ms) != 0)
         sim_met("ledger/waits_grace_period");

@@ -199,6 +199,8 @@ static bool says(const struct node *node, const struct model_version *version)
         return true;
     if (node->agent != version->agent)
         return false;
+    if (version->stripped)
+        return true;
     for (uint32_t i = 0; i < version->gpus; i++)
         if (differs(node, &version->gpu[i]) != NULL)
             return false;
@@ -411,7 +413,7 @@ void oracle_agents(struct sim *sim, const struct snapshot *snapshot)
     for (uint32_t n = 0; n < sim->model.nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
-        if (!node->by_agent || !node->is.there || node->odd)
+        if (!node->by_agent || !node->is.there || node->odd || node->is.stripped)
             continue;
         if (shown == NULL || shown->gone)
             sim_violation(sim, "node %s is there, and not for milligpud", node->name);

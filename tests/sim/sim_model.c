@@ -187,6 +187,7 @@ void model_node_is(struct sim *sim, struct model_node *node, uint64_t version)
     node->is.version = version;
     node->is.odd = node->odd;
     node->was[node->versions++] = node->is;
+    vouched_node_is(sim, node, version);
 }
 
 uint32_t model_first_known(const struct model_node *node, uint64_t version)
@@ -303,6 +304,7 @@ static bool has_woken(struct sim *sim, const struct sim_effect *effect)
     json_t *notes = json_object_get(json_object_get(body, "metadata"), "annotations");
     const char *value = json_string_value(json_object_iter_value(json_object_iter(notes)));
     const bool changed = value == NULL || strcmp(value, sim->woken) != 0;
+    vouched_woken(sim);
 
     (void)snprintf(sim->woken, sizeof sim->woken, "%s", value != NULL ? value : "");
     json_decref(body);

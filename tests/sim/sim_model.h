@@ -94,8 +94,9 @@ struct model_version {
     uint64_t version;
     bool there;
     bool cordoned;
-    bool agent; /* it has the annotation of one */
-    bool odd;   /* its GPUs could not be read */
+    bool agent;    /* it has the annotation of one */
+    bool odd;      /* its GPUs could not be read */
+    bool stripped; /* somebody deleted what its agent wrote: its GPUs stay, and take no share */
     bool unschedulable;
     bool not_ready;
     uint32_t taints; /* bits, as sim_taints.c numbers them */

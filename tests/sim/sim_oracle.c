@@ -314,10 +314,13 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         /* Where other pods lie is the ledger's choice. */
         sure = sure && (other->ours || !oracle_asks(other));
     }
+    const enum fit by_agent = shares ? (enum fit)vouched_fit(sim, node) : FIT_YES;
+    if (by_agent == FIT_NO)
+        return FIT_NO;
     const enum rules_fit by_rules = rules_fit(sim, pod->shape, node, victim);
     if (by_rules == RULES_NOT)
         return FIT_NO;
-    sure = sure && by_rules == RULES_FIT;
+    sure = sure && by_rules == RULES_FIT && by_agent == FIT_YES;
     if (!shares)
         return by_rules == RULES_UNSURE
                    ? FIT_UNSURE
@@ -592,8 +595,8 @@ static uint32_t room_on(const struct node *node, const struct gpu *gpu)
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     const uint32_t sum = sum_of(node, gpu);
 
-    if ((gpu->flags & shut) != 0 || node->gone || held_shown(node, gpu, NULL) ||
-        held_unnamed(node, NULL) > 0 || node->unplaced_milli > 0)
+    if ((gpu->flags & shut) != 0 || node->gone || vouch_closes(node->vouch) ||
+        held_shown(node, gpu, NULL) || held_unnamed(node, NULL) > 0 || node->unplaced_milli > 0)
         return 0;
     return sum < gpu->milli ? gpu->milli - sum : 0;
 }

@@ -80,7 +80,7 @@ static uint32_t open_gpus(const struct node *shown)
 static bool is_idle_shown(const struct sim *sim, const struct node *shown,
                           const struct model_node *node, const struct proposal *proposal)
 {
-    if (shown == NULL || shown->gone || shown->unusable.why != USABLE)
+    if (shown == NULL || shown->gone || shown->unusable.why != USABLE || vouch_closes(shown->vouch))
         return false;
     for (uint32_t i = 0; i < shown->allocations; i++)
         if (!leaves(sim, node, proposal, shown->allocation[i]->is.uid))
@@ -128,7 +128,7 @@ static bool may_be_idle(const struct sim *sim, uint32_t n)
 {
     const struct model_node *node = &sim->model.node[n];
 
-    return sim->idle[n] || node->by_agent || !taints_are_steady(sim, node);
+    return sim->idle[n] || node->by_agent || sim->rules.vouches || !taints_are_steady(sim, node);
 }
 
 /* What is not written is seen in what is shown. */
@@ -136,7 +136,7 @@ void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
 {
     for (uint32_t n = 0; n < sim->model.nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
-        if (node->by_agent || sim->rules.taints)
+        if (node->by_agent || sim->rules.taints || sim->rules.vouches)
             sim->idle[n] = sim->idle_kept[n] =
                 is_idle_shown(sim, snapshot_node(snapshot, text_of(node->name)), node, NULL);
     }
@@ -245,10 +245,13 @@ static enum fit is_idle(const struct sim *sim, const struct model_node *node, co
     }
     const enum fit open = has_open_gpus(sim, node, victim);
     const enum fit usable = taints_usable(sim, node);
-    if (open == FIT_NO || usable == FIT_NO)
+    const enum fit by_agent = (enum fit)vouched_fit(sim, node);
+    if (open == FIT_NO || usable == FIT_NO || by_agent == FIT_NO)
         return FIT_NO;
-    return open == FIT_UNSURE || usable == FIT_UNSURE || is_doubted(sim, node) ? FIT_UNSURE
-                                                                               : FIT_YES;
+    return open == FIT_UNSURE || usable == FIT_UNSURE || by_agent == FIT_UNSURE ||
+                   is_doubted(sim, node)
+               ? FIT_UNSURE
+               : FIT_YES;
 }
 
 enum fit reserve_keeps(const struct sim *sim, const struct sim_rule *rule,

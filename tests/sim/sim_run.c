@@ -261,6 +261,24 @@ static void draw_reports(struct sim_rules *rules, const struct sim_plan *plan)
     rules->reports = rules->agents && draw_chance(&draw, 500);
 }
 
+/* Pods of agents vouch for nodes. The setting is mostly the default. */
+static void draw_vouches(struct sim_rules *rules, const struct sim_plan *plan)
+{
+    struct draw draw = {.state = plan->seed ^ 0xA6E57};
+    const uint32_t setting = draw_below(&draw, 100);
+
+    rules->vouches = rules->agents && draw_chance(&draw, 500);
+    rules->required = REQUIRE_WHERE_SELECTED;
+    if (!rules->vouches)
+        return;
+    rules->agent_per_mille += 100;
+    if (setting < 8)
+        rules->required = REQUIRE_ALWAYS;
+    else if (setting < 14)
+        rules->required = REQUIRE_NEVER;
+    rules->by_annotation = draw_chance(&draw, 60);
+}
+
 /* Prices, and policies that judge nodes by the learned workload. */
 static void draw_prices(struct sim_rules *rules, const struct sim_plan *plan)
 {
@@ -326,6 +344,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     draw_taints(rules, plan);
     draw_prices(rules, plan);
     draw_reports(rules, plan);
+    draw_vouches(rules, plan);
     struct draw scarce = {.state = plan->seed ^ 0x5CA2CE};
     rules->scarce = rules->crowd == 0 && draw_chance(&scarce, 250);
 }
@@ -407,6 +426,7 @@ static void sim_free(struct sim *sim)
     sim_api_free(sim->api);
     fake_apiserver_free(sim->fake);
     model_done(&sim->model);
+    vouched_end(sim);
     keys_end(sim);
     usage_end(sim);
     disk_clear();
@@ -462,6 +482,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     sim->settling = true;
     odd_mend_all(sim);
     taints_mend_all(sim);
+    vouch_calm(sim);
     for (uint32_t i = 0; i < sim->model.pods; i++)
         sim->model.pod[i].kubelet_ms = 0; /* a running pod goes on running */
     sim_pass(sim, WAIT_MS);

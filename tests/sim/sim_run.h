@@ -38,9 +38,17 @@
 #include "sim_keys.h"
 #include "sim_lay.h"
 #include "sim_model.h"
+#include "sim_vouch.h"
 #include "support/fake_http.h"
 
-enum { SIM_SCHEDULERS = 3, SIM_CALLS = 48, SIM_WORD = 40, SIM_WORDS = 480, SIM_STEPS_MAX = 4096 };
+enum {
+    SIM_SCHEDULERS = 3,
+    SIM_CALLS = 48,
+    SIM_WORD = 40,
+    SIM_WORDS = 480,
+    SIM_STEPS_MAX = 4096,
+    SIM_WAKES = 250
+};
 
 struct draw {
     uint64_t state;
@@ -66,20 +74,23 @@ struct sim_rules {
     uint32_t odd_per_mille;    /* of steps: a Node becomes unreadable */
     uint32_t tenant_per_mille; /* of steps: somebody writes our annotations, or binds by hand */
     uint32_t shortlist;
-    bool full_nodes;          /* schedulers send Node objects */
-    bool both;                /* two schedulers may take the same pod */
-    bool power;               /* crashes lose what was not synced */
-    bool loses;               /* the ledger is lost now and then, and a new one begins */
-    bool scarce;              /* the ledger may take so little that history goes by bytes */
-    bool resets;              /* settings differ after a restart */
-    bool ruled;               /* the policy has rules, which change */
-    bool copies;              /* nodes show UUIDs of others */
-    bool picky;               /* another extender agrees to one node only, for many pods */
-    bool linked;              /* nodes tell which GPUs lie together, and pods demand it */
-    bool agents;              /* nodes have agents */
-    bool raises;              /* the policy raises shares for the sake of their memory */
-    bool taints;              /* kube-scheduler would not use some nodes */
-    bool reports;             /* agents report usage */
+    bool full_nodes; /* schedulers send Node objects */
+    bool both;       /* two schedulers may take the same pod */
+    bool power;      /* crashes lose what was not synced */
+    bool loses;      /* the ledger is lost now and then, and a new one begins */
+    bool scarce;     /* the ledger may take so little that history goes by bytes */
+    bool resets;     /* settings differ after a restart */
+    bool ruled;      /* the policy has rules, which change */
+    bool copies;     /* nodes show UUIDs of others */
+    bool picky;      /* another extender agrees to one node only, for many pods */
+    bool linked;     /* nodes tell which GPUs lie together, and pods demand it */
+    bool agents;     /* nodes have agents */
+    bool raises;     /* the policy raises shares for the sake of their memory */
+    bool taints;     /* kube-scheduler would not use some nodes */
+    bool reports;    /* agents report usage */
+    bool vouches;    /* and their pods vouch for nodes */
+    enum agents_required required;
+    bool by_annotation;       /* agents run outside of pods */
     bool priced;              /* models have prices, which change with the rules */
     const char *order;        /* setting policy at the first start */
     uint32_t taint_per_mille; /* of steps: that begins or ends somewhere */
@@ -233,6 +244,14 @@ struct sim {
     struct model model;
     struct sim_agent agent[MODEL_NODES];
     struct sim_stay stay[MODEL_PODS];
+    struct sim_vouch vouch[MODEL_NODES];
+    uint32_t vouch_pods; /* pods of agents so far */
+    struct vouch_table vouched[MODEL_NODES];
+    bool agent_seen;  /* one was in the cluster at some time */
+    bool agent_known; /* and this milligpud knows it */
+    bool agent_kept;  /* and its store */
+    uint64_t wake_ups;
+    int64_t woken_ms[SIM_WAKES]; /* the last ones */
     struct sim_keys keys;
     struct sim_daemon daemon;
     struct sim_learned learned;
@@ -347,9 +366,10 @@ int64_t core_next(const struct sim *sim);
 /* For a pod that fits nowhere some others end now: schedulers know it, milligpud not yet. */
 bool core_makes_room(struct sim *sim, const struct model_pod *pod);
 void core_evict(struct sim *sim, struct model_pod *pod);
-void core_fails(struct sim *sim, struct model_pod *pod); /* its node does not admit it */
-void core_calm(struct sim *sim);                         /* end all trouble */
-void core_end_all(struct sim *sim);                      /* delete every pod */
+void core_remake_node(struct sim *sim, struct model_node *node); /* it is deleted, and made anew */
+void core_fails(struct sim *sim, struct model_pod *pod);         /* its node does not admit it */
+void core_calm(struct sim *sim);                                 /* end all trouble */
+void core_end_all(struct sim *sim);                              /* delete every pod */
 
 int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
 uint64_t core_version(struct sim *sim); /* current resourceVersion */

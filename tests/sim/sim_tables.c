@@ -45,6 +45,7 @@ static void oracle_pods(const struct sim *sim)
 
     for (uint32_t i = 0; i < sim->model.pods; i++)
         alive += model_alive(&sim->model.pod[i]) ? 1 : 0;
+    alive += vouched_pods(sim);
     const size_t known = pod_cache_count(sim->daemon.app.pod_cache);
     if (known > alive)
         sim_violation(sim, "%zu pods are known, %zu live", known, alive);
@@ -254,6 +255,9 @@ static void oracle_writer(const struct sim *sim)
     if (is.host_sums > hosts)
         sim_violation(sim, "sums of %zu hosts are kept, of at most %zu", is.host_sums, hosts);
     oracle_names(sim, &is);
+    if (is.agents < vouched_least(sim) || is.agents > vouched_most(sim))
+        sim_violation(sim, "%zu nodes are in the table of agents, it should be %zu to %zu",
+                      is.agents, vouched_least(sim), vouched_most(sim));
 }
 
 void oracle_tables(struct sim *sim)
