@@ -449,11 +449,11 @@ def check_settings_exist():
 
 
 def check_alerts():
-    """There are six alerts, with existing metrics and labels, each with a severity, a summary and a description."""
+    """There are eight alerts, with existing metrics and labels, each with a severity, a summary and a description."""
     with open(os.path.join(TOP, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
         metrics = dict(re.findall(r'^METRIC\(\w+, "(\w+)", \w+, "([^"]*)"', file.read(), re.M))
     rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
-    need(len(rules) == 7, f"there are {len(rules)} alerts instead of seven")
+    need(len(rules) == 8, f"there are {len(rules)} alerts instead of eight")
     for rule in rules:
         for metric, label in re.findall(r"(milligpu_\w+)(?:\{(\w+)=)?", rule["expr"]):
             need(metric in metrics, f"alert {rule['alert']}: there is no metric {metric}")

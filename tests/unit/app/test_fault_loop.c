@@ -274,8 +274,12 @@ static void the_world_is_right(struct app_fixture *fixture)
 
 static const char *point_name(enum fixture_point point)
 {
-    static const char *const names[] = {"nowhere", "begin",   "write", "commit", "maintain",
-                                        "learn",   "measure", "keep",  "request"};
+    static const char *const names[] = {
+        [POINT_NOWHERE] = "nowhere", [POINT_BEGIN] = "begin",       [POINT_WRITE] = "write",
+        [POINT_COMMIT] = "commit",   [POINT_MAINTAIN] = "maintain", [POINT_LEARN] = "learn",
+        [POINT_MEASURE] = "measure", [POINT_KEEP_POLICY] = "keep",  [POINT_REMEMBER] = "remember",
+        [POINT_REQUEST] = "request"};
+
     return names[point];
 }
 
