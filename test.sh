@@ -167,7 +167,8 @@ control_plane() { # [go test argument...]: builds it if it is not there yet
     command -v go >/dev/null ||
         skip "no Go here, and the real control plane is built from Go modules"
     scripts/install-deps.sh --controlplane
-    [ -x build/release/bin/milligpud ] || build release
+    # ./demo.sh builds some of the programs there
+    [ -x build/release/bin/milligpud ] && [ -x build/release/bin/milligpu-node ] || build release
     tests/controlplane/run "$@"
 }
 
