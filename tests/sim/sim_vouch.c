@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sqlite3.h>
+
 #include "sim_run.h"
+#include "support/disk.h"
 
 enum {
     KUBELET_MS = 8000,     /* until it tells that a pod is not Ready, or of a boot */
@@ -22,6 +25,7 @@ enum {
     GRACE_MS = 15000,
     ORPHAN_MS = 40000,
     FLAP_MS = 1500,
+    FAST_FLAP_MS = 200,
     LEAVE_MS = 60000,
 };
 
@@ -308,15 +312,30 @@ void vouch_leaves(struct sim *sim, const struct model_node *node)
 
 /* --- trouble --- */
 
+/* One write fails, soon. */
+static void fill_disk(struct sim *sim)
+{
+    if (!sim->daemon.up || sim->settling || sim->daemon.disk_heals_ms != 0)
+        return;
+    disk_fail(DISK_WRITE, 1 + draw_below(&sim->agents_draw, 6), SQLITE_FULL, false);
+    sim->daemon.disk_heals_ms = later(sim, 4000);
+    sim_met("vouch/disk_full");
+    sim_say(sim, "the disk is full once");
+}
+
 static void pause_agent(struct sim *sim, struct sim_vouch *vouch)
 {
     vouch->pause_ms = later(sim, 60000);
 }
 
+/* Slowly, or faster than anybody may be woken. */
 static void flap(struct sim *sim, struct sim_vouch *vouch)
 {
-    vouch->flaps_ms = sim->now_ms + draw_between(&sim->agents_draw, 10000, 90000);
-    vouch->flap_ms = later(sim, FLAP_MS);
+    const bool fast = chance(sim, 300);
+
+    vouch->flap_most_ms = fast ? FAST_FLAP_MS : FLAP_MS;
+    vouch->flaps_ms = sim->now_ms + draw_between(&sim->agents_draw, 10000, fast ? 70000 : 90000);
+    vouch->flap_ms = later(sim, vouch->flap_most_ms);
     vouch->pod[0].tell_ms = 0;
 }
 
@@ -347,7 +366,7 @@ static void strip(struct sim *sim, struct model_node *node, const struct sim_vou
 {
     if (!node->is.agent || !vouch->selected || !vouch->pod[0].there)
         return;
-    if (!vouch->counted && chance(sim, 600)) {
+    if (!vouch->counted && chance(sim, 600) && vouched_is_kept(sim, node)) {
         count_by_labels(sim, node, true);
         sim_met("vouch/counted_by_labels");
     }
@@ -369,6 +388,17 @@ static void remake(struct sim *sim, struct model_node *node, struct sim_vouch *v
     vouch->stays = false;
 }
 
+/* No event tells that its pod is gone; the list that shows it may meet a disk that is full. */
+static void vanish(struct sim *sim, const struct model_node *node, struct sim_vouch *vouch)
+{
+    sim_api_compact(sim->api);
+    sim_api_outage(sim->api, later(sim, 3000));
+    delete_pod(sim, node, &vouch->pod[0], true);
+    agent_stops(sim, node, draw_between(&sim->agents_draw, 500, 20000));
+    if (chance(sim, 500))
+        fill_disk(sim);
+}
+
 static void leave(struct sim *sim, const struct model_node *node, struct sim_vouch *vouch)
 {
     vouch->leave_ms = later(sim, LEAVE_MS);
@@ -378,7 +408,7 @@ static void leave(struct sim *sim, const struct model_node *node, struct sim_vou
 bool vouch_trouble(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     static const char *const word[] = {"pauses",   "flaps",  "cloned", "replaced",
-                                       "stripped", "remade", "leaves"};
+                                       "stripped", "remade", "leaves", "unseen"};
     struct sim_vouch *vouch = vouch_of(sim, node);
 
     if (!sim->rules.vouches || !draw_chance(draw, 500))
@@ -405,8 +435,11 @@ bool vouch_trouble(struct sim *sim, struct model_node *node, struct draw *draw)
     case 5:
         remake(sim, node, vouch);
         break;
-    default:
+    case 6:
         leave(sim, node, vouch);
+        break;
+    default:
+        vanish(sim, node, vouch);
     }
     return true;
 }
@@ -459,7 +492,7 @@ static void probe(struct sim *sim, const struct model_node *node, struct vouch_p
         if (sim->now_ms < vouch->flap_ms)
             return;
         tell_ready(sim, node, pod, !pod->ready);
-        vouch->flap_ms = sim->now_ms < vouch->flaps_ms ? later(sim, FLAP_MS) : 0;
+        vouch->flap_ms = sim->now_ms < vouch->flaps_ms ? later(sim, vouch->flap_most_ms) : 0;
         return;
     }
     if (ready == pod->ready)
@@ -487,6 +520,9 @@ static void controller(struct sim *sim, const struct model_node *node)
     if (sim->now_ms < vouch->create_ms)
         return;
     vouch->create_ms = 0;
+    /* With the first one milligpud begins to judge all nodes. */
+    if (sim->vouch_pods == 0 && chance(sim, 300))
+        fill_disk(sim);
     create(sim, node, &vouch->pod[0]);
 }
 

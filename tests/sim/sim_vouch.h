@@ -50,6 +50,7 @@ struct sim_vouch {
     int64_t pause_ms;                 /* until then the agent is not Ready */
     int64_t leave_ms;                 /* until then it has let go of the GPUs */
     int64_t flap_ms;                  /* when Ready changes next; 0: it does not flap */
+    int64_t flap_most_ms;             /* after which it changes again, at most */
     int64_t flaps_ms;                 /* until then */
     char node_uid[MODEL_ID];          /* as its agent knows it */
     struct vouch_claim claim;         /* of the agent's process that is running */
@@ -132,6 +133,8 @@ void vouched_woken(struct sim *sim); /* a wake-up arrived at the API server */
 int vouched_fit(const struct sim *sim, const struct model_node *node);    /* enum fit */
 void vouched_reserved(struct sim *sim, const struct allocation *granted); /* by the writer */
 void oracle_vouched(struct sim *sim, const struct snapshot *snapshot);
+/* That its agent named its GPUs is stored, and stays so. */
+bool vouched_is_kept(const struct sim *sim, const struct model_node *node);
 size_t vouched_least(const struct sim *sim); /* entries of milligpud's table, when all is quiet */
 size_t vouched_most(const struct sim *sim);
 size_t vouched_pods(const struct sim *sim); /* pods of agents that live */

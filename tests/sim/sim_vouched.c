@@ -361,9 +361,19 @@ void vouched_stored(struct sim *sim, const struct agents *agents, size_t count, 
                                       .vouched = stored && memory.vouched};
         (void)snprintf(kept->uid, sizeof kept->uid, "%s", memory.uid);
     }
+    if (stored && count == 0 && sim->agent_kept)
+        sim_violation(sim, "what is known of agents is stored, and nothing of it is new");
     sim->agent_kept = sim->agent_kept || (stored && agents_seen(agents));
     if (stored)
         sim_met("vouch/stored");
+}
+
+bool vouched_is_kept(const struct sim *sim, const struct model_node *node)
+{
+    const struct vouch_table *table = looked_at(sim, node);
+
+    return table->words > 0 && !sim->rules.loses && table->kept.named_gpus &&
+           strcmp(table->kept.uid, table->word[table->words - 1].uid) == 0;
 }
 
 /* --- wake-ups and entries --- */
