@@ -216,7 +216,7 @@ static void open_parts(struct sim *sim)
 }
 
 /*
- * Checkpoints and retention as often as fits into minutes. Empty tables take 128 KiB, and the
+ * Checkpoints and retention as often as fits into minutes. Empty tables take 152 KiB, and the
  * history of a run a bit more than that.
  */
 static void small_limits(struct store *store, bool scarce)
@@ -228,7 +228,7 @@ static void small_limits(struct store *store, bool scarce)
     store->limits.retain_ms = 20000;
     if (!scarce)
         return;
-    store->limits.trim_at = 192 << 10;
+    store->limits.trim_at = 200 << 10;
     store->limits.go_at = 560 << 10;
     store->limits.stop_at = 600 << 10;
     store->limits.max_bytes = 640 << 10;
