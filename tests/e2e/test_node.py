@@ -372,7 +372,7 @@ class Agent(unittest.TestCase):
         node.start("--pod-uid", POD, "--proc-dir", node.home / "proc")
         node.accept()
         self.unready(node, "boot_id cannot be read in --proc-dir")
-        self.assertNotIn("pod", api.agent())
+        node.wait(lambda: "pod" not in api.agent(), "the new word of the agent")
         node.stop()
         (kernel / "boot_id").write_text(other + "\n")
         node.start("--pod-uid", POD, "--proc-dir", node.home / "proc")
