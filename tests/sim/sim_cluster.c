@@ -550,6 +550,19 @@ void core_evict(struct sim *sim, struct model_pod *pod)
     pod->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 30000);
 }
 
+void core_vanish(struct sim *sim, uint32_t pods)
+{
+    const uint32_t from = draw_below(&sim->agents_draw, sim->model.pods);
+
+    for (uint32_t k = 0; k < sim->model.pods && pods > 0; k++) {
+        const struct model_pod *pod = &sim->model.pod[(from + k) % sim->model.pods];
+        if (!model_alive(pod) || !pod->ours)
+            continue;
+        delete_pod(sim, pod, true);
+        pods--;
+    }
+}
+
 bool core_makes_room(struct sim *sim, const struct model_pod *pod)
 {
     const uint32_t from = draw_below(&sim->draw, sim->model.pods);

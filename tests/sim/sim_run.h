@@ -366,6 +366,7 @@ int64_t core_next(const struct sim *sim);
 /* For a pod that fits nowhere some others end now: schedulers know it, milligpud not yet. */
 bool core_makes_room(struct sim *sim, const struct model_pod *pod);
 void core_evict(struct sim *sim, struct model_pod *pod);
+void core_vanish(struct sim *sim, uint32_t pods); /* that we bound: deleted at once */
 void core_remake_node(struct sim *sim, struct model_node *node); /* it is deleted, and made anew */
 void core_fails(struct sim *sim, struct model_pod *pod);         /* its node does not admit it */
 void core_calm(struct sim *sim);                                 /* end all trouble */

@@ -25,7 +25,7 @@ enum {
     GRACE_MS = 15000,
     ORPHAN_MS = 40000,
     FLAP_MS = 1500,
-    FAST_FLAP_MS = 200,
+    FAST_FLAP_MS = 20,
     LEAVE_MS = 60000,
 };
 
@@ -312,15 +312,15 @@ void vouch_leaves(struct sim *sim, const struct model_node *node)
 
 /* --- trouble --- */
 
-/* One write fails, soon. */
+/* Until it heals, no write succeeds. */
 static void fill_disk(struct sim *sim)
 {
     if (!sim->daemon.up || sim->settling || sim->daemon.disk_heals_ms != 0)
         return;
-    disk_fail(DISK_WRITE, 1 + draw_below(&sim->agents_draw, 6), SQLITE_FULL, false);
-    sim->daemon.disk_heals_ms = later(sim, 4000);
+    disk_fail(DISK_WRITE, 1, SQLITE_FULL, true);
+    sim->daemon.disk_heals_ms = later(sim, 8000);
     sim_met("vouch/disk_full");
-    sim_say(sim, "the disk is full once");
+    sim_say(sim, "the disk is full");
 }
 
 static void pause_agent(struct sim *sim, struct sim_vouch *vouch)
@@ -334,7 +334,7 @@ static void flap(struct sim *sim, struct sim_vouch *vouch)
     const bool fast = chance(sim, 300);
 
     vouch->flap_most_ms = fast ? FAST_FLAP_MS : FLAP_MS;
-    vouch->flaps_ms = sim->now_ms + draw_between(&sim->agents_draw, 10000, fast ? 70000 : 90000);
+    vouch->flaps_ms = later(sim, fast ? 10000 : 90000);
     vouch->flap_ms = later(sim, vouch->flap_most_ms);
     vouch->pod[0].tell_ms = 0;
 }
@@ -388,13 +388,18 @@ static void remake(struct sim *sim, struct model_node *node, struct sim_vouch *v
     vouch->stays = false;
 }
 
-/* No event tells that its pod is gone; the list that shows it may meet a disk that is full. */
+/*
+ * No event tells that its pod is gone, and others with it: the list that shows it has rows to
+ * write, and may meet a disk that is full.
+ */
 static void vanish(struct sim *sim, const struct model_node *node, struct sim_vouch *vouch)
 {
     sim_api_compact(sim->api);
     sim_api_outage(sim->api, later(sim, 3000));
     delete_pod(sim, node, &vouch->pod[0], true);
     agent_stops(sim, node, draw_between(&sim->agents_draw, 500, 20000));
+    vouch->create_ms = sim->now_ms + draw_between(&sim->agents_draw, 1000, 40000);
+    core_vanish(sim, draw_below(&sim->agents_draw, 3));
     if (chance(sim, 500))
         fill_disk(sim);
 }
