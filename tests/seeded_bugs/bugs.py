@@ -949,6 +949,38 @@ BUGS: List[Bug] = [
     ),
     # Agents that vouch for their nodes.
     Bug(
+        "terminating_agent_vouches",
+        "the simulator: an agent that is being deleted vouches until its pod is gone",
+        "src/core/agents.c",
+        "    known->serves = pod->is_ready && pod->terminating_ms == 0;",
+        "    known->serves = pod->is_ready || pod->terminating_ms > 0;",
+        "sim 1-150",
+    ),
+    Bug(
+        "other_boot_is_believed",
+        "a claim of an earlier boot of the machine vouches for it",
+        "src/core/agents.c",
+        "    if (entry->other_boot)\n        return VOUCH_OTHER_BOOT;\n",
+        "",
+        "sim 1-150",
+    ),
+    Bug(
+        "unseen_end_of_an_agent",
+        "the simulator: a list ends an agent's pod, and its node is judged by the next event there",
+        "src/writer/writer_pods.c",
+        "        writer->agents_unsure = true; /* their nodes",
+        "        writer->agents_unsure = false; /* their nodes",
+        "sim 1-150",
+    ),
+    Bug(
+        "edited_pod_stays_where_nobody_vouches",
+        "a reservation goes on in a new version of its pod on a node that takes no shares now",
+        "src/core/ledger_decide.c",
+        "node->gone || vouch_closes(node->vouch) || held->held_gpus",
+        "node->gone || held->held_gpus",
+        "unit.core.vouch",
+    ),
+    Bug(
         "deleted_agent_vouches",
         "an agent that is being deleted vouches as long as its condition says Ready",
         "src/core/agents.c",
