@@ -949,11 +949,11 @@ BUGS: List[Bug] = [
     ),
     # Agents that vouch for their nodes.
     Bug(
-        "terminating_agent_vouches",
-        "the simulator: an agent that is being deleted vouches until its pod is gone",
+        "unready_agent_vouches",
+        "the pod that is named vouches, Ready or not, being deleted or not",
         "src/core/agents.c",
-        "    known->serves = pod->is_ready && pod->terminating_ms == 0;",
-        "    known->serves = pod->is_ready || pod->terminating_ms > 0;",
+        "    return pod->serves ? VOUCH_GOOD : VOUCH_NOT_READY;",
+        "    return VOUCH_GOOD;",
         "sim 1-150",
     ),
     Bug(
