@@ -251,6 +251,16 @@ def check_the_agents_daemonset():
         need(labels.get(f"app.kubernetes.io/{key}") == value, f"node: label app.kubernetes.io/{key}")
 
 
+def check_the_validators_file():
+    """The file for containerd's conf.d fits every configuration: it has no higher version than the main file."""
+    text = text_of("node", "milligpu-nri.toml")
+    need(re.findall(r"^version = (\d+)$", text, re.M) == ["2"],
+         "milligpu-nri.toml: containerd 2.3 before 2.3.5 ends if a file in conf.d has a higher version than config.toml, "
+         "and 2 is the lowest")
+    need(re.search(r"^\[plugins\.'io\.containerd\.nri\.v1\.nri'\.default_validator\]\n *enable = true$", text, re.M),
+         "milligpu-nri.toml does not turn the validator on")
+
+
 def agent_settings():
     """The settings of milligpu-node and their defaults."""
     with open(os.path.join(TOP, "include", "milligpu", "agent_settings.def"), encoding="utf-8") as file:
