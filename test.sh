@@ -7,7 +7,7 @@
 # only those steps (./test.sh asan tsan). The steps: packages asan clang release trust fuzz mutation
 # model tsan manifests demo controlplane story.
 #
-# The stories: 1.34.4 1.36.3 (other control planes) images database. Named, a story runs whole; the step
+# The stories: 1.34.4 1.36.3 (other control planes) containerd images database. Named, a story runs whole; the step
 # runs the one whose turn it is, and that one so that it takes less than twelve minutes. The turn is
 # a number that grows with each day and each commit (MILLIGPU_TURN sets it). clang and mutation look
 # at what has changed and, by the same turn, at a fifth of the rest; all of it: tests/clang/run --all
@@ -26,7 +26,7 @@ QUICK=(packages asan manifests demo)
 LONG=(unit.store.migrating e2e.crowd e2e.mps e2e.rules)
 LEFT_OUT=()
 STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story)
-STORIES=(1.34.4 1.36.3 images database)
+STORIES=(1.34.4 1.36.3 containerd images database)
 JOBS=${JOBS:-$(nproc)}
 SKIP=77
 
@@ -206,6 +206,17 @@ story_control_plane() { # whole|part VERSION
     else
         control_plane
     fi
+}
+
+# Tests of what differs between versions of containerd: NRI, CDI devices of plugins, the validator.
+OTHER_CONTAINERD='ValidatorsFile|WithOneLineSees|ContainersWith|InitContainersAnd|AgentThatWasKilled|AgentHangs|AgentDies'
+OTHER_CONTAINERD+='|AgentNeverCame|ContainerdRestarted|AnotherPlugin|orged|ASandbox|APluginThat|TwoAgents|TheValidator'
+
+# Nodes with the containerd of many a cluster that is older than ours.
+story_containerd() { # whole|part
+    CONTAINERD_VERSION=1.7.29 control_plane -run Containerd17
+    CONTAINERD_VERSION=2.1.9 control_plane -run Containerd21
+    CONTAINERD_VERSION=2.2.9 control_plane -run "$OTHER_CONTAINERD"
 }
 
 # The files that the Containerfile puts into the images, and the agent on a node, from its DaemonSet.

@@ -309,7 +309,7 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	})
 	g.showUUIDs() /* there is no NVML here, by which the agent would write them */
 	said := g.doctorOfNodes()
-	g.says(said, "ok ", "containerd://2.3.7, agent ")
+	g.says(said, "ok ", "containerd://"+harness.ContainerdVersion()+", agent ")
 	t.Log(said)
 
 	uid := g.place(g.simple("pod", 300))

@@ -5,6 +5,7 @@
 # checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else the one in the file
 # tests/controlplane/VERSION.
 # containerd, its shim, ctr, an NRI plugin and a device plugin for the tests come into build/controlplane/containerd-2.3.7/.
+# CONTAINERD_VERSION names another containerd that is built, too: 1.7.29, 2.1.9 or 2.2.9.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
 set -eu
@@ -20,6 +21,11 @@ version=${1:-${KUBERNETES_VERSION:-$(cat "$here/VERSION")}}
 if [ ! -f "$here/build/$version/tools.go" ]; then
     there=$(cd "$here/build" && ls -d [0-9]* | tr '\n' ' ')
     echo "build.sh: no modules for Kubernetes $version; there are: $there" >&2
+    exit 2
+fi
+if [ ! -f "$here/build/containerd-${CONTAINERD_VERSION:-2.3.7}/tools.go" ]; then
+    there=$(cd "$here/build" && ls -d containerd-* | tr '\n' ' ')
+    echo "build.sh: no modules for containerd $CONTAINERD_VERSION; there are: $there" >&2
     exit 2
 fi
 command -v go >/dev/null || { echo "build.sh: go is not installed" >&2; exit 2; }
@@ -69,12 +75,21 @@ build_one kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 build_one kubelet k8s.io/kubernetes/cmd/kubelet
 build_one kubectl k8s.io/kubernetes/cmd/kubectl
 
-containerd=github.com/containerd/containerd/v2
-from "$here/build/containerd-2.3.7" "$root/build/controlplane/containerd-2.3.7" \
-    "-s -w -X $containerd/version.Version=2.3.7"
-build_one containerd $containerd/cmd/containerd urfave_cli_no_docs
-build_one containerd-shim-runc-v2 $containerd/cmd/containerd-shim-runc-v2 urfave_cli_no_docs,no_grpc
-build_one ctr $containerd/cmd/ctr urfave_cli_no_docs
+containerd() { # VERSION
+    case $1 in
+    1.*) module=github.com/containerd/containerd ;;
+    *) module=github.com/containerd/containerd/v2 ;;
+    esac
+    from "$here/build/containerd-$1" "$root/build/controlplane/containerd-$1" "-s -w -X $module/version.Version=$1"
+    build_one containerd $module/cmd/containerd urfave_cli_no_docs
+    build_one containerd-shim-runc-v2 $module/cmd/containerd-shim-runc-v2 urfave_cli_no_docs,no_grpc
+    build_one ctr $module/cmd/ctr urfave_cli_no_docs
+}
+
+containerd 2.3.7
+if [ "${CONTAINERD_VERSION:-2.3.7}" != 2.3.7 ]; then
+    containerd "$CONTAINERD_VERSION"
+fi
 
 from "$here/build/nri-plugin" "$root/build/controlplane/containerd-2.3.7" "-s -w"
 build_one nri-plugin .

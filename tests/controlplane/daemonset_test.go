@@ -190,7 +190,7 @@ func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
 	})
 	d.kubectlInPath()
 	t.Setenv("KUBECONFIG", d.w.Kubeconfig)
-	d.says(d.doctorOfNodes(), "ok ", "containerd://2.3.7, agent ", ", driver 570.1, CDI nvidia.com/gpu, ")
+	d.says(d.doctorOfNodes(), "ok ", "containerd://"+harness.ContainerdVersion()+", agent ", ", driver 570.1, CDI nvidia.com/gpu, ")
 	first := d.place(d.simple("first", 300))
 	d.ran(first, "main", 1)
 

@@ -122,19 +122,30 @@ func (n *RealNode) StartSecondAgent() (err error) {
 	return err
 }
 
-func (n *RealNode) startAgent(name string, args ...string) (*Proc, error) {
+// LaunchAgent starts milligpu-node and does not wait: on this node it is not expected to get ready.
+func (n *RealNode) LaunchAgent(args ...string) (err error) {
+	n.agent, _, err = n.launchAgent("milligpu-node", args...)
+	return err
+}
+
+func (n *RealNode) launchAgent(name string, args ...string) (agent *Proc, portFile string, err error) {
 	program, err := Program("milligpu-node", "MILLIGPU_NODE")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := n.TakeKeys(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	portFile := filepath.Join(n.dir, name+".ports")
+	portFile = filepath.Join(n.dir, name+".ports")
 	if err := os.Remove(portFile); err != nil && !os.IsNotExist(err) {
-		return nil, err
+		return nil, "", err
 	}
-	agent, err := StartProc(name, n.cluster.Dir, program, append(n.agentFlags(portFile), args...)...)
+	agent, err = StartProc(name, n.cluster.Dir, program, append(n.agentFlags(portFile), args...)...)
+	return agent, portFile, err
+}
+
+func (n *RealNode) startAgent(name string, args ...string) (*Proc, error) {
+	agent, portFile, err := n.launchAgent(name, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +179,11 @@ func fetchAgent(portFile, path string) (int, string, error) {
 		return 0, "", errors.New("milligpu-node has not written its port file")
 	}
 	return fetch("http://" + fields[len(fields)-1] + path)
+}
+
+// AgentReady says whether milligpu-node is ready, and what it answers.
+func (n *RealNode) AgentReady() (bool, string) {
+	return n.agentReady(filepath.Join(n.dir, "milligpu-node.ports"))
 }
 
 // AgentMetric sums the samples of a metric of milligpu-node that have all of these labels.

@@ -176,12 +176,19 @@ func (n *RealNode) writeFiles() error {
 
 /* the time-outs of NRI are the defaults: registration 5 s, request 2 s */
 func (n *RealNode) containerdConfig() string {
-	return fmt.Sprintf(`version = 4
+	if ContainerdBefore(2, 0) {
+		return n.oldContainerdConfig()
+	}
+	grpc, ttrpc, version := "plugins.'io.containerd.server.v1.grpc'", "plugins.'io.containerd.server.v1.ttrpc'", 4
+	if ContainerdBefore(2, 3) {
+		grpc, ttrpc, version = "grpc", "ttrpc", 3
+	}
+	text := fmt.Sprintf(`version = %[7]d
 root = "%[1]s/root"
 state = "%[1]s/state"
-[plugins.'io.containerd.server.v1.grpc']
+[%[8]s]
   address = "%[2]s"
-[plugins.'io.containerd.server.v1.ttrpc']
+[%[9]s]
   address = "%[2]s.ttrpc"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "native"
@@ -207,9 +214,46 @@ state = "%[1]s/state"
   socket_path = "%[6]s"
   plugin_path = "%[1]s/nri-plugins"
   plugin_config_path = "%[1]s/nri-conf.d"
-  [plugins.'io.containerd.nri.v1.nri'.default_validator]
-    enable = %[7]t
-`, n.dir, n.socket, Image, n.CDIDir, nodeProgram("containerd-shim-runc-v2"), n.NRISocket, n.validator)
+`, n.dir, n.socket, Image, n.CDIDir, nodeProgram("containerd-shim-runc-v2"), n.NRISocket, version, grpc, ttrpc)
+	if ContainerdBefore(2, 2) {
+		return text
+	}
+	return text + fmt.Sprintf(`  [plugins.'io.containerd.nri.v1.nri'.default_validator]
+    enable = %t
+`, n.validator)
+}
+
+/* 1.7: NRI and CDI are off unless they are turned on */
+func (n *RealNode) oldContainerdConfig() string {
+	return fmt.Sprintf(`version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+[grpc]
+  address = "%[2]s"
+[ttrpc]
+  address = "%[2]s.ttrpc"
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = "%[3]s"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  enable_cdi = true
+  cdi_spec_dirs = ["%[4]s"]
+  [plugins.'io.containerd.grpc.v1.cri'.containerd]
+    snapshotter = "native"
+  [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "%[5]s"
+  [plugins.'io.containerd.grpc.v1.cri'.cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "%[1]s/cni"
+[plugins.'io.containerd.internal.v1.opt']
+  path = "%[1]s/opt"
+[plugins.'io.containerd.nri.v1.nri']
+  disable = false
+  socket_path = "%[6]s"
+  plugin_path = "%[1]s/nri-plugins"
+  plugin_config_path = "%[1]s/nri-conf.d"
+`, n.dir, n.socket, Image, n.CDIDir, nodeProgram("containerd-shim-runc-v2"), n.NRISocket)
 }
 
 /* a container that ended is started again after a second, and what is written to the Node is seen at once: nothing in the
@@ -290,6 +334,11 @@ func (n *RealNode) Validate(on bool) error {
 		return err
 	}
 	return n.RestartContainerd()
+}
+
+// DumpContainerdConfig returns the configuration that containerd makes of this file and of those that it imports.
+func DumpContainerdConfig(file string) (string, error) {
+	return Run(nodeProgram("containerd"), "--config", file, "config", "dump")
 }
 
 func (n *RealNode) runKubelet() (err error) {

@@ -38,9 +38,32 @@ func Component(name string) string {
 	return filepath.Join(Root(), "build", "controlplane", Version(), name)
 }
 
+/* build.sh always builds this one, and the plugins of the tests beside it */
+const ownContainerd = "2.3.7"
+
+// ContainerdVersion returns the version of the containerd of the real node.
+func ContainerdVersion() string {
+	if v := os.Getenv("CONTAINERD_VERSION"); v != "" {
+		return v
+	}
+	return ownContainerd
+}
+
+// ContainerdBefore says whether the real node has a containerd before this version.
+func ContainerdBefore(major, minor int) bool {
+	var has, hasMinor int
+	fmt.Sscanf(ContainerdVersion(), "%d.%d", &has, &hasMinor)
+	return has < major || has == major && hasMinor < minor
+}
+
 // nodeProgram returns the path of a program of the real node that build.sh built.
 func nodeProgram(name string) string {
-	return filepath.Join(Root(), "build", "controlplane", "containerd-2.3.7", name)
+	version := ownContainerd
+	switch name {
+	case "containerd", "containerd-shim-runc-v2", "ctr":
+		version = ContainerdVersion()
+	}
+	return filepath.Join(Root(), "build", "controlplane", "containerd-"+version, name)
 }
 
 // Program finds one of our programs: named by its environment variable, else beside the milligpud that
