@@ -82,7 +82,7 @@ def build(folder):
     return documents(done.stdout)
 
 
-def build_with_components(overlay, components):
+def build_with_components(overlay, components, patches=()):
     """A kustomization as the README shows it, outside the tree."""
     with tempfile.TemporaryDirectory() as folder:
         folder = os.path.realpath(folder)
@@ -91,6 +91,7 @@ def build_with_components(overlay, components):
             "kind": "Kustomization",
             "resources": [os.path.relpath(os.path.realpath(path_of("overlays", overlay)), folder)],
             "components": [os.path.relpath(os.path.realpath(path_of("components", c)), folder) for c in components],
+            "patches": list(patches),
         }
         with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
             yaml.safe_dump(here, file)
@@ -573,6 +574,24 @@ def check_build(name, objects, roles, bound):
     need(seen == bound, f"{name}: binds {sorted(seen)}")
 
 
+def check_node_patches():
+    with open(os.path.join(TOP, "docs", "operate", "nodes.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"^    - patch: \|\n(?:^     .*\n)+", file.read(), re.M)
+    need(len(blocks) == 3, f"docs/operate/nodes.md has {len(blocks)} patches of the DaemonSet instead of three")
+    seen = [named(build_with_components("default-scheduler", ["node"], yaml.safe_load(block)), "DaemonSet",
+                  "milligpu-node")["spec"]["template"] for block in ["[]", *blocks]]
+    need(all(seen.index(one) == at for at, one in enumerate(seen)), "a patch of docs/operate/nodes.md changes nothing")
+    pods = [one["spec"] for one in seen]
+    need([any(v["name"] == "etc-cdi" for v in pod["volumes"]) for pod in pods] == [True, False, True, True],
+         "docs/operate/nodes.md: the patch for a read-only /etc leaves the volume")
+    need([any(m["name"] == "etc-cdi" for m in pod["containers"][0]["volumeMounts"]) for pod in pods] ==
+         [True, False, True, True], "docs/operate/nodes.md: the patch for a read-only /etc leaves the mount")
+    need(["runtimeClassName" in pod for pod in pods] == [True, True, False, True],
+         "docs/operate/nodes.md: the patch for no RuntimeClass leaves it")
+    need(["seLinuxOptions" in pod["containers"][0]["securityContext"] for pod in pods] == [False, False, False, True],
+         "docs/operate/nodes.md: the patch for SELinux sets nothing")
+
+
 def built_checks():
     """Base, overlays and components build into the expected objects."""
     own, agents = USER["namespace"], AGENT["namespace"]
@@ -591,6 +610,7 @@ def built_checks():
     for component in COMPONENTS:
         one = build_with_components("default-scheduler", [*NEEDS.get(component, []), component])
         need(len(one) > 0, f"component {component} builds nothing")
+    check_node_patches()
 
 
 def run(check):
