@@ -150,9 +150,14 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     struct agent_calls *calls = user;
 
     if (agent_runtime_check(runtime->name, runtime->version, &calls->closed, err) < 0) {
-        log_write(LOG_ERROR, "this container runtime cannot be served", log_str("why", err->text));
+        /* The agent connects again each second: a reason is logged once. */
+        if (strcmp(err->text, calls->refused) != 0)
+            log_write(LOG_ERROR, "this container runtime cannot be served",
+                      log_str("why", err->text));
+        (void)snprintf(calls->refused, sizeof calls->refused, "%s", err->text);
         return err_same(err);
     }
+    calls->refused[0] = '\0';
     char name[32];
     char version[40];
     text_clip(runtime->name, name, sizeof name);

@@ -37,8 +37,9 @@ struct agent_calls {
     struct arena sync;   /* of one list of everything that runs */
     struct met_pod *met; /* the pods of that list so far */
     bool in_sync;
-    char runtime[80];  /* "containerd v2.3.7" */
-    bool closed;       /* nothing runs without us, if the runtime's validator is on */
+    char runtime[80];           /* "containerd v2.3.7" */
+    char refused[ERR_TEXT_MAX]; /* why the last runtime is not served; "": it is */
+    bool closed;                /* nothing runs without us, if the runtime's validator is on */
     uint32_t left_out; /* containers with shares of the last list for which there was no row */
     /* as of the last container of this connection */
     enum nri_validator validator;

@@ -282,7 +282,7 @@ func TestAnAgentWithItsOwnAccountReportsItsNodeServesItsPodsAndIsUninstalled(t *
 	f.startDaemon()
 	g := bareGPUNode(f)
 	f.kubectlInPath()
-	g.says(g.doctorOfNodes(), "FAILED", "no agent: containers with a share get no GPU")
+	g.says(g.doctorOfNodes(), "FAILED", "no agent: the node takes no new shares where agents are needed")
 
 	pod := g.agentPod("gpu-real")
 	path := harness.PodPath(agents, harness.Text(pod, "metadata", "name"))

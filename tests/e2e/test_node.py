@@ -510,6 +510,19 @@ class Agent(unittest.TestCase):
         connection.peer.close()
         self.assertEqual(node.page("/readyz")[0], 503)
 
+    def test_a_runtime_that_is_refused_each_second_is_logged_once_until_it_changes(self):
+        node = self.node()
+        refusals = lambda: node.logged().count("this container runtime cannot be served")
+        for version, lines in (("v1.7.29", 1), ("v1.7.29", 1), ("v2.0.5", 2), ("v2.3.7", 2), ("v2.0.5", 3)):
+            connection = node.peer()
+            connection.welcome()
+            if version == "v2.3.7":
+                connection.configure(version)
+            else:
+                self.assertRaises(Refused, connection.configure, version)
+            connection.peer.close()
+            self.assertEqual(refusals(), lines, version)
+
     def test_the_last_look_is_only_asked_for_where_the_runtime_has_it(self):
         node = self.node()
         for version, events in (("v2.1.6", 0x22a), ("v2.3.7", 0x222a)):
