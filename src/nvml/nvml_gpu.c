@@ -161,7 +161,10 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
     return samples > 0 ? (int32_t)(percent * 10 / samples) : without;
 }
 
-/* The mean of what is new; GPU_MILLI if the driver does not tell, or tells nonsense. */
+/*
+ * The mean of what is new, rounded up: a GPU that was hardly used has one milli. GPU_MILLI if the
+ * driver does not tell, or tells nonsense.
+ */
 static uint32_t read_busy(struct nvml_roster *roster, const struct nvml_library *nvml,
                           struct nvml_record *record, struct nvml_now now)
 {
@@ -187,7 +190,7 @@ static uint32_t read_busy(struct nvml_roster *roster, const struct nvml_library 
         if (sample->time_us > record->busy_us)
             record->busy_us = sample->time_us;
     }
-    return samples > 0 && percent > 0 ? percent * 10 / samples : GPU_MILLI;
+    return percent > 0 ? (percent * 10 + samples - 1) / samples : GPU_MILLI;
 }
 
 static bool is_repeated(const struct gpu_process *process, uint32_t at)

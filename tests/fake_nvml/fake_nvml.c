@@ -14,8 +14,8 @@
  *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
  *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
  *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
- *         once per link; busy=PERCENT (its own use; without it, that is not told); full=1 (texts
- *         fill the buffer and are not terminated)
+ *         once per link; busy=PERCENT (its own use; without it, that is not told) rests=N (so many
+ *         samples of that are 0, besides); full=1 (texts fill the buffer and are not terminated)
  *     process UUID PID MIB [mps] [sm=PERCENT]
  *                                   MIB -1: not known; without sm it has no sample of utilization
  *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
@@ -124,6 +124,7 @@ struct gpu {
     int numa, minor, mig, fail, temperature, power, full;
     unsigned long long clocks;
     long long ecc, busy; /* -1: not told */
+    unsigned rests;
     unsigned links;
     char link[LINKS][128];
 };
@@ -194,6 +195,8 @@ static void read_gpu_option(struct gpu *gpu, const char *option)
         gpu->ecc = number;
     else if (IS("busy"))
         gpu->busy = number;
+    else if (IS("rests"))
+        gpu->rests = (unsigned)number;
     else if (IS("bus"))
         (void)snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
     else if (IS("link") && gpu->links < LINKS)
@@ -752,14 +755,15 @@ EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long lon
     (void)clock_gettime(CLOCK_REALTIME, &now);
     const unsigned long long now_us =
         (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-    if (type != 1 || *count < 4 || now_us <= since)
-        return leave(type != 1 || *count < 4 ? 2 : 6);
+    const unsigned all = 4 + gpu->rests;
+    if (type != 1 || *count < all || now_us <= since)
+        return leave(type != 1 || *count < all ? 2 : 6);
     *valueType = 1;
-    *count = 4;
-    for (unsigned i = 0; i < 4; i++) {
+    *count = all;
+    for (unsigned i = 0; i < all; i++) {
         const bool is_new = i >= 2 || (i == 1 && since == 0);
         samples[i].timeStamp = i >= 2 ? now_us : is_new ? now_us - 60000000 : since;
-        samples[i].sampleValue.uiVal = i < 2 ? 100 : (unsigned)gpu->busy;
+        samples[i].sampleValue.uiVal = i < 2 ? 100 : i < 4 ? (unsigned)gpu->busy : 0;
     }
     return leave(0);
 }

@@ -171,6 +171,18 @@ static void a_wall_clock_that_went_back_hides_no_use_of_a_gpu(void **state)
     nvml_close(nvml);
 }
 
+/* 1 percent in two of many samples is less than one milli. */
+static void a_gpu_that_was_hardly_used_was_used_nonetheless(void **state)
+{
+    (void)state;
+    fake_say("gpu GPU-a NVIDIA_H100 81559 busy=1 rests=30\nprocess GPU-a 1 5 sm=40\n");
+    struct nvml *nvml = watch();
+    const struct gpu_reading *reading = await_reading(nvml, is_third);
+    assert_int_equal(reading->process[0].sm_milli, 1);
+    gpu_reading_unref(reading);
+    nvml_close(nvml);
+}
+
 static void a_client_that_is_listed_twice_is_summed_once(void **state)
 {
     (void)state;
@@ -697,6 +709,7 @@ int main(void)
         cmocka_unit_test(processes_together_use_what_their_gpu_was_used),
         cmocka_unit_test(a_wall_clock_that_went_back_hides_no_use_of_a_gpu),
         cmocka_unit_test(a_client_that_is_listed_twice_is_summed_once),
+        cmocka_unit_test(a_gpu_that_was_hardly_used_was_used_nonetheless),
         cmocka_unit_test(knows_a_gpu_by_its_uuid_when_indexes_move),
         cmocka_unit_test(a_critical_xid_makes_sick_and_one_of_an_application_does_not),
         cmocka_unit_test(an_event_of_a_gpu_without_a_name_counts_for_all),
