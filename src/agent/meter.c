@@ -233,7 +233,7 @@ static void kill_over(struct meter *meter, const struct meter_facts *facts, uint
     must(facts->owner != NULL && gpu != NULL); /* else it would not be over */
     must(row->container.right == RIGHT_SHARE && cell->gpu.used_mib > cell->gpu.granted_mib);
     for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
-        if (facts->owner[i] == (int32_t)place)
+        if (facts->owner[i] == (int32_t)place && !meter_is_repeated(facts->reading, gpu, i))
             kill_process(meter, facts->reading->process[i].pid, &killing);
     cell->readings = 0; /* what comes after it has its own grace */
     cell->is_due = false;

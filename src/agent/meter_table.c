@@ -30,8 +30,7 @@ static bool tells_of(const struct meter_facts *facts, const struct gpu_state *gp
 
 /* --- use --- */
 
-/* A client of MPS may be in both lists of its GPU. */
-static bool is_repeated(const struct gpu_reading *reading, const struct gpu_state *gpu, uint32_t at)
+bool meter_is_repeated(const struct gpu_reading *reading, const struct gpu_state *gpu, uint32_t at)
 {
     for (uint32_t i = gpu->process; i < at; i++)
         if (reading->process[i].pid == reading->process[at].pid)
@@ -62,7 +61,7 @@ static void measure(const struct meter_facts *facts, uint32_t container,
         return;
     must(gpu->process + gpu->processes <= reading->processes);
     for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
-        if (facts->owner[i] == (int32_t)container && !is_repeated(reading, gpu, i))
+        if (facts->owner[i] == (int32_t)container && !meter_is_repeated(reading, gpu, i))
             add_process(out, &reading->process[i]);
     if (out->used_milli > GPU_MILLI)
         out->used_milli = GPU_MILLI; /* it adds up samples of several moments */

@@ -67,6 +67,12 @@ struct meter_facts {
 void meter_table_judge(const struct meter_table *before, const struct meter_facts *facts,
                        struct meter_table *next);
 
+/*
+ * True: the process at this place of the reading is listed for the GPU before, too. A client of MPS
+ * may be in both lists of its GPU.
+ */
+bool meter_is_repeated(const struct gpu_reading *reading, const struct gpu_state *gpu, uint32_t at);
+
 /* Copies, without what is only ours. */
 void meter_table_copy(const struct meter_table *table, struct arena *arena, struct meter_copy *out);
 bool meter_stray_counts(const struct meter_stray *stray);

@@ -374,8 +374,10 @@ struct machine {
     bool moved;           /* while its pidfd is open, a PID is another process */
     bool may_not;         /* kill() fails */
     uint32_t opened, opens, killed[8], kills;
-    int ends;   /* what end_client() says */
-    bool exits; /* a client whose work is ended is gone before it is killed */
+    uint32_t closed;   /* the last one; 0: something was read since */
+    bool opened_again; /* the last one, and nothing was read since */
+    int ends;          /* what end_client() says */
+    bool exits;        /* a client whose work is ended is gone before it is killed */
     uint32_t ended[8], all_ended;
 };
 
@@ -397,6 +399,7 @@ static bool machine_read(void *user, uint32_t pid, const char *file, struct strb
     struct machine *machine = user;
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
     const bool away = machine->moved && machine->opened == pid;
+    machine->closed = 0;
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
     if (pid >= 500)
         return false;
@@ -412,6 +415,7 @@ static int machine_open(void *user, uint32_t pid)
 {
     struct machine *machine = user;
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    machine->opened_again |= machine->closed == pid;
     machine->opened = pid;
     machine->opens++;
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
@@ -458,6 +462,7 @@ static void machine_close(void *user, int pidfd)
     assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
     assert_int_equal(pidfd, machine->opened);
     machine->opened = 0;
+    machine->closed = (uint32_t)pidfd;
     if (machine->exits)
         machine->moved = false;
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
@@ -642,6 +647,19 @@ static void a_client_whose_work_cannot_be_ended_is_killed_all_the_same(void **st
     assert_int_equal(agent_count_get(COUNT_MPS_CLIENT_ENDED), ended);
 }
 
+/* Each reading reads whose processes they are: what is ended again without, is ended by one. */
+static void a_client_that_is_listed_twice_is_ended_once(void **state)
+{
+    struct machine *machine = *state;
+    driver_says(machine->dir, GPU "process GPU-a 200 5000\nprocess GPU-a 200 5000 mps\n");
+    meter(machine, METER_KILL);
+    await(machine, is_killed);
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    assert_true(machine->kills > 0);
+    assert_false(machine->opened_again);
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
 static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
 {
     struct machine *machine = *state;
@@ -732,6 +750,7 @@ int main(void)
         TESTC(a_client_that_exits_when_its_work_is_ended_counts_as_killed),
         TESTC(a_client_that_goes_on_after_its_work_was_ended_does_not),
         TESTC(a_client_whose_work_cannot_be_ended_is_killed_all_the_same),
+        TESTC(a_client_that_is_listed_twice_is_ended_once),
         TESTM(a_pid_that_is_another_process_by_now_is_not_killed),
         TESTM(mps_is_known_by_its_daemon_and_not_by_a_name),
         TESTM(by_default_it_is_told_and_lives),
