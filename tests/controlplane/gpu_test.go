@@ -248,9 +248,9 @@ func withRealMPS(t *testing.T, more ...string) (g realGPU, m *mpsNode, arguments
 	g = withRealGPU(t, arguments...)
 	m.gpuNode = g.gpuNode
 	t.Cleanup(func() {
-		/* a daemon that is killed may leave its server */
-		_, _ = harness.RunIn("quit\n", "env", "CUDA_MPS_PIPE_DIRECTORY="+filepath.Join(m.dir, g.uuid, "pipe"),
-			"nvidia-cuda-mps-control")
+		/* a daemon that is killed may leave its server; one that quits waits for its clients, which end after this */
+		_, _ = harness.RunIn("quit -t 5\n", "timeout", "15", "env",
+			"CUDA_MPS_PIPE_DIRECTORY="+filepath.Join(m.dir, g.uuid, "pipe"), "nvidia-cuda-mps-control")
 		for _, log := range []string{"control.log", "server.log"} {
 			text, _ := os.ReadFile(filepath.Join(m.dir, g.uuid, "log", log))
 			t.Logf("---- %s\n%s", log, text)
