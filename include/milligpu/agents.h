@@ -54,9 +54,6 @@ static inline bool vouch_closes(enum vouch vouch)
     return vouch >= VOUCH_LEAVING;
 }
 
-/* "none", "vouched", "leaving" or "not_vouched", the word of all other reasons. */
-const char *vouch_state(enum vouch vouch);
-
 enum agents_required { REQUIRE_WHERE_SELECTED, REQUIRE_ALWAYS, REQUIRE_NEVER };
 
 struct agents_rules {
@@ -73,9 +70,12 @@ struct agents;
 struct agents *agents_new(const struct agents_rules *rules) MUST_USE;
 void agents_free(struct agents *agents); /* NULL is fine */
 
+/* Has the agent of the Node been uninstalled? Then the node needs none, unless all nodes do. */
+bool agent_is_uninstalled(const struct node_facts *facts);
+
 /*
- * What is shown of a Node, of a bound pod of an agent, or of their end. Strings are copied. True:
- * it was the first agent of the cluster, so every node has to be judged anew; else only this one.
+ * The watch shows a Node, a bound pod of an agent, or their end. Strings are copied. True: it was
+ * the first agent of the cluster, so every node has to be judged anew; else only this one.
  */
 bool agents_see_node(struct agents *agents, const struct node_facts *facts);
 void agents_node_gone(struct agents *agents, struct text node);
@@ -94,7 +94,7 @@ enum vouch agents_judge(const struct agents *agents, struct text node);
  */
 bool agents_lost_gpus(const struct agents *agents, const struct node_facts *facts);
 
-/* What is remembered of a node. */
+/* A node as it is remembered. */
 struct agent_memory {
     const char *node;
     const char *uid; /* of the Node object */

@@ -56,7 +56,6 @@ static const struct {
 
 static_assert(VOUCH_NONE == 0, "a node of which nothing is known is open");
 static_assert(VOUCH_GOOD < VOUCH_LEAVING, "vouch_closes() asks for the order");
-static_assert(VOUCH_LEAVING + 1 == VOUCH_NO_AGENT, "vouch_state(), too");
 
 const char *vouch_name(enum vouch vouch)
 {
@@ -70,13 +69,6 @@ const char *vouch_help(enum vouch vouch)
     must((unsigned)vouch < VOUCHES);
     must(vouches[vouch].help[0] != '\0');
     return vouches[vouch].help;
-}
-
-const char *vouch_state(enum vouch vouch)
-{
-    must((unsigned)vouch < VOUCHES);
-    must(vouch <= VOUCH_LEAVING || vouch_closes(vouch));
-    return vouch <= VOUCH_LEAVING ? vouch_name(vouch) : "not_vouched";
 }
 
 struct agents *agents_new(const struct agents_rules *rules)
@@ -117,7 +109,7 @@ void agents_free(struct agents *agents)
     xfree(agents);
 }
 
-/* What holds between two events. */
+/* Invariants of an entry between two events. */
 static void agent_entry_assert_valid(const struct agent_entry *entry)
 {
     must(entry->node != NULL && entry->node[0] != '\0');
@@ -317,8 +309,7 @@ static bool differ(const char *claimed, const char *shown)
     return is_said(claimed) && is_said(shown) && strcmp(claimed, shown) != 0;
 }
 
-/* Then the node needs no agent, unless all do. */
-static bool is_uninstalled(const struct node_facts *facts)
+bool agent_is_uninstalled(const struct node_facts *facts)
 {
     must(facts->name != NULL);
     return is_said(facts->claim.leaving) && strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0;
@@ -331,8 +322,8 @@ static void agents_take_facts(struct agents *agents, struct agent_entry *entry,
 
     must(facts->name != NULL);
     must(strcmp(entry->node, facts->name) == 0);
-    entry->selected = agents_is_selected(agents, facts) && !is_uninstalled(facts);
-    entry->named = facts->agent && !is_uninstalled(facts);
+    entry->selected = agents_is_selected(agents, facts) && !agent_is_uninstalled(facts);
+    entry->named = facts->agent && !agent_is_uninstalled(facts);
     entry->leaving = entry->named && is_said(claim->leaving);
     entry->other_node = differ(claim->node, facts->uid);
     entry->other_boot = differ(claim->boot, facts->boot);
@@ -352,7 +343,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     if (strcmp(entry->uid, uid) != 0)
         agents_set_memory(agents, entry, false, false);
     agents_replace(&entry->uid, uid);
-    if (is_uninstalled(facts))
+    if (agent_is_uninstalled(facts))
         agents_set_memory(agents, entry, false, false);
     else if (entry->named && facts->has_gpus && facts->gpus > 0)
         agents_set_memory(agents, entry, true, entry->vouched);
@@ -363,7 +354,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     return first;
 }
 
-/* What its Node said, and what is remembered of that. */
+/* Forgets the words of its Node, and the memory of them. */
 static void agents_forget_node(struct agents *agents, struct agent_entry *entry)
 {
     entry->selected = false;
@@ -388,6 +379,7 @@ void agents_begin_nodes(struct agents *agents)
 {
     agents->list++;
     must(agents->list > 0);
+    must(agents->changes <= agents->entries.count);
 }
 
 /* As map_retain() asks. */

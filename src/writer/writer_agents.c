@@ -1,10 +1,10 @@
 /*
- * What the watch shows of agents (agents.h), for the ledger: which nodes take new shares. Called by
- * writer_nodes.c and writer_pods.c, in the batch with the event, so that a bind in a later batch is
- * decided by it. Evidence that a lost batch brings again is judged again.
+ * Agents (agents.h), as the watch shows them, tell the ledger which nodes take new shares. Called
+ * by writer_nodes.c and writer_pods.c, in the batch with the event, so that a bind in a later batch
+ * is decided by it. Evidence that a lost batch brings again is judged again.
  *
- * What is remembered is stored between two batches, some at a time. A kill before that forgets
- * nothing that the Nodes do not show again.
+ * Memories are stored between two batches, some at a time. A kill before that forgets nothing that
+ * the Nodes do not show again.
  */
 #include <string.h>
 
@@ -23,13 +23,12 @@ void writer_load_agents(struct writer *writer)
     struct err err;
 
     must(agents_count(writer->agents) == 0);
-    if (store_agents(writer->app->store, writer->agents, &err) < 0) {
+    /* After a failure agents count as seen. */
+    if (store_agents(writer->app->store, writer->agents, &err) < 0)
         log_write(
             LOG_WARN,
             "which agents were seen is not known: every node of agent_nodes waits for its agent",
             log_str("error", err.text));
-        agents_remember_seen(writer->agents);
-    }
     writer->agents_stored = agents_seen(writer->agents);
 }
 

@@ -95,7 +95,7 @@ static struct node_facts facts_shown(const struct writer *writer, const struct n
     must(facts->name[0] != '\0');
     if (agents_lost_gpus(writer->agents, facts))
         shown.gpus_error = "milligpu.io/gpus: missing, and the agent of this Node wrote it before";
-    if (facts->claim.leaving != NULL && strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0)
+    if (agent_is_uninstalled(facts))
         shown.agent = false;
     return shown;
 }

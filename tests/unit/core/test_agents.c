@@ -126,8 +126,6 @@ static void every_word_has_a_sentence_and_a_state(void **state)
             assert_string_not_equal(vouch_help(vouch), vouch_help((enum vouch)b));
         }
         assert_int_equal(vouch_closes(vouch), vouch != VOUCH_NONE && vouch != VOUCH_GOOD);
-        assert_string_equal(vouch_state(vouch),
-                            a <= VOUCH_LEAVING ? vouch_name(vouch) : "not_vouched");
     }
     assert_string_equal(vouch_name(VOUCH_NONE), "none");
     assert_string_equal(vouch_name(VOUCH_GOOD), "vouched");
