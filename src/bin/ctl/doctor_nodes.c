@@ -168,17 +168,10 @@ static const struct finding vouch_findings[VOUCHES] = {
                       "remove one of the two DaemonSets"},
 };
 
-static bool is_uninstalled(const struct node_facts *facts)
-{
-    return facts != NULL && facts->claim.leaving != NULL &&
-           strcmp(facts->claim.leaving, AGENT_UNINSTALLED) == 0;
-}
-
 /* As milligpud judges it where the node needs an agent. */
-static bool judge_agent(const struct doc *node, const struct doc *pods, struct agents *agents,
-                        struct arena *arena, struct finding *out)
+static bool judge_agent(const struct doc *node, const struct node_facts *facts,
+                        const struct doc *pods, struct agents *agents, struct finding *out)
 {
-    const struct node_facts *facts = facts_of(node, arena);
     enum vouch vouch = VOUCH_NONE;
 
     if (facts != NULL) {
@@ -186,14 +179,15 @@ static bool judge_agent(const struct doc *node, const struct doc *pods, struct a
         vouch = agents_judge(agents, text_of(facts->name));
     }
     *out = vouch_findings[vouch];
-    if (vouch == VOUCH_GOOD || (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT))
+    if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
         return vouch == VOUCH_GOOD;
     /* An agent that names no pod: it is of before, or runs outside of pods. */
     const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
     if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
         *out = vouch_findings[VOUCH_NOT_READY];
     else if (vouch == VOUCH_NONE && pod == NULL)
-        *out = vouch_findings[is_uninstalled(facts) ? VOUCH_NO_AGENT : VOUCH_GONE];
+        *out = vouch_findings[facts != NULL && agent_is_uninstalled(facts) ? VOUCH_NO_AGENT
+                                                                           : VOUCH_GONE];
     else if (vouch == VOUCH_NO_AGENT && pod != NULL)
         *out = (struct finding){"failed", "its agent cannot write to the Node",
                                 "kubectl -n milligpu-node logs POD says why"};
@@ -201,10 +195,8 @@ static bool judge_agent(const struct doc *node, const struct doc *pods, struct a
 }
 
 /* Made-up ids are no devices. */
-static bool judge_inventory(const struct doc *node, struct arena *arena, struct finding *out)
+static bool judge_inventory(const struct node_facts *facts, struct finding *out)
 {
-    const struct node_facts *facts = facts_of(node, arena);
-
     if (facts != NULL && facts->has_gpus && facts->gpus > 0)
         return true;
     *out = (struct finding){
@@ -352,15 +344,16 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ag
                        struct arena *arena, struct doc *checks)
 {
     const struct doc *agent = agent_words(node, arena);
+    const struct node_facts *facts = facts_of(node, arena);
     struct doc *check = doc_new(arena, DOC_OBJECT);
     struct finding runtime = {.status = "ok"};
     struct finding finding;
 
     const bool was_tried = judge_runtime(node, arena, &runtime);
     const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
-    const bool has_all = can && judge_agent(node, pods, agents, arena, &finding) &&
-                         judge_inventory(node, arena, &finding) &&
-                         judge_cdi(agent, arena, &finding) && judge_mps(agent, arena, &finding);
+    const bool has_all = can && judge_agent(node, facts, pods, agents, &finding) &&
+                         judge_inventory(facts, &finding) && judge_cdi(agent, arena, &finding) &&
+                         judge_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
         finding = runtime;
     else if (has_all && judge_validator(agent, &finding) && judge_limits(agent, &finding) &&
