@@ -94,9 +94,7 @@ static void hang_up(struct agent *agent)
     agent_calls_lost(&agent->calls);
     agent_count_set(COUNT_CONNECTED, 0);
     if (agent->readiness != NULL)
-        readiness_set(agent->readiness, READY_RUNTIME,
-                      "the container runtime does not ask this agent about each container: see its "
-                      "log");
+        readiness_set(agent->readiness, READY_RUNTIME, READY_UNCONNECTED);
 }
 
 /* Each second the same sentence helps nobody: it is logged when it changes. */
@@ -326,7 +324,7 @@ static void forgive(void *user, const char *uuid)
         log_write(LOG_INFO, "a GPU is forgiven, by the word of an operator", log_str("gpu", uuid));
 }
 
-/* Nobody knows them now, also from when the driver is taken again until it answers. */
+/* Their state is not known now, also from when the driver is taken again until it answers. */
 static void close_released(const struct agent *agent, const struct gpu_reading *reading,
                            struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
 {

@@ -86,8 +86,7 @@ struct readiness *readiness_new(struct nvml *nvml)
 
     must(pthread_mutex_init(&readiness->lock, NULL) == 0);
     readiness->nvml = nvml;
-    put(readiness, READY_RUNTIME,
-        "the container runtime does not ask this agent about each container: see its log");
+    put(readiness, READY_RUNTIME, READY_UNCONNECTED);
     put(readiness, READY_NODE, "the Node has not yet shown what this agent says of it");
     if (nvml != NULL)
         put(readiness, READY_DRIVER, "the NVIDIA driver has not answered yet");

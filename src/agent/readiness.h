@@ -28,6 +28,10 @@ enum ready_condition {
     READY_CONDITIONS,
 };
 
+/* The sentence of READY_RUNTIME while the agent is not connected. */
+#define READY_UNCONNECTED                                                                          \
+    "the container runtime does not ask this agent about each container: see its log"
+
 struct readiness;
 
 /*
