@@ -14,7 +14,6 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/kube.h"
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
@@ -23,6 +22,7 @@
 
 #include "cluster.h"
 #include "measure.h"
+#include "standstill.h"
 #include "webhook_fixture.h"
 
 enum {
@@ -48,20 +48,7 @@ struct bench_daemon {
     int64_t store_ns; /* CPU in the store since the last event began */
 };
 
-static int64_t now_ms;   /* the clock, moved by hand */
 static uint64_t version; /* resourceVersion of the object delivered last */
-
-static int64_t hand_now(void *ctx)
-{
-    (void)ctx;
-    return now_ms;
-}
-
-static int64_t hand_wall(void *ctx)
-{
-    (void)ctx;
-    return 1795000000000 + now_ms;
-}
 
 /* --- the store's part of the time --- */
 
@@ -154,27 +141,6 @@ static int timed_remember(void *ctx, const struct agents *agents, size_t max, si
     return rc;
 }
 
-/* --- an API server that never answers --- */
-
-static int swallow(void *ctx, const struct kube_request *request, struct err *err)
-{
-    (void)ctx;
-    (void)request;
-    (void)err;
-    return 0;
-}
-
-static void cancel(void *ctx, uint64_t id)
-{
-    (void)ctx;
-    (void)id;
-}
-
-static void wake(void *ctx)
-{
-    (void)ctx;
-}
-
 static void bind_answered(void *to, const char *error)
 {
     struct bench_daemon *daemon = to;
@@ -249,12 +215,12 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
     struct err err;
 
     *daemon = (struct bench_daemon){.nodes = nodes, .seed = 7};
-    now_ms = 1000;
+    standstill_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
     daemon->store = cluster_store(path);
     store_ops(daemon->store, &daemon->real_store);
-    daemon->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
-    const struct app_edges edges = {.clock = {.now_ms = hand_now, .wall_ms = hand_wall},
+    daemon->nowhere = standstill_server();
+    const struct app_edges edges = {.clock = standstill_clock(),
                                     .store = daemon->store,
                                     .store_ops = {.ctx = daemon,
                                                   .begin = timed_begin,
@@ -311,7 +277,7 @@ static int64_t bench_wait_until_quiet(struct bench_daemon *daemon)
     int64_t spent = 0;
     uint32_t quiet = 0;
 
-    now_ms += LOOK_MS;
+    standstill_ms += LOOK_MS;
     for (uint32_t i = 0; quiet < 3 && i < STEPS_MAX; i++) {
         const int64_t cost = step(daemon);
         quiet = cost < 200000 ? quiet + 1 : 0;
@@ -382,7 +348,7 @@ static struct message *bind_message(struct bench_daemon *daemon, uint32_t pod, u
     message->bind.asks.namespace = arena_copy(&message->arena, TEXT("default"));
     message->bind.asks.uid = arena_copy(&message->arena, text_of(words.uid));
     message->bind.asks.node = arena_copy(&message->arena, text_of(host));
-    message->bind.deadline_ms = now_ms + 30000;
+    message->bind.deadline_ms = standstill_ms + 30000;
     message->bind.reply = (struct bind_reply){bind_answered, daemon};
     return message;
 }
@@ -479,10 +445,10 @@ static void live_behind_our_back(struct bench_daemon *daemon, struct costs *cost
 
     cluster_node_name(draw(&daemon->seed, daemon->nodes), host);
     note(daemon, costs, STRANGER_BOUND, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
-    now_ms += LOOK_MS;
+    standstill_ms += LOOK_MS;
     note(daemon, costs, DRIFT_APPEARS, step(daemon));
     (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, host, "10"));
-    now_ms += LOOK_MS;
+    standstill_ms += LOOK_MS;
     note(daemon, costs, DRIFT_HEALS, step(daemon));
 }
 
@@ -503,7 +469,7 @@ static void time_passes(struct bench_daemon *daemon, struct costs *costs)
 {
     daemon->fixture.settings.verify_interval_s = 3600; /* each tick verifies a part of memory */
     (void)bench_wait_until_quiet(daemon);
-    now_ms += TICK_MS;
+    standstill_ms += TICK_MS;
     note(daemon, costs, TICK, step(daemon));
     note(daemon, costs, NOTHING, step(daemon));
     daemon->fixture.settings.verify_interval_s = 0;
@@ -525,9 +491,9 @@ static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
         (void)take(daemon, outcome_message(pod, OUTCOME_UNKNOWN));
     }
     for (uint32_t i = 0; i < 10; i++) {
-        now_ms += TICK_MS;
+        standstill_ms += TICK_MS;
         (void)step(daemon); /* this step may check for drift */
-        now_ms += TICK_MS;
+        standstill_ms += TICK_MS;
         series_add(&series, step(daemon));
     }
     (void)snprintf(name, sizeof name, "events.%u_nodes.tick_of_%u_doubts", daemon->nodes, count);

@@ -10,13 +10,13 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
-#include "milligpu/kube.h"
 #include "milligpu/message.h"
 #include "milligpu/store.h"
 #include "milligpu/writer.h"
 
 #include "cluster.h"
 #include "measure.h"
+#include "standstill.h"
 #include "webhook_fixture.h"
 
 enum {
@@ -32,39 +32,7 @@ struct scene {
     uint32_t nodes;
 };
 
-static int64_t now_ms; /* the clock, moved by hand */
 static uint64_t version;
-
-static int64_t hand_now(void *ctx)
-{
-    (void)ctx;
-    return now_ms;
-}
-
-static int64_t hand_wall(void *ctx)
-{
-    (void)ctx;
-    return 1795000000000 + now_ms;
-}
-
-static int swallow(void *ctx, const struct kube_request *request, struct err *err)
-{
-    (void)ctx;
-    (void)request;
-    (void)err;
-    return 0;
-}
-
-static void cancel(void *ctx, uint64_t id)
-{
-    (void)ctx;
-    (void)id;
-}
-
-static void wake(void *ctx)
-{
-    (void)ctx;
-}
 
 static void scene_start(struct scene *scene, const char *folder, uint32_t nodes)
 {
@@ -72,11 +40,11 @@ static void scene_start(struct scene *scene, const char *folder, uint32_t nodes)
     struct err err;
 
     *scene = (struct scene){.nodes = nodes};
-    now_ms = 1000;
+    standstill_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/vouch-%u.db", folder, nodes) < sizeof path);
     scene->store = cluster_store(path);
-    scene->nowhere = (struct kube_ops){.start = swallow, .cancel = cancel, .wake = wake};
-    const struct app_edges edges = {.clock = {.now_ms = hand_now, .wall_ms = hand_wall},
+    scene->nowhere = standstill_server();
+    const struct app_edges edges = {.clock = standstill_clock(),
                                     .store = scene->store,
                                     .watch = &scene->nowhere,
                                     .calls = &scene->nowhere};
@@ -177,7 +145,7 @@ static void vouch_round(struct scene *scene, enum round round, const char *name)
         if (i % BATCH_OF == BATCH_OF - 1 || i + 1 == scene->nodes)
             spent += vouch_step(scene);
     }
-    now_ms += LOOK_MS; /* drift is looked for now */
+    standstill_ms += LOOK_MS; /* drift is looked for now */
     for (uint32_t i = 0; quiet < 3 && i < STEPS_MAX; i++) {
         const int64_t cost = vouch_step(scene);
         quiet = cost < 200000 ? quiet + 1 : 0;
