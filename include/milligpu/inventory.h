@@ -24,8 +24,8 @@
 #include "milligpu/node_filter.h"
 
 /*
- * What the annotation milligpu.io/agent says of who wrote it; NULL: nothing, or nothing that can be
- * read. An agent outside of pods names no pod, nor does an older agent.
+ * The annotation milligpu.io/agent about the agent that wrote it. NULL: it is silent there, or
+ * cannot be read. An agent outside of pods names no pod, nor does an older agent.
  */
 struct agent_claim {
     const char *pod;     /* uid of the agent's pod */

@@ -493,7 +493,7 @@ static int take_row(struct agent_calls *calls, const struct nri_pod *pod,
                    with[right]);
 }
 
-/* What it would hold of the driver keeps that from being replaced, and breaks when it is. */
+/* The container would keep the driver from being replaced, and break when it is. */
 static int check_driver(const struct agent_calls *calls, const struct grant *grant, struct err *err)
 {
     const enum release_cause cause = driver_release_cause(calls->release);
@@ -561,8 +561,8 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
 }
 
 /*
- * What may have changed since the container was made: the driver is let go of, or the daemon of a
- * client of MPS has ended.
+ * Two things may have changed since the container was made: the driver is let go of, or the daemon
+ * of a client of MPS has ended.
  */
 static int check_again(struct agent_calls *calls, const struct nri_pod *pod,
                        const struct nri_container *container, const struct grant *grant,

@@ -56,7 +56,7 @@ struct limit_probe {
  */
 void limit_probe_look(struct limit_probe *probe);
 
-/* What the limit of a container has shown. Any thread, like the next one. */
+/* The end of a container's limit. Any thread, like the next one. */
 void limit_probe_note(struct limit_probe *probe, enum nvml_limit_end end);
 enum limit_state limit_probe_state(const struct limit_probe *probe);
 

@@ -22,7 +22,7 @@
 #include "milligpu/containers.h"
 
 /*
- * What the containers of a pod that run, or are about to, have of a GPU together, in milli. Those
+ * The milli of a GPU that the containers of a pod have together which run, or are about to. Those
  * that have a successor do not count.
  */
 uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t containers,

@@ -27,7 +27,7 @@ enum privileged_mode { PRIVILEGED_WARN, PRIVILEGED_REFUSE, PRIVILEGED_ALLOW };
 bool privileged_sees(const struct grant *grant, const struct nri_container *container,
                      const struct gpu_reading *reading, struct arena *arena, uint32_t *out_gpus);
 
-/* What is wrong with such a container, and what to do. Returns negative. */
+/* The error for such a container, and the remedy. Returns negative. */
 int privileged_error(uint32_t gpus, struct err *err);
 
 #endif

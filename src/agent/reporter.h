@@ -56,7 +56,7 @@ struct reporter_driver {
     const char *limits;          /* one of the words above; NULL: not known */
 };
 
-/* What the API server told of the Node, of this moment. */
+/* The Node, as the API server showed it last. */
 struct reporter_node {
     const char *boot;    /* status.nodeInfo.bootID; "": it does not say */
     const char *upgrade; /* the label DRIVER_UPGRADE_LABEL; "": it has none */

@@ -286,7 +286,7 @@ static enum nvml_limit_end end_of(int code)
     }
 }
 
-/* What another program sets at the same time, or the driver rounds, is no limit of ours. */
+/* A limit that another program sets meanwhile, or that the driver rounds, is none of ours. */
 static int read_back(const struct nvml *nvml, struct abi_device *device, struct command *command,
                      struct err *err)
 {
@@ -561,7 +561,7 @@ static int64_t read_once(struct nvml *nvml)
     return nvml->settings.retry_ms;
 }
 
-/* What was read last stays. A reading each every_ms, so that the last one never is too old. */
+/* The last reading stays. A reading each every_ms, so that the last one never is too old. */
 static int64_t let_go(struct nvml *nvml)
 {
     unload(nvml);

@@ -1,5 +1,5 @@
 /*
- * What is remembered of agents, from agents.h to rows and back. Called in the writer, over its
+ * Memories of agents, from agents.h to rows and back. Called in the writer, over its
  * connection: store_ops.remember writes what changed, store_agents() reads once at start. The file
  * is outside input. A wrong row is passed over and reported, and what that leaves is never less
  * strict than an empty table. In order: writing, reading.
