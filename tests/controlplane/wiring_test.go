@@ -81,6 +81,70 @@ func TestMutualTLSBetweenKubeSchedulerAndMilligpud(t *testing.T) {
 	f.consistent()
 }
 
+// TestCertificatesAreRenewedWithoutARefusedCall follows the four steps of certs.sh --renew: whatever a scheduler shows and
+// trusts at each step is accepted, by the running daemon.
+func TestCertificatesAreRenewedWithoutARefusedCall(t *testing.T) {
+	f := bare(t, oneNode(2))
+	certs := f.certificates()
+	old, renewed := certs+"-old", certs+"-new"
+	f.run("cp", "-a", certs, old)
+	f.run("bash", filepath.Join(harness.Root(), "manifests/overlays/default-scheduler/certs.sh"), "--renew", old, renewed,
+		"127.0.0.1")
+	f.d = f.configured("overlays/default-scheduler/config.yaml", certs)
+	f.check(f.d.Start())
+	before, after := f.schedulerWith(old), f.schedulerWith(renewed)
+	f.answers(before, true)
+
+	f.run("cp", renewed+"/client-ca.crt", certs) /* 1: milligpud trusts both clients */
+	f.untilAnswered(after)
+	f.answers(before, true)
+	name := f.wired("overlays/default-scheduler/scheduler.yaml", renewed) /* 2: the scheduler is restarted */
+	f.place(by(name, harness.Simple("between", 300)))
+	f.run("cp", renewed+"/tls.crt", renewed+"/tls.key", certs) /* 3 */
+	f.until(soon, func() (bool, string) { return !f.isAnswered(before), "the old certificate is still shown" })
+	f.answers(after, true)
+	f.place(by(name, harness.Simple("after", 300)))
+	trusting, err := harness.ClientTLS(renewed+"/server-ca.crt", old+"/client.crt", old+"/client.key")
+	f.check(err)
+	f.answers(trusting, true)
+	f.run("cp", renewed+"/client-ca.new.crt", certs+"/client-ca.crt") /* 4: the client of before is refused */
+	f.until(soon, func() (bool, string) { return !f.isAnswered(trusting), "the old client is still answered" })
+	f.answers(after, true)
+	f.consistent()
+}
+
+func (f *fixture) run(command string, arguments ...string) {
+	f.Helper()
+	_, err := harness.Run(command, arguments...)
+	f.check(err)
+}
+
+// schedulerWith is a scheduler with all files of a folder of certificates.
+func (f *fixture) schedulerWith(folder string) *tls.Config {
+	f.Helper()
+	config, err := harness.ClientTLS(folder+"/server-ca.crt", folder+"/client.crt", folder+"/client.key")
+	f.check(err)
+	return config
+}
+
+func (f *fixture) isAnswered(config *tls.Config) bool {
+	const body = `{"Pod":{"metadata":{"name":"x","namespace":"x","uid":"x"}},"NodeNames":["node-a"]}`
+	code, _, err := f.d.Webhook("https", "filter", body, config)
+	return err == nil && code < http.StatusBadRequest
+}
+
+func (f *fixture) answers(config *tls.Config, wanted bool) {
+	f.Helper()
+	if f.isAnswered(config) != wanted {
+		f.Errorf("a scheduler is answered: %v; wanted: %v", !wanted, wanted)
+	}
+}
+
+func (f *fixture) untilAnswered(config *tls.Config) {
+	f.Helper()
+	f.until(soon, func() (bool, string) { return f.isAnswered(config), "the new client is not answered yet" })
+}
+
 // turnedAway checks that the webhooks reject a client without a certificate, with a wrong one, or without
 // TLS, and accept our own.
 func (f *fixture) turnedAway(certs string) {

@@ -437,6 +437,30 @@ def check_certificates():
             need(verified == good, f"{leaf}.crt as {purpose} by {ca}: {verified}")
         again = subprocess.run([certs, out], capture_output=True)
         need(again.returncode == 1, "certs.sh overwrites a folder")
+        renew_twice(certs, folder, out)
+
+
+def renew_twice(certs, folder, old):
+    """After certs.sh --renew, each side trusts the other's old and new certificate; only the newest two CAs are trusted."""
+    for step in ("first", "second"):
+        new = os.path.join(folder, step)
+        done = subprocess.run([certs, "--renew", old, new], capture_output=True, text=True)
+        need(done.returncode == 0, f"certs.sh --renew: {done.stderr}")
+        if done.returncode != 0:
+            return
+        need(not [name for name in os.listdir(new) if name.endswith("ca.key")], "certs.sh --renew leaves the key of a CA")
+        for name in re.findall(r"--from-file=(?:[\w.-]+=)?(\S+)", done.stdout):
+            need(os.path.isfile(name), f"certs.sh --renew names {name}, which it has not made")
+        for ca, leaf, purpose in (("server-ca", "tls", "sslserver"), ("client-ca", "client", "sslclient")):
+            for trusted, shown, good in ((f"{new}/{ca}", old, True), (f"{new}/{ca}", new, True), (f"{old}/{ca}", new, False)):
+                verify = ["openssl", "verify", "-CAfile", f"{trusted}.crt", "-purpose", purpose, f"{shown}/{leaf}.crt"]
+                verified = subprocess.run(verify, capture_output=True).returncode == 0
+                need(verified == good, f"{shown}/{leaf}.crt by {trusted}: {verified}")
+        with open(f"{new}/client-ca.crt", encoding="ascii") as file:
+            need(file.read().count("BEGIN CERTIFICATE") == 2, "certs.sh --renew: client-ca.crt has not two CAs")
+        old = new
+    wrong = subprocess.run([certs, "--renew", folder, os.path.join(folder, "third")], capture_output=True, text=True)
+    need(wrong.returncode == 2 and "server-ca.crt" in wrong.stderr, f"certs.sh --renew of another folder: {wrong.stderr}")
 
 
 def check_settings_exist():
