@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "milligpu/command_trace.h"
 #include "milligpu/http.h"
 
 #include "admin/api_internal.h"
@@ -79,6 +80,14 @@ void api_readyz(struct api_call *call)
         return;
     }
     strbuf_printf(&call->body, "readyz check %s\n", ready ? "passed" : "failed");
+}
+
+void api_commands(struct api_call *call)
+{
+    must(call->body.len == 0);
+    if (call->app->command_trace != NULL)
+        command_trace_write(call->app->command_trace, &call->body);
+    call->type = "application/x-ndjson";
 }
 
 void api_metrics(struct api_call *call)

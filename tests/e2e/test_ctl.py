@@ -8,6 +8,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import tarfile
 import tempfile
 import threading
 import time
@@ -304,6 +305,74 @@ class Ctl(harness.Story):
             self.assertEqual(done.returncode, 1)
             self.assertEqual(sorted(os.listdir(folder)), ["copy.db"])
 
+    PARTS = ("doctor.json", "summary.json", "nodes.json", "allocations.json", "waiting.json", "drift.json", "policy.json",
+             "keys.json", "settings.json", "commands.jsonl", "metrics.txt", "ledger.db")
+
+    def parts_of(self, archive):
+        """The content of each file of an archive of diagnostics, by its name."""
+        with tarfile.open(archive) as tar:
+            self.assertTrue(all(member.isreg() and member.mode == 0o600 for member in tar))
+            parts = {member.name: tar.extractfile(member).read() for member in tar}
+        self.assertTrue(all(name.startswith("milligpu-diagnostics/") for name in parts))
+        return {name.split("/", 1)[1]: content for name, content in parts.items()}
+
+    def test_diagnostics_has_everything_that_a_bug_report_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = pathlib.Path(folder, "d.tar")
+            self.assertIn("read it before you send it", self.ask("diagnostics", archive))
+            self.assertEqual(archive.stat().st_mode & 0o777, 0o600)
+            parts = self.parts_of(archive)
+            self.assertEqual(list(parts), ["README.txt", *self.PARTS])
+            for name in self.PARTS:
+                self.assertIn(name, parts["README.txt"].decode())
+            pods = {f"{item['namespace']}/{item['name']}" for item in json.loads(parts["allocations.json"])["items"]}
+            self.assertIn("research/training", pods)
+            self.assertEqual(len(json.loads(parts["nodes.json"])["items"]), 3)
+            self.assertTrue(json.loads(parts["doctor.json"])["checks"])
+            lines = [json.loads(line) for line in parts["commands.jsonl"].splitlines()]
+            self.assertIn("training", {line.get("name") for line in lines})
+            self.assertIn(b"milligpu_ready 1", parts["metrics.txt"])
+            copy = pathlib.Path(folder, "ledger.db")
+            copy.write_bytes(parts["ledger.db"])
+            self.ask("verify", copy)
+            self.refuse("diagnostics", archive, status=1, says=["d.tar", "--force"])
+            self.ask("diagnostics", archive, "--force", "--without-ledger")
+            self.assertEqual(list(self.parts_of(archive)), ["README.txt", *self.PARTS[:-1]])
+            self.assertEqual(sorted(os.listdir(folder)), ["d.tar", "ledger.db"])
+
+    def test_diagnostics_says_which_part_is_missing_and_has_the_others(self):
+        class Ill(BaseHTTPRequestHandler):
+            def do_GET(self):
+                bad = self.path.startswith(("/api/v1/backup", "/api/v1/waiting"))
+                body = b'{"status":413,"detail":"it is too large"}' if bad else b'{"items":[]}'
+                self.send_response(413 if bad else 200)
+                self.send_header("Content-Type", "application/problem+json" if bad else "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Ill) as server, tempfile.TemporaryDirectory() as folder:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            archive = pathlib.Path(folder, "d.tar")
+            done = run("diagnostics", archive, "--server", f"127.0.0.1:{server.server_port}")
+            server.shutdown()
+            thread.join()
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual([line.split(":")[1] for line in done.stderr.splitlines()],
+                             [" waiting.json is missing", " ledger.db is missing"])
+            parts = self.parts_of(archive)
+            self.assertIn(b"it is too large", parts["ledger.db.error"])
+            self.assertIn(b"it is too large", parts["waiting.json.error"])
+            self.assertEqual(json.loads(parts["nodes.json"]), {"items": []})
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("diagnostics", folder + "/d.tar", "--server", "127.0.0.1:1", "--without-ledger")
+            self.assertEqual(done.returncode, 1)
+            self.refuse("diagnostics", folder + "/no/d.tar", status=1, says=["no/d.tar"])
+
     def test_check_config_asks_nobody(self):
         with tempfile.TemporaryDirectory() as folder:
             good = pathlib.Path(folder, "good.yaml")
@@ -337,7 +406,7 @@ class Ctl(harness.Story):
                 (["history", "x", "--gpu", "--pod"], ["--gpu"]), (["history", ""], ["empty"]),
                 (["summary", "x"], ["summary"]), (["drift", "--state", "x"], ["--state"]),
                 (["waiting", "x"], ["waiting"]), (["doctor", "--watch"], ["--watch"]),
-                (["backup"], ["FILE"]), (["backup", ""], ["empty"]),
+                (["backup"], ["FILE"]), (["backup", ""], ["empty"]), (["diagnostics", ""], ["empty"]),
                 (["check-config"], ["FILE"]), (["play"], ["FILE"]), (["tpo"], ["top"])):
             with self.subTest(words):
                 self.refuse(*words, status=2, says=says)

@@ -178,10 +178,10 @@ static void a_port_file_that_is_none_is_named(void **state)
 static void help_and_version_need_no_server(void **state)
 {
     static const char *const commands[] = {
-        "top",          "nodes",   "node",   "allocations", "pod",        "waiting",
-        "history",      "summary", "drift",  "doctor",      "backup",     "play",
-        "check-config", "verify",  "cordon", "uncordon",    "usage",      "defrag",
-        "check-policy", "policy",  "keys",   "replace-key", "revoke-key",
+        "top",     "nodes",        "node",   "allocations", "pod",         "waiting",
+        "history", "summary",      "drift",  "doctor",      "backup",      "diagnostics",
+        "play",    "check-config", "verify", "cordon",      "uncordon",    "usage",
+        "defrag",  "check-policy", "policy", "keys",        "replace-key", "revoke-key",
     };
     char words[64];
     (void)state;
