@@ -33,8 +33,9 @@ const char *store_check_text(enum store_check check);
 
 /*
  * Checks a file in any state: used by a running daemon, left behind by one, or a copy. Nothing is
- * written and no file is created. wrong: NULL if all is well. Fails only if there is nothing to
- * check: no file, not a ledger, another version, or changed meanwhile (BUSY).
+ * written and no file is created. Of an older version, all checks but the first read a copy in
+ * memory that was migrated to this version. wrong: NULL if all is well. Fails only if there is
+ * nothing to check: no file, not a ledger, a newer version, or changed meanwhile (BUSY).
  */
 int store_verify_file(const char *path, void *user,
                       void (*each)(void *user, enum store_check check, const char *wrong),
@@ -42,8 +43,9 @@ int store_verify_file(const char *path, void *user,
 
 /*
  * Puts a backup in the place of a ledger that no daemon has open (BUSY), whole: the former ledger
- * goes aside with its log. The file is checked by SQLite, not verified. The ledger then waits like
- * a new one before it grants (OWNER_THIS_BY_COPY). A failure leaves the former ledger, or says
+ * goes aside with its log. The file is checked by SQLite, not verified. It keeps its version, which
+ * may be older (from 6 on), so that a milligpud of that version can open it. The ledger then waits
+ * like a new one before it grants (OWNER_THIS_BY_COPY). A failure leaves the former ledger, or says
  * where it is.
  */
 struct restored {

@@ -54,14 +54,20 @@ static enum err_code db_code_of(int rc)
     }
 }
 
+const char *db_name(sqlite3 *db)
+{
+    const char *file = sqlite3_db_filename(db, "main");
+
+    must(db != NULL);
+    return file == NULL || file[0] == '\0' ? "the ledger in memory" : file;
+}
+
 int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
 {
     must(rc != SQLITE_OK);
     must(doing != NULL);
 
-    const char *file = sqlite3_db_filename(db, "main");
-    if (file == NULL || file[0] == '\0')
-        file = "the ledger in memory";
+    const char *file = db_name(db);
     /* The connection's message belongs to its last failure, which may not be this one. */
     const char *why =
         (sqlite3_errcode(db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
@@ -485,5 +491,5 @@ int row_check(const struct row *row, const char *table, struct err *err)
         return 0;
     return err_set(err, ERR_CORRUPT,
                    "%s: table %s: column %s has a value that milligpu never writes",
-                   sqlite3_db_filename(sqlite3_db_handle(row->stmt), "main"), table, row->fault);
+                   db_name(sqlite3_db_handle(row->stmt)), table, row->fault);
 }

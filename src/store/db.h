@@ -29,6 +29,9 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
 int unpack_table_add(sqlite3 *db) MUST_USE;
 void db_close(sqlite3 *db); /* finalises the remaining statements; NULL is fine */
 
+/* The path of its file, for messages; lives as long as the connection. */
+const char *db_name(sqlite3 *db);
+
 /* What rc means, in SQLite's own words; returns -code. */
 int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing);
 

@@ -92,3 +92,20 @@ int migrate_forward(const struct store *store, int64_t version, struct err *err)
                            store->path, (long long)version);
     return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
 }
+
+/* What is copied is one moment: `from` is in a transaction that reads. */
+int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
+                      struct err *err)
+{
+    must(from != NULL && out != NULL);
+    struct store trial = {.schema = &store_schema, .path = xstrdup(path), .memory = true};
+
+    int failed = db_open(":memory:", DB_CREATE, &trial.db, err);
+    if (failed == 0)
+        failed = backup_pages(from, trial.db, err);
+    if (failed == 0)
+        failed = migrate_forward(&trial, version, err);
+    *out = trial.db;
+    xfree(trial.path);
+    return failed;
+}

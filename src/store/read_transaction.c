@@ -157,9 +157,9 @@ static int read_transaction_unlike(const struct likeness *like, const char *kind
     must(name[0] != '\0');
     if (!known)
         return err_set(err, ERR_CORRUPT, "%s: %s %s is on disk and not in memory",
-                       sqlite3_db_filename(like->db, "main"), kind, name);
+                       db_name(like->db), kind, name);
     return err_set(err, ERR_CORRUPT, "%s: %s %s is one thing on disk and another in memory",
-                   sqlite3_db_filename(like->db, "main"), kind, name);
+                   db_name(like->db), kind, name);
 }
 
 static bool read_transaction_same(struct likeness *like)
@@ -221,8 +221,8 @@ static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *s
     (void)sqlite3_reset(stmt); /* repeats the error of the step */
     if (more != 0)
         return more < 0 ? more : 0;
-    return err_set(err, ERR_CORRUPT, "%s: %s %s is in memory and not on disk",
-                   sqlite3_db_filename(like->db, "main"), kind, name);
+    return err_set(err, ERR_CORRUPT, "%s: %s %s is in memory and not on disk", db_name(like->db),
+                   kind, name);
 }
 
 /*
@@ -249,7 +249,7 @@ static int find_missing(const struct likeness *like, struct err *err)
     }
     return failed != 0 ? failed
                        : err_set(err, ERR_CORRUPT, "memory counts what neither it nor %s has",
-                                 sqlite3_db_filename(like->db, "main"));
+                                 db_name(like->db));
 }
 
 int store_read_compare(struct store_read *read, const struct snapshot *snapshot, struct err *err)

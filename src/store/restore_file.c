@@ -2,7 +2,8 @@
  * Puts a backup in the place of a ledger, whole: the former file goes aside with its log, which
  * SQLite would otherwise replay into the backup. Called by milligpuctl. In this order, so that an
  * interruption leaves either ledger complete: the copy under a name of its own, the former set
- * aside, the copy into its place.
+ * aside, the copy into its place. The copy keeps its version: a milligpud of that version opens it,
+ * a newer one migrates it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +14,9 @@
 #include "milligpu/alloc.h"
 
 #include "store/store_internal.h"
+
+/* Tables before this version cannot say that a file is a copy, so a restored one would not wait. */
+enum { MARKED_VERSION_MIN = 6 };
 
 static void restore_unlock(const int *fd)
 {
@@ -29,11 +33,11 @@ static int restore_copy(const char *from, const char *to, struct err *err)
 
     must(strcmp(from, to) != 0);
     int failed = quiet_open(from, &file, &version, err);
-    if (failed == 0 && version != (int64_t)store_schema.version)
+    if (failed == 0 && version < MARKED_VERSION_MIN)
         failed = err_set(err, ERR_INVALID,
-                         "%s: version %lld of a ledger; only version %u can be "
-                         "restored",
-                         from, (long long)version, store_schema.version);
+                         "%s: version %lld of a ledger; only versions from %d on can be restored, "
+                         "since older ones do not say that they are copies",
+                         from, (long long)version, MARKED_VERSION_MIN);
     if (failed == 0)
         failed = backup_to(file.db, to, err);
     if (quiet_close(&file, &later) < 0 && failed == 0)

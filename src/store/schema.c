@@ -100,7 +100,7 @@ int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err
     if (failed == 0 && strcmp(is.data, should.data) != 0)
         failed = err_set(err, ERR_CORRUPT,
                          "%s: the ledger is corrupt: its tables are not those of version %u",
-                         sqlite3_db_filename(db, "main"), schema->version);
+                         db_name(db), schema->version);
     strbuf_done(&is);
     strbuf_done(&should);
     return failed;
@@ -120,7 +120,7 @@ int schema_set_version(sqlite3 *db, uint32_t version, struct err *err)
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err)
 {
-    const char *path = sqlite3_db_filename(db, "main");
+    const char *path = db_name(db);
     int64_t id, things;
 
     must(schema->version > 0);

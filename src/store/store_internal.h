@@ -359,6 +359,12 @@ int owner_may_migrate(const struct store *store, int64_t version, struct err *er
 
 /* migrate.c: from an older version to the current schema, after a copy. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
+/*
+ * The same for a copy in memory, as large as the file, which stays as it is. Close *out also after
+ * a failure.
+ */
+int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
+                      struct err *err) MUST_USE;
 
 /*
  * ledger_id.c: does the log beside the file belong to it? CONFLICT: the file was replaced, and a

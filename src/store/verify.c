@@ -15,8 +15,7 @@
 static int verify_corrupt(sqlite3 *db, const char *what, struct err *err)
 {
     must(what[0] != '\0');
-    return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s",
-                   sqlite3_db_filename(db, "main"), what);
+    return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s", db_name(db), what);
 }
 
 /* Each query selects violations, as sentences; no row means that all is well. */
@@ -59,8 +58,7 @@ static int check_pages(sqlite3 *db, bool thorough, struct err *err)
     if (failed != 0)
         return failed;
     if (could_not_read(answer))
-        return err_set(err, ERR_IO, "%s: cannot be read: %s", sqlite3_db_filename(db, "main"),
-                       answer);
+        return err_set(err, ERR_IO, "%s: cannot be read: %s", db_name(db), answer);
     return strcmp(answer, "ok") != 0 ? verify_corrupt(db, answer, err) : 0;
 }
 
@@ -156,7 +154,7 @@ static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
     if (failed == 0)
         failed = rows_allocations(db, names, past, &check, check_charges, err);
     if (failed != 0)
-        (void)err_wrap(err, "%s", sqlite3_db_filename(db, "main"));
+        (void)err_wrap(err, "%s", db_name(db));
     (void)sqlite3_finalize(check.stmt); /* repeats the error of the step */
     names_free(names);
     return failed;
@@ -427,8 +425,7 @@ static int verify_compare(struct replay *replay, const char *kind, const char *n
         told->seen = true;
         return 0;
     }
-    return err_set(err, ERR_CORRUPT, "%s: %s %s: the journal %s",
-                   sqlite3_db_filename(replay->db, "main"), kind, name,
+    return err_set(err, ERR_CORRUPT, "%s: %s %s: the journal %s", db_name(replay->db), kind, name,
                    told == NULL ? "does not know it" : "tells it otherwise than the table");
 }
 
@@ -466,7 +463,7 @@ static int compare_rest(struct replay *replay, struct err *err)
     while ((told = map_next(&replay->told, &at)) != NULL)
         if (!told->seen)
             return err_set(err, ERR_CORRUPT, "%s: %s: the journal knows it, the tables do not",
-                           sqlite3_db_filename(replay->db, "main"), told->key);
+                           db_name(replay->db), told->key);
     return 0;
 }
 

@@ -1,16 +1,8 @@
+/*
+ * Verifies a ledger file for milligpuctl. The checks are written for the tables of this version: of
+ * an older file they check what the migration makes of it, in memory.
+ */
 #include "store/store_internal.h"
-
-static int verify_file_version(const char *path, int64_t version, struct err *err)
-{
-    must(version <= (int64_t)store_schema.version);
-    if (version == (int64_t)store_schema.version)
-        return 0;
-    return err_set(err, ERR_INVALID,
-                   "%s: version %lld of a ledger; this milligpuctl checks version %u: start the "
-                   "milligpud of this version on it, which copies it and takes it to %u, or "
-                   "check it with the milligpuctl that came with the older milligpud",
-                   path, (long long)version, store_schema.version, store_schema.version);
-}
 
 typedef void each_check(void *user, enum store_check check, const char *wrong);
 
@@ -18,9 +10,10 @@ typedef void each_check(void *user, enum store_check check, const char *wrong);
  * CORRUPT and INTERNAL are findings: the next check still runs. Any other code ends the
  * verification.
  */
-static int run_checks(sqlite3 *db, void *user, each_check *each, struct err *err)
+static int run_checks(sqlite3 *db, enum store_check from, void *user, each_check *each,
+                      struct err *err)
 {
-    for (unsigned i = 0; i < STORE_CHECKS; i++) {
+    for (unsigned i = from; i < STORE_CHECKS; i++) {
         const enum store_check which = (enum store_check)i;
         const int failed = check_one(db, &store_schema, which, err);
         must(failed <= 0);
@@ -28,6 +21,28 @@ static int run_checks(sqlite3 *db, void *user, each_check *each, struct err *err
             return failed;
         each(user, which, failed != 0 ? err->text : NULL);
     }
+    return 0;
+}
+
+/* The pages are those of the file itself. Rows that cannot be migrated are a finding. */
+static int run_checks_of_older(sqlite3 *db, const char *path, int64_t version, void *user,
+                               each_check *each, struct err *err)
+{
+    CLEANUP(db_closep) sqlite3 *migrated = NULL;
+
+    must(version < (int64_t)store_schema.version);
+    if (check_one(db, &store_schema, CHECK_PAGES, err) != 0) {
+        if (err->code != ERR_CORRUPT && err->code != ERR_INTERNAL)
+            return err_same(err);
+        each(user, CHECK_PAGES, err->text);
+        return 0;
+    }
+    each(user, CHECK_PAGES, NULL);
+    if (migrate_in_memory(db, path, version, &migrated, err) == 0)
+        return run_checks(migrated, CHECK_PAGES + 1, user, each, err);
+    if (err->code != ERR_CORRUPT && err->code != ERR_INTERNAL && err->code != ERR_CONFLICT)
+        return err_same(err);
+    each(user, CHECK_TABLES, err->text);
     return 0;
 }
 
@@ -39,11 +54,11 @@ int store_verify_file(const char *path, void *user, each_check *each, struct err
 
     must(path != NULL && each != NULL);
     int failed = quiet_open(path, &file, &version, err);
-    if (failed == 0)
-        failed = verify_file_version(path, version, err);
     const bool damaged = failed == -(int)ERR_CORRUPT;
-    if (failed == 0)
-        failed = run_checks(file.db, user, each, err);
+    if (failed == 0 && version < (int64_t)store_schema.version)
+        failed = run_checks_of_older(file.db, path, version, user, each, err);
+    else if (failed == 0)
+        failed = run_checks(file.db, CHECK_PAGES, user, each, err);
     if (quiet_close(&file, &later) < 0 && failed == 0)
         failed = err_set(err, later.code, "%s", later.text);
     if (!damaged)

@@ -380,7 +380,7 @@ static void restore_changes_nothing_where_it_cannot(void **state)
     assert_kept(shelf, file, ERR_NOT_FOUND, "none");
     assert_kept(shelf, shelf->folder, ERR_INVALID, "a folder");
     assert_int_equal(file_replace(file, (struct text){released, bytes}, &err), 0);
-    assert_kept(shelf, file, ERR_INVALID, "version 5 of a ledger");
+    assert_kept(shelf, file, ERR_INVALID, "only versions from 6 on can be restored");
     assert_int_equal(file_replace(file, TEXT("not SQLite's at all"), &err), 0);
     assert_kept(shelf, file, ERR_FOREIGN, "not a milligpu ledger");
     shelf_open(shelf);
