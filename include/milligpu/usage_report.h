@@ -6,12 +6,14 @@
  *
  *     {"v":1,"node":"n1","number":17,"seconds":300,"pods":[
  *       {"uid":"...","containers":[
- *         {"name":"main","gpus":[{"gpu":"GPU-..","milli":120,"mib":4000,"peakMib":4915}],
+ *         {"name":"main",
+ *          "gpus":[{"gpu":"GPU-..","milli":120,"scaled":true,"mib":4000,"peakMib":4915}],
  *          "over":"seen"}]}]}
  *
  * The agent of the node encodes it, milligpud decodes it (docs/why/021). What the driver does not
  * tell is left out, and is USAGE_UNKNOWN here: never 0. Decoding is strict about types and bounds
- * and lenient about members that it does not know.
+ * and lenient about members that it does not know. So a new member, as "scaled" was, needs no new
+ * version: an older milligpud passes over it, and an older agent leaves it out.
  *
  * Pure.
  */
@@ -48,6 +50,7 @@ struct usage_gpu {
     int32_t milli;    /* average thousandths of the GPU's time, 0 .. GPU_MILLI */
     int32_t mib;      /* average */
     int32_t peak_mib; /* highest */
+    bool is_scaled;   /* milli is known, and one of its samples or more was scaled (nvml.h) */
 };
 
 struct usage_container {

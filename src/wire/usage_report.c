@@ -41,10 +41,15 @@ static void put_container(struct json_writer *json, const struct usage_container
     for (uint32_t i = 0; i < container->gpus; i++) {
         const struct usage_gpu *gpu = &container->gpu[i];
         must(gpu->milli <= GPU_MILLI);
+        must(!gpu->is_scaled || gpu->milli != USAGE_UNKNOWN);
         json_write_object(json);
         json_write_key(json, "gpu");
         json_write_text(json, gpu->gpu);
         put_amount(json, "milli", gpu->milli);
+        if (gpu->is_scaled) {
+            json_write_key(json, "scaled");
+            json_write_bool(json, true);
+        }
         put_amount(json, "mib", gpu->mib);
         put_amount(json, "peakMib", gpu->peak_mib);
         json_write_object_end(json);
@@ -131,7 +136,7 @@ static void read_usage_amount(struct json_reader *in, int64_t most, int32_t *out
 
 static void read_usage_gpu(struct json_reader *in, struct usage_gpu *out)
 {
-    static const char *const keys[] = {"gpu", "milli", "mib", "peakMib"};
+    static const char *const keys[] = {"gpu", "milli", "mib", "peakMib", "scaled"};
     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
     int key;
 
@@ -143,9 +148,12 @@ static void read_usage_gpu(struct json_reader *in, struct usage_gpu *out)
             (void)json_read_name(in, GPU_ID_BYTES_MAX, &out->gpu); /* a failure is kept */
         else if (key == 1)
             read_usage_amount(in, GPU_MILLI, &out->milli);
+        else if (key == 4)
+            (void)json_read_bool(in, &out->is_scaled); /* a failure is kept */
         else
             read_usage_amount(in, INT32_MAX, key == 2 ? &out->mib : &out->peak_mib);
     }
+    out->is_scaled = out->is_scaled && out->milli != USAGE_UNKNOWN;
     demand(in, out->gpu.len > 0, keys[0]);
 }
 

@@ -23,7 +23,8 @@ static void within_bounds(const struct usage_report *report)
             for (uint32_t m = 0; m < container->gpus; m++)
                 must(container->gpu[m].gpu.len > 0 && container->gpu[m].milli >= USAGE_UNKNOWN &&
                      container->gpu[m].milli <= GPU_MILLI &&
-                     container->gpu[m].mib >= USAGE_UNKNOWN);
+                     container->gpu[m].mib >= USAGE_UNKNOWN &&
+                     (!container->gpu[m].is_scaled || container->gpu[m].milli != USAGE_UNKNOWN));
         }
     }
 }

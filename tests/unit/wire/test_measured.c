@@ -63,7 +63,7 @@ static const struct usage_report *about(struct one *one, const struct allocation
 {
     const struct share *share = &allocation->is.share[0];
 
-    one->gpu = (struct usage_gpu){atom_text(share->gpu), milli, 100, 200};
+    one->gpu = (struct usage_gpu){atom_text(share->gpu), milli, 100, 200, false};
     one->container = (struct usage_container){text_of(share->container), 1, &one->gpu, over};
     one->pod = (struct usage_pod){text_of(allocation->is.uid), 1, &one->container};
     one->report = (struct usage_report){TEXT("n1"), 1, 300, 1, &one->pod};

@@ -8,7 +8,7 @@ static const char golden[] =
     "{\"v\":1,\"node\":\"n1\",\"number\":17,\"seconds\":300,\"pods\":["
     "{\"uid\":\"u-1\",\"containers\":["
     "{\"name\":\"main\",\"gpus\":[{\"gpu\":\"GPU-a\",\"milli\":120,\"mib\":4000,\"peakMib\":4915},"
-    "{\"gpu\":\"GPU-b\"}],\"over\":\"seen\"},"
+    "{\"gpu\":\"GPU-b\"},{\"gpu\":\"GPU-c\",\"milli\":538,\"scaled\":true}],\"over\":\"seen\"},"
     "{\"name\":\"side\",\"gpus\":[]}]},"
     "{\"uid\":\"u-2\",\"containers\":[]}]}";
 
@@ -16,10 +16,11 @@ static void a_report_has_these_bytes(void **state)
 {
     struct fixture *fixture = *state;
     struct usage_gpu gpu[] = {
-        {TEXT("GPU-a"), 120, 4000, 4915},
-        {TEXT("GPU-b"), USAGE_UNKNOWN, USAGE_UNKNOWN, USAGE_UNKNOWN},
+        {TEXT("GPU-a"), 120, 4000, 4915, false},
+        {TEXT("GPU-b"), USAGE_UNKNOWN, USAGE_UNKNOWN, USAGE_UNKNOWN, false},
+        {TEXT("GPU-c"), 538, USAGE_UNKNOWN, USAGE_UNKNOWN, true},
     };
-    struct usage_container container[] = {{TEXT("main"), 2, gpu, USAGE_OVER_SEEN},
+    struct usage_container container[] = {{TEXT("main"), 3, gpu, USAGE_OVER_SEEN},
                                           {TEXT("side"), 0, NULL, USAGE_OVER_NOT}};
     struct usage_pod pod[] = {{TEXT("u-1"), 2, container}, {TEXT("u-2"), 0, NULL}};
     const struct usage_report report = {TEXT("n1"), 17, 300, 2, pod};
@@ -46,6 +47,9 @@ static void what_was_written_is_read(void **state)
     assert_int_equal(main->gpu[0].peak_mib, 4915);
     assert_int_equal(main->gpu[1].milli, USAGE_UNKNOWN);
     assert_int_equal(main->gpu[1].mib, USAGE_UNKNOWN);
+    assert_false(main->gpu[0].is_scaled); /* as of an agent that does not know the member */
+    assert_false(main->gpu[1].is_scaled);
+    assert_true(main->gpu[2].is_scaled);
     usage_report_encode(&fixture->out, &report);
     assert_string_equal(fixture->out.data, golden);
 }
@@ -64,6 +68,34 @@ static void unknown_members_are_passed_over(void **state)
         0);
     assert_int_equal(report.pod[0].container[0].gpu[0].milli, USAGE_UNKNOWN);
     assert_int_equal(report.pod[0].container[0].over, USAGE_OVER_NOT);
+}
+
+static bool is_scaled(struct fixture *fixture, const char *members)
+{
+    struct usage_report report;
+    char body[256];
+
+    (void)snprintf(body, sizeof body,
+                   "{\"v\":1,\"node\":\"n\",\"number\":1,\"seconds\":1,\"pods\":[{\"uid\":\"u\","
+                   "\"containers\":[{\"name\":\"c\",\"gpus\":[{\"gpu\":\"g\"%s}]}]}]}",
+                   members);
+    assert_int_equal(
+        usage_report_decode(exact(fixture, text_of(body)), &fixture->arena, &report, &fixture->err),
+        0);
+    return report.pod[0].container[0].gpu[0].is_scaled;
+}
+
+static void an_amount_is_scaled_if_it_is_there_and_the_report_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+
+    assert_true(is_scaled(fixture, ",\"milli\":0,\"scaled\":true"));
+    assert_true(is_scaled(fixture, ",\"scaled\":true,\"milli\":7")); /* in any order */
+    assert_false(is_scaled(fixture, ",\"milli\":7,\"scaled\":false"));
+    assert_false(is_scaled(fixture, ",\"milli\":7,\"scaled\":null"));
+    assert_false(is_scaled(fixture, ",\"milli\":7"));
+    assert_false(is_scaled(fixture, ",\"scaled\":true"));
+    assert_false(is_scaled(fixture, ",\"mib\":7,\"scaled\":true"));
 }
 
 #define HEAD "{\"v\":1,\"node\":\"n\",\"number\":1,\"seconds\":1"
@@ -97,6 +129,8 @@ static void what_is_wrong_is_named(void **state)
         {POD "{\"gpu\":\"g\",\"milli\":-1}" TAIL, "gpus[0].milli: is -1"},
         {POD "{\"gpu\":\"g\",\"mib\":1.5}" TAIL, "gpus[0].mib: "},
         {POD "{\"gpu\":\"g\",\"peakMib\":2147483648}" TAIL, "gpus[0].peakMib: is 2147483648"},
+        {POD "{\"gpu\":\"g\",\"milli\":1,\"scaled\":1}" TAIL, "gpus[0].scaled: "},
+        {POD "{\"gpu\":\"g\",\"milli\":1,\"scaled\":\"true\"}" TAIL, "gpus[0].scaled: "},
         {POD "{\"gpu\":\"g\"},{\"gpu\":\"g\"}" TAIL, "names \"g\" twice, the second time at [1]"},
         {HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\",\"over\":\"yes\"}]}]}",
          "containers[0].over: must be \"seen\" or \"killed\""},
@@ -157,8 +191,11 @@ static void every_list_has_a_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        fixture_test(a_report_has_these_bytes),        fixture_test(what_was_written_is_read),
-        fixture_test(unknown_members_are_passed_over), fixture_test(what_is_wrong_is_named),
+        fixture_test(a_report_has_these_bytes),
+        fixture_test(what_was_written_is_read),
+        fixture_test(unknown_members_are_passed_over),
+        fixture_test(what_is_wrong_is_named),
+        fixture_test(an_amount_is_scaled_if_it_is_there_and_the_report_says_so),
         fixture_test(every_list_has_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
