@@ -58,9 +58,11 @@ struct meter_gpu {
     uint32_t used_mib;
     uint32_t peak_mib;  /* since the container was seen first */
     int32_t used_milli; /* of the GPU's SM time, since the reading before; -1: not known */
+    bool is_scaled;     /* used_milli is known, and that of one of its processes was (nvml.h) */
     /* Sums since the container was seen first, and the time of which they are: known time. */
     int64_t milli_ms;
     int64_t milli_known_ms;
+    int64_t scaled_ms; /* the part of milli_known_ms in which used_milli was scaled */
     int64_t mib_ms;
     int64_t mib_known_ms;
     bool is_over;          /* its memory, as in OVER_SEEN */

@@ -70,6 +70,7 @@ struct gpu_process {
      * waits for its turn, so its numbers are scaled down to that.
      */
     int32_t sm_milli;
+    bool is_scaled; /* sm_milli was: NVML's number is greater */
 };
 
 struct gpu_state {

@@ -38,15 +38,18 @@ bool meter_is_repeated(const struct gpu_reading *reading, const struct gpu_state
     return false;
 }
 
-/* is_known and used_milli are those of a container without processes. */
+/* is_known, used_milli and is_scaled begin as those of a container without processes. */
 static void add_process(struct meter_gpu *out, const struct gpu_process *process)
 {
     out->used_mib += process->mib;
     out->is_known = out->is_known && process->is_known;
-    if (process->sm_milli < 0 || out->used_milli < 0)
+    if (process->sm_milli < 0 || out->used_milli < 0) {
         out->used_milli = -1;
-    else
-        out->used_milli += process->sm_milli;
+        out->is_scaled = false;
+        return;
+    }
+    out->used_milli += process->sm_milli;
+    out->is_scaled = out->is_scaled || process->is_scaled;
 }
 
 static void measure(const struct meter_facts *facts, uint32_t container,
@@ -57,6 +60,7 @@ static void measure(const struct meter_facts *facts, uint32_t container,
     out->used_mib = 0;
     out->is_known = tells_of(facts, gpu);
     out->used_milli = out->is_known ? 0 : -1;
+    out->is_scaled = false;
     if (!out->is_known)
         return;
     must(gpu->process + gpu->processes <= reading->processes);
@@ -153,6 +157,7 @@ static void add_sums(const struct meter_facts *facts, const struct meter_table *
     if (gpu->used_milli >= 0) {
         gpu->milli_ms += (int64_t)gpu->used_milli * ms;
         gpu->milli_known_ms += ms;
+        gpu->scaled_ms += gpu->is_scaled ? ms : 0;
     }
 }
 

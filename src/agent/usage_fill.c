@@ -86,9 +86,10 @@ static struct meter_gpu gpu_then(const struct meter_container *then, const char 
     return (struct meter_gpu){.uuid = uuid};
 }
 
+/* Sums are lower than before where the runtime left a container out of a list for a while. */
 static int32_t average(int64_t sum, int64_t ms, int32_t most)
 {
-    if (ms <= 0)
+    if (ms <= 0 || sum < 0)
         return USAGE_UNKNOWN;
     const int64_t mean = sum / ms;
     return mean < most ? (int32_t)mean : most;
@@ -97,16 +98,18 @@ static int32_t average(int64_t sum, int64_t ms, int32_t most)
 static struct usage_gpu gpu_between(const struct meter_gpu *then, const struct meter_gpu *now)
 {
     const bool known = now->mib_known_ms > 0;
+    const int32_t milli = average(now->milli_ms - then->milli_ms,
+                                  now->milli_known_ms - then->milli_known_ms, GPU_MILLI);
 
     return (struct usage_gpu){
         .gpu = text_of(now->uuid),
-        .milli = average(now->milli_ms - then->milli_ms, now->milli_known_ms - then->milli_known_ms,
-                         GPU_MILLI),
+        .milli = milli,
         .mib =
             average(now->mib_ms - then->mib_ms, now->mib_known_ms - then->mib_known_ms, INT32_MAX),
         .peak_mib = !known                      ? USAGE_UNKNOWN
                     : now->peak_mib < INT32_MAX ? (int32_t)now->peak_mib
                                                 : INT32_MAX,
+        .is_scaled = milli != USAGE_UNKNOWN && now->scaled_ms > then->scaled_ms,
     };
 }
 

@@ -214,9 +214,12 @@ static void share_busy(struct gpu_process *process, uint32_t processes, uint32_t
     for (uint32_t i = 0; i < processes; i++)
         if (process[i].sm_milli > 0 && !is_repeated(process, i))
             sum += (uint64_t)process[i].sm_milli;
-    for (uint32_t i = 0; i < processes && sum > busy_milli; i++)
-        if (process[i].sm_milli > 0)
-            process[i].sm_milli = (int32_t)((uint64_t)process[i].sm_milli * busy_milli / sum);
+    for (uint32_t i = 0; i < processes && sum > busy_milli; i++) {
+        if (process[i].sm_milli <= 0)
+            continue;
+        process[i].sm_milli = (int32_t)((uint64_t)process[i].sm_milli * busy_milli / sum);
+        process[i].is_scaled = true;
+    }
 }
 
 /*

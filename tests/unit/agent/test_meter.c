@@ -202,6 +202,60 @@ static void use_is_the_sum_of_its_processes(void **state)
     assert_int_equal(table->row[0].cell[0].gpu.peak_mib, 700);
 }
 
+static void scaled(struct world *world, bool first, bool second)
+{
+    world->process[0].is_scaled = first;
+    world->process[1].is_scaled = second;
+}
+
+/* One process of several is enough. */
+static void use_is_scaled_while_that_of_one_of_its_processes_is(void **state)
+{
+    static const struct {
+        bool is_scaled[2];
+        int64_t ms; /* 0: no new reading */
+        int64_t scaled_ms;
+    } steps[] = {
+        {{true, false}, 100, 0}, /* of the time before the first reading nothing is known */
+        {{false, false}, 10, 0}, {{false, true}, 20, 20}, {{false, true}, 0, 20},
+        {{true, false}, 40, 60}, {{true, true}, 80, 140}, {{false, false}, 160, 140},
+    };
+    struct world *world = *state;
+
+    runs(world, 0, 0, 300);
+    runs(world, 0, 0, 400);
+    runs(world, 1, 1, 50);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        scaled(world, steps[i].is_scaled[0], steps[i].is_scaled[1]);
+        const struct meter_table *table = read_after(world, steps[i].ms);
+        const struct meter_gpu *a = &table->row[0].cell[0].gpu;
+        assert_int_equal(a->is_scaled, steps[i].is_scaled[0] || steps[i].is_scaled[1]);
+        assert_int_equal(a->scaled_ms, steps[i].scaled_ms);
+        assert_false(table->row[1].cell[0].gpu.is_scaled); /* its neighbour */
+        assert_int_equal(table->row[1].cell[0].gpu.scaled_ms, 0);
+    }
+}
+
+static void what_is_not_known_is_not_scaled(void **state)
+{
+    struct world *world = *state;
+
+    runs(world, 0, 0, 300);
+    runs(world, 0, 0, 400);
+    scaled(world, true, true);
+    assert_true(read_after(world, 1)->row[0].cell[0].gpu.is_scaled);
+    for (int unknown = 0; unknown < 2; unknown++) { /* the first is -1, or the second */
+        world->process[unknown].sm_milli = -1;
+        const struct meter_gpu *a = &read_after(world, 1)->row[0].cell[0].gpu;
+        assert_int_equal(a->used_milli, -1);
+        assert_false(a->is_scaled);
+        assert_int_equal(a->scaled_ms, 0);
+        world->process[unknown].sm_milli = 100;
+    }
+    world->reading.gpu[0].known = 0;
+    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_scaled);
+}
+
 static void a_gpu_with_several_names_is_measured_once(void **state)
 {
     struct world *world = *state;
@@ -738,6 +792,8 @@ int main(void)
         cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
         cmocka_unit_test(the_parent_and_the_begin_of_a_process_are_read),
         TEST(use_is_the_sum_of_its_processes),
+        TEST(use_is_scaled_while_that_of_one_of_its_processes_is),
+        TEST(what_is_not_known_is_not_scaled),
         TEST(a_gpu_with_several_names_is_measured_once),
         TEST(what_is_not_known_is_not_zero),
         TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones),

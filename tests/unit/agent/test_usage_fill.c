@@ -81,6 +81,55 @@ static void averages_are_of_the_time_in_which_something_was_known(void **state)
     assert_int_equal(found->mib, 5800 / 18);
 }
 
+/* One sample of many is enough: the average has it in it. */
+static void an_average_is_scaled_if_one_of_its_samples_was(void **state)
+{
+    (void)state;
+    struct meter_container before = {.id = "c1"};
+    struct meter_gpu was = {.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
+    const struct meter_copy then = {.count = 1, .container = &before};
+    const struct meter_copy nothing = {.count = 0};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    before.gpus = 1;
+    before.gpu = &was;
+    gpu->milli_known_ms = 1000;
+    gpu->scaled_ms = 3;
+    gpu->is_scaled = true; /* now; its time is not in the window yet */
+    assert_false(only(&then)->is_scaled);
+    assert_true(only(&nothing)->is_scaled); /* the average of its life */
+    gpu->scaled_ms = 4;
+    gpu->is_scaled = false;
+    assert_true(only(&then)->is_scaled);
+    gpu->scaled_ms = 0;
+    assert_false(only(&nothing)->is_scaled);
+}
+
+/* As for a container that the runtime left out of a list of what runs, and then told of again. */
+static void of_sums_that_began_anew_nothing_is_known(void **state)
+{
+    (void)state;
+    struct meter_container before = {.id = "c1"};
+    struct meter_gpu was = {.uuid = "GPU-a",
+                            .milli_ms = 9000,
+                            .milli_known_ms = 10,
+                            .mib_ms = 9000,
+                            .mib_known_ms = 10};
+    const struct meter_copy then = {.count = 1, .container = &before};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    before.gpus = 1;
+    before.gpu = &was;
+    gpu->scaled_ms = 5;
+    gpu->milli_known_ms = gpu->mib_known_ms = 9;
+    gpu->milli_ms = gpu->mib_ms = 2000;
+    for (int i = 0; i < 2; i++) { /* the time is less than before, or the sums alone are */
+        const struct usage_gpu *found = only(&then);
+        assert_int_equal(found->milli, USAGE_UNKNOWN);
+        assert_int_equal(found->mib, USAGE_UNKNOWN);
+        assert_false(found->is_scaled);
+        gpu->milli_known_ms = gpu->mib_known_ms = 11;
+    }
+}
+
 static void what_is_not_known_is_left_out_and_never_0(void **state)
 {
     (void)state;
@@ -155,6 +204,8 @@ int main(void)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(averages_are_of_the_time_in_which_something_was_known),
+        TEST(an_average_is_scaled_if_one_of_its_samples_was),
+        TEST(of_sums_that_began_anew_nothing_is_known),
         TEST(what_is_not_known_is_left_out_and_never_0),
         TEST(containers_are_sorted_into_their_pods),
         TEST(of_two_lives_of_a_container_the_later_counts),

@@ -103,7 +103,10 @@ static bool is_third(const struct gpu_reading *reading)
     return is_ready(reading) && reading->number >= 3;
 }
 
-/* PIDs from 1 on have these, separated by commas: "990,890"; the GPU's own use: -1 is not told. */
+/*
+ * PIDs from 1 on have these, separated by commas: "990,890", "~" before what was scaled. The GPU's
+ * own use: -1 is not told.
+ */
 static void uses(const char *percents, int busy, const char *expected)
 {
     char said[400];
@@ -121,8 +124,9 @@ static void uses(const char *percents, int busy, const char *expected)
     struct nvml *nvml = watch();
     const struct gpu_reading *reading = await_reading(nvml, is_third);
     for (uint32_t i = 0; i < reading->processes; i++)
-        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%d",
-                       i > 0 ? "," : "", reading->process[i].sm_milli);
+        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s%d",
+                       i > 0 ? "," : "", reading->process[i].is_scaled ? "~" : "",
+                       reading->process[i].sm_milli);
     gpu_reading_unref(reading);
     nvml_close(nvml);
     if (strcmp(found, expected) != 0)
@@ -133,16 +137,16 @@ static void uses(const char *percents, int busy, const char *expected)
 static void processes_together_use_what_their_gpu_was_used(void **state)
 {
     (void)state;
-    uses("sm=71,sm=37", 100, "657,342");
-    uses("sm=99,sm=89", 91, "479,430");
-    uses("sm=99,sm=89", -1, "526,473"); /* a GPU is used at most all the time */
-    uses("sm=99,sm=89", 101, "526,473");
-    uses("sm=99,sm=89", 0, "526,473");  /* which cannot be */
-    uses("sm=30,sm=20", 60, "300,200"); /* nobody waited */
+    uses("sm=71,sm=37", 100, "~657,~342");
+    uses("sm=99,sm=89", 91, "~479,~430");
+    uses("sm=99,sm=89", -1, "~526,~473"); /* a GPU is used at most all the time */
+    uses("sm=99,sm=89", 101, "~526,~473");
+    uses("sm=99,sm=89", 0, "~526,~473"); /* which cannot be */
+    uses("sm=30,sm=20", 60, "300,200");  /* nobody waited */
     uses("sm=30,sm=20", 50, "300,200");
-    uses("sm=40", 30, "300");
-    uses("sm=80,,sm=0,sm=80", 80, "400,0,0,400");
-    uses("sm=80,sm=101,sm=80", 80, "400,-1,400"); /* nonsense is not known */
+    uses("sm=40", 30, "~300");
+    uses("sm=80,,sm=0,sm=80", 80, "~400,0,0,~400"); /* 0 is not a part of anything */
+    uses("sm=80,sm=101,sm=80", 80, "~400,-1,~400"); /* nonsense is not known */
     uses("", 50, "-1");
 }
 
