@@ -38,8 +38,9 @@ struct measured_share {
     int32_t milli; /* or USAGE_UNKNOWN, like the next two */
     int32_t mib;
     int32_t peak_mib;
-    uint8_t over; /* enum usage_over, of the container */
-    bool kept;    /* the listener of measured_how was told that it is idle */
+    uint8_t over;   /* enum usage_over, of the container */
+    bool is_scaled; /* as in usage_report.h; only while milli is known */
+    bool kept;      /* the listener of measured_how was told that it is idle */
 };
 
 /* That a share has been idle for MEASURED_KEPT_MS, or, with 0, is not any more. */
@@ -109,6 +110,7 @@ struct measured_sum {
     uint32_t shares; /* of which there is a fresh report */
     int64_t milli;   /* of these; USAGE_UNKNOWN: not of each of them, like the next one */
     int64_t mib;
+    bool is_scaled;        /* milli is known, and that of one of them was scaled */
     int64_t at_ms;         /* of the oldest of them */
     int64_t idle_since_ms; /* all of them are idle since; 0: not so */
 };

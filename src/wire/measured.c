@@ -135,6 +135,7 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
         .mib = said->mib,
         .peak_mib = said->peak_mib,
         .over = (uint8_t)container->over,
+        .is_scaled = said->is_scaled,
         .kept = was != NULL && was->kept,
     };
     merging->after->shares++;
@@ -292,6 +293,7 @@ static int64_t add_amount(const struct measured_sum *sum, int64_t of_sum, int64_
 static void add_known(struct measured_sum *sum, const struct measured_share *share)
 {
     sum->milli = add_amount(sum, sum->milli, share->milli);
+    sum->is_scaled = sum->milli != USAGE_UNKNOWN && (sum->is_scaled || share->is_scaled);
     sum->mib = add_amount(sum, sum->mib, share->mib);
     if (sum->shares == 0 || share->at_ms < sum->at_ms)
         sum->at_ms = share->at_ms;

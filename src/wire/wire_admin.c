@@ -377,6 +377,15 @@ static void put_known(struct json_writer *json, const char *key, int64_t amount)
         put_u64(json, key, (uint64_t)amount);
 }
 
+/* "scaled" is true or absent: false would be too much to say of an agent that does not tell. */
+static void put_measured_milli(struct json_writer *json, int64_t milli, bool scaled)
+{
+    must(!scaled || milli != USAGE_UNKNOWN);
+    put_known(json, "measuredMilli", milli);
+    if (scaled)
+        put_bool(json, "scaled", true);
+}
+
 /* Nothing where nothing is known. */
 static void put_measured_sum(struct json_writer *json, const struct node *node,
                              const struct gpu *gpu, const struct admin_measured *measured)
@@ -388,7 +397,7 @@ static void put_measured_sum(struct json_writer *json, const struct node *node,
     measured_sum(measured->is, node, gpu, measured->now_ms, &sum);
     if (sum.shares == 0)
         return;
-    put_known(json, "measuredMilli", sum.milli);
+    put_measured_milli(json, sum.milli, sum.is_scaled);
     put_known(json, "measuredMib", sum.mib);
     put_time(json, "measuredAt", sum.at_ms);
     put_time(json, "idleSince", sum.idle_since_ms);
@@ -402,7 +411,7 @@ static void put_measured_share(struct json_writer *json, const struct measured_s
     put_time(json, "measuredAt", share->at_ms);
     if (!measured_is_fresh(share, now_ms))
         return; /* only how old it is */
-    put_known(json, "measuredMilli", share->milli);
+    put_measured_milli(json, share->milli, share->is_scaled);
     put_known(json, "measuredMib", share->mib);
     put_known(json, "peakMib", share->peak_mib);
     put_time(json, "idleSince", share->idle_since_ms);

@@ -269,6 +269,60 @@ static void what_is_not_known_of_one_share_is_not_known_of_its_gpu(void **state)
     measured_unref(is);
 }
 
+static const struct measured *merge_scaled(const struct measured *take_before,
+                                           const struct node *node, const char *uid, int32_t milli,
+                                           bool scaled, int64_t now_ms)
+{
+    struct seen seen = {0};
+    struct one one;
+
+    (void)about(&one, pod_of(node, uid), milli, USAGE_OVER_NOT);
+    one.gpu.is_scaled = scaled;
+    return merge(take_before, node, &one.report, now_ms, &seen);
+}
+
+/* The sum has the scaled amount in it as long as it is fresh. */
+static void a_gpu_is_scaled_while_one_of_its_shares_is(void **state)
+{
+    static const struct {
+        const char *uid;
+        int64_t at_ms;
+        int32_t milli;
+        bool scaled;
+        bool gpu_scaled;
+    } steps[] = {
+        {"a", T0, 300, false, false},
+        {"b", T0, 538, true, true},
+        {"a", T0 + 1, 461, true, true},
+        {"b", T0 + 1, 538, false, true},
+        {"b", T0 + 1, USAGE_UNKNOWN, false, false}, /* then the sum is not known, either */
+        {"b", T0 + 1, 10, false, true},
+        {"b", T0 + 1 + MEASURED_FRESH_MS, 10, false, true},
+        {"b", T0 + 2 + MEASURED_FRESH_MS, 10, false, false}, /* that of a is too old */
+        {"a", T0 + 2 + MEASURED_FRESH_MS, 300, false, false},
+    };
+    struct core_fixture *core = *state;
+    const struct measured *is = NULL;
+    struct measured_sum sum;
+
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    bind(core, "a", "300");
+    bind(core, "b", "300");
+    const struct node *node = node_of(core);
+    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->is.share[0].gpu));
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        const struct allocation *pod = pod_of(node, steps[i].uid);
+        is = merge_scaled(is, node, steps[i].uid, steps[i].milli, steps[i].scaled, steps[i].at_ms);
+        assert_int_equal(measured_find(is, node, pod, pod->is.share)->is_scaled, steps[i].scaled);
+        measured_sum(is, node, gpu, steps[i].at_ms, &sum);
+        assert_int_equal(sum.is_scaled, steps[i].gpu_scaled);
+        assert_true(!sum.is_scaled || sum.milli != USAGE_UNKNOWN);
+    }
+    measured_sum(is, node, node_gpu(node, TEXT("GPU-b")), T0, &sum);
+    assert_false(sum.is_scaled);
+    measured_unref(is);
+}
+
 /* --- what stays over a restart --- */
 
 enum { KEPT = MEASURED_KEPT_MS };
@@ -500,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_gpu_is_the_sum_of_what_is_known, core_set_up,
                                         core_tear_down),
         WITH_CORE(what_is_not_known_of_one_share_is_not_known_of_its_gpu),
+        WITH_CORE(a_gpu_is_scaled_while_one_of_its_shares_is),
         WITH_CORE(a_long_idle_time_is_told_once_and_when_it_ends),
         WITH_CORE(a_listener_without_room_is_told_again),
         WITH_CORE(no_clock_makes_an_idle_time_that_cannot_be),

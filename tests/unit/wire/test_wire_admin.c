@@ -286,6 +286,61 @@ static void an_allocation_leaves_out_times_that_are_not_known(void **state)
     assert_non_null(strstr(out.data, "\"gpu\":\"n1/gpu-1\",\"index\":1"));
 }
 
+/* What is shown of the only share, and of its GPU. */
+static void shows_measured(struct core_fixture *core, struct usage_gpu *said, int64_t age_ms,
+                           const char *of_share, const char *of_gpu)
+{
+    const struct node *node = node_of(core, "n1");
+    const struct allocation *allocation = ledger_find(core->ledger, text_of("a"));
+    struct usage_container container = {TEXT("main"), 1, said, USAGE_OVER_NOT};
+    struct usage_pod pod = {TEXT("a"), 1, &container};
+    const struct usage_report report = {TEXT("n1"), 1, 300, 1, &pod};
+    const struct measured_how how = {.now_ms = 1700000000000};
+    CLEANUP(strbuf_done) struct strbuf out;
+    struct json_writer json;
+    uint32_t unknown = 0;
+
+    container.name = text_of(allocation->is.share[0].container);
+    said->gpu = atom_text(allocation->is.share[0].gpu);
+    struct admin_measured measured = {measured_merge(NULL, node, &report, &how, &unknown),
+                                      how.now_ms + age_ms};
+    assert_int_equal(unknown, 0);
+    strbuf_init(&out);
+    json_writer_init(&json, &out);
+    admin_allocation(&json, allocation, node, &measured);
+    if (strstr(out.data, of_share) == NULL)
+        fail_msg("no %s in %s", of_share, out.data);
+    strbuf_reset(&out);
+    json_writer_init(&json, &out);
+    admin_node(&json, node, NULL, &measured, false);
+    if (strstr(out.data, of_gpu) == NULL)
+        fail_msg("no %s in %s", of_gpu, out.data);
+    measured_unref(measured.is);
+}
+
+static void what_was_scaled_is_marked(void **state)
+{
+    static const char at[] = "\"measuredAt\":\"2023-11-14T22:13:20.000Z\"";
+    struct core_fixture *core = *state;
+    struct usage_gpu said = {.milli = 538, .mib = 9, .peak_mib = 12, .is_scaled = true};
+    char scaled[128];
+    char plain[128];
+
+    assert_int_equal(core_node(core, "n1", two, 1), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    (void)snprintf(scaled, sizeof scaled,
+                   "%s,\"measuredMilli\":538,\"scaled\":true,\"measuredMib\":9", at);
+    (void)snprintf(plain, sizeof plain, "%s,\"measuredMilli\":538,\"measuredMib\":9", at);
+    shows_measured(core, &said, 0, scaled,
+                   "\"measuredMilli\":538,\"scaled\":true,\"measuredMib\":9,");
+    shows_measured(core, &said, MEASURED_FRESH_MS + 1,
+                   "\"measuredAt\":\"2023-11-14T22:13:20.000Z\"}",
+                   "\"state\":\"ok\",\"cordoned\":false}");
+    said.is_scaled = false;
+    shows_measured(core, &said, 0, plain, "\"measuredMilli\":538,\"measuredMib\":9,");
+}
+
 static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
 {
     const struct history_row rows[] = {
@@ -354,6 +409,7 @@ int main(void)
         core_test(a_node_that_nobody_vouches_for_says_why),
         core_test(what_a_node_is_shown_as_is_in_the_table),
         core_test(an_allocation_leaves_out_times_that_are_not_known),
+        core_test(what_was_scaled_is_marked),
         core_test(a_released_allocation_lists_gpus_that_had_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
