@@ -48,15 +48,15 @@ static int64_t sum_of(const struct doc *allocation, const char *field)
 }
 
 /* Of what agents reported; blank if nothing is known of any share. */
-static void add_measured(struct table *table, const struct doc *allocation, const char *field)
+static void add_measured_mib(struct table *table, const struct doc *allocation)
 {
     bool known = false;
     int64_t sum = 0;
 
-    must(field[0] != '\0');
+    must(table->columns > 0);
     doc_each (share, doc_get(allocation, "shares")) {
-        known = known || doc_get(share, field) != NULL;
-        sum += doc_int(share, field);
+        known = known || doc_get(share, "measuredMib") != NULL;
+        sum += doc_int(share, "measuredMib");
     }
     if (known)
         table_number(table, sum);
@@ -262,9 +262,9 @@ static void allocation_row(struct table *table, const struct doc *item)
     table_text(table, doc_shown(item, "node"));
     table_text(table, charges.data);
     table_number(table, sum_of(item, "milli") + doc_int(item, "unplacedMilli"));
-    add_measured(table, item, "measuredMilli");
+    table_measured_sum(table, doc_get(item, "shares"));
     table_number(table, sum_of(item, "mib"));
-    add_measured(table, item, "measuredMib");
+    add_measured_mib(table, item);
     add_idle(table, item);
     table_text(table, doc_shown(item, "origin"));
     table_text(table, doc_shown(item, "uid"));

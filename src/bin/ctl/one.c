@@ -264,7 +264,7 @@ static const struct table_column share_columns[] = {
 /* What the container used of it in the last minutes, where agents report it. */
 static void add_measured(struct table *table, const struct doc *share)
 {
-    table_known(table, share, "measuredMilli");
+    table_measured(table, share);
     table_known(table, share, "measuredMib");
 }
 

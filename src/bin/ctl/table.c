@@ -61,19 +61,53 @@ void table_printf(struct table *table, const char *fmt, ...)
     table_text(table, text);
 }
 
-void table_number(struct table *table, int64_t number)
+static void add_number(struct table *table, const char *mark, int64_t number)
 {
-    struct cell *cell = add_cell(table, arena_printf(table->arena, "%lld", (long long)number));
+    struct cell *cell =
+        add_cell(table, arena_printf(table->arena, "%s%lld", mark, (long long)number));
 
     must(cell->text[0] != '\0');
     cell->number = number;
     cell->numeric = true;
 }
 
+void table_number(struct table *table, int64_t number)
+{
+    must(table->columns > 0);
+    add_number(table, "", number);
+}
+
 void table_known(struct table *table, const struct doc *object, const char *field)
 {
     if (doc_get(object, field) != NULL)
         table_number(table, doc_int(object, field));
+    else
+        table_text(table, "");
+}
+
+void table_measured(struct table *table, const struct doc *object)
+{
+    if (doc_get(object, "measuredMilli") != NULL)
+        add_number(table, doc_true(object, "scaled") ? "~" : "", doc_int(object, "measuredMilli"));
+    else
+        table_text(table, "");
+}
+
+void table_measured_sum(struct table *table, const struct doc *objects)
+{
+    bool known = false;
+    bool scaled = false;
+    int64_t sum = 0;
+
+    doc_each (object, objects) {
+        if (doc_get(object, "measuredMilli") == NULL)
+            continue;
+        known = true;
+        scaled = scaled || doc_true(object, "scaled");
+        sum += doc_int(object, "measuredMilli");
+    }
+    if (known)
+        add_number(table, scaled ? "~" : "", sum);
     else
         table_text(table, "");
 }

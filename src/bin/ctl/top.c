@@ -182,7 +182,7 @@ static void top_add_gpu(struct table *table, const struct doc *node, const struc
     add_bar(table, gpu, "milli", bad);
     table_number(table, doc_int(gpu, "usedMilli"));
     table_number(table, doc_int(gpu, "reservedMilli"));
-    table_known(table, gpu, "measuredMilli");
+    table_measured(table, gpu);
     table_number(table, doc_int(gpu, "freeMilli"));
     table_number(table, doc_int(gpu, "fragmentMilli"));
     table_number(table, doc_int(gpu, "pods"));
@@ -193,23 +193,6 @@ static void top_add_gpu(struct table *table, const struct doc *node, const struc
     table_text(table, doc_shown(gpu, "id"));
     add_state(table, state, bad, gpu_why(node, gpu));
     must(table->cells % table->columns == 0);
-}
-
-/* Blank if no GPU of the node is measured. */
-static void add_measured_of(struct table *table, const struct doc *node)
-{
-    bool known = false;
-    int64_t sum = 0;
-
-    must(node != NULL);
-    doc_each (gpu, doc_get(node, "gpus")) {
-        known = known || doc_get(gpu, "measuredMilli") != NULL;
-        sum += doc_int(gpu, "measuredMilli");
-    }
-    if (known)
-        table_number(table, sum);
-    else
-        table_text(table, "");
 }
 
 /* Does the node need a look? Others hand out the GPUs of an excluded one, and nothing is wrong. */
@@ -237,7 +220,7 @@ static void top_add_node(struct table *table, const struct doc *node)
     table_number(table, doc_int(node, "totalMilli"));
     table_number(table, doc_int(node, "usedMilli"));
     table_number(table, doc_int(node, "reservedMilli"));
-    add_measured_of(table, node);
+    table_measured_sum(table, gpus);
     table_number(table, doc_int(node, "freeMilli"));
     table_number(table, doc_int(node, "heldMilli"));
     table_number(table, doc_int(node, "closedMilli"));

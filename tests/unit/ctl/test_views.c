@@ -104,6 +104,73 @@ static void top_has_a_line_for_each_gpu(void **state)
         "of its GPU; 1 pod waits\n");
 }
 
+/* What is measured of the GPUs of one node, in so many lines of top. */
+static void top_measures(const char *words, const char *gpus, const char *const *measured,
+                         size_t lines)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"items\":[{\"name\":\"n1\",\"state\":\"ok\",\"gpus\":[%s]}]}", gpus);
+    shown_begin(&shown, words);
+    assert_int_equal(show_top(&shown.ctl, answer(&shown, text), NULL), CTL_FINE);
+    shown_end(&shown);
+    const char *line = shown.out;
+    for (size_t i = 0; i < lines; i++) {
+        line = strchr(line, '\n'); /* of the headings, or of the row before */
+        assert_non_null(line);
+        const char *found = strstr(++line, measured[i]);
+        if (found == NULL || found > strchr(line, '\n'))
+            fail_msg("%s of %s: no \"%s\" in line %zu of\n%s", words, gpus, measured[i], i + 1,
+                     shown.out);
+    }
+}
+
+/* In front of an amount that is scaled, or has one in it. */
+static void top_marks_what_was_scaled(void **state)
+{
+    static const char two[] = "{\"measuredMilli\":538,\"scaled\":true},{\"measuredMilli\":461}";
+    static const struct {
+        const char *words;
+        const char *gpus;
+        size_t lines;
+        const char *measured[2];
+    } cases[] = {
+        {"top", two, 2, {"  ~538  ", "   461  "}},
+        {"top --sort-by MEASURED",
+         "{\"measuredMilli\":461},{\"measuredMilli\":53,\"scaled\":true}",
+         2,
+         {"  ~53  ", "  461  "}}, /* as a number, which a text with "~" would not be */
+        {"top --by node", two, 1, {"  ~999  "}},
+        {"top --by node",
+         "{\"measuredMilli\":1},{\"measuredMilli\":2,\"scaled\":true},{}",
+         1,
+         {"  ~3  "}},
+        {"top --by node",
+         "{\"measuredMilli\":1},{\"measuredMilli\":2,\"scaled\":false}",
+         1,
+         {"   3  "}},
+        {"top", "{\"measuredMilli\":0,\"scaled\":true}", 1, {"  ~0  "}},
+        {"top", "{\"measuredMib\":5,\"scaled\":true}", 1, {"   -  "}},
+        {"top --by node",
+         "{\"measuredMilli\":4},{\"measuredMib\":5,\"scaled\":true}",
+         1,
+         {"   4  "}},
+        {"top --by node", "{\"scaled\":true}", 1, {"   -  "}},
+        {"top -o wide",
+         "{\"measuredMilli\":7,\"scaled\":true,\"measuredMib\":5}",
+         1,
+         {"   5  "}}, /* MiB are not scaled */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        if (i > 0)
+            shown_free(&shown);
+        top_measures(cases[i].words, cases[i].gpus, cases[i].measured, cases[i].lines);
+    }
+}
+
 static void top_draws_bars_when_asked(void **state)
 {
     (void)state;
@@ -468,6 +535,30 @@ static void allocations_tell_where_how_much_and_since_when(void **state)
         "observed  p2   reserved,in-doubt,presumed,terminating      -\n");
 }
 
+/* In front of the sum of a pod, if that has such an amount in it; MiB are not scaled. */
+static void allocations_mark_what_was_scaled(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        show("allocations -o wide --sort-by MEASURED", show_allocations,
+             "{\"items\":[{\"namespace\":\"a\",\"name\":\"x\",\"charges\":[],\"shares\":["
+             "{\"measuredMilli\":30,\"measuredMib\":12},"
+             "{\"measuredMilli\":400,\"scaled\":true,\"measuredMib\":5}]},"
+             "{\"namespace\":\"a\",\"name\":\"y\",\"charges\":[],\"shares\":["
+             "{\"measuredMilli\":31,\"measuredMib\":12}]},"
+             "{\"namespace\":\"a\",\"name\":\"z\",\"charges\":[],\"shares\":["
+             "{\"measuredMib\":12,\"scaled\":true}]}]}"),
+        CTL_FINE);
+    assert_non_null(strstr(shown.out, "MILLI  MEASURED  MIB  MEASUREDMIB"));
+    const char *z = strstr(shown.out, "z ");
+    const char *y = strstr(shown.out, "y ");
+    const char *x = strstr(shown.out, "x ");
+    assert_true(z != NULL && y > z && x > y);
+    assert_non_null(strstr(z, "    0         -    0           12 "));
+    assert_non_null(strstr(y, "    0        31    0           12 "));
+    assert_non_null(strstr(x, "    0      ~430    0           17 "));
+}
+
 static void an_empty_history_says_of_what_time(void **state)
 {
     (void)state;
@@ -500,6 +591,29 @@ static void a_placed_pod_tells_its_containers(void **state)
                         "\n"
                         "CONTAINER  KIND  GPU  ID  MILLI   MIB  MEASURED  MEASUREDMIB\n"
                         "c          app   0    G1    300  4915        12            -\n");
+}
+
+/* Also where one of its shares was raised, which is another table. */
+static void a_placed_pod_marks_what_was_scaled(void **state)
+{
+    char text[800];
+
+    (void)state;
+    for (int raised = 0; raised < 2; raised++) {
+        if (raised > 0)
+            shown_free(&shown);
+        (void)snprintf(
+            text, sizeof text,
+            "{\"namespace\":\"a\",\"name\":\"x\",\"allocation\":{\"state\":\"bound\","
+            "\"charges\":[],\"shares\":[{\"container\":\"c\",\"mib\":4915,"
+            "\"measuredMilli\":12,\"scaled\":true,\"measuredMib\":7},{\"container\":\"d\","
+            "\"mib\":4915,%s\"measuredMilli\":13}]}}",
+            raised > 0 ? "\"asked\":100," : "");
+        assert_int_equal(show("pod a/x", show_pod, text), CTL_FINE);
+        assert_int_equal(strstr(shown.out, "ASKED") != NULL, raised);
+        assert_non_null(strstr(shown.out, "  4915       ~12            7\n"));
+        assert_non_null(strstr(shown.out, "  4915        13            -\n"));
+    }
 }
 
 static void a_waiting_pod_tells_why_node_by_node(void **state)
@@ -1072,6 +1186,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, forget)
     const struct CMUnitTest tests[] = {
         TEST(top_has_a_line_for_each_gpu),
+        TEST(top_marks_what_was_scaled),
         TEST(top_draws_bars_when_asked),
         TEST(top_colours_only_where_that_is_allowed),
         TEST(top_names_gpus_and_tells_the_wide_story),
@@ -1088,8 +1203,10 @@ int main(void)
         TEST(a_node_without_gpus_says_where_its_pods_are_listed),
         TEST(what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it),
         TEST(allocations_tell_where_how_much_and_since_when),
+        TEST(allocations_mark_what_was_scaled),
         TEST(an_empty_history_says_of_what_time),
         TEST(a_placed_pod_tells_its_containers),
+        TEST(a_placed_pod_marks_what_was_scaled),
         TEST(a_waiting_pod_tells_why_node_by_node),
         TEST(a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used),
         TEST(a_waiting_pod_tells_each_reason_once),
