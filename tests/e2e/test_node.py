@@ -221,11 +221,11 @@ class Node(harness.Logged):
         """From now on the agent's wall clock is ahead by so much. Returns the variables that make it so."""
         return harness.wall_clock(self.home, ahead_s)
 
-    def driver(self, lines):
-        """What NVIDIA's driver says from now on: two GPUs and these lines."""
+    def driver(self, lines, of_a=""):
+        """What NVIDIA's driver says from now on: two GPUs, more of the first, and these lines."""
         following = self.home / "driver.next"
         following.write_text("driver 615.10\ngpu GPU-a NVIDIA_T4 16384 used=5100 temperature=61 power=70500 clocks=64 "
-                             "ecc=2\ngpu GPU-b NVIDIA_T4 16384 clocks=5\n" + lines)
+                             f"ecc=2 {of_a}\ngpu GPU-b NVIDIA_T4 16384 clocks=5\n" + lines)
         following.rename(self.home / "driver")
 
     def peer(self):

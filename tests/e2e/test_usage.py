@@ -53,9 +53,9 @@ class Agent:
         return {"Content-Type": "application/json", "Milligpu-Signature": self.sign(body)}
 
 
-def used(made, gpu, milli=120, mib=4000, peak=4915, over=None, container="c"):
+def used(made, gpu, milli=120, mib=4000, peak=4915, over=None, container="c", scaled=None):
     """What a report says of a pod with one container on one GPU."""
-    amounts = {k: v for k, v in (("milli", milli), ("mib", mib), ("peakMib", peak)) if v is not None}
+    amounts = {k: v for k, v in (("milli", milli), ("mib", mib), ("peakMib", peak), ("scaled", scaled)) if v is not None}
     return {"uid": made["metadata"]["uid"], "containers": [
         {"name": container, "gpus": [{"gpu": gpu, **amounts}], **({"over": over} if over else {})}]}
 
@@ -285,14 +285,38 @@ class Showing(Base):
         self.gpus_show(gpu, 150, 4077)
         self.measured("top", ["-", "150"])
 
+    def test_what_was_scaled_is_marked_until_a_report_says_otherwise(self):
+        made = [self.bound(name) for name in ("a", "b")]
+        gpu = self.allocation("a")["shares"][0]["gpu"]
+        self.assertEqual(self.allocation("b")["shares"][0]["gpu"], gpu, "binpack")
+        said = lambda: [self.allocation(name)["shares"][0].get("scaled") for name in ("a", "b")]
+        of_gpu = lambda: next(one for one in self.daemon.get("/api/v1/nodes/n1")["gpus"] if one["id"] == gpu).get("scaled")
+        # a's agent is of a version that does not tell, and then says it of both
+        self.taken(used(made[0], gpu, 538), used(made[1], gpu, 5, scaled=True))
+        self.assertEqual((said(), of_gpu()), ([None, True], True))
+        self.measured("allocations", ["538", "~5"])
+        self.measured("top", ["-", "~543"])
+        self.measured(("allocations", "--idle", "0s"), ["~5"])
+        self.taken(used(made[0], gpu, 9, scaled=True))
+        self.assertEqual((said(), of_gpu()), ([True, True], True))
+        self.measured(("allocations", "--idle", "0s"), ["~5", "~9"])
+        self.measured(("pod", "default/a"), ["~9"], after="CONTAINER")
+        self.taken(used(made[0], gpu, 300, scaled=False), used(made[1], gpu, None, scaled=True))
+        self.assertEqual((said(), of_gpu()), ([None, None], None))
+        self.measured("allocations", ["-", "300"])
+        self.measured("top", ["-", "-"])
+        self.refused(400, "gpus[0].scaled", self.agent.report([used(made[0], gpu, scaled="yes")]))
+
     def gpus_show(self, gpu, milli, mib):
         for node in (self.daemon.get("/api/v1/nodes/n1"), self.daemon.get("/api/v1/nodes")["items"][0]):
             gpus = {one["id"]: one for one in node["gpus"]}
             self.assertEqual((gpus[gpu].get("measuredMilli"), gpus[gpu]["measuredMib"]), (milli, mib))
             self.assertNotIn("measuredMilli", next(one for id, one in gpus.items() if id != gpu))
 
-    def measured(self, command, column):
-        lines = self.run_ctl(command)
+    def measured(self, command, column, after=""):
+        """That of a table, or of one that begins with a line of such a word."""
+        lines = self.run_ctl(*([command] if isinstance(command, str) else command))
+        lines = lines[next(i for i, line in enumerate(lines) if after in line[:1] or not after):]
         at = lines[0].index("MEASURED")
         self.assertEqual(sorted(row[at] for row in lines[1:1 + len(column)]), column)
 
@@ -430,34 +454,43 @@ class Secret(Base):
 class Journey(unittest.TestCase):
     """A real milligpu-node and a real milligpud over TLS; the driver and the runtime are played."""
 
-    def test_what_a_container_uses_comes_from_its_driver_to_the_eyes_of_its_owner(self):
-        api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
+    def start(self, **containers):
+        """A pod with these on GPU-a of n1, each with one process in the driver's eyes: 700, 701 and so on."""
+        self.api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}, "status": {}}]})
-        self.addCleanup(api.close)
+        self.addCleanup(self.api.close)
         home = harness.certificates()
-        daemon = harness.ClusterDaemon(api, "--report-listen", "127.0.0.1:0", "--report-cert",
-                                       str(home / "server.crt"), "--report-key", str(home / "server.key"))
+        self.daemon = daemon = harness.ClusterDaemon(
+            self.api, "--report-listen", "127.0.0.1:0", "--report-cert", str(home / "server.crt"), "--report-key",
+            str(home / "server.key"))
         self.addCleanup(daemon.close)
-        node = test_node.Node(api.url)
+        self.node = node = test_node.Node(self.api.url)
         self.addCleanup(node.close)
-        (node.home / "proc/700").mkdir(parents=True)
-        (node.home / "proc/700/cgroup").write_text("0::/kubepods/pod1/id-main\n")
-        (node.home / "proc/700/comm").write_text("python3\n")
+        for pid, name in enumerate(containers, 700):
+            (node.home / f"proc/{pid}").mkdir(parents=True)
+            (node.home / f"proc/{pid}/cgroup").write_text(f"0::/kubepods/pod1/id-{name}\n")
+            (node.home / f"proc/{pid}/comm").write_text("python3\n")
         node.driver("process GPU-a 700 3000 sm=20\n")
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", "--proc-dir",
                    node.home / "proc", "--report-url", f"https://127.0.0.1:{daemon.port['report']}", "--report-ca",
                    home / "ca.crt", "--report-s", "1", env={"FAKE_NVML": str(node.home / "driver"), **node.clock(7200)})
         runtime = node.accept()
         daemon.wait(lambda: daemon.get("/api/v1/nodes")["items"][0]["gpus"], "the GPUs of the node")
-        at, said, made = daemon.schedule(harness.pod("web", containers={"main": 300}), ["n1"])
+        at, said, made = daemon.schedule(harness.pod("web", containers=containers), ["n1"])
         self.assertEqual(at, "n1", said)
         daemon.knows("web")
-        bound = api.pod("web")["metadata"]["annotations"]["milligpu.io/allocation"]
-        self.assertEqual(json.loads(bound)["containers"]["main"][0]["gpu"], "GPU-a")
+        bound = self.api.pod("web")["metadata"]["annotations"]["milligpu.io/allocation"]
+        self.assertEqual({name: [one["gpu"] for one in gpus] for name, gpus in json.loads(bound)["containers"].items()},
+                         {name: ["GPU-a"] for name in containers})
         uid = made["metadata"]["uid"]
         sandbox = test_node.pod(node.sign(bound, uid=uid)).replace(
             test_node.field(3, test_node.UID), test_node.field(3, uid))
-        runtime.call("CreateContainer", test_node.field(1, sandbox) + test_node.field(2, test_node.container()))
+        for name in containers:
+            runtime.call("CreateContainer", test_node.field(1, sandbox) + test_node.field(2, test_node.container(name)))
+
+    def test_what_a_container_uses_comes_from_its_driver_to_the_eyes_of_its_owner(self):
+        self.start(main=300)
+        daemon, node = self.daemon, self.node
         share = lambda: daemon.allocation("web")["shares"][0]
         daemon.wait(lambda: share().get("measuredMib"), "what is measured")
         self.assertEqual((share()["measuredMilli"], share()["measuredMib"], share()["peakMib"]), (200, 3000, 3000))
@@ -468,10 +501,38 @@ class Journey(unittest.TestCase):
             daemon.wait(lambda: share().get("measuredMilli") == 10 * percent, f"a report, {ahead_s} s ahead")
         top = daemon.get("/api/v1/nodes")["items"][0]["gpus"][0]
         self.assertEqual((top["usedMilli"], top["measuredMilli"]), (300, 200))
+        self.assertNotIn("scaled", share())
         node.driver("process GPU-a 700 5000 sm=0\n")  # 4915 MiB were granted
         daemon.wait(lambda: share().get("over") == "seen", "that it is over its memory")
         self.assertRegex(daemon.logged(), "more.*memory.*share.*web|web.*more.*memory")
         self.assertIn("usage reported", node.logged())
+
+    def measured(self):
+        """Of the two containers, and whether it is marked as scaled."""
+        return {one["container"]: (one.get("measuredMilli"), one.get("scaled", False))
+                for one in self.daemon.allocation("web")["shares"]}
+
+    def marked(self, command):
+        """The column MEASURED of the first line."""
+        done = subprocess.run([harness.BIN / "milligpuctl", command, "--port-file", self.daemon.home / "ports"],
+                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        heads, first = [line.split() for line in done.stdout.splitlines()[:2]]
+        return first[heads.index("MEASURED")]
+
+    def test_two_busy_processes_have_parts_of_what_their_gpu_was_used(self):
+        """As on one H200, where NVML counted for each the time in which it waited for the other."""
+        self.start(main=300, side=200)
+        two = "process GPU-a 700 3000 sm={}\nprocess GPU-a 701 1000 sm={}\n"
+        for sm, busy, milli, scaled in (((30, 20), "busy=60", (300, 200), False), ((99, 89), "busy=91", (479, 430), True),
+                                        ((71, 37), "", (657, 342), True), ((30, 20), "busy=50", (300, 200), False)):
+            self.node.driver(two.format(*sm), busy)
+            expected = {"main": (milli[0], scaled), "side": (milli[1], scaled)}
+            self.daemon.wait(lambda: self.measured() == expected, f"{expected}, not {self.measured()}")
+            gpu = self.daemon.get("/api/v1/nodes")["items"][0]["gpus"][0]
+            self.assertEqual((gpu["measuredMilli"], gpu.get("scaled", False)), (sum(milli), scaled))
+            for command in ("top", "allocations"):
+                self.assertEqual(self.marked(command), ("~" if scaled else "") + str(sum(milli)), command)
 
 
 if __name__ == "__main__":
