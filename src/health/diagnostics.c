@@ -110,7 +110,7 @@ static void put_readme(struct diagnostics *diagnostics)
         "settings.yaml   the settings in force, without the contents of any key file\n"
         "metrics.txt     /metrics at that time\n\n"
         "These files name your nodes, namespaces and pods. Read them before you send them to "
-        "anyone.\nWhat to do now: see \"Safe mode\" in README.md of milligpu.\n",
+        "anyone.\nWhat to do now: see \"Safe mode\" in docs/operate/backup.md of milligpu.\n",
         MILLIGPU_VERSION, MILLIGPU_COMMIT, at, safe_mode_why(diagnostics->app), safe->text,
         RECENT_MAX);
     diagnostics_end(diagnostics);

@@ -1,4 +1,4 @@
-"""The README's recipe for a backup and its restore, run as it is written there, also after kill -9."""
+"""The recipe of docs/operate/backup.md for a backup and its restore, run as it is written there, also after kill -9."""
 
 import os
 import pathlib
@@ -9,13 +9,13 @@ import unittest
 
 import harness
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs/operate/backup.md"
 LEDGER = "/var/lib/milligpu/ledger.db"
 
 
 def recipe():
-    """The commands of the README's section, as lists of words."""
-    section = re.search(r"^### Back up and restore$(.*?)^### ", README.read_text(), re.M | re.S).group(1)
+    """The commands of the page's section, as lists of words."""
+    section = re.search(r"^## Back up and restore$(.*?)^## ", PAGE.read_text(), re.M | re.S).group(1)
     return [shlex.split(line) for line in re.findall(r"^    (milligpuctl .*)$", section, re.M)]
 
 
