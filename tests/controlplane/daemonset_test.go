@@ -58,26 +58,7 @@ func managed(t *testing.T) *fixture {
 	if err := shared.endNode(); err != nil { /* two kubelets would share a folder */
 		t.Fatal(err)
 	}
-	dir, err := harness.TempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := build(harness.StartManagedCluster(dir))
-	t.Cleanup(func() {
-		if w != nil {
-			if err := w.endNode(); err != nil {
-				t.Error(err)
-			}
-			w.Stop()
-		}
-		if err := harness.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := bareIn(w, t)
+	f := bareIn(ownCluster(t, harness.StartManagedCluster), t)
 	f.until(soon, func() (bool, string) {
 		_, err := f.api.Get("/api/v1/namespaces/" + f.space + "/serviceaccounts/default")
 		return err == nil, fmt.Sprint("the namespace has no account: ", err)

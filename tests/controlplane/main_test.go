@@ -54,6 +54,31 @@ func build(cluster *harness.Cluster, err error) (*environment, error) {
 	return w, w.startScheduler()
 }
 
+// ownCluster starts another control plane, which ends with the test.
+func ownCluster(t *testing.T, start func(string) (*harness.Cluster, error)) *environment {
+	t.Helper()
+	dir, err := harness.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := build(start(dir))
+	t.Cleanup(func() {
+		if w != nil {
+			if err := w.endNode(); err != nil {
+				t.Error(err)
+			}
+			w.Stop()
+		}
+		if err := harness.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 func run(m *testing.M) int {
 	dir, err := harness.TempDir()
 	if err != nil {

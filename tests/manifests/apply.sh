@@ -71,9 +71,11 @@ with_components() { # OVERLAY COMPONENT...
 }
 
 if has admissionregistration.k8s.io mutatingadmissionpolicies; then
-    components+=(zero-touch scheduler-name restores required-plugin)
+    components+=(zero-touch restores required-plugin)
+    last=
 else
-    echo 'skip - zero-touch, scheduler-name, restores and required-plugin: no MutatingAdmissionPolicy (Kubernetes 1.36)'
+    echo 'skip - what needs MutatingAdmissionPolicy (Kubernetes 1.36)'
+    last=before-1.36
 fi
 if has monitoring.coreos.com prometheusrules; then
     components+=(alerts)
@@ -84,9 +86,12 @@ fi
 "$kubectl" apply -f "$top/manifests/base/namespace.yaml" >/dev/null || exit 1
 apply base "$top/manifests/base"
 admit_pod base "$top/manifests/base"
-for overlay in second-scheduler default-scheduler kubeadm; do
-    folder=$(with_components "$overlay" "${components[@]}")
-    apply "$overlay with ${components[*]}" "$folder"
+for overlay in second-scheduler second-scheduler-before-1.36 default-scheduler kubeadm; do
+    if [ -z "$last" ] || [ "$overlay" = second-scheduler-before-1.36 ]; then
+        apply "$overlay" "$top/manifests/overlays/$overlay"
+    fi
+    folder=$(with_components "$overlay" "${components[@]}" $last)
+    apply "$overlay with ${components[*]} $last" "$folder"
     admit_pod "$overlay" "$folder"
 done
 [ "$failed" -eq 0 ]

@@ -10,9 +10,10 @@ import yaml
 
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
-OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm"]
-COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "guard", "restores",
-              "required-plugin", "alerts"]
+OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
+COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
+              "other-scheduler", "guard", "restores", "required-plugin", "alerts"]
+BEFORE = "before-1.36"  # the component that removes what older versions do not know
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
 AGENT = {"kind": "ServiceAccount", "name": "milligpu-node", "namespace": "milligpu-node"}
@@ -96,6 +97,14 @@ def build_with_components(overlay, components, patches=()):
         with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
             yaml.safe_dump(here, file)
         return build(folder)
+
+
+def components_of(overlay):
+    """The components that an overlay has by itself."""
+    own = documents(text_of("overlays", overlay, "kustomization.yaml"))[0]
+    inherited = [c for r in own["resources"] if r.startswith("../") and "base" not in r
+                 for c in components_of(os.path.basename(r))]
+    return inherited + [os.path.basename(c) for c in own.get("components", [])]
 
 
 def rights_of(role):
@@ -214,6 +223,31 @@ def check_required_plugin():
     need(f"&& object.metadata.annotations[k] != '{value}'" in copied, "restores removes what required-plugin writes")
 
 
+def check_schedulers_of_pods():
+    """The policies about the schedulers of pods agree with the overlay, act, and refuse nothing by themselves."""
+    profile = documents(text_of("overlays", "second-scheduler", "scheduler.yaml"))[0]["profiles"][0]["schedulerName"]
+    names = documents(text_of("components", "scheduler-name", "policy.yaml"))[0]["spec"]
+    need(f"value: '{profile}'" in names["mutations"][0]["jsonPatch"]["expression"], "scheduler-name: another name")
+    replaced = re.search(r"== '([\w-]+)'$", names["matchConditions"][1]["expression"]).group(1)
+    policies = documents(text_of("components", "other-scheduler", "policy.yaml"))
+    other = named(policies, "ValidatingAdmissionPolicy", "milligpu-other-scheduler")["spec"]
+    need([(v["name"], v["expression"]) for v in other["variables"][:2]] ==
+         [("served", f"['{profile}']"), ("replaced", f"['{replaced}']")], "other-scheduler: other names")
+    need(other["failurePolicy"] == "Ignore", "other-scheduler: may refuse a pod if it cannot be evaluated")
+    guard = documents(text_of("components", "guard", "amounts.yaml"))[0]["spec"]
+    need(other["matchConstraints"] == guard["matchConstraints"], "other-scheduler and guard are about other objects")
+    binding = named(policies, "ValidatingAdmissionPolicyBinding", "milligpu-other-scheduler")["spec"]
+    need(binding == {"policyName": "milligpu-other-scheduler", "validationActions": ["Warn", "Audit"]},
+         "other-scheduler does not only warn")
+    policies = documents(text_of("components", "toleration", "policy.yaml"))
+    toleration = named(policies, "MutatingAdmissionPolicy", "milligpu-toleration")["spec"]
+    need("key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule'}" in
+         toleration["mutations"][0]["jsonPatch"]["expression"], "toleration: adds another one")
+    need(toleration["failurePolicy"] == "Ignore", "toleration: may refuse a pod if it cannot be evaluated")
+    binding = named(policies, "MutatingAdmissionPolicyBinding", "milligpu-toleration")["spec"]
+    need(binding == {"policyName": "milligpu-toleration"}, "toleration: the policy is not in force")
+
+
 def check_the_agents_daemonset():
     """One agent per node, without a capability, and with the listed folders of its node only."""
     spec = named(documents(text_of("components", "node", "daemonset.yaml")), "DaemonSet", "milligpu-node")["spec"]
@@ -320,8 +354,8 @@ def check_usage_agrees():
 def check_components_have_a_row():
     """README.md has a row for each component."""
     folders = sorted(os.listdir(path_of("components")))
-    need(folders == sorted(COMPONENTS), f"check.py and the folder components differ: {folders}")
-    rows = re.findall(r"^\| \[([\w-]+)\]\(components/[\w-]+\) \|", text_of("README.md"), re.M)
+    need(folders == sorted([*COMPONENTS, BEFORE]), f"check.py and the folder components differ: {folders}")
+    rows = re.findall(r"^\| \[([\w.-]+)\]\(components/[\w.-]+\) \|", text_of("README.md"), re.M)
     need(sorted(rows) == folders, f"README.md has rows for the components {sorted(rows)}")
 
 
@@ -598,6 +632,18 @@ def check_build(name, objects, roles, bound):
     need(seen == bound, f"{name}: binds {sorted(seen)}")
 
 
+def check_version(name, old, objects):
+    # 1.35 and older do not know these kinds, and kubectl apply fails there.
+    new = [o["metadata"]["name"] for o in objects if o["kind"].startswith("MutatingAdmissionPolicy")]
+    need(bool(new) != old, f"{name}: {'is for older versions, with' if old else 'has none of'} {new}")
+    warns = [o for o in objects if o["kind"] == "ValidatingAdmissionPolicy"
+             and o["metadata"]["name"] == "milligpu-other-scheduler"]
+    need(len(warns) == 1 or not name.startswith("second"), f"{name}: does not warn of pods of other schedulers")
+    for policy in warns:
+        need((policy["spec"]["variables"][1]["expression"] == "[]") == old,
+             f"{name}: pods without a scheduler's name, of which it warns")
+
+
 def check_node_patches():
     with open(os.path.join(TOP, "docs", "operate", "nodes.md"), encoding="utf-8") as file:
         blocks = re.findall(r"^    - patch: \|\n(?:^     .*\n)+", file.read(), re.M)
@@ -626,12 +672,18 @@ def built_checks():
     scheduler = {"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
     check_build("base", build(path_of("base")), roles, bound)
     for overlay in OVERLAYS:
-        more = scheduler if overlay == "second-scheduler" else set()
+        more = scheduler if overlay.startswith("second-scheduler") else set()
         check_build(overlay, build(path_of("overlays", overlay)), roles, bound | more)
-        full = build_with_components(overlay, COMPONENTS)
+        has = components_of(overlay)
+        check_version(overlay, BEFORE in has, build(path_of("overlays", overlay)))
+        rest = [c for c in COMPONENTS if BEFORE in has or c not in has]
+        if BEFORE in has:
+            rest.remove("other-scheduler")
+        check_version(overlay, True, build_with_components(overlay, [*rest, BEFORE]))
+        full = build_with_components(overlay, rest)
         check_build(f"{overlay} with all components", full, roles - {("Role", own, "milligpu-keys")} | more_roles,
                     bound | more | {"milligpu-advertise", "milligpu-node", "milligpu-node-mps"})
-    for component in COMPONENTS:
+    for component in set(COMPONENTS) - set(components_of("default-scheduler")):
         one = build_with_components("default-scheduler", [*NEEDS.get(component, []), component])
         need(len(one) > 0, f"component {component} builds nothing")
     check_node_patches()

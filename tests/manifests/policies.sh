@@ -106,6 +106,8 @@ clean() {
     for c in $installed; do
         k delete -k "$components/$c" --ignore-not-found >/dev/null 2>&1
     done
+    k delete -k "$other" --ignore-not-found >/dev/null 2>&1
+    rm -rf "$work"
 }
 
 # Policies take effect about a second after they are created.
@@ -176,6 +178,41 @@ test_scheduler_name() {
     equal 'an asking pod of another scheduler stays there' nobody "$(asking 300 | admitted '{.spec.schedulerName}')"
     equal 'a pod that does not ask keeps the default' default-scheduler \
         "$(one_line 0 | admitted '{.spec.schedulerName}')"
+}
+
+test_toleration() {
+    local t='{range .spec.tolerations[?(@.key=="nvidia.com/gpu")]}{.operator} {.effect};{end}'
+    equal 'an asking pod tolerates the taint of GPU nodes' 'Exists NoSchedule;' "$(one_line | admitted "$t")"
+    equal 'a pod that asks 0 does not' '' "$(one_line 0 | admitted "$t")"
+    equal 'a toleration of the author is not repeated' 'Exists ;' "$(one_line |
+        sed 's/^spec: {/&tolerations: [{key: nvidia.com\/gpu, operator: Exists}], /' | admitted "$t")"
+}
+
+# kubectl prints a warning before the name of the pod.
+test_other_scheduler() { # DEFAULT-NAME-IS-WARNED-OF
+    local i words='names scheduler nobody; milligpu serves milligpu: set spec.schedulerName: milligpu'
+    k apply -k "$other" >/dev/null || exit 1
+    for i in $(seq 60); do
+        case $(asking 300 | admitted '{.metadata.name}') in *Warning*) break ;; esac
+        sleep 0.5
+    done
+    contains 'a pod of another scheduler is warned of, and passes' "$words" "$(asking 300 | admitted '{.metadata.name}')"
+    equal 'not one that asks 0' "$pod" "$(asking 0 | admitted '{.metadata.name}')"
+    equal 'nor one of ours' "$pod" "$(asking 300 | sed 's/nobody/milligpu/' | admitted '{.metadata.name}')"
+    if "$1"; then
+        contains 'a pod that names no scheduler is warned of' "${words/nobody/default-scheduler}" \
+            "$(one_line | admitted '{.metadata.name}')"
+    else
+        equal 'a pod that names no scheduler is not' "$pod" "$(one_line | admitted '{.metadata.name}')"
+    fi
+    k patch validatingadmissionpolicybinding milligpu-other-scheduler --type=merge \
+        -p '{"spec":{"validationActions":["Deny"]}}' >/dev/null
+    for i in $(seq 60); do
+        case $(asking 300 | admitted '{.metadata.name}') in *denied*) break ;; esac
+        sleep 0.5
+    done
+    contains 'it can be denied instead' 'denied request' "$(asking 300 | admitted '{.metadata.name}')"
+    k delete -k "$other" >/dev/null
 }
 
 refused() { # SENTENCE PART AMOUNT [ANNOTATIONS]
@@ -405,7 +442,21 @@ test_required_plugin() {
         admitted "$annotations")"
 }
 
-installed='guard zero-touch scheduler-name'
+# The warnings, as an overlay for older versions has them with the word before-1.36.
+warnings() { # [COMPONENT]
+    local c
+    mkdir -p "$work/warnings"
+    {
+        echo 'components:'
+        for c in other-scheduler "$@"; do
+            echo "  - $(realpath --relative-to="$work/warnings" "$components/$c")"
+        done
+    } >"$work/warnings/kustomization.yaml"
+}
+
+work=$(mktemp -d)
+other=$work/warnings
+installed='guard zero-touch scheduler-name toleration'
 if ! grep -q ^mutatingadmissionpolicies \
     <<<"$(k api-resources --api-group=admissionregistration.k8s.io -o name 2>/dev/null)"; then
     installed=guard
@@ -422,8 +473,15 @@ case $installed in
 *zero-touch*)
     test_zero_touch
     test_scheduler_name
+    test_toleration
+    warnings
+    test_other_scheduler false
     ;;
-*) echo 'skip: zero-touch, scheduler-name, restores and required-plugin need MutatingAdmissionPolicy v1, Kubernetes 1.36 and later' ;;
+*)
+    echo 'skip: what needs MutatingAdmissionPolicy v1, Kubernetes 1.36 and later'
+    warnings before-1.36
+    test_other_scheduler true
+    ;;
 esac
 test_amounts
 test_forged_annotations

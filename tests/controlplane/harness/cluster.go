@@ -53,6 +53,11 @@ func StartCluster(dir string) (*Cluster, error) {
 	return startCluster(dir, "ServiceAccount,TaintNodesByCondition")
 }
 
+// StartClusterOfBarePods is StartCluster, and pods get no toleration that they do not bring.
+func StartClusterOfBarePods(dir string) (*Cluster, error) {
+	return startCluster(dir, "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds")
+}
+
 // StartManagedCluster is StartCluster with kube-controller-manager: it has DaemonSets, its namespaces have accounts, and
 // each pod has the token of one.
 func StartManagedCluster(dir string) (*Cluster, error) {
