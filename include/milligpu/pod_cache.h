@@ -56,7 +56,10 @@ struct pod_record {
      */
     const struct node_demands *demands;
     struct kept_demands *kept; /* of a record in the table: holds a reference to demands */
-    /* of unbound pods that ask, and of bound pods of ours with a controller; NULL: no room */
+    /*
+     * Of unbound pods that ask, and of bound pods of ours that have a controller or that somebody
+     * else bound; NULL: no room.
+     */
     struct pod_context *context;
     /* the whole pod, if pod_cache_remember() was called for it; else NULL */
     struct pod *told;
@@ -175,6 +178,13 @@ struct pod_predecessor {
 };
 struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
                                              const struct pod_owner *owner);
+
+/*
+ * The scheduler that a pod names, in the arena; NULL: not known. Of bound pods it is known only if
+ * somebody else bound them. Any thread.
+ */
+const char *pod_cache_scheduler(struct pod_cache *pods, struct text uid,
+                                struct arena *arena) MUST_USE;
 
 /* Bytes of requests, of whole pods and advice, of demands, and of contexts. */
 struct pod_cache_bytes {

@@ -8,7 +8,8 @@
 #include "milligpu/pod.h"
 
 struct pod_context {
-    struct pod_scheduling scheduling; /* of a bound pod all is absent */
+    /* of a bound pod all is absent but the scheduler, and that, too, if milligpud bound the pod */
+    struct pod_scheduling scheduling;
     struct pod_owner owner;
     uint32_t bytes; /* of the block */
 };

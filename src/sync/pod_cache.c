@@ -639,6 +639,19 @@ struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text
     return answer;
 }
 
+const char *pod_cache_scheduler(struct pod_cache *pods, struct text uid, struct arena *arena)
+{
+    const char *scheduler = NULL;
+
+    must(uid.len > 0);
+    pod_cache_lock(pods);
+    const struct pod_record *record = map_find(&pods->by_uid, uid);
+    if (record != NULL && record->context != NULL && record->context->scheduling.scheduler != NULL)
+        scheduler = arena_copy(arena, text_of(record->context->scheduling.scheduler));
+    pod_cache_unlock(pods);
+    return scheduler;
+}
+
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
 {
     enum pod_cache_state state = PODS_UNKNOWN;

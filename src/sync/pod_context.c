@@ -45,11 +45,14 @@ struct pod_context *pod_context_clone(const struct pod_context *from)
 struct pod_context *pod_context_new(const struct pod *pod)
 {
     const bool bound = pod->node[0] != '\0';
-    const struct pod_context facts = {
-        .scheduling = bound ? (struct pod_scheduling){.scheduler = NULL} : pod->scheduling,
-        .owner = pod->owner,
-    };
+    struct pod_context facts = {.scheduling = pod->scheduling, .owner = pod->owner};
 
     must((facts.owner.kind == NULL) == (facts.owner.name == NULL));
-    return bound && facts.owner.kind == NULL ? NULL : pod_context_clone(&facts);
+    /* A Binding of milligpud writes the annotation. */
+    if (bound)
+        facts.scheduling = (struct pod_scheduling){
+            .scheduler = pod->annotation != NOTE_OK ? pod->scheduling.scheduler : NULL};
+    if (bound && facts.owner.kind == NULL && facts.scheduling.scheduler == NULL)
+        return NULL;
+    return pod_context_clone(&facts);
 }

@@ -236,7 +236,53 @@ static void context__is_copied_with_the_record(void **state)
     pod_record_free(record);
 }
 
-/* Of a bound pod only its owner is kept, of one that asks for nothing nothing. */
+static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotation annotation,
+                      const char *scheduler)
+{
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {
+        .uid = uid,
+        .namespace = "default",
+        .name = uid,
+        .node = "n1",
+        .resource_version = "1",
+        .ours = true,
+        .containers = 1,
+        .container = &container,
+        .annotation = annotation,
+        .scheduling = {.scheduler = scheduler},
+    };
+    pod_cache_put(pods, &pod, &rules, 1);
+}
+
+/* A Binding of ours has the annotation, so whoever bound a pod without one did not ask us. */
+static void scheduler__is_kept_of_a_pod_that_somebody_else_bound(void **state)
+{
+    struct pod_cache *pods = *state;
+    struct arena arena;
+
+    arena_init(&arena);
+    put_bound(pods, "u1", NOTE_NONE, "other");
+    put_bound(pods, "u2", NOTE_BROKEN, "other");
+    put_bound(pods, "u3", NOTE_OK, "other");
+    put_bound(pods, "u4", NOTE_NONE, NULL);
+    put_waiting(pods, "u5", "0/1 nodes", "");
+    const char *kept = pod_cache_scheduler(pods, TEXT("u1"), &arena);
+    pod_cache_remove(pods, "u1");
+    assert_string_equal(kept, "other");
+    assert_null(pod_cache_scheduler(pods, TEXT("u1"), &arena)); /* no such pod now */
+    assert_string_equal(pod_cache_scheduler(pods, TEXT("u2"), &arena), "other");
+    assert_null(pod_cache_scheduler(pods, TEXT("u3"), &arena));
+    assert_null(pod_cache_scheduler(pods, TEXT("u4"), &arena));
+    assert_null(pod_cache_find(pods, "u4")->context);
+    assert_string_equal(pod_cache_scheduler(pods, TEXT("u5"), &arena), "s");
+    assert_false(
+        pod_cache_predecessor(pods, TEXT("u2"), &(struct pod_owner){.kind = "Job", .name = "j"})
+            .is);
+    arena_done(&arena);
+}
+
+/* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */
 static void context__is_kept_only_of_pods_that_somebody_asks_about(void **state)
 {
     struct pod_cache *pods = *state;
@@ -250,7 +296,7 @@ static void context__is_kept_only_of_pods_that_somebody_asks_about(void **state)
     put_waiting(pods, "u1", "0/1 nodes", "n1");
     const struct pod_record *record = pod_cache_find(pods, "u1");
     assert_null(record->context->scheduling.message);
-    assert_null(record->context->scheduling.scheduler);
+    assert_null(record->context->scheduling.reason);
     assert_string_equal(record->context->owner.kind, "Deployment");
     put(pods, "u3", "u3", "n1"); /* no controller */
     assert_null(pod_cache_find(pods, "u3")->context);
@@ -631,6 +677,7 @@ int main(void)
         TEST(context__is_copied_with_the_record),
         TEST(context__is_kept_only_of_pods_that_somebody_asks_about),
         TEST(context__is_left_out_beyond_the_bound),
+        TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound),
         TEST(predecessor__is_bound_and_of_another_revision_or_terminating),
         TEST(of_two_of_one_name_the_later_is_found),
         TEST(a_record_that_is_replaced_takes_its_names_along),
