@@ -24,6 +24,7 @@
 #include "milligpu/verifier.h"
 
 #include "admin/api_unbound.h"
+#include "admin/api_unserved.h"
 #include "milligpu_version.h"
 
 enum {
@@ -672,6 +673,7 @@ static void count_webhook(void *user, const char *labels, int64_t value)
 
 /* Checks pods that ask for a share and have not been bound for a while. */
 struct lot {
+    bool any_served; /* some scheduler asks: check_unserved is about those that do not */
     /* no filter call has come, and neither a condition nor a made-up scheduler explains that */
     size_t unasked;
     const struct unbound_pod *unasked_pod;
@@ -700,7 +702,7 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
         lot->refused++;
         lot->refused_pod = pod;
         lot->refused_word = unasked.word;
-    } else if (unasked.serves) {
+    } else if (unasked.serves || lot->any_served) {
         return; /* its turn has not come, or milligpud has just started */
     } else if (unasked.is_told ||
                strcmp(unbound_scheduler(&pod->scheduling), SCHEDULER_DEFAULT) == 0) {
@@ -724,7 +726,10 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
     const bool overflow = hints_overflow(hints, doctor->now_ms);
     struct unbound_pods unbound;
     struct waiting waiting;
+    size_t served;
 
+    (void)api_served_names(doctor->app, &doctor->call->arena, &served);
+    lot->any_served = served > 0;
     api_unbound(doctor->call, doctor->snapshot, &unbound);
     for (size_t i = 0; i < unbound.count; i++) {
         const struct unbound_pod *pod = &unbound.pod[i];
@@ -814,6 +819,62 @@ static void check_scheduler(struct doctor *doctor)
         api_doctor_say(
             doctor, "scheduler", HEALTH_OK, "", "%lld filter calls, %lld bind calls, %lld errors%s",
             (long long)asked.filters, (long long)asked.binds, (long long)asked.errors, words);
+}
+
+/* "default/a (default-scheduler on g1), default/b (made-up), and 3 more" */
+static void put_unserved(struct arena *arena, const struct unserved *unserved, struct strbuf *out)
+{
+    enum { NAMED_MAX = 500 }; /* the text of a check has 1023 bytes */
+    size_t named = 0;
+
+    must(unserved->count > 0);
+    for (; named < unserved->count; named++) {
+        const struct unserved_pod *pod = &unserved->pod[named];
+        const char *where = pod->node != NULL ? arena_printf(arena, " on %s", pod->node) : "";
+        const char *entry = arena_printf(arena, "%s%s/%s (%s%s)", named > 0 ? ", " : "",
+                                         pod->namespace, pod->name, pod->scheduler, where);
+        if (named > 0 && out->len + strlen(entry) > NAMED_MAX)
+            break;
+        strbuf_str(out, entry);
+    }
+    if (named < unserved->count)
+        strbuf_printf(out, ", and %zu more", unserved->count - named);
+}
+
+/*
+ * Pods whose scheduler never calls, while another one does. Before the first call, check_scheduler
+ * speaks of them.
+ */
+static void check_unserved(struct doctor *doctor)
+{
+    CLEANUP(strbuf_done) struct strbuf names;
+    const char *resource = doctor->settings->resource;
+    struct unserved unserved;
+
+    strbuf_init(&names);
+    api_unserved(doctor->call, doctor->snapshot, &unserved);
+    if (unserved.served[0] == '\0') {
+        api_doctor_say(doctor, "unserved", HEALTH_OK, "", "no scheduler has asked since the start");
+        return;
+    }
+    if (unserved.count == 0) {
+        api_doctor_say(doctor, "unserved", HEALTH_OK, "",
+                       "each pod that asks for %s names a scheduler that asks milligpud", resource);
+        return;
+    }
+    put_unserved(&doctor->call->arena, &unserved, &names);
+    const bool one = unserved.count == 1;
+    api_doctor_say(doctor, "unserved", unserved.alarms > 0 ? HEALTH_WARNING : HEALTH_OK,
+                   unserved.alarms > 0
+                       ? "set spec.schedulerName to one that milligpud serves, and create the pods "
+                         "again; milligpuctl pod says more of each, milligpuctl waiting and drift "
+                         "--kind adopted list them"
+                       : "",
+                   "%zu %s for %s and %s that %s not asked milligpud since its start, which serves "
+                   "%s: %s",
+                   unserved.count, one ? "pod asks" : "pods ask", resource,
+                   one ? "names a scheduler" : "name schedulers", one ? "has" : "have",
+                   unserved.served, names.data);
 }
 
 static bool api_doctor_is_loopback(const char *address)
@@ -1069,6 +1130,7 @@ void api_doctor(struct api_call *call)
     check_signing(&doctor);
     check_wake_up(&doctor);
     check_scheduler(&doctor);
+    check_unserved(&doctor);
     check_webhooks(&doctor);
     check_sources(&doctor);
     check_plugin(&doctor);

@@ -14,6 +14,7 @@
 #include "milligpu/survey.h"
 
 #include "admin/api_unbound.h"
+#include "admin/api_unserved.h"
 
 /* --- allocations --- */
 
@@ -459,6 +460,9 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     json_write_member(&json, "request", request);
     if (record != NULL && record->advice != NULL)
         put_advice(&json, text_of(record->advice));
+    const char *unserved = record != NULL ? api_unserved_why(call, record) : NULL;
+    if (unserved != NULL)
+        json_write_member(&json, "otherScheduler", unserved);
     if (record != NULL && record->request != NULL && record->request->models > 0)
         put_models(&json, snapshot, record->request);
     if (allocation != NULL) {

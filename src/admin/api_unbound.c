@@ -58,46 +58,50 @@ const char *unbound_scheduler(const struct pod_scheduling *scheduling)
     return scheduling->scheduler != NULL ? scheduling->scheduler : SCHEDULER_DEFAULT;
 }
 
-/* "gpu-scheduler, default-scheduler" */
-static void list_served(struct schedulers *schedulers, struct strbuf *out)
+const char *api_served_names(const struct app *app, struct arena *arena, size_t *count)
 {
-    struct arena arena;
+    enum { CLIPPED_BYTES = 300 };
+    CLEANUP(strbuf_done) struct strbuf names;
     const char *name[SCHEDULERS_MAX];
+    char clipped[CLIPPED_BYTES];
 
-    arena_init(&arena);
-    const size_t count = schedulers_served(schedulers, &arena, name);
-    for (size_t i = 0; i < count; i++)
-        strbuf_printf(out, "%s%s", i > 0 ? ", " : "", name[i]);
-    arena_done(&arena);
+    must(app->hints != NULL);
+    strbuf_init(&names);
+    *count = schedulers_served(hints_schedulers(app->hints), arena, name);
+    for (size_t i = 0; i < *count; i++)
+        strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", name[i]);
+    text_clip((struct text){names.data, names.len}, clipped, sizeof clipped);
+    return arena_copy(arena, text_of(clipped));
 }
 
 /* Nothing is written on the pod: whoever should schedule it is not there, or has not come to it. */
 static void say_unasked(const struct app *app, const struct pod_scheduling *scheduling,
                         struct unasked *out)
 {
-    CLEANUP(strbuf_done) struct strbuf served;
-    struct schedulers *schedulers = hints_schedulers(app->hints);
+    struct arena arena;
     const char *name = unbound_scheduler(scheduling);
+    size_t count;
 
     out->by = UNASKED_BY_NOBODY;
     out->word = out->serves ? "unasked" : "scheduler";
-    strbuf_init(&served);
-    list_served(schedulers, &served);
+    arena_init(&arena);
+    const char *served = api_served_names(app, &arena, &count);
     if (app->fake != NULL && !out->serves)
         (void)snprintf(out->text, sizeof out->text,
                        "milligpud is standalone, so no scheduler is there: milligpuctl play "
                        "schedules the pods of a manifest");
     else if (out->serves)
         (void)snprintf(out->text, sizeof out->text, "%s has not asked about it yet", name);
-    else if (served.len == 0)
+    else if (count == 0)
         (void)snprintf(out->text, sizeof out->text,
                        "no scheduler named %s has asked about any pod since milligpud started",
                        name);
     else
         (void)snprintf(out->text, sizeof out->text,
                        "no scheduler named %s has asked about any pod since milligpud started; "
-                       "those that do: %.300s",
-                       name, served.data);
+                       "those that do: %s",
+                       name, served);
+    arena_done(&arena);
 }
 
 void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,

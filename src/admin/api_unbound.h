@@ -35,6 +35,12 @@ void api_unbound(struct api_call *call, const struct snapshot *snapshot, struct 
 /* spec.schedulerName, or the default. */
 const char *unbound_scheduler(const struct pod_scheduling *scheduling);
 
+/*
+ * The schedulers that have asked since the start, in the arena: "milligpu, default-scheduler";
+ * clipped; empty if there is none. *count: how many there are.
+ */
+const char *api_served_names(const struct app *app, struct arena *arena, size_t *count);
+
 /* Returns what keeps schedulers from asking about a pod that none has asked about. */
 #define UNASKED_BY_GATE      "gate"
 #define UNASKED_BY_SCHEDULER "kube-scheduler"

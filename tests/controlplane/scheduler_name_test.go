@@ -276,3 +276,25 @@ func TestPodsOfAnotherSchedulerAreDeniedWhereThatIsChosen(t *testing.T) {
 	f.create(by("milligpu", harness.Simple("good", 300)))
 	f.create(harness.Simple("plain", 0))
 }
+
+func TestAPodThatAnotherSchedulerHasBoundIsNamed(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.place(harness.Simple("ours", 300))
+	other, err := f.w.StartSchedulerWith("other", harness.BurstScheduler(f.w.Cluster, "other", "", false))
+	f.check(err)
+	defer other.Stop()
+	f.place(by("other", harness.Simple("taken", 300)))
+	words := fmt.Sprintf("%s/taken asks for nvidia.com/vgpu and names scheduler other, which has not asked milligpud since "+
+		"its start; milligpud serves default-scheduler: set spec.schedulerName: default-scheduler", f.space)
+	f.until(soon, func() (bool, string) {
+		out := f.ctl("pod", f.space+"/taken")
+		return strings.Contains(out, words), "milligpuctl pod does not name the scheduler: " + out
+	})
+	out := f.ctl("doctor", "-o", "json")
+	if !strings.Contains(out, f.space+"/taken (other on node-a)") {
+		t.Errorf("doctor does not name the pod: %s", out)
+	}
+	if strings.Contains(out, f.space+"/ours (") {
+		t.Errorf("doctor names our own pod: %s", out)
+	}
+}

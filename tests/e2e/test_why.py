@@ -54,8 +54,11 @@ class Why(unittest.TestCase):
     def see(self, daemon, name):
         return daemon.view(name)
 
+    def doctor(self, daemon, name):
+        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == name)
+
     def scheduler(self, daemon):
-        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "scheduler")
+        return self.doctor(daemon, "scheduler")
 
     def ctl(self, daemon, *words):
         done = subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True,
@@ -105,8 +108,11 @@ class Why(unittest.TestCase):
         check = self.scheduler(daemon)
         self.assertEqual(check["status"], "ok", check)
         self.assertIn("2 waiting pods are refused before an extender is asked", check["text"])
-        self.assertIn("1 waiting pod names a scheduler that has never asked, among them default/made-up (nobody-runs-me)",
-                      check["text"])
+        self.assertNotIn("made-up", check["text"])
+        unserved = self.doctor(daemon, "unserved")
+        self.assertEqual(unserved["status"], "ok", unserved)
+        self.assertEqual(unserved["text"], "1 pod asks for nvidia.com/vgpu and names a scheduler that has not asked milligpud "
+                         "since its start, which serves default-scheduler: default/made-up (nobody-runs-me)")
         self.assertEqual(self.see(daemon, "gated")["scheduling"]["gates"], "example.com/quota")
         self.assertEqual(self.see(daemon, "gated")["scheduling"]["by"], "gate")
         made_up = self.see(daemon, "made-up")["scheduling"]
@@ -116,6 +122,90 @@ class Why(unittest.TestCase):
         self.assertTrue(self.see(daemon, "selected")["scheduling"]["serves"])
         counts = {(count["by"], count["reason"]): count["pods"] for count in daemon.get("/api/v1/waiting")["counts"]}
         self.assertEqual(counts, {("kube-scheduler", "selector"): 1, ("gate", "gated"): 1, ("nobody", "scheduler"): 1})
+
+    def test_before_any_scheduler_asks_pods_of_each_may_be_right(self):
+        _, daemon = self.cluster(node("g1", 2), waiting("made-up", schedulerName="nobody-runs-me"))
+        self.see(daemon, "made-up")
+        check = self.scheduler(daemon)
+        self.assertEqual(check["status"], "warning", check)
+        self.assertIn("1 waiting pod names a scheduler that has never asked, among them default/made-up (nobody-runs-me)",
+                      check["text"])
+        unserved = self.doctor(daemon, "unserved")
+        self.assertEqual((unserved["status"], unserved["text"]), ("ok", "no scheduler has asked since the start"))
+        self.assertNotIn("otherScheduler", self.see(daemon, "made-up"))
+
+    def served(self, *items):
+        """A daemon that serves the scheduler milligpu."""
+        api, daemon = self.cluster(node("g1", 4), *items)
+        ours = harness.pod("ours", 300)
+        ours["spec"]["schedulerName"] = "milligpu"
+        self.assertEqual(daemon.schedule(ours)[1], "")
+        return api, daemon
+
+    def test_each_pod_that_another_scheduler_has_is_named(self):
+        _, daemon = self.served(
+            waiting("lost"), waiting("tainted", SELECTED), waiting("counted", MISSING, schedulerName="counts"),
+            waiting("made-up", schedulerName="nobody-runs-me"), waiting("nothing", milli=0))
+        taken = waiting("taken", nodeName="g1", schedulerName="default-scheduler")
+        del taken["metadata"]["creationTimestamp"]
+        daemon.create(taken)
+        daemon.wait(lambda: (daemon.allocation("taken") or {}).get("presumed"), "the pod that was taken")
+        unserved = self.doctor(daemon, "unserved")
+        self.assertEqual(unserved["status"], "warning", unserved)
+        head, _, names = unserved["text"].partition(": ")
+        self.assertEqual(head, "5 pods ask for nvidia.com/vgpu and name schedulers that have not asked milligpud since its "
+                         "start, which serves milligpu")
+        alarms = names.split(", ")[:3]
+        self.assertEqual(sorted(alarms), ["default/counted (counts)", "default/lost (default-scheduler)",
+                                          "default/taken (default-scheduler on g1)"])
+        self.assertEqual(sorted(names.split(", ")[3:]), ["default/made-up (nobody-runs-me)",
+                                                         "default/tainted (default-scheduler)"])
+        self.assertIn("set spec.schedulerName", unserved["fix"])
+        self.assertIn("drift --kind adopted", unserved["fix"])
+        self.assertEqual(self.scheduler(daemon)["status"], "ok")
+        for name, scheduler in ("lost", "default-scheduler"), ("made-up", "nobody-runs-me"), ("taken", "default-scheduler"):
+            words = (f"default/{name} asks for nvidia.com/vgpu and names scheduler {scheduler}, which has not asked milligpud "
+                     "since its start; milligpud serves milligpu: set spec.schedulerName: milligpu and create it again")
+            self.assertEqual(self.see(daemon, name)["otherScheduler"], words)
+            self.assertIn("Scheduler:    " + words, self.ctl(daemon, "pod", "default/" + name))
+        self.assertNotIn("otherScheduler", self.see(daemon, "ours"))
+        self.assertNotIn("Scheduler:", self.ctl(daemon, "pod", "default/ours"))
+
+    def test_pods_that_others_bound_long_ago_raise_no_alarm(self):
+        old = waiting("old", nodeName="g1", schedulerName="default-scheduler")
+        old["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]
+        _, daemon = self.served(old)
+        unserved = self.doctor(daemon, "unserved")
+        self.assertEqual(unserved["status"], "ok", unserved)
+        self.assertIn("1 pod asks for nvidia.com/vgpu", unserved["text"])
+        self.assertIn(": default/old (default-scheduler on g1)", unserved["text"])
+
+    def test_a_pod_that_some_scheduler_serves_is_told_which_to_choose(self):
+        _, daemon = self.served(waiting("lost", schedulerName="nobody-runs-me"))
+        second = harness.pod("second", 300)
+        daemon.schedule(second)
+        self.assertTrue(self.see(daemon, "lost")["otherScheduler"].endswith(
+            "milligpud serves milligpu, default-scheduler: set spec.schedulerName to one of these and create it again"))
+        self.assertNotIn("otherScheduler", self.see(daemon, "second"))
+
+    def test_names_beyond_what_a_finding_can_hold_are_counted(self):
+        crowd = [waiting(f"{'made-up-' * 6}{i:02}", schedulerName="x" * 60) for i in range(30)]
+        _, daemon = self.served(waiting("lost"), *crowd)
+        unserved = self.doctor(daemon, "unserved")
+        self.assertEqual(unserved["status"], "warning", unserved)
+        self.assertTrue(unserved["text"].startswith("31 pods ask "), unserved)
+        self.assertIn(": default/lost (default-scheduler), ", unserved["text"])
+        self.assertGreater(unserved["text"].count(" (x"), 1)
+        self.assertRegex(unserved["text"], rf", and {30 - unserved['text'].count(' (x')} more$")
+
+    def test_a_young_pod_is_not_named_yet(self):
+        _, daemon = self.served()
+        young = harness.pod("young", 300)
+        young["spec"]["schedulerName"] = "nobody-runs-me"
+        daemon.create(young)
+        self.see(daemon, "young")
+        self.assertEqual(self.doctor(daemon, "unserved")["text"],
+                         "each pod that asks for nvidia.com/vgpu names a scheduler that asks milligpud")
 
     def test_a_scheduler_without_the_extender_is_an_alarm(self):
         _, daemon = self.cluster(node("g1", 2), waiting("notebook", MISSING))

@@ -621,6 +621,8 @@ int show_pod(struct ctl *ctl, const struct doc *pod)
     show_hints(ctl, pod);
     put_phase(ctl, pod);
     put_field(ctl, "Node", "%s", node[0] != '\0' ? node : "none");
+    if (doc_shown(pod, "otherScheduler")[0] != '\0')
+        put_field(ctl, "Scheduler", "%s", doc_shown(pod, "otherScheduler"));
     if (allocation != NULL)
         return show_allocation(ctl, allocation);
     return node[0] == '\0' ? show_why_not(ctl, pod) : CTL_FINE;
