@@ -662,6 +662,17 @@ def check_node_patches():
          "docs/operate/nodes.md: the patch for SELinux sets nothing")
 
 
+def check_denial():
+    # the patch of README.md has objects rejected that are otherwise warned of
+    block = re.search(r"^    patches:\n(?:^     .*\n)*.*milligpu-other-scheduler}\n(?:^     .*\n)+", text_of("README.md"), re.M)
+    need(block is not None, "README.md has no patch of milligpu-other-scheduler")
+    patches = yaml.safe_load(block.group(0))["patches"] if block else []
+    for overlay in ("second-scheduler", "second-scheduler-before-1.36"):
+        objects = build_with_components(overlay, [], patches)
+        binding = named(objects, "ValidatingAdmissionPolicyBinding", "milligpu-other-scheduler")["spec"]
+        need(binding.get("validationActions") == ["Deny"], f"{overlay}: README.md's patch denies nothing")
+
+
 def built_checks():
     """Base, overlays and components build into the expected objects."""
     own, agents = USER["namespace"], AGENT["namespace"]
@@ -687,6 +698,7 @@ def built_checks():
         one = build_with_components("default-scheduler", [*NEEDS.get(component, []), component])
         need(len(one) > 0, f"component {component} builds nothing")
     check_node_patches()
+    check_denial()
 
 
 def run(check):
