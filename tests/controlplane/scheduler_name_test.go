@@ -241,6 +241,30 @@ func TestBefore136PodsThatNameNoSchedulerAreWarnedOf(t *testing.T) {
 	f.warnsOfChanges()
 }
 
+func TestBefore136APodBringsItsSchedulerAndItsToleration(t *testing.T) {
+	f := start(t, oneNode(2))
+	f.wired("overlays/second-scheduler/scheduler.yaml", "")
+	f.tainted("node-a")
+	f.applyPolicies(f.policiesOf("second-scheduler-before-1.36"))
+	f.untilItWarns()
+	readme, err := harness.Manifest("README.md")
+	f.check(err)
+	block := regexp.MustCompile(`(?m)^    spec:\n((?:^      .*\n)+)`).FindStringSubmatch(readme)
+	if block == nil {
+		t.Fatal("manifests/README.md does not say what a pod needs")
+	}
+	needs := strings.ReplaceAll(block[1], "      ", "  ")
+	out, err := f.w.Kubectl(f.firstYAML("one")+needs, "apply", "-n", f.space, "-f", "-")
+	f.check(err)
+	if strings.Contains(out, "Warning") {
+		t.Errorf("a pod that brings all is warned of: %s", out)
+	}
+	f.bound("one")
+	f.create(by("milligpu", harness.Simple("stays-away", 300)))
+	f.refusedWith("stays-away", "untolerated taint")
+	f.consistent()
+}
+
 // warnsOfChanges checks that a workload is warned of when its spec changes, and not when something else does.
 func (f *fixture) warnsOfChanges() {
 	f.Helper()
