@@ -90,8 +90,8 @@ step_release() {
             return 1
         fi
     done
-    tests/manifests/image.sh build/release/bin/milligpud
-    tests/manifests/image.sh build/release/bin/milligpu-node
+    tests/manifests/image.sh build/release/bin milligpud
+    tests/manifests/image.sh build/release/bin milligpu-node
     # The size of the agent can only be looked at in a build without sanitizers.
     MILLIGPU_BIN_DIR=$PWD/build/release/bin MILLIGPU_BUILD_DIR=$PWD/build/release \
         python3 -B tests/e2e/test_node.py Agent.test_it_is_small
