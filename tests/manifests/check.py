@@ -699,6 +699,28 @@ def built_checks():
         need(len(one) > 0, f"component {component} builds nothing")
     check_node_patches()
     check_denial()
+    need([o["kind"] for o in build(path_of("restore"))] == ["Job"], "restore builds something else than a Job")
+
+
+def check_restore_job():
+    """The Job that restores a backup has the volume, the user and the confinement of milligpud, and its program."""
+    (job,) = documents(text_of("restore", "job.yaml"))
+    (daemon,) = documents(text_of("base", "statefulset.yaml"))
+    ours, theirs = job["spec"]["template"]["spec"], daemon["spec"]["template"]["spec"]
+    (one,), (other,) = ours["containers"], theirs["containers"]
+    claim = f"{daemon['spec']['volumeClaimTemplates'][0]['metadata']['name']}-{daemon['metadata']['name']}-0"
+    volumes = {volume["name"]: volume for volume in ours["volumes"]}
+    need(volumes["ledger"]["persistentVolumeClaim"]["claimName"] == claim, f"the Job does not mount {claim}")
+    need(job["metadata"]["namespace"] == daemon["metadata"]["namespace"], "the Job is in another namespace")
+    need(ours["securityContext"] == theirs["securityContext"], "the Job's pod has another securityContext")
+    for field in ("image", "securityContext"):
+        need(one[field] == other[field], f"the Job's container has another {field}")
+    mounts = [mount for mount in other["volumeMounts"] if mount["name"] != "config"]
+    need(one["volumeMounts"] == mounts, "the Job mounts its volumes elsewhere than milligpud")
+    ledger = yaml.safe_load(text_of("base", "config.yaml"))["ledger"]
+    need(one["command"][-1] == ledger, "the Job restores another file than milligpud's ledger")
+    need(documents(text_of("restore", "kustomization.yaml"))[0]["images"]
+         == documents(text_of("base", "kustomization.yaml"))[0]["images"], "the Job's image has another name or tag")
 
 
 def run(check):
