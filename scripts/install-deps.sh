@@ -1,9 +1,10 @@
 #!/bin/bash
-# install-deps.sh [--build] [--test] [--controlplane] - install the Debian packages that are missing.
+# install-deps.sh [--build] [--test] [--controlplane] [--images] - install the Debian packages that are missing.
 #
 #   --build          what compiling milligpu needs (the default)
 #   --test           also what ./test.sh needs
 #   --controlplane   also what running pods on a real kubelet needs
+#   --images         also what building and testing the images needs
 #
 # Installs as root or through sudo. If nothing is missing, it takes no time and changes
 # nothing. On other systems, it names what is missing and installs nothing.
@@ -53,9 +54,16 @@ CONTROLPLANE_NEEDS='
 runc                       runc
 containernetworking-plugins /usr/lib/cni/bridge
 busybox-static             busybox
+buildah                    buildah
 iproute2                   ip
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 git                        git
+'
+IMAGES_NEEDS='
+buildah                    buildah
+debootstrap                debootstrap
+debian-archive-keyring     /usr/share/keyrings/debian-archive-keyring.gpg
+jq                         jq
 '
 
 is_there() {
@@ -107,6 +115,7 @@ main() {
         --build) ;;
         --test) needs+=$TEST_NEEDS ;;
         --controlplane) needs+=$CONTROLPLANE_NEEDS ;;
+        --images) needs+=$IMAGES_NEEDS ;;
         -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
         *) echo "install-deps.sh: unknown argument $argument; see --help" >&2; exit 2 ;;
         esac

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sort"
 	"strings"
@@ -113,6 +114,33 @@ func (f *fixture) must(o object, err error) object {
 	f.Helper()
 	f.check(err)
 	return o
+}
+
+func (f *fixture) kubectl(stdin string, args ...string) string {
+	f.Helper()
+	out, err := f.w.Kubectl(stdin, args...)
+	f.check(err)
+	return out
+}
+
+// nothingDenied checks what an account has asked of the API server.
+func (f *fixture) nothingDenied(user string) {
+	f.Helper()
+	audit, err := f.w.Audit()
+	f.check(err)
+	requests := 0
+	for _, a := range audit {
+		if a.User != user {
+			continue
+		}
+		requests++
+		if a.Code == http.StatusForbidden || a.Code == http.StatusUnauthorized {
+			f.Errorf("denied: %s %s (%d)", a.Verb, a.URI, a.Code)
+		}
+	}
+	if requests == 0 {
+		f.Errorf("no request of %s is in the audit log", user)
+	}
 }
 
 func (f *fixture) until(limit time.Duration, condition func() (bool, string)) {

@@ -82,5 +82,5 @@ func TestANodeTakesPodsOnlyWhileItsAgentIsReady(t *testing.T) {
 	d.startedOnce("ran", ran)
 	d.compare()
 	d.consistent()
-	d.nothingDenied()
+	d.nothingDenied(agentsAccount)
 }

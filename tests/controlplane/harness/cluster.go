@@ -58,8 +58,8 @@ func StartClusterOfBarePods(dir string) (*Cluster, error) {
 	return startCluster(dir, "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds")
 }
 
-// StartManagedCluster is StartCluster with kube-controller-manager: it has DaemonSets, its namespaces have accounts, and
-// each pod has the token of one.
+// StartManagedCluster is StartCluster with kube-controller-manager: it has DaemonSets, StatefulSets, Jobs and volumes, its
+// namespaces have accounts, and each pod has the token of one.
 func StartManagedCluster(dir string) (*Cluster, error) {
 	c, err := startCluster(dir, "TaintNodesByCondition")
 	if err != nil {
@@ -69,7 +69,8 @@ func StartManagedCluster(dir string) (*Cluster, error) {
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=0", "--root-ca-file="+c.CAFile,
 		"--service-account-private-key-file="+filepath.Join(c.Dir, "sa.key"),
 		"--controllers=daemonset-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,"+
-			"garbage-collector-controller,namespace-controller")
+			"garbage-collector-controller,namespace-controller,statefulset-controller,job-controller,"+
+			"persistentvolume-binder-controller")
 	if err != nil {
 		c.Stop()
 		return nil, err
@@ -132,6 +133,7 @@ func (c *Cluster) apiServerArgs(port int, without string) []string {
 		"--service-account-key-file=" + file("sa.key"),
 		"--service-account-signing-key-file=" + file("sa.key"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
+		"--kubelet-preferred-address-types=InternalIP", /* for kubectl exec: nothing resolves the node's name */
 		"--allow-privileged=true",
 		"--disable-admission-plugins=" + without,
 		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",

@@ -6,8 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io/fs"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 )
@@ -58,32 +59,6 @@ func busyboxFiles(busybox string) ([]tarFile, error) {
 	return files, nil
 }
 
-/* everything in a folder */
-func filesBelow(root string) (files []tarFile, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || path == root {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		name, _ := filepath.Rel(root, path)
-		file := tarFile{name: name, mode: int64(info.Mode().Perm())}
-		switch {
-		case info.IsDir():
-			file.name += "/"
-		case info.Mode()&fs.ModeSymlink != 0:
-			file.link, err = os.Readlink(path)
-		default:
-			file.data, err = os.ReadFile(path)
-		}
-		files = append(files, file)
-		return err
-	})
-	return files, err
-}
-
 // writeImage makes a docker archive with one layer, so that no registry is needed.
 func writeImage(path, image string, config Object, files []tarFile) error {
 	layer, err := tarball(files...)
@@ -111,23 +86,46 @@ func writeImage(path, image string, config Object, files []tarFile) error {
 	return os.WriteFile(path, archive, 0o644)
 }
 
-// ImportProgram gives the node an image of one of our programs, with the file system that the Containerfile gives it.
-func (n *RealNode) ImportProgram(image, program string) error {
-	root := filepath.Join(n.dir, "image")
-	if err := RemoveAll(root); err != nil {
+// ImportOwn gives the node one of our images, under the name that the manifests have for it. buildah builds it by the
+// Containerfile, from the tree that program is in.
+func (n *RealNode) ImportOwn(image, program string) error {
+	if _, err := exec.LookPath("buildah"); err != nil {
+		return fmt.Errorf("%w: scripts/install-deps.sh --controlplane", err)
+	}
+	dir := filepath.Join(n.dir, "images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if _, err := Run(filepath.Join(Root(), "manifests", "image", "root.sh"), program, root); err != nil {
+	/* a store of its own, which needs no mounts */
+	store := filepath.Join(dir, "storage.conf")
+	text := fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n",
+		filepath.Join(dir, "store"), filepath.Join(dir, "run"))
+	if err := os.WriteFile(store, []byte(text), 0o644); err != nil {
 		return err
 	}
-	files, err := filesBelow(root)
+	_, err := Run("env", "CONTAINERS_STORAGE_CONF="+store, "BUILDAH_ISOLATION=chroot",
+		filepath.Join(Root(), "scripts", "build-images.sh"), "--tool", "buildah",
+		"--from", filepath.Dir(filepath.Dir(program)), "--export", dir, image)
 	if err != nil {
 		return err
 	}
-	archive := root + ".tar"
-	entrypoint := []string{"/usr/bin/" + filepath.Base(program)}
-	if err := writeImage(archive, image, Object{"Entrypoint": entrypoint}, files); err != nil {
-		return err
+	return n.importImage(filepath.Join(dir, image+".tar"))
+}
+
+// ImportScheduler gives the node an image of the cluster's kube-scheduler, as the registry of Kubernetes has one for each
+// version. It returns the tag.
+func (n *RealNode) ImportScheduler() (tag string, err error) {
+	program, err := os.ReadFile(Component("kube-scheduler"))
+	if err != nil {
+		return "", err
 	}
-	return n.importImage(archive)
+	tag = "v" + Version()
+	files := []tarFile{{name: "usr/", mode: 0o755}, {name: "usr/local/", mode: 0o755}, {name: "usr/local/bin/", mode: 0o755},
+		{name: "usr/local/bin/kube-scheduler", mode: 0o755, data: program}}
+	archive := filepath.Join(n.dir, "kube-scheduler.tar")
+	config := Object{"Env": []string{"PATH=/usr/local/bin"}}
+	if err := writeImage(archive, "registry.k8s.io/kube-scheduler:"+tag, config, files); err != nil {
+		return "", err
+	}
+	return tag, n.importImage(archive)
 }

@@ -30,6 +30,7 @@ type RealNode struct {
 	socket     string
 	cgroup     string
 	bridge     string
+	gateway    string /* its address, once Doorway has given it one */
 	validator  bool
 	containerd *Proc
 	kubelet    *Proc
@@ -156,7 +157,8 @@ func (n *RealNode) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	subnet := fmt.Sprintf("10.%d.%d.0/24", 200+os.Getpid()%50, os.Getpid()/50%250)
+	network := fmt.Sprintf("10.%d.%d.", 200+os.Getpid()%50, os.Getpid()/50%250)
+	n.gateway = network + "1"
 	files := map[string]string{
 		"bridge":          n.bridge + "\n",
 		"containerd.toml": n.containerdConfig(),
@@ -164,7 +166,7 @@ func (n *RealNode) writeFiles() error {
 		"cni/10-test.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "milligpu",
 "plugins": [{"type": "bridge", "bridge": "%s", "isGateway": false, "ipMasq": false,
 "ipam": {"type": "host-local", "subnet": "%s", "dataDir": "%s"}}]}
-`, n.bridge, subnet, filepath.Join(n.dir, "ipam")),
+`, n.bridge, network+"0/24", filepath.Join(n.dir, "ipam")),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644); err != nil {
