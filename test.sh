@@ -219,12 +219,14 @@ story_containerd() { # whole|part
     CONTAINERD_VERSION=2.2.9 control_plane -run "$OTHER_CONTAINERD"
 }
 
-# The files that the Containerfile puts into the images, and the agent on a node, from its DaemonSet.
+# The images by a real tool, from the built tree and, as a whole, from sources, too; both on a node, as they are shipped.
 story_images() { # whole|part
+    local sources=()
+    [ "$1" = part ] || sources=(--sources)
+    scripts/install-deps.sh --images
     build release
-    tests/manifests/image.sh build/release/bin/milligpud
-    tests/manifests/image.sh build/release/bin/milligpu-node
-    control_plane -run 'DaemonSet|Image'
+    tests/manifests/images.sh build/release "${sources[@]}"
+    control_plane -run 'DaemonSet|StatefulSet'
 }
 
 # The ledger's file for longer than in each run: the disk fails at every point, under the sanitizers; more
