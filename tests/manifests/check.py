@@ -719,8 +719,15 @@ def check_restore_job():
     need(one["volumeMounts"] == mounts, "the Job mounts its volumes elsewhere than milligpud")
     ledger = yaml.safe_load(text_of("base", "config.yaml"))["ledger"]
     need(one["command"][-1] == ledger, "the Job restores another file than milligpud's ledger")
-    need(documents(text_of("restore", "kustomization.yaml"))[0]["images"]
-         == documents(text_of("base", "kustomization.yaml"))[0]["images"], "the Job's image has another name or tag")
+
+
+def check_image_tags():
+    """The manifests name the images as scripts/build-images.sh does: by the version of the tree."""
+    with open(os.path.join(TOP, "CMakeLists.txt"), encoding="utf-8") as file:
+        version = re.search(r"^project\(milligpu VERSION ([0-9.]+)", file.read(), re.M).group(1)
+    for folder, name in (("base", "milligpud"), ("restore", "milligpud"), ("components/node", "milligpu-node")):
+        (kustomization,) = documents(text_of(folder, "kustomization.yaml"))
+        need(kustomization.get("images") == [{"name": name, "newTag": version}], f"{folder} does not name {name}:{version}")
 
 
 def run(check):
