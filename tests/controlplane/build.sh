@@ -4,7 +4,8 @@
 # These are etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl, from Go modules whose versions and
 # checksums are committed next to this script. VERSION is KUBERNETES_VERSION by default, else the one in the file
 # tests/controlplane/VERSION.
-# containerd, its shim, ctr, an NRI plugin and a device plugin for the tests come into build/controlplane/containerd-2.3.7/.
+# containerd, its shim, ctr, and an NRI plugin, a device plugin and a CRI client for the tests come into
+# build/controlplane/containerd-2.3.7/.
 # CONTAINERD_VERSION names another containerd that is built, too: 1.7.29, 2.1.9 or 2.2.9.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
@@ -96,3 +97,6 @@ build_one nri-plugin .
 
 from "$here/build/device-plugin" "$root/build/controlplane/containerd-2.3.7" "-s -w"
 build_one device-plugin .
+
+from "$here/build/cri-client" "$root/build/controlplane/containerd-2.3.7" "-s -w"
+build_one cri-client .
