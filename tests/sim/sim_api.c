@@ -413,6 +413,8 @@ static int ops_start(void *ctx, const struct kube_request *request, struct err *
         call->arrive_ms = call->deadline_ms + 1 + late_ms(api, call);
     }
     sim_call_finish(api, call);
+    if (api->rules.sent != NULL)
+        api->rules.sent(api->rules.user, call->method, call->path);
     return 0;
 }
 

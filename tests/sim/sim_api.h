@@ -71,6 +71,8 @@ struct sim_api_rules {
      * nothing else of this module.
      */
     void (*effect)(void *user, const struct sim_effect *effect);
+    /* milligpud sends a request, which may be lost. May call nothing here; may be NULL. */
+    void (*sent)(void *user, const char *method, const char *path);
     /*
      * milligpud was handed a line of a watch (an event or a bookmark) or the last page of a list of
      * this whole resource ("pods", "nodes"): everything up to resourceVersion version is delivered,

@@ -311,6 +311,7 @@ void daemon_boot(struct sim *sim)
     }
     sim_met("boot");
     sim_say(sim, "milligpud is up");
+    wakes_booted(sim);
     oracle_snapshot(sim);
     reserve_loaded(sim);
     learned_loaded(sim);
@@ -448,6 +449,7 @@ static void turn_of_writer(struct sim *sim)
         sim_met("ledger/waits_grace_period");
     if (daemon_ready(sim))
         daemon->rebuilds = false;
+    wakes_turn(sim);
     if (!disk_is_cut())
         oracle_snapshot(sim);
 }

@@ -304,7 +304,6 @@ static bool has_woken(struct sim *sim, const struct sim_effect *effect)
     json_t *notes = json_object_get(json_object_get(body, "metadata"), "annotations");
     const char *value = json_string_value(json_object_iter_value(json_object_iter(notes)));
     const bool changed = value == NULL || strcmp(value, sim->woken) != 0;
-    vouched_woken(sim);
 
     (void)snprintf(sim->woken, sizeof sim->woken, "%s", value != NULL ? value : "");
     json_decref(body);

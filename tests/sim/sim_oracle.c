@@ -585,6 +585,7 @@ void oracle_snapshot(struct sim *sim)
     if (!sim->daemon.rebuilds)
         oracle_grants_are_held(sim, snapshot);
     reserve_shown(sim, snapshot);
+    wakes_shown(sim, seen, snapshot);
     snapshot_unref(seen);
     sim->daemon.seen = snapshot;
 }

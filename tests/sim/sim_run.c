@@ -123,6 +123,12 @@ static void effect(void *user, const struct sim_effect *effect)
     model_effect(user, effect);
 }
 
+static void sent(void *user, const char *method, const char *path)
+{
+    if (strcmp(method, "PATCH") == 0 && strstr(path, "csistoragecapacities") != NULL)
+        wakes_sent(user);
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -393,6 +399,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
                                                    .faults_per_mille = sim->rules.faults_per_mille,
                                                    .user = sim,
                                                    .effect = effect,
+                                                   .sent = sent,
                                                    .told = told});
     sim_api_now(sim->api, sim->now_ms);
     for (uint32_t i = 0; i < SIM_CALLS; i++) {

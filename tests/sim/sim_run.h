@@ -47,11 +47,24 @@ enum {
     SIM_WORD = 40,
     SIM_WORDS = 480,
     SIM_STEPS_MAX = 4096,
-    SIM_WAKES = 250
+    SIM_FAULTY_MS = 3500 /* after a fault: Retry-After delays everything for this long */
 };
 
 struct draw {
     uint64_t state;
+};
+
+/* Wake-ups of the milligpud that is running. */
+struct sim_wakes {
+    bool sent;            /* false until the first one */
+    int64_t sent_ms;      /* time of the last one */
+    int64_t decided_ms;   /* time from which on it may have waited to be sent */
+    int64_t reason_ms;    /* time of the last reason for one, whoever waits */
+    int64_t room_ms;      /* time of the last change that may have made room */
+    int64_t vouched_ms;   /* time when an agent's pod began to vouch at the API server */
+    int64_t waiting_ms;   /* time when pods waited last */
+    int64_t offered_ms;   /* time of the last filter answer that named a node */
+    uint32_t ready_turns; /* turns of the writer since milligpud became ready */
 };
 uint64_t draw_next(struct draw *draw);
 uint32_t draw_below(struct draw *draw, uint32_t below); /* 0 gives 0 */
@@ -250,8 +263,7 @@ struct sim {
     bool agent_seen;  /* one was in the cluster at some time */
     bool agent_known; /* and this milligpud knows it */
     bool agent_kept;  /* and its store */
-    uint64_t wake_ups;
-    int64_t woken_ms[SIM_WAKES]; /* the last ones */
+    struct sim_wakes wakes;
     struct sim_keys keys;
     struct sim_daemon daemon;
     struct sim_learned learned;
@@ -345,6 +357,14 @@ void daemon_hears(struct sim *sim);
 bool daemon_call(struct sim *sim, struct sim_call *call);
 const struct snapshot *daemon_view(const struct sim *sim); /* NULL while down */
 bool daemon_ready(const struct sim *sim);
+
+/* wakes */
+void wakes_booted(struct sim *sim);
+void wakes_turn(struct sim *sim); /* at the end of the writer's turn */
+void wakes_offered(struct sim *sim);
+void wakes_vouched(struct sim *sim); /* the pods of agents on a node may vouch for it now */
+void wakes_shown(struct sim *sim, const struct snapshot *before, const struct snapshot *now);
+void wakes_sent(struct sim *sim); /* when milligpud sends one: judges it */
 
 /* schedulers */
 void schedulers_hear(struct sim *sim); /* something changed: idle ones look again */
@@ -583,6 +603,8 @@ uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, co
 bool squat_fills(const struct model_pod *pod, const struct model_node *node);
 /* Bound by somebody else, and milligpud knew it when it was first asked about the pod. */
 bool squat_was_known(const struct model_pod *squatter, const struct model_pod *pod);
+/* A fault was met or felt lately, so what milligpud owes or sends may be late. */
+bool waits_for_faults(struct sim *sim);
 /* This pod has just been refused; room is what the daemon showed before. */
 void waits_refused(struct sim *sim, struct view_of_pod *view, const struct model_pod *pod,
                    uint64_t room);

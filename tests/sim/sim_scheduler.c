@@ -323,6 +323,8 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
         met_refusals(sim, json_object_get(answer, "FailedNodes"), out->names);
         met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->names);
         sim_met(out->names > 0 ? "filter/fits" : "filter/refused");
+        if (out->names > 0)
+            wakes_offered(sim);
         if (same)
             oracle_filter(sim, pod, after, &(struct offer){count, name}, answer);
         out->left = out->names == 0;

@@ -128,7 +128,6 @@ void vouched_end(struct sim *sim);
 void vouched_loaded(struct sim *sim); /* milligpud has started */
 void vouched_lost(struct sim *sim);   /* with the ledger */
 void vouched_stored(struct sim *sim, const struct agents *agents, size_t count, bool stored);
-void vouched_woken(struct sim *sim); /* a wake-up arrived at the API server */
 /* Does the Node, as it is, take new shares once milligpud knows that? */
 int vouched_fit(const struct sim *sim, const struct model_node *node);    /* enum fit */
 void vouched_reserved(struct sim *sim, const struct allocation *granted); /* by the writer */

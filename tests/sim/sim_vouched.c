@@ -5,7 +5,6 @@
  *                 known then, the node was vouched, or needed no agent
  *   a snapshot    shows of each node what the states say that were delivered last, once the writer
  *                 has applied all of them
- *   a wake-up     follows the one before after a pause, however often agents change their minds
  *   all is quiet  milligpud's table has an entry for each node with an agent, and for no other
  *
  * A Node without annotations needs an agent if one vouched for it or named its GPUs. What of that
@@ -21,7 +20,6 @@
 #include "sim_run.h"
 
 enum { NOBODY = 1, VOUCHED = 2, LEAVING = 4, CLOSED = 8, OPEN = NOBODY | VOUCHED };
-enum { MINUTE_MS = 60000 };
 
 static struct vouch_table *table_of(struct sim *sim, const struct model_node *node)
 {
@@ -106,6 +104,8 @@ void vouched_pods_are(struct sim *sim, const struct model_node *node, uint64_t v
         pods->serves[pods->pods] = pod->ready && !pod->terminating;
         pods->serving += pods->serves[pods->pods++] ? 1 : 0;
     }
+    if (pods->serving == 1)
+        wakes_vouched(sim);
     sim->changes++;
     sim->agent_seen = true;
 }
@@ -376,16 +376,7 @@ bool vouched_is_kept(const struct sim *sim, const struct model_node *node)
            strcmp(table->kept.uid, table->word[table->words - 1].uid) == 0;
 }
 
-/* --- wake-ups and entries --- */
-
-void vouched_woken(struct sim *sim)
-{
-    int64_t *woken_ms = &sim->woken_ms[sim->wake_ups++ % SIM_WAKES];
-
-    if (sim->wake_ups > SIM_WAKES && sim->now_ms - *woken_ms < MINUTE_MS)
-        sim_violation(sim, "%d wake-ups within a minute", SIM_WAKES);
-    *woken_ms = sim->now_ms;
-}
+/* --- entries --- */
 
 size_t vouched_pods(const struct sim *sim)
 {

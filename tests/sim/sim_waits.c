@@ -19,12 +19,10 @@
 enum {
     OWED_MS = 3000, /* a wake-up may be this late: there is a pause between two of them */
     LOOK_MS = 250,
-    FAULTY_MS = 3500, /* after a fault: Retry-After delays everything for this long */
     BREATH_MS = 25000,
 };
 
-/* A fault just happened, so what is owed may be late. */
-static bool is_faulty(struct sim *sim)
+bool waits_for_faults(struct sim *sim)
 {
     const uint64_t *met = sim_api_met(sim->api);
     uint64_t faults = 0;
@@ -37,13 +35,13 @@ static bool is_faulty(struct sim *sim)
     if (sim_api_felt_ms(sim->api) > sim->faults_ms)
         sim->faults_ms = sim_api_felt_ms(sim->api);
     sim->faults = faults;
-    return sim->now_ms - sim->faults_ms < FAULTY_MS;
+    return sim->now_ms - sim->faults_ms < SIM_FAULTY_MS;
 }
 
 /* All news has arrived, nothing is on its way. */
 static bool is_quiet(struct sim *sim)
 {
-    if (is_faulty(sim) || !daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
+    if (waits_for_faults(sim) || !daemon_ready(sim) || queue_depth(sim->daemon.app.queue) > 0 ||
         scheduler_binding(sim) > 0 || !sim_api_quiet(sim->api))
         return false;
     const struct snapshot *snapshot = daemon_view(sim);
