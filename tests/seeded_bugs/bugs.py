@@ -973,6 +973,31 @@ BUGS: List[Bug] = [
         "sim 1-150",
     ),
     Bug(
+        "flaps_wake_everybody",
+        "kube-scheduler is woken each time an agent's node is judged anew, also when it takes no shares now",
+        "src/writer/writer_agents.c",
+        "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
+        "    writer_wake(writer, node->name);\n"
+        "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
+        "sim 1-150",
+    ),
+    Bug(
+        "wakes_nobody",
+        "room that comes free wakes kube-scheduler though no refused request fits there",
+        "src/writer/writer_wake.c",
+        "    if (opens || hints_would_fit(",
+        "    if (opens || count > 0 || hints_would_fit(",
+        "sim 1-150",
+    ),
+    Bug(
+        "wakes_without_a_pause",
+        "each reason for a wake-up sends one at once, however soon after the one before",
+        "src/sync/outbox.c",
+        "can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;",
+        "can_wake(outbox);",
+        "sim 1-60",
+    ),
+    Bug(
         "edited_pod_stays_where_nobody_vouches",
         "a reservation goes on in a new version of its pod on a node that takes no shares now",
         "src/core/ledger_decide.c",
