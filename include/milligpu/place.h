@@ -236,6 +236,13 @@ enum reason place_search(const struct room *room, const struct request *request,
                          struct placement *out) MUST_USE;
 
 /*
+ * Why the node refuses a request whose shares lie on so many of its GPUs, whichever they are;
+ * REASON_NONE: it does not. place_judge() gives the same reasons.
+ */
+enum reason place_weigh_node(const struct room *room, const struct request *request,
+                             uint32_t touched) MUST_USE;
+
+/*
  * Visits every distinct placement once, while steps last; by rule b only those that lie as near as
  * the nearest, and then each want of several parts is a row. Two placements are the same if they
  * put the same number of parts of each row on each GPU, or would after swapping GPUs that are equal

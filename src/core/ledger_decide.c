@@ -224,22 +224,43 @@ static bool raise_is_due(const struct ledger *ledger, const struct node *node,
     return raised == (rule != NULL ? rule_next(rule, need) : need);
 }
 
-/* If the pod were placed now, this would be a correct answer. */
-static bool request_is_met(const struct node *node, const struct allocation_facts *held,
-                           const struct request *request)
+/* Does each container hold what it requests, and those that request nothing hold nothing? */
+static bool wants_are_met(const struct node *node, const struct allocation_facts *held,
+                          const struct request *request)
 {
     uint32_t parts = 0;
 
-    must(node != NULL);
-    must(request_asks(request));
-    if (node->gone || vouch_closes(node->vouch) || held->held_gpus != request->whole)
-        return false;
+    must(held->shares <= PARTS_MAX);
+    must(request->wants <= CONTAINERS_MAX);
     for (uint32_t i = 0; i < request->wants; i++) {
         if (!want_is_met(node, held, request, &request->want[i]))
             return false;
         parts += request->want[i].parts;
     }
-    return parts == held->shares; /* nothing for containers that request nothing now */
+    return parts == held->shares;
+}
+
+/* Would the node take the pod now, if it were not there yet? The shares are on open GPUs. */
+static bool node_takes_again(const struct node *node, const struct allocation *held,
+                             const struct request *request)
+{
+    const struct text uid = text_of(held->is.uid);
+    struct room room;
+
+    must(held->charges <= held->is.shares);
+    must(held->is.node == node->name);
+    room_without(node, &uid, 1, &room);
+    return place_weigh_node(&room, request, held->charges) == REASON_NONE;
+}
+
+/* If the pod were placed now, this would be a correct answer. */
+static bool request_is_met(const struct node *node, const struct allocation *held,
+                           const struct request *request)
+{
+    must(node != NULL);
+    must(request_asks(request));
+    return !node->gone && held->is.held_gpus == request->whole &&
+           wants_are_met(node, &held->is, request) && node_takes_again(node, held, request);
 }
 
 /*
@@ -263,7 +284,7 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
         return VERDICT_SAME;
     }
     const struct node *node = ledger_node(ledger, atom_text(held->is.node));
-    if (!request_is_met(node, &held->is, command->request) ||
+    if (!request_is_met(node, held, command->request) ||
         !raise_is_due(ledger, node, &held->is, command->request))
         return ledger_decide_refuse(out, REASON_CHANGED);
 

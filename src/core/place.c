@@ -339,6 +339,16 @@ static enum reason weigh_whole(const struct room *room, const struct request *re
     return touched > 0 && !leaves_whole(room, request, touched) ? REASON_ROOM : REASON_NONE;
 }
 
+enum reason place_weigh_node(const struct room *room, const struct request *request,
+                             uint32_t touched)
+{
+    must(touched > 0 || request->wants == 0);
+    must(touched == 0 || request->wants > 0);
+    if (request->wants > 0 && room->closed != REASON_NONE)
+        return room->closed;
+    return weigh_whole(room, request, touched);
+}
+
 /*
  * A want touches as many GPUs as it has parts, whichever they are, so whole GPUs can be judged
  * after the choice.

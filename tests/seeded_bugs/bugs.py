@@ -1000,9 +1000,9 @@ BUGS: List[Bug] = [
     Bug(
         "edited_pod_stays_where_nobody_vouches",
         "a reservation goes on in a new version of its pod on a node that takes no shares now",
-        "src/core/ledger_decide.c",
-        "node->gone || vouch_closes(node->vouch) || held->held_gpus",
-        "node->gone || held->held_gpus",
+        "src/core/place.c",
+        "    if (request->wants > 0 && room->closed != REASON_NONE)\n        return room->closed;\n    return weigh_whole",
+        "    return weigh_whole",
         "unit.core.vouch",
     ),
     Bug(

@@ -156,10 +156,15 @@ static void do_gone(struct table *table, const struct line *line)
     say_verdict(table, core_do(&table->core, &command));
 }
 
+/* What the word asks for; NULL: nothing. */
+static const char *words_of(const char *word)
+{
+    return strcmp(word, "-") == 0 ? NULL : word;
+}
+
 static void do_reserve(struct table *table, const struct line *line)
 {
-    const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
-    struct request *request = core_request(&table->core, words);
+    struct request *request = core_request(&table->core, words_of(line->word[3]));
     uint64_t version = 1;
     for (int i = 4; i + 1 < line->words; i += 2) {
         const bool whole = strcmp(line->word[i], "whole") == 0;
@@ -182,9 +187,12 @@ static void do_reserve(struct table *table, const struct line *line)
 /* The pod is judged again, in a later version with this request. */
 static void do_version(struct table *table, const struct line *line)
 {
+    struct request *request = core_request(&table->core, words_of(line->word[3]));
+    if (line->words > 5 && strcmp(line->word[4], "whole") == 0)
+        request->whole = number(line->word[5]);
     const struct command command = {.kind = COMMAND_VERSION,
                                     .uid = line->word[1],
-                                    .request = core_request(&table->core, line->word[3]),
+                                    .request = request,
                                     .version = number(line->word[2])};
     say_verdict(table, core_do(&table->core, &command));
 }
@@ -224,8 +232,7 @@ static void do_observe(struct table *table, const struct line *line)
             core_note(core, pod, note);
         }
     }
-    const char *words = strcmp(line->word[3], "-") == 0 ? NULL : line->word[3];
-    say_verdict(table, core_adopt(core, pod, words));
+    say_verdict(table, core_adopt(core, pod, words_of(line->word[3])));
 }
 
 static void do_step(struct table *table, const struct line *line)

@@ -934,6 +934,21 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
     }
 }
 
+/* Also where its GPUs are not looked at. */
+static void a_node_that_is_closed_refuses_shares_with_its_own_reason(void **state)
+{
+    (void)state;
+    static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    const struct request request = {.wants = 1, .want = &want};
+    struct room room;
+    set_room(&room, 1);
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        room.closed = reasons[i];
+        assert_int_equal(place_weigh_node(&room, &request, 1), reasons[i]);
+    }
+}
+
 static void a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little(void **state)
 {
     (void)state;
@@ -1707,6 +1722,7 @@ int main(void)
         cmocka_unit_test(what_is_found_lies_as_near_as_any_way),
         cmocka_unit_test(near_or_not_an_answer_that_is_not_exact_says_so),
         cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
+        cmocka_unit_test(a_node_that_is_closed_refuses_shares_with_its_own_reason),
         cmocka_unit_test(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little),
         cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
         cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
