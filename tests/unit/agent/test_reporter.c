@@ -342,15 +342,21 @@ static void load_node(struct site *site, const char *uid)
     assert_int_equal(fake_apiserver_load_text(site->fake, "nodes", text_of(node), &err), 0);
 }
 
+/* In a pod that knows its boot, on the Node node-1; until the Node shows all of it. */
+static void begins_in_pod(struct site *site, int64_t look_every_ms)
+{
+    load_node(site, "node-1");
+    site->pod = "pod-uid";
+    site->boot = "boot-id";
+    begins(site, look_every_ms);
+    await_reported(site);
+}
+
 /* The first patch cannot have the Node's uid, and the next one follows at once. */
 static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **state)
 {
     struct site *site = *state;
-    load_node(site, "node-1");
-    site->pod = "pod-uid";
-    site->boot = "boot-id";
-    begins(site, 3600000);
-    await_reported(site);
+    begins_in_pod(site, 3600000);
     assert_int_equal(count(site, &site->writes), 2);
     assert_int_equal(count(site, &site->reported_at), 2);
     assert_int_equal(count(site, &site->looks), 0);
@@ -362,11 +368,7 @@ static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **stat
 static void a_node_that_was_made_again_is_named_anew(void **state)
 {
     struct site *site = *state;
-    load_node(site, "node-1");
-    site->pod = "pod-uid";
-    site->boot = "boot-id";
-    begins(site, 10);
-    await_reported(site);
+    begins_in_pod(site, 10);
     load_node(site, "node-2");
     await_node(site, "node-2\\\",");
     assert_int_equal(count(site, &site->writes), 3);
@@ -420,11 +422,7 @@ static void what_was_reported_stays_so(void **state)
 static void the_node_says_that_the_driver_is_let_go_of(void **state)
 {
     struct site *site = *state;
-    load_node(site, "node-1");
-    site->pod = "pod-uid";
-    site->boot = "boot-id";
-    begins(site, 3600000);
-    await_reported(site);
+    begins_in_pod(site, 3600000);
     locked(site);
     site->leaving = "driver-upgrade";
     unlocked(site);

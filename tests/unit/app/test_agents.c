@@ -148,10 +148,11 @@ static size_t table(struct app_fixture *fixture)
     return tables.agents;
 }
 
+static const char *const no_nodes[] = {NULL};
+
 /* Node n, whose agent is Ready in pod agent-n; pods a, b and c wait for 300 each. */
 static int set_up(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
     struct app_fixture *fixture = fixture_new(no_nodes);
 
     gpu_node(fixture, "n", "GPU-n");
@@ -164,6 +165,14 @@ static int set_up(void **state)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
     *state = fixture;
     return 0;
+}
+
+/* An application of its own, in place of the one that set_up() made. */
+static struct app_fixture *without_nodes(void **state)
+{
+    fixture_free(*state);
+    *state = fixture_new(no_nodes);
+    return *state;
 }
 
 /* --- binds, filters and wake-ups --- */
@@ -372,11 +381,8 @@ static void another_node_of_the_name_needs_an_agent_of_its_own(void **state)
 
 static void the_first_agent_of_the_cluster_closes_nodes_without_one(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
-    struct app_fixture *fixture = *state;
+    struct app_fixture *fixture = without_nodes(state);
 
-    fixture_free(fixture);
-    fixture = *state = fixture_new(no_nodes);
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
     fixture_node(fixture, "unselected", "1000");
@@ -404,11 +410,8 @@ static void the_first_agent_of_the_cluster_closes_nodes_without_one(void **state
 
 static void an_agent_that_a_node_names_is_one_too(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
-    struct app_fixture *fixture = *state;
+    struct app_fixture *fixture = without_nodes(state);
 
-    fixture_free(fixture);
-    fixture = *state = fixture_new(no_nodes);
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
     fixture_run(fixture);
@@ -471,11 +474,8 @@ static void where_all_need_one_a_node_that_is_gone_is_judged_no_more(void **stat
 /* A pod that waits for a node is nobody's agent yet. */
 static void an_agent_that_is_not_bound_serves_no_node(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
-    struct app_fixture *fixture = *state;
+    struct app_fixture *fixture = without_nodes(state);
 
-    fixture_free(fixture);
-    fixture = *state = fixture_new(no_nodes);
     gpu_node(fixture, "n", "GPU-n");
     tell(fixture, "POST", PODS,
          "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
@@ -526,15 +526,21 @@ static void keeps_its_uuid(struct app_fixture *fixture)
     assert_string_not_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
+/* What GPU feature discovery says of node n. */
+static void labels_count(struct app_fixture *fixture)
+{
+    fixture_label_node(fixture, "n",
+                       "\"nvidia.com/gpu.count\":\"1\",\"nvidia.com/gpu.memory\":\"81920\","
+                       "\"nvidia.com/gpu.product\":\"A100\"");
+}
+
 /* Labels give the GPUs a number each, and a pod would be granted one by it. */
 static void gpus_that_an_agent_named_never_become_numbers(void **state)
 {
     static const char *const required[] = {"where-selected", "always", "never"};
     struct app_fixture *fixture = *state;
 
-    fixture_label_node(fixture, "n",
-                       "\"nvidia.com/gpu.count\":\"1\",\"nvidia.com/gpu.memory\":\"81920\","
-                       "\"nvidia.com/gpu.product\":\"A100\"");
+    labels_count(fixture);
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
@@ -569,9 +575,7 @@ static void uninstalled_the_labels_count_again(void **state)
     const struct snapshot *snapshot;
     struct app_fixture *fixture = *state;
 
-    fixture_label_node(fixture, "n",
-                       "\"nvidia.com/gpu.count\":\"1\",\"nvidia.com/gpu.memory\":\"81920\","
-                       "\"nvidia.com/gpu.product\":\"A100\"");
+    labels_count(fixture);
     pod_ends(fixture, "agent-n", 0);
     fixture_annotate_node(fixture, "n",
                           "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\","
@@ -708,14 +712,10 @@ static void a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict(void **s
 /* It is the first only once, and the nodes that it closes are judged all the same. */
 static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
-    struct app_fixture *fixture = *state;
-
     for (int i = 0; i < 4; i++) {
         const bool by_node = i % 2 == 1;
         const struct fixture_fault once = {.point = i < 2 ? POINT_COMMIT : POINT_BEGIN, .nth = 1};
-        fixture_free(fixture);
-        fixture = *state = fixture_new(no_nodes);
+        struct app_fixture *fixture = without_nodes(state);
         gpu_node(fixture, "m", "GPU-m");
         gpu_node(fixture, "n", "GPU-n");
         gpu_node(fixture, "o", "GPU-o");
@@ -767,11 +767,8 @@ static void watch_store(struct app_fixture *fixture)
 
 static void that_an_agent_was_seen_is_stored_by_itself(void **state)
 {
-    static const char *const no_nodes[] = {NULL};
-    struct app_fixture *fixture = *state;
+    struct app_fixture *fixture = without_nodes(state);
 
-    fixture_free(fixture);
-    fixture = *state = fixture_new(no_nodes);
     gpu_node(fixture, "n", "GPU-n");
     fixture_run(fixture);
     watch_store(fixture);

@@ -112,7 +112,26 @@ static void is_empty_after(struct agents *agents)
 {
     store_all(agents);
     assert_int_equal(agents_count(agents), 0);
-    agents_free(agents);
+}
+
+static int set_up(void **state)
+{
+    *state = agents_new(&usual);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    agents_free(*state);
+    return 0;
+}
+
+/* Another table, by these rules. */
+static struct agents *anew(void **state, const struct agents_rules *rules)
+{
+    agents_free(*state);
+    *state = agents_new(rules);
+    return *state;
 }
 
 static void every_word_has_a_sentence_and_a_state(void **state)
@@ -137,12 +156,11 @@ static void every_word_has_a_sentence_and_a_state(void **state)
 /* The life of one node. */
 static void every_word_is_reached_and_left(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     const struct node_facts without = bare("n");
     const struct node_facts first = claimed("n");
     struct node_facts facts = first;
 
-    (void)state;
     assert_int_equal(judged(agents, "n"), VOUCH_NONE);
     assert_int_equal(shown(agents, &without), VOUCH_NONE); /* no agent was seen anywhere */
     assert_true(see_pod(agents, "other", "q", false));
@@ -189,10 +207,9 @@ static void every_word_is_reached_and_left(void **state)
 /* All at once, and one after the other is mended. */
 static void of_several_reasons_one_is_told(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
-    (void)state;
     facts.claim = (struct agent_claim){
         .pod = "missing", .node = "earlier-uid", .boot = "earlier-boot", .leaving = "told"};
     (void)see_pod(agents, "n", "p", true);
@@ -209,17 +226,15 @@ static void of_several_reasons_one_is_told(void **state)
     (void)see_pod(agents, "n", "twin", false);
     facts.claim.pod = "p";
     assert_int_equal(shown(agents, &facts), VOUCH_NOT_READY);
-    agents_free(agents);
 }
 
 /* A side that says nothing contradicts nothing, and an empty word says nothing. */
 static void what_is_not_said_is_not_compared(void **state)
 {
     static const char *const nothing[] = {NULL, ""};
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     const struct node_facts first = claimed("n");
 
-    (void)state;
     (void)see_pod(agents, "n", "p", true);
     for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
         struct node_facts facts = first;
@@ -241,7 +256,6 @@ static void what_is_not_said_is_not_compared(void **state)
         facts.agent = false; /* then there is no claim either, whatever is left of it */
         assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
     }
-    agents_free(agents);
 }
 
 static void a_node_is_selected_by_one_label(void **state)
@@ -259,9 +273,8 @@ static void a_node_is_selected_by_one_label(void **state)
                {selected, 1, VOUCH_NONE},     {NULL, 0, VOUCH_NONE},
                {other_value, 1, VOUCH_NONE},  {other_key, 1, VOUCH_NONE},
                {longer, 1, VOUCH_NONE}};
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
 
-    (void)state;
     agents_remember_seen(agents);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct node_facts facts = bare("n");
@@ -271,38 +284,34 @@ static void a_node_is_selected_by_one_label(void **state)
         /* What nothing is to be said of has no entry. */
         assert_int_equal(agents_count(agents), row[i].vouch == VOUCH_NONE ? 0 : 1);
     }
-    agents_free(agents);
     /* A key of one letter is a key. */
     static struct label short_label[] = {{"g", "y"}};
     const struct agents_rules letter = {.key = {"g", 1}, .value = {"y", 1}};
     struct node_facts shorter = bare("n");
     shorter.labels = 1;
     shorter.label = short_label;
-    agents = agents_new(&letter);
+    agents = anew(state, &letter);
     agents_remember_seen(agents);
     assert_int_equal(shown(agents, &shorter), VOUCH_NO_AGENT);
-    agents_free(agents);
     /* The empty setting selects no node, not even one with such a label. */
     const struct agents_rules none = {.key = {"", 0}, .value = {"", 0}};
     struct node_facts facts = bare("n");
     facts.labels = 1;
     facts.label = empty;
-    agents = agents_new(&none);
+    agents = anew(state, &none);
     agents_remember_seen(agents);
     assert_int_equal(shown(agents, &facts), VOUCH_NONE);
     facts = claimed("n");
     assert_int_equal(shown(agents, &facts), VOUCH_GONE); /* there was an agent all the same */
-    agents_free(agents);
 }
 
 static void no_node_needs_an_agent_where_none_is_required(void **state)
 {
     const struct agents_rules never = {
         .required = REQUIRE_NEVER, .key = usual.key, .value = usual.value};
-    struct agents *agents = agents_new(&never);
+    struct agents *agents = anew(state, &never);
     struct node_facts facts = claimed("n");
 
-    (void)state;
     facts.has_gpus = true;
     facts.gpus = 2;
     assert_int_equal(judged(agents, "n"), VOUCH_NONE);
@@ -317,18 +326,16 @@ static void no_node_needs_an_agent_where_none_is_required(void **state)
     facts.gpus = 0;
     assert_int_equal(shown(agents, &facts), VOUCH_NONE);
     assert_true(agents_lost_gpus(agents, &facts));
-    agents_free(agents);
 }
 
 static void every_node_needs_an_agent_where_that_is_always_required(void **state)
 {
     const struct agents_rules always = {
         .required = REQUIRE_ALWAYS, .key = usual.key, .value = usual.value};
-    struct agents *agents = agents_new(&always);
+    struct agents *agents = anew(state, &always);
     struct node_facts plain = {.name = "n", .uid = "node-uid"};
     struct node_facts facts = claimed("n");
 
-    (void)state;
     assert_int_equal(judged(agents, "n"), VOUCH_NO_AGENT);
     assert_int_equal(shown(agents, &plain), VOUCH_NO_AGENT);
     (void)see_pod(agents, "n", "p", true);
@@ -342,18 +349,16 @@ static void every_node_needs_an_agent_where_that_is_always_required(void **state
     assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
     facts.claim = (struct agent_claim){0};
     assert_int_equal(shown(agents, &facts), VOUCH_NONE); /* an agent outside of pods */
-    agents_free(agents);
 }
 
 static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **state)
 {
     const struct agents_rules rules = {
         .by_annotation = true, .key = usual.key, .value = usual.value};
-    struct agents *agents = agents_new(&rules);
+    struct agents *agents = anew(state, &rules);
     struct node_facts facts = claimed("n");
     const struct node_facts without = bare("n");
 
-    (void)state;
     assert_true(agents_see_node(agents, &facts));
     assert_int_equal(judged(agents, "n"), VOUCH_NONE);
     (void)see_pod(agents, "n", "p", true);
@@ -363,16 +368,14 @@ static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **stat
     facts.claim.leaving = "told";
     assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
     assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
-    agents_free(agents);
 }
 
 static void the_first_agent_of_the_cluster_is_told_once(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     const struct node_facts without = bare("n");
 
-    (void)state;
     assert_false(agents_see_node(agents, &without));
     facts.claim.leaving = AGENT_UNINSTALLED;
     assert_false(agents_see_node(agents, &facts)); /* it is no agent any more */
@@ -387,25 +390,22 @@ static void the_first_agent_of_the_cluster_is_told_once(void **state)
     assert_true(agents_seen(agents)); /* for ever */
     is_empty_after(agents);
 
-    agents = agents_new(&usual);
+    agents = anew(state, &usual);
     assert_true(see_pod(agents, "n", "p", false));
     assert_false(see_pod(agents, "m", "q", false));
-    agents_free(agents);
 
-    agents = agents_new(&usual);
+    agents = anew(state, &usual);
     agents_remember_seen(agents);
     assert_true(agents_seen(agents));
     assert_false(see_pod(agents, "n", "p", true));
     assert_false(agents_see_node(agents, &facts));
-    agents_free(agents);
 }
 
 static void the_end_of_a_pod_is_known_by_its_node_and_uid(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     const struct node_facts facts = claimed("n");
 
-    (void)state;
     (void)see_pod(agents, "n", "p", true);
     (void)agents_see_node(agents, &facts);
     assert_false(pod_gone(agents, "n", "another"));
@@ -415,7 +415,6 @@ static void the_end_of_a_pod_is_known_by_its_node_and_uid(void **state)
     assert_true(pod_gone(agents, "n", "p"));
     assert_int_equal(judged(agents, "n"), VOUCH_GONE);
     assert_false(pod_gone(agents, "n", "p"));
-    agents_free(agents);
 }
 
 /* The DaemonSet makes the next pod while the former one ends. */
@@ -423,9 +422,8 @@ static void of_two_agents_the_one_that_is_left_vouches(void **state)
 {
     static const char *const ends[] = {"p", "twin"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        struct agents *agents = agents_new(&usual);
+        struct agents *agents = anew(state, &usual);
         struct node_facts facts = claimed("n");
         facts.claim.pod = ends[1 - i];
         (void)see_pod(agents, "n", "p", true);
@@ -435,16 +433,14 @@ static void of_two_agents_the_one_that_is_left_vouches(void **state)
         assert_true(pod_gone(agents, "n", ends[i]));
         assert_int_equal(judged(agents, "n"), VOUCH_GOOD);
         has_changed(agents, "node-uid", false, true);
-        agents_free(agents);
     }
 }
 
 static void what_is_remembered_is_told_when_it_changes(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
-    (void)state;
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
     facts.has_gpus = true; /* which names none */
@@ -476,26 +472,23 @@ static void what_is_remembered_is_told_when_it_changes(void **state)
 /* Without the annotation of an agent, whoever wrote them is not known. */
 static void gpus_that_no_agent_named_are_not_remembered(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = bare("n");
 
-    (void)state;
     facts.has_gpus = true;
     facts.gpus = 1;
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
-    agents_free(agents);
 }
 
 static void what_changed_is_stored_some_at_a_time(void **state)
 {
     enum { NODES = 5 };
     static const char *const name[NODES] = {"n0", "n1", "n2", "n3", "n4"};
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct agent_memory memory;
     size_t at = 0;
 
-    (void)state;
     for (size_t i = 0; i < NODES; i++) {
         struct node_facts facts = claimed(name[i]);
         facts.has_gpus = true;
@@ -529,11 +522,10 @@ static void what_changed_is_stored_some_at_a_time(void **state)
 
 static void another_node_of_the_name_begins_anew(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     struct node_facts next = bare("n");
 
-    (void)state;
     facts.has_gpus = true;
     facts.gpus = 1;
     (void)see_pod(agents, "n", "p", true);
@@ -550,15 +542,13 @@ static void another_node_of_the_name_begins_anew(void **state)
     facts.claim.node = "next-uid";
     assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
     has_changed(agents, "next-uid", true, true);
-    agents_free(agents);
 }
 
 static void a_node_that_is_gone_leaves_its_pods(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
-    (void)state;
     agents_node_gone(agents, TEXT("n")); /* nobody knows it */
     assert_int_equal(agents_count(agents), 0);
     facts.has_gpus = true;
@@ -574,7 +564,7 @@ static void a_node_that_is_gone_leaves_its_pods(void **state)
     agents_node_gone(agents, TEXT("n"));
     assert_true(pod_gone(agents, "n", "p"));
     is_empty_after(agents);
-    agents = agents_new(&usual);
+    agents = anew(state, &usual);
     const struct node_facts plain = bare("n"); /* of which nothing has to be stored */
     (void)agents_see_node(agents, &plain);
     assert_int_equal(agents_count(agents), 1);
@@ -584,19 +574,17 @@ static void a_node_that_is_gone_leaves_its_pods(void **state)
     (void)agents_see_node(agents, &facts);
     agents_node_gone(agents, TEXT("n"));
     assert_int_equal(agents_count(agents), 0);
-    agents_free(agents);
 }
 
 /* A list shows no end of what it does not show. */
 static void what_a_list_of_nodes_does_not_show_is_gone(void **state)
 {
     const struct agent_memory memory = {"unshown", "uid", true, false};
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     const struct node_facts kept = claimed("n");
     const struct node_facts lost = claimed("m");
     const struct node_facts late = claimed("late");
 
-    (void)state;
     agents_remember(agents, &memory); /* its Node was deleted while nobody watched */
     assert_int_equal(judged(agents, "unshown"), VOUCH_NO_AGENT);
     (void)agents_see_node(agents, &kept);
@@ -624,9 +612,8 @@ static void what_was_remembered_closes_until_the_agent_is_back(void **state)
 {
     static const struct agent_memory memory[] = {{"named", "node-uid", true, false},
                                                  {"vouched", "node-uid", false, true}};
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
 
-    (void)state;
     agents_remember(agents, &memory[0]);
     agents_remember(agents, &memory[1]);
     assert_true(has_no_changes(agents));
@@ -650,11 +637,10 @@ static void what_was_remembered_closes_until_the_agent_is_back(void **state)
 
 static void gpus_are_lost_if_an_agent_named_them_and_nothing_does_now(void **state)
 {
-    struct agents *agents = agents_new(&usual);
+    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     struct node_facts without = bare("n");
 
-    (void)state;
     assert_false(agents_lost_gpus(agents, &without));
     (void)agents_see_node(agents, &facts);
     assert_false(agents_lost_gpus(agents, &without)); /* it named none yet */
@@ -673,7 +659,6 @@ static void gpus_are_lost_if_an_agent_named_them_and_nothing_does_now(void **sta
     facts.claim.leaving = AGENT_UNINSTALLED;
     (void)agents_see_node(agents, &facts);
     assert_false(agents_lost_gpus(agents, &facts));
-    agents_free(agents);
 }
 
 /* --- a walk beside a model --- */
@@ -1081,26 +1066,27 @@ static void any_cluster_is_judged_as_the_model_judges_it(void **state)
 
 int main(void)
 {
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_word_has_a_sentence_and_a_state),
-        cmocka_unit_test(every_word_is_reached_and_left),
-        cmocka_unit_test(of_several_reasons_one_is_told),
-        cmocka_unit_test(what_is_not_said_is_not_compared),
-        cmocka_unit_test(a_node_is_selected_by_one_label),
-        cmocka_unit_test(no_node_needs_an_agent_where_none_is_required),
-        cmocka_unit_test(every_node_needs_an_agent_where_that_is_always_required),
-        cmocka_unit_test(an_annotation_is_enough_where_agents_run_outside_of_pods),
-        cmocka_unit_test(the_first_agent_of_the_cluster_is_told_once),
-        cmocka_unit_test(the_end_of_a_pod_is_known_by_its_node_and_uid),
-        cmocka_unit_test(of_two_agents_the_one_that_is_left_vouches),
-        cmocka_unit_test(what_is_remembered_is_told_when_it_changes),
-        cmocka_unit_test(gpus_that_no_agent_named_are_not_remembered),
-        cmocka_unit_test(what_changed_is_stored_some_at_a_time),
-        cmocka_unit_test(another_node_of_the_name_begins_anew),
-        cmocka_unit_test(a_node_that_is_gone_leaves_its_pods),
-        cmocka_unit_test(what_a_list_of_nodes_does_not_show_is_gone),
-        cmocka_unit_test(what_was_remembered_closes_until_the_agent_is_back),
-        cmocka_unit_test(gpus_are_lost_if_an_agent_named_them_and_nothing_does_now),
+        TEST(every_word_is_reached_and_left),
+        TEST(of_several_reasons_one_is_told),
+        TEST(what_is_not_said_is_not_compared),
+        TEST(a_node_is_selected_by_one_label),
+        TEST(no_node_needs_an_agent_where_none_is_required),
+        TEST(every_node_needs_an_agent_where_that_is_always_required),
+        TEST(an_annotation_is_enough_where_agents_run_outside_of_pods),
+        TEST(the_first_agent_of_the_cluster_is_told_once),
+        TEST(the_end_of_a_pod_is_known_by_its_node_and_uid),
+        TEST(of_two_agents_the_one_that_is_left_vouches),
+        TEST(what_is_remembered_is_told_when_it_changes),
+        TEST(gpus_that_no_agent_named_are_not_remembered),
+        TEST(what_changed_is_stored_some_at_a_time),
+        TEST(another_node_of_the_name_begins_anew),
+        TEST(a_node_that_is_gone_leaves_its_pods),
+        TEST(what_a_list_of_nodes_does_not_show_is_gone),
+        TEST(what_was_remembered_closes_until_the_agent_is_back),
+        TEST(gpus_are_lost_if_an_agent_named_them_and_nothing_does_now),
         cmocka_unit_test(any_cluster_is_judged_as_the_model_judges_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
