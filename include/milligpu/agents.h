@@ -10,6 +10,9 @@
  * and an API server that is slow or away changes nothing. The pod counts that the Node's annotation
  * names, for this very Node object and boot: tenants can write neither.
  *
+ * An agent vouches for the GPUs that it named by UUIDs. Where it named none, those of labels or of
+ * an amount take no shares, because it gives no container a GPU by a number.
+ *
  * A node needs an agent once one vouched for it or named its GPUs and, with REQUIRE_WHERE_SELECTED,
  * once any agent was seen in the cluster, if the Node has the label. What is remembered outlives a
  * restart (store.h).
@@ -36,7 +39,8 @@
     X(VOUCH_OTHER_BOOT, "other_boot",                                                              \
       "its agent runs on another boot than kubelet: the machine "                                  \
       "has just booted, or two machines have one name")                                            \
-    X(VOUCH_CLONED, "cloned", "two pods of agents are Ready here")
+    X(VOUCH_CLONED, "cloned", "two pods of agents are Ready here")                                 \
+    X(VOUCH_NO_GPUS, "no_gpus", "its agent has not named its GPUs yet")
 
 enum vouch {
 #define X(id, word, help) id,

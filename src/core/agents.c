@@ -248,7 +248,7 @@ static enum vouch judge_claim(const struct agent_entry *entry)
  * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
  * vouched for this Node before: what such an annotation says may be old.
  */
-static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
+static enum vouch judge_agent(const struct agents *agents, const struct agent_entry *entry)
 {
     const struct agents_rules *rules = &agents->rules;
     const bool required = rules->required == REQUIRE_ALWAYS || (entry->selected && agents->seen);
@@ -266,6 +266,20 @@ static enum vouch agents_judge_entry(const struct agents *agents, const struct a
     return judge_claim(entry);
 }
 
+/*
+ * The GPUs of labels and of an amount have numbers, and an agent gives no container a GPU by its
+ * number. So a node with an agent waits until that names them; from then on they stay
+ * (agents_lost_gpus()).
+ */
+static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
+{
+    const enum vouch vouch = judge_agent(agents, entry);
+
+    must(vouch < VOUCHES);
+    must(vouch != VOUCH_GOOD || entry->named);
+    return entry->named && !entry->named_gpus && !vouch_closes(vouch) ? VOUCH_NO_GPUS : vouch;
+}
+
 enum vouch agents_judge(const struct agents *agents, struct text node)
 {
     const struct agent_entry *entry = agents_find(agents, node);
@@ -278,12 +292,12 @@ enum vouch agents_judge(const struct agents *agents, struct text node)
     return agents_judge_entry(agents, entry);
 }
 
-/* A pod that vouches is remembered, so that its annotation alone is no longer enough. */
+/* A pod that vouches is remembered, GPUs or not: its annotation alone is no longer enough. */
 static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 {
     must(entry != NULL);
     must(entry->node[0] != '\0');
-    if (agents->rules.required != REQUIRE_NEVER && agents_judge_entry(agents, entry) == VOUCH_GOOD)
+    if (agents->rules.required != REQUIRE_NEVER && judge_agent(agents, entry) == VOUCH_GOOD)
         agents_set_memory(agents, entry, entry->named_gpus, true);
 }
 

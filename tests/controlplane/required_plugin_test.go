@@ -186,6 +186,7 @@ func TestABindingOfOursKeepsTheRequiredPluginAndAddsThoseOfContainers(t *testing
 	needsZeroTouch(t)
 	f := bare(t, oneNode(2))
 	f.patchNode("node-a", object{"annotations": object{"milligpu.io/agent": "true"}})
+	f.uuids("node-a")
 	f.d = f.daemon(f.w.URL, f.w.CAFile)
 	f.startDaemon()
 	f.guards()

@@ -62,7 +62,9 @@ class Placing(Cluster):
         # The same key after a restart; and on a node with an agent the Binding demands it.
         daemon.kill()
         daemon.start()
-        api.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"milligpu.io/agent": "1"}}})
+        gpus = [{"uuid": gpu["id"], "index": gpu["index"]} for gpu in daemon.get(f"/api/v1/nodes/{node}")["gpus"]]
+        api.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": {
+            "milligpu.io/agent": "1", "milligpu.io/gpus": json.dumps(gpus)}}})
         daemon.wait(lambda: daemon.get(f"/api/v1/nodes/{node}")["agent"], "the agent")
         made = api.create(harness.pod("q", 100))
         self.assertEqual(daemon.bind(made, node), "")

@@ -7,6 +7,8 @@
  *                 has applied all of them
  *   all is quiet  milligpud's table has an entry for each node with an agent, and for no other
  *
+ * An agent that has named no GPU of this Node vouches for none.
+ *
  * A Node without annotations needs an agent if one vouched for it or named its GPUs. What of that
  * milligpud must know is what it was shown since its start, or had stored; what it may know is all
  * that ever was.
@@ -163,6 +165,26 @@ static unsigned judge_claim(const struct vouch_word *word, const struct vouch_po
     return CLOSED;
 }
 
+/* Of the same Node, at any time. */
+static bool may_have_named(const struct vouch_table *table, const struct vouch_word *now)
+{
+    for (size_t i = 0; i < table->words; i++)
+        if (table->word[i].named && table->word[i].gpus &&
+            strcmp(table->word[i].uid, now->uid) == 0)
+            return true;
+    return false;
+}
+
+/* Nobody vouches for numbers. */
+static unsigned judge_gpus(const struct vouch_table *table, const struct vouch_word *word,
+                           unsigned bits)
+{
+    if ((bits & OPEN) == 0 || word->gpus ||
+        (table->sure.named_gpus && strcmp(table->sure.uid, word->uid) == 0))
+        return bits;
+    return may_have_named(table, word) ? bits | CLOSED : CLOSED;
+}
+
 /* pods NULL: there never was one. */
 static unsigned judge(const struct sim *sim, const struct vouch_table *table,
                       const struct vouch_word *word, const struct vouch_pods *pods)
@@ -180,10 +202,11 @@ static unsigned judge(const struct sim *sim, const struct vouch_table *table,
                           must_remember(table, word, false),
                       (word->selected && sim->agent_seen) || may_remember(table, word, false));
     if (sim->rules.by_annotation)
-        return NOBODY;
+        return judge_gpus(table, word, NOBODY);
     if (word->claim.pod[0] == '\0')
-        return either(must_remember(table, word, true), may_remember(table, word, true));
-    return judge_claim(word, pods);
+        return judge_gpus(
+            table, word, either(must_remember(table, word, true), may_remember(table, word, true)));
+    return judge_gpus(table, word, judge_claim(word, pods));
 }
 
 /* In any of the states that milligpud may have known. */

@@ -166,6 +166,9 @@ static const struct finding vouch_findings[VOUCHES] = {
                           "give one of them another"},
     [VOUCH_CLONED] = {"failed", "two pods of agents are Ready here: the node takes no new shares",
                       "remove one of the two DaemonSets"},
+    [VOUCH_NO_GPUS] = {"failed", "the Node shows no GPU with a UUID (milligpu.io/gpus)",
+                       "the agent writes it where it has the driver's library: its log says what "
+                       "it lacks"},
 };
 
 /* As milligpud judges it where the node needs an agent. */
@@ -178,6 +181,9 @@ static bool judge_agent(const struct doc *node, const struct node_facts *facts,
         (void)agents_see_node(agents, facts);
         vouch = agents_judge(agents, text_of(facts->name));
     }
+    /* Whether GPUs are named comes last. */
+    if (vouch == VOUCH_NO_GPUS)
+        vouch = facts->claim.pod != NULL ? VOUCH_GOOD : VOUCH_NONE;
     *out = vouch_findings[vouch];
     if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
         return vouch == VOUCH_GOOD;
@@ -199,12 +205,11 @@ static bool judge_inventory(const struct node_facts *facts, struct finding *out)
 {
     if (facts != NULL && facts->has_gpus && facts->gpus > 0)
         return true;
-    *out = (struct finding){
-        "failed",
-        facts == NULL               ? "its Node cannot be read"
-        : facts->gpus_error != NULL ? facts->gpus_error
-                                    : "the Node shows no GPU with a UUID (milligpu.io/gpus)",
-        "the agent writes it where it has the driver's library: its log says what it lacks"};
+    *out = vouch_findings[VOUCH_NO_GPUS];
+    if (facts == NULL)
+        out->text = "its Node cannot be read";
+    else if (facts->gpus_error != NULL)
+        out->text = facts->gpus_error;
     return false;
 }
 

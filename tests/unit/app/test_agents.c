@@ -570,6 +570,79 @@ static void gpus_that_an_agent_named_never_become_numbers(void **state)
     }
 }
 
+/* Its agent is Ready, and gives no container a GPU by a number. */
+static void a_number_is_granted_on_no_node_with_an_agent(struct app_fixture *fixture)
+{
+    const struct snapshot *snapshot;
+
+    agent_pod(fixture, "agent-n", "n", "True");
+    claim(fixture, "agent-n", "n");
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_GPUS);
+    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "n/gpu-0");
+    snapshot_unref(snapshot);
+    assert_false(fits(fixture, "a", "n"));
+    assert_non_null(strstr(fixture_bind(fixture, "a", "n"), "agent"));
+    fixture_pass(fixture, 5000);
+    const uint32_t wake_ups = fixture->wake_ups;
+    fixture_annotate_node(fixture, "n",
+                          "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-n\\\","
+                          "\\\"index\\\":0,\\\"mib\\\":81920}]\"");
+    fixture_pass(fixture, 2000);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_string_equal(fixture_bind(fixture, "a", "n"), "");
+    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "GPU-n");
+    snapshot_unref(snapshot);
+    assert_int_equal(fixture_taken(fixture, "n"), 300);
+}
+
+static void numbers_of_labels_are_not_granted_where_an_agent_vouches(void **state)
+{
+    struct app_fixture *fixture = without_nodes(state);
+
+    gpu_node(fixture, "n", "GPU-n");
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
+    labels_count(fixture);
+    a_number_is_granted_on_no_node_with_an_agent(fixture);
+}
+
+static void numbers_of_an_amount_are_not_granted_where_an_agent_vouches(void **state)
+{
+    struct app_fixture *fixture = without_nodes(state);
+
+    fixture_node(fixture, "n", "1000");
+    a_number_is_granted_on_no_node_with_an_agent(fixture);
+}
+
+/* After a restart, too; and where no node needs an agent, the operator wants it so. */
+static void whether_numbers_are_granted_outlives_a_restart(void **state)
+{
+    static const struct {
+        const char *required;
+        const char *agents;
+        enum vouch vouch;
+    } row[] = {{"where-selected", "pods", VOUCH_NO_GPUS},
+               {"always", "pods", VOUCH_NO_GPUS},
+               {"where-selected", "annotation", VOUCH_NO_GPUS},
+               {"never", "pods", VOUCH_NONE}};
+    struct app_fixture *fixture = without_nodes(state);
+
+    fixture_node(fixture, "n", "1000");
+    agent_pod(fixture, "agent-n", "n", "True");
+    claim(fixture, "agent-n", "n");
+    fixture_pod(fixture, "a", "300");
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        fixture->settings.require_agent = row[i].required;
+        fixture->settings.agents = row[i].agents;
+        fixture_restart(fixture);
+        fixture_run_until_idle(fixture);
+        assert_int_equal(vouch_of(fixture, "n"), row[i].vouch);
+        assert_int_equal(fits(fixture, "a", "n"), row[i].vouch == VOUCH_NONE);
+    }
+}
+
 static void uninstalled_the_labels_count_again(void **state)
 {
     const struct snapshot *snapshot;
@@ -865,6 +938,9 @@ int main(void)
         TEST(an_agent_that_is_not_bound_serves_no_node),
         TEST(where_agents_run_outside_of_pods_the_annotation_counts),
         TEST(gpus_that_an_agent_named_never_become_numbers),
+        TEST(numbers_of_labels_are_not_granted_where_an_agent_vouches),
+        TEST(numbers_of_an_amount_are_not_granted_where_an_agent_vouches),
+        TEST(whether_numbers_are_granted_outlives_a_restart),
         TEST(uninstalled_the_labels_count_again),
         TEST(after_a_restart_the_first_lists_decide),
         TEST(a_list_without_the_agents_pod_closes_its_node),

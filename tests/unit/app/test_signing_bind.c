@@ -116,11 +116,23 @@ static void a_bound_pod_is_signed(void **state)
     assert_null(note_of(scene, "p", "required-plugins.noderesource.dev/pod"));
 }
 
+/* An agent outside of pods, which says this of itself and names the GPU. */
+static void agent_comes(struct app_fixture *fixture, const char *word)
+{
+    char annotations[256];
+
+    (void)snprintf(annotations, sizeof annotations,
+                   "\"milligpu.io/agent\":\"%s\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
+                   "\\\"GPU-n1\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"",
+                   word);
+    fixture_annotate_node(fixture, "n1", annotations);
+}
+
 static void on_a_node_with_an_agent_it_demands_the_agent(void **state)
 {
     struct scene *scene = *state;
 
-    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    agent_comes(scene->fixture, "");
     fixture_pod(scene->fixture, "p", "300");
     fixture_pod(scene->fixture, "q", "300");
     fixture_pod(scene->fixture, "zero", "0");
@@ -136,7 +148,9 @@ static void on_a_node_with_an_agent_it_demands_the_agent(void **state)
     assert_null(note_of(scene, "zero", "milligpu.io/signature"));
     assert_null(note_of(scene, "zero", "required-plugins.noderesource.dev/pod"));
     /* It was uninstalled. */
-    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":null");
+    fixture_annotate_node(scene->fixture, "n1",
+                          "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\","
+                          "\"milligpu.io/gpus\":null");
     fixture_run(scene->fixture);
     assert_int_equal(scene->fixture->wake_ups, woken);
     assert_string_equal(fixture_bind(scene->fixture, "q", "n1"), "");
@@ -183,7 +197,7 @@ static void it_demands_the_agent_for_containers_without_a_share_too(void **state
 {
     struct scene *scene = *state;
 
-    fixture_annotate_node(scene->fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    agent_comes(scene->fixture, "");
     post_with(scene, "p", "log");
     post_with(scene, "q", "web");
     fixture_run(scene->fixture);
@@ -206,7 +220,7 @@ static void a_restart_signs_the_same(void **state)
     struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
 
-    fixture_annotate_node(fixture, "n1", "\"milligpu.io/agent\":\"1.0\"");
+    agent_comes(fixture, "1.0");
     fixture_pod(fixture, "p", "300");
     fixture_run(fixture);
     fixture->lose_requests = true;
@@ -237,7 +251,7 @@ static void a_key_that_is_not_published_signs_nothing(void **state)
     assert_int_equal(unlink(list), 0);
     assert_int_equal(keyring_open(&rules, (struct key_times){0}, &scene->keyring, &err), 0);
     fixture->app.keyring = scene->keyring;
-    fixture_annotate_node(fixture, "n1", "\"milligpu.io/agent\":\"\"");
+    agent_comes(fixture, "");
     fixture_pod(fixture, "p", "300");
     fixture_pod(fixture, "q", "300");
     fixture_pod(fixture, "zero", "0");

@@ -30,6 +30,16 @@ static struct node_facts claimed(const char *node)
                                .label = selected};
 }
 
+/* The same, and its agent names a GPU. */
+static struct node_facts naming(const char *node)
+{
+    struct node_facts facts = claimed(node);
+
+    facts.has_gpus = true;
+    facts.gpus = 1;
+    return facts;
+}
+
 static struct node_facts bare(const char *node)
 {
     return (struct node_facts){.name = node, .uid = "node-uid", .labels = 2, .label = selected};
@@ -158,7 +168,8 @@ static void every_word_is_reached_and_left(void **state)
 {
     struct agents *agents = *state;
     const struct node_facts without = bare("n");
-    const struct node_facts first = claimed("n");
+    const struct node_facts first = naming("n");
+    const struct node_facts nameless = claimed("n");
     struct node_facts facts = first;
 
     assert_int_equal(judged(agents, "n"), VOUCH_NONE);
@@ -194,6 +205,7 @@ static void every_word_is_reached_and_left(void **state)
     assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
     facts.claim.leaving = AGENT_UNINSTALLED;
     assert_int_equal(shown(agents, &facts), VOUCH_NONE);
+    assert_int_equal(shown(agents, &nameless), VOUCH_NO_GPUS);
     assert_int_equal(shown(agents, &first), VOUCH_GOOD);
     assert_true(pod_gone(agents, "n", "p"));
     assert_int_equal(judged(agents, "n"), VOUCH_GONE);
@@ -233,7 +245,7 @@ static void what_is_not_said_is_not_compared(void **state)
 {
     static const char *const nothing[] = {NULL, ""};
     struct agents *agents = *state;
-    const struct node_facts first = claimed("n");
+    const struct node_facts first = naming("n");
 
     (void)see_pod(agents, "n", "p", true);
     for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
@@ -334,7 +346,7 @@ static void every_node_needs_an_agent_where_that_is_always_required(void **state
         .required = REQUIRE_ALWAYS, .key = usual.key, .value = usual.value};
     struct agents *agents = anew(state, &always);
     struct node_facts plain = {.name = "n", .uid = "node-uid"};
-    struct node_facts facts = claimed("n");
+    struct node_facts facts = naming("n");
 
     assert_int_equal(judged(agents, "n"), VOUCH_NO_AGENT);
     assert_int_equal(shown(agents, &plain), VOUCH_NO_AGENT);
@@ -356,7 +368,7 @@ static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **stat
     const struct agents_rules rules = {
         .by_annotation = true, .key = usual.key, .value = usual.value};
     struct agents *agents = anew(state, &rules);
-    struct node_facts facts = claimed("n");
+    struct node_facts facts = naming("n");
     const struct node_facts without = bare("n");
 
     assert_true(agents_see_node(agents, &facts));
@@ -364,7 +376,7 @@ static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **stat
     (void)see_pod(agents, "n", "p", true);
     (void)see_pod(agents, "n", "twin", true);
     assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    assert_true(has_no_changes(agents));
+    has_changed(agents, "node-uid", true, false); /* no pod vouched */
     facts.claim.leaving = "told";
     assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
     assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
@@ -404,7 +416,7 @@ static void the_first_agent_of_the_cluster_is_told_once(void **state)
 static void the_end_of_a_pod_is_known_by_its_node_and_uid(void **state)
 {
     struct agents *agents = *state;
-    const struct node_facts facts = claimed("n");
+    const struct node_facts facts = naming("n");
 
     (void)see_pod(agents, "n", "p", true);
     (void)agents_see_node(agents, &facts);
@@ -424,15 +436,15 @@ static void of_two_agents_the_one_that_is_left_vouches(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         struct agents *agents = anew(state, &usual);
-        struct node_facts facts = claimed("n");
+        struct node_facts facts = naming("n");
         facts.claim.pod = ends[1 - i];
         (void)see_pod(agents, "n", "p", true);
         (void)see_pod(agents, "n", "twin", true);
         assert_int_equal(shown(agents, &facts), VOUCH_CLONED);
-        assert_true(has_no_changes(agents));
+        has_changed(agents, "node-uid", true, false);
         assert_true(pod_gone(agents, "n", ends[i]));
         assert_int_equal(judged(agents, "n"), VOUCH_GOOD);
-        has_changed(agents, "node-uid", false, true);
+        has_changed(agents, "node-uid", true, true);
     }
 }
 
@@ -467,6 +479,55 @@ static void what_is_remembered_is_told_when_it_changes(void **state)
     assert_true(pod_gone(agents, "n", "p"));
     agents_node_gone(agents, TEXT("n"));
     is_empty_after(agents);
+}
+
+/* Of a node whose agent is as it should be otherwise; every other reason comes first. */
+static void an_agent_vouches_for_no_gpus_that_it_did_not_name(void **state)
+{
+    struct agents *agents = *state;
+    struct node_facts facts = claimed("n");
+
+    assert_int_equal(shown(agents, &facts), VOUCH_GONE);
+    (void)see_pod(agents, "n", "p", false);
+    assert_int_equal(judged(agents, "n"), VOUCH_NOT_READY);
+    (void)see_pod(agents, "n", "p", true);
+    assert_int_equal(judged(agents, "n"), VOUCH_NO_GPUS);
+    has_changed(agents, "node-uid", false, true); /* a pod vouched all the same */
+    facts.has_gpus = true;                        /* an empty list */
+    assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
+    facts.has_gpus = false;
+    facts.gpus_error = "unreadable";
+    assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
+    facts = naming("n");
+    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
+    facts = claimed("n"); /* they are lost, and stay */
+    assert_true(agents_lost_gpus(agents, &facts));
+    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
+    facts.uid = facts.claim.node = "next-uid"; /* another Node has none yet */
+    assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
+    facts.claim.leaving = "told";
+    assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
+}
+
+/* An agent that names no pod vouches no more than that. */
+static void an_annotation_vouches_for_no_gpus_that_it_did_not_name(void **state)
+{
+    static const struct agents_rules rules[] = {
+        {.key = {"gpu", 3}, .value = {"yes", 3}},
+        {.required = REQUIRE_ALWAYS, .key = {"gpu", 3}, .value = {"yes", 3}},
+        {.by_annotation = true, .key = {"gpu", 3}, .value = {"yes", 3}},
+        {.required = REQUIRE_NEVER, .key = {"gpu", 3}, .value = {"yes", 3}}};
+
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+        const bool never = rules[i].required == REQUIRE_NEVER;
+        struct agents *agents = anew(state, &rules[i]);
+        struct node_facts facts = claimed("n");
+        facts.claim = (struct agent_claim){0};
+        assert_int_equal(shown(agents, &facts), never ? VOUCH_NONE : VOUCH_NO_GPUS);
+        facts = naming("n");
+        facts.claim = (struct agent_claim){0};
+        assert_int_equal(shown(agents, &facts), VOUCH_NONE);
+    }
 }
 
 /* Without the annotation of an agent, whoever wrote them is not known. */
@@ -735,8 +796,13 @@ static bool is_selected(const struct model *model, const struct model_node *node
     return node->there && node->label && model->rules.key.len > 0;
 }
 
+static bool is_agents(const struct model_node *node)
+{
+    return node->there && node->note != SAYS_NONE && node->note != SAYS_UNINSTALLED;
+}
+
 /* From the last reason to the first, so that the first that applies is what is left. */
-static enum vouch expected(const struct model *model, const struct model_node *node)
+static enum vouch expected_of_agent(const struct model *model, const struct model_node *node)
 {
     const bool always = model->rules.required == REQUIRE_ALWAYS;
     const enum says note = node->there ? node->note : SAYS_NONE;
@@ -767,9 +833,14 @@ static enum vouch expected(const struct model *model, const struct model_node *n
     return model->rules.required == REQUIRE_NEVER ? VOUCH_NONE : vouch;
 }
 
-static bool is_agents(const struct model_node *node)
+static enum vouch expected(const struct model *model, const struct model_node *node)
 {
-    return node->there && node->note != SAYS_NONE && node->note != SAYS_UNINSTALLED;
+    const enum vouch vouch = expected_of_agent(model, node);
+    const bool open = vouch == VOUCH_GOOD || vouch == VOUCH_NONE;
+
+    return open && is_agents(node) && !node->named && model->rules.required != REQUIRE_NEVER
+               ? VOUCH_NO_GPUS
+               : vouch;
 }
 
 /* After an event of the node. */
@@ -779,7 +850,7 @@ static void model_learns(struct model *model, struct model_node *node)
         node->named = node->vouched = false;
     node->known_uid = node->uid;
     node->named = node->named || (is_agents(node) && node->gpus);
-    node->vouched = node->vouched || expected(model, node) == VOUCH_GOOD;
+    node->vouched = node->vouched || expected_of_agent(model, node) == VOUCH_GOOD;
 }
 
 static bool show_node(struct walk *walk, unsigned at)
@@ -1080,6 +1151,8 @@ int main(void)
         TEST(the_end_of_a_pod_is_known_by_its_node_and_uid),
         TEST(of_two_agents_the_one_that_is_left_vouches),
         TEST(what_is_remembered_is_told_when_it_changes),
+        TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name),
+        TEST(an_annotation_vouches_for_no_gpus_that_it_did_not_name),
         TEST(gpus_that_no_agent_named_are_not_remembered),
         TEST(what_changed_is_stored_some_at_a_time),
         TEST(another_node_of_the_name_begins_anew),
