@@ -1,7 +1,8 @@
 /*
  * Which container runtimes can be served. What each version can do was measured and read in source
- * (docs/NODE.md): before 2.1 containerd drops CDI devices of plugins without a word, and before 2.2
- * it knows neither required plugins nor validation.
+ * (docs/operate/nodes.md): containerd 1.7 before 1.7.30 and 2.0 drop CDI devices of plugins without
+ * a word. Later versions of 1.7 do not, and were not tried. None before 2.2 knows required plugins
+ * or validation.
  */
 #include <stdlib.h>
 
@@ -39,8 +40,7 @@ int agent_runtime_check(struct text name, struct text version, bool *out_closed,
                        shown);
     if (major < 2 || (major == 2 && minor < 1))
         return err_set(err, ERR_INVALID,
-                       "containerd %s drops the GPUs that a plugin adds: milligpu-node needs 2.1, "
-                       "better 2.2 or later",
+                       "containerd %s is too old: milligpu-node needs 2.1, better 2.2 or later",
                        shown);
     *out_closed = major > 2 || minor >= 2;
     return 0;

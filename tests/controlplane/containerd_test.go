@@ -10,8 +10,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-/* what the agent says to a containerd that drops its GPUs, after the version */
-const dropsGPUs = " drops the GPUs that a plugin adds: milligpu-node needs 2.1, better 2.2 or later"
+/* what the agent says to such a containerd, after the version */
+const tooOld = " is too old: milligpu-node needs 2.1, better 2.2 or later"
 
 // needsContainerd skips a test that is about another containerd than that of this run.
 func needsContainerd(t *testing.T, series string) {
@@ -45,7 +45,7 @@ func TestContainerd17IsNotServedAndThereTheVariableNamesTheGPU(t *testing.T) {
 	g.check(g.n.LaunchAgent())
 	g.until(soon, func() (bool, string) {
 		log, err := os.ReadFile(g.n.Agent().Log)
-		return strings.Contains(string(log), harness.ContainerdVersion()+dropsGPUs), fmt.Sprint(string(log), err)
+		return strings.Contains(string(log), harness.ContainerdVersion()+tooOld), fmt.Sprint(string(log), err)
 	})
 	if ready, said := g.n.AgentReady(); ready {
 		t.Errorf("the agent is ready: %s", said)
@@ -54,8 +54,8 @@ func TestContainerd17IsNotServedAndThereTheVariableNamesTheGPU(t *testing.T) {
 		t.Error("the agent has ended")
 	}
 	said := g.doctorOfNodes()
-	g.says(said, "FAILED", "containerd://", harness.ContainerdVersion()+" drops the GPUs that the agent adds",
-		"update containerd to 2.2 or later")
+	g.says(said, "FAILED", "containerd://", harness.ContainerdVersion()+" is too old for the agent, which needs 2.1",
+		"update containerd to 2.2 or later", "set agent_nodes")
 	t.Log(said)
 
 	/* runc adds no device for the variable: NVIDIA's runtime would */

@@ -501,11 +501,11 @@ class Agent(unittest.TestCase):
         self.ready(node)
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
-    def test_a_runtime_that_drops_gpus_is_refused_with_a_sentence(self):
+    def test_a_runtime_that_is_too_old_is_refused_with_a_sentence(self):
         node = self.node()
         connection = node.peer()
         connection.welcome()
-        with self.assertRaisesRegex(Refused, "containerd v2.0.5 drops the GPUs.*2.2 or later"):
+        with self.assertRaisesRegex(Refused, "containerd v2.0.5 is too old.*2.2 or later"):
             connection.configure("v2.0.5")
         connection.peer.close()
         self.assertEqual(node.page("/readyz")[0], 503)

@@ -106,8 +106,9 @@ static bool judge_runtime(const struct doc *node, struct arena *arena, struct fi
             "update containerd to 2.2 or later"};
     else
         *out = (struct finding){
-            "failed", arena_printf(arena, "%s drops the GPUs that the agent adds", runtime),
-            "update containerd to 2.2 or later"};
+            "failed", arena_printf(arena, "%s is too old for the agent, which needs 2.1", runtime),
+            "update containerd to 2.2 or later; where the GPUs are to be shared without an agent, "
+            "set agent_nodes to a label that the node lacks (docs/operate/nodes.md)"};
     return false;
 }
 

@@ -108,7 +108,8 @@ static void help_needs_no_settings_and_names_all(void **state)
     strbuf_done(&out);
 }
 
-static void a_runtime_that_drops_gpus_is_refused(void **state)
+/* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */
+static void a_runtime_that_is_too_old_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -117,6 +118,7 @@ static void a_runtime_that_drops_gpus_is_refused(void **state)
         bool served;
         bool closed;
     } runtime[] = {
+        {"containerd", "v1.6.36", false, false}, {"containerd", "v1.7.29", false, false},
         {"containerd", "v1.7.30", false, false}, {"containerd", "v2.0.5", false, false},
         {"containerd", "v2.1.6", true, false},   {"containerd", "v2.2.0-rc.1", true, true},
         {"containerd", "2.3.7", true, true},     {"containerd", "v3.0.0", true, true},
@@ -132,6 +134,10 @@ static void a_runtime_that_drops_gpus_is_refused(void **state)
         if (rc == 0)
             assert_int_equal(closed, runtime[i].closed);
     }
+    assert_int_equal(agent_runtime_check(TEXT("containerd"), TEXT("v1.7.35"), &(bool){false}, &err),
+                     -1);
+    assert_string_equal(err.text, "containerd v1.7.35 is too old: milligpu-node needs 2.1, better "
+                                  "2.2 or later");
 }
 
 /* docs/NODE_REFERENCE.md, from the tables. */
@@ -162,7 +168,7 @@ int main(void)
         cmocka_unit_test(flags_win_over_variables_and_these_over_defaults),
         cmocka_unit_test(anything_wrong_is_named),
         cmocka_unit_test(help_needs_no_settings_and_names_all),
-        cmocka_unit_test(a_runtime_that_drops_gpus_is_refused),
+        cmocka_unit_test(a_runtime_that_is_too_old_is_refused),
         cmocka_unit_test(the_reference_is_what_the_tables_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

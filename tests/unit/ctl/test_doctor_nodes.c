@@ -89,8 +89,10 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
     finds(node("cri-o://1.34", AGENT "," GPUS, ""), ready, "warning", "containerd only");
     finds(node("", AGENT "," GPUS, ""), ready, "warning", "not known");
     finds(node("containerd://2.1.6", "", ""), none, "failed", "no agent");
-    finds(node("containerd://1.7.30", "", ""), none, "failed", "update containerd to 2.2");
-    finds(node("containerd://2.0.5", "", ""), none, "failed", "drops the GPUs");
+    finds(node("containerd://1.6.36", "", ""), none, "failed", "1.6.36 is too old for the agent");
+    finds(node("containerd://1.7.29", "", ""), none, "failed", "needs 2.1: update containerd to");
+    finds(node("containerd://1.7.30", AGENT "," GPUS, ""), ready, "failed", "1.7.30 is too old");
+    finds(node("containerd://2.0.5", "", ""), ready, "failed", "set agent_nodes to a label");
     finds(node("containerd://2.1.6", AGENT "," GPUS, ""), ready, "warning", "while it is away");
     finds(node("containerd://2.3.7", "", ""), none, "failed", "install the component node");
     finds(node("containerd://2.3.7", "", ""), pod("n2", "True"), "failed", "no agent");
