@@ -11,12 +11,15 @@
 #include "milligpu/inventory.h"
 #include "milligpu/wire_kube.h"
 
-#define WHERE "docs/NODE.md"
+#define WHERE     "docs/NODE.md"
+#define RUNTIMES  "docs/operate/nodes.md"
+#define AGENT_POD "-n milligpu-node POD" /* with_pod() puts the pod in its place */
+#define LOGS      "run kubectl logs " AGENT_POD
 
 struct finding {
     const char *status; /* "ok", "warning", "failed" */
     const char *text;
-    const char *fix; /* "": nothing to do */
+    const char *fix; /* what to do, in the imperative; "": nothing */
 };
 
 /* A key with dots and slashes, below an object. */
@@ -75,6 +78,18 @@ static const struct doc *agent_pod(const struct doc *pods, const char *node)
     return NULL;
 }
 
+/* The fix with namespace and name of this pod; NULL: of the agent that is to be. */
+static const char *with_pod(const char *fix, const struct doc *pod, struct arena *arena)
+{
+    const char *at = strstr(fix, AGENT_POD);
+
+    if (at == NULL || pod == NULL || doc_str(pod, "metadata.name")[0] == '\0')
+        return fix;
+    return arena_printf(arena, "%.*s-n %s %s%s", (int)(at - fix), fix,
+                        doc_shown(pod, "metadata.namespace"), doc_shown(pod, "metadata.name"),
+                        at + strlen(AGENT_POD));
+}
+
 static bool is_ready(const struct doc *pod)
 {
     doc_each (condition, doc_at(pod, "status.conditions"))
@@ -94,7 +109,7 @@ static bool judge_runtime(const struct doc *node, struct arena *arena, struct fi
             "warning",
             arena_printf(arena, "%s: the agent was tried with containerd only",
                          runtime[0] != '\0' ? runtime : "its container runtime is not known"),
-            "look whether a pod with a share sees its GPU, and tell us"};
+            "look whether a pod with a share sees its GPU, and tell us (" RUNTIMES ")"};
         return false;
     }
     if (major > 2 || (major == 2 && minor >= 2))
@@ -108,7 +123,7 @@ static bool judge_runtime(const struct doc *node, struct arena *arena, struct fi
         *out = (struct finding){
             "failed", arena_printf(arena, "%s is too old for the agent, which needs 2.1", runtime),
             "update containerd to 2.2 or later; where the GPUs are to be shared without an agent, "
-            "set agent_nodes to a label that the node lacks (docs/operate/nodes.md)"};
+            "set agent_nodes to a label that the node lacks (" RUNTIMES ")"};
     return false;
 }
 
@@ -149,27 +164,28 @@ static struct agents *see_pods(const struct doc *pods)
 
 static const struct finding vouch_findings[VOUCHES] = {
     [VOUCH_LEAVING] = {"warning", "its agent was told to let go of the GPUs: no new shares",
-                       "it comes back after the driver's upgrade, or by milligpu-node "
-                       "--take-driver (" WHERE ")"},
+                       "wait for the end of the driver's upgrade, or run milligpu-node "
+                       "--take-driver on the node (" WHERE ")"},
     [VOUCH_NO_AGENT] = {"failed", "no agent: the node takes no new shares where agents are needed",
                         "install the component node (" WHERE
-                        "), and label the node nvidia.com/gpu.present=true"},
-    [VOUCH_UNNAMED] = {"failed", "its agent does not say which pod it is",
+                        "), and label the node nvidia.com/gpu.present=true; if it is to have no "
+                        "agent, set agent_nodes to a label that it lacks"},
+    [VOUCH_UNNAMED] = {"warning", "its agent does not say which pod it is",
                        "update the DaemonSet: it sets MILLIGPU_NODE_POD_UID"},
     [VOUCH_GONE] = {"failed", "its agent is gone: no container of a pod with a share is made here",
-                    "install the component node again, or milligpu-node --uninstall (" WHERE ")"},
+                    "install the component node again, or run milligpu-node --uninstall (" WHERE
+                    ")"},
     [VOUCH_NOT_READY] = {"failed", "its agent is not Ready: the node takes no new shares",
-                         "kubectl -n milligpu-node logs POD says what it lacks"},
+                         LOGS ", which says what it lacks"},
     [VOUCH_OTHER_NODE] = {"failed", "its agent wrote to an earlier Node of this name",
-                          "wait a minute; else kubectl -n milligpu-node delete pod POD"},
+                          "wait a minute, then run kubectl delete pod " AGENT_POD},
     [VOUCH_OTHER_BOOT] = {"failed", "its agent runs on another boot than kubelet",
-                          "wait a minute after a boot; else two machines have this node's name: "
-                          "give one of them another"},
+                          "wait a minute if the machine has just booted; if two machines have "
+                          "this node's name, give one of them another"},
     [VOUCH_CLONED] = {"failed", "two pods of agents are Ready here: the node takes no new shares",
                       "remove one of the two DaemonSets"},
     [VOUCH_NO_GPUS] = {"failed", "the Node shows no GPU with a UUID (milligpu.io/gpus)",
-                       "the agent writes it where it has the driver's library: its log says what "
-                       "it lacks"},
+                       LOGS ": the agent names GPUs where it has the driver's library"},
 };
 
 /* As milligpud judges it where the node needs an agent. */
@@ -197,8 +213,17 @@ static bool judge_agent(const struct doc *node, const struct node_facts *facts,
                                                                            : VOUCH_GONE];
     else if (vouch == VOUCH_NO_AGENT && pod != NULL)
         *out = (struct finding){"failed", "its agent cannot write to the Node",
-                                "kubectl -n milligpu-node logs POD says why"};
+                                LOGS ", which says why"};
     return out->text == NULL;
+}
+
+/* milligpud takes this for a reason where a pod vouched before, which only milligpud knows. */
+static bool judge_name(const struct node_facts *facts, const struct doc *pod, struct finding *out)
+{
+    if (pod == NULL || facts->claim.pod != NULL)
+        return true;
+    *out = vouch_findings[VOUCH_UNNAMED];
+    return false;
 }
 
 /* Made-up ids are no devices. */
@@ -222,8 +247,8 @@ static bool judge_neighbor(const struct doc *node, struct arena *arena, struct f
         "warning",
         arena_printf(arena, "NVIDIA's device plugin hands out whole GPUs here, too: %s",
                      member(node, "status.allocatable", "nvidia.com/gpu")),
-        "it may choose a GPU that has shares, and that pod is not created: keep them on different "
-        "nodes"};
+        "keep whole GPUs and shares on different nodes: the plugin may choose a GPU that has "
+        "shares, and that pod is not created"};
     return false;
 }
 
@@ -267,8 +292,8 @@ static bool judge_cdi(const struct doc *agent, struct arena *arena, struct findi
         "failed",
         arena_printf(arena, "no CDI specification names %lld of %lld GPUs: no share of them starts",
                      (long long)(gpus - named), (long long)gpus),
-        "nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml on the node, or the agent's "
-        "--driver-root (" WHERE ")"};
+        "run nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml on the node, or set the "
+        "agent's --driver-root (" WHERE ")"};
     return false;
 }
 
@@ -294,7 +319,7 @@ static bool judge_mps(const struct doc *agent, struct arena *arena, struct findi
         "failed",
         arena_printf(arena, "MPS is up on %lld of %lld GPUs: no share of the others starts",
                      (long long)up, (long long)gpus),
-        "kubectl -n milligpu-node logs POD says why (" WHERE ")"};
+        LOGS ", which says why (" WHERE ")"};
     return false;
 }
 
@@ -325,9 +350,9 @@ static bool judge_limits(const struct doc *agent, struct finding *out)
         {"no_controller", "the cgroups have no controller for limits of GPU memory",
          "enable dmem (or misc) in the parents of the pods' cgroups, or set --memory-limit=off"},
         {"differs", "another limit of GPU memory is in force than the agent set",
-         "find out who else sets limits there; the agent's log names the container"},
-        {"unread", "limits of GPU memory cannot be read back", "the agent's log says why"},
-        {"failed", "limits of GPU memory cannot be set", "the agent's log says why"},
+         "find out who else sets limits there; " LOGS ", which names the container"},
+        {"unread", "limits of GPU memory cannot be read back", LOGS ", which says why"},
+        {"failed", "limits of GPU memory cannot be set", LOGS ", which says why"},
     };
     const char *word = agent != NULL ? doc_str(agent, "limits") : "";
 
@@ -351,6 +376,7 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ag
 {
     const struct doc *agent = agent_words(node, arena);
     const struct node_facts *facts = facts_of(node, arena);
+    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
     struct doc *check = doc_new(arena, DOC_OBJECT);
     struct finding runtime = {.status = "ok"};
     struct finding finding;
@@ -362,8 +388,8 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ag
                          judge_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
         finding = runtime;
-    else if (has_all && judge_validator(agent, &finding) && judge_limits(agent, &finding) &&
-             judge_neighbor(node, arena, &finding))
+    else if (has_all && judge_name(facts, pod, &finding) && judge_validator(agent, &finding) &&
+             judge_limits(agent, &finding) && judge_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
             arena_printf(arena, "%s, agent %s%s%s%s",
@@ -374,7 +400,7 @@ static void judge_node(const struct doc *node, const struct doc *pods, struct ag
     doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
     doc_set_str(arena, check, "status", finding.status);
     doc_set_str(arena, check, "text", finding.text);
-    doc_set_str(arena, check, "fix", finding.fix);
+    doc_set_str(arena, check, "fix", with_pod(finding.fix, pod, arena));
     doc_append(checks, check);
 }
 
@@ -394,7 +420,7 @@ struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct
     doc_set_str(arena, check, "status", "failed");
     doc_set_str(arena, check, "text", "no node shows GPUs");
     doc_set_str(arena, check, "fix",
-                "GPU feature discovery labels nodes with nvidia.com/gpu.present=true");
+                "install GPU feature discovery, which labels nodes nvidia.com/gpu.present=true");
     doc_append(checks, check);
     return checks;
 }

@@ -6,16 +6,21 @@
 
 #include <cmocka.h>
 
+#include "milligpu/agents.h"
+
 #include "bin/ctl/doctor_nodes.h"
 #include "support.h"
 
+#define SAYS_POD "\\\"pod\\\":{\\\"uid\\\":\\\"p1\\\"},"
+
 #define MPS(up)                                                                                    \
-    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\","                                      \
+    "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"version\\\":\\\"0.1.0\\\","                          \
     "\\\"mps\\\":{\\\"gpus\\\":2,\\\"up\\\":" #up "}}\""
 #define CDI(cdi)                                                                                   \
-    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\",\\\"driver\\\":\\\"570.1\\\","         \
+    "\"milligpu.io/agent\":\"{" SAYS_POD                                                           \
+    "\\\"version\\\":\\\"0.1.0\\\",\\\"driver\\\":\\\"570.1\\\","                                  \
     "\\\"cdi\\\":{" cdi "}}\""
-#define AGENT "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"version\\\":\\\"0.1.0\\\"}\""
+#define AGENT "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"v\\\":1,\\\"version\\\":\\\"0.1.0\\\"}\""
 #define GPUS  "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0}]\""
 #define BAD   "\"milligpu.io/gpus\":\"[{\\\"index\\\":0}]\""
 
@@ -61,6 +66,18 @@ static struct doc *pod(const char *name, const char *ready)
     return answer(&shown, json);
 }
 
+/* The first word of an instruction. */
+static bool is_told_to_do(const char *fix)
+{
+    static const char *const verbs[] = {"add ",  "copy ", "enable ", "find ", "install ", "keep ",
+                                        "look ", "read ", "remove ", "run ",  "update ",  "wait "};
+
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (strncmp(fix, verbs[i], strlen(verbs[i])) == 0)
+            return true;
+    return false;
+}
+
 static void finds(const struct doc *nodes, const struct doc *pods, const char *status,
                   const char *words)
 {
@@ -71,12 +88,17 @@ static void finds(const struct doc *nodes, const struct doc *pods, const char *s
     (void)snprintf(text, sizeof text, "%s: %s", doc_str(checks->first, "text"),
                    doc_str(checks->first, "fix"));
     assert_string_equal(doc_str(checks->first, "status"), status);
+    const bool is_ok = strcmp(status, "ok") == 0;
+    const char *fix = doc_str(checks->first, "fix");
+    if (is_ok ? fix[0] != '\0' : !is_told_to_do(fix))
+        fail_msg("\"%s\" is no instruction", fix);
     if (strstr(text, words) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", text, words);
 }
 
 #define VALIDATOR(value)                                                                           \
-    "\"milligpu.io/agent\":\"{\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value "}\""
+    "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value  \
+    "}\""
 
 static void what_is_missing_is_named_in_the_order_of_installing(void **state)
 {
@@ -105,10 +127,14 @@ static void what_is_missing_is_named_in_the_order_of_installing(void **state)
           "whole GPUs here, too: 4");
     finds(node("containerd://2.3.7", AGENT "," GPUS, "\"nvidia.com/gpu\":\"0\""), ready, "ok",
           "containerd://2.3.7, agent 0.1.0");
-    finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "ok",
-          "agent of an unknown version");
+    finds(
+        node("containerd://2.3.7", "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"v\\\":1}\"," GPUS, ""),
+        ready, "ok", "agent of an unknown version");
+    finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "warning",
+          "does not say which pod it is: update the DaemonSet");
     finds(node("containerd://2.3.7", CDI("\\\"gpus\\\":8,\\\"named\\\":0") "," GPUS, ""), ready,
-          "failed", "no CDI specification names 8 of 8 GPUs: no share of them starts: nvidia-ctk");
+          "failed",
+          "no CDI specification names 8 of 8 GPUs: no share of them starts: run nvidia-ctk");
     finds(node("containerd://2.3.7",
                CDI("\\\"gpus\\\":8,\\\"named\\\":8,\\\"kind\\\":\\\"nvidia.com/gpu\\\"") "," GPUS,
                ""),
@@ -171,6 +197,95 @@ static void what_an_agent_says_is_compared_with_its_pod_and_its_node(void **stat
     finds_claim(SAYS("\\\"leaving\\\":\\\"uninstalled\\\""), "", "failed", "no agent");
 }
 
+#define NAMED(uid, condition)                                                                      \
+    "{\"metadata\":{\"name\":\"agent-" uid "\",\"namespace\":\"agents\",\"uid\":\"" uid "\"},"     \
+    "\"spec\":{\"nodeName\":\"n1\"},"                                                              \
+    "\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"" condition "\"}]}}"
+
+/* One node of each word, as an operator reads it. */
+static const struct {
+    const char *annotations;
+    const char *pods;
+    const char *status;
+    const char *text;
+    const char *fix;
+} vouch_row[VOUCHES] = {
+    [VOUCH_NONE] = {SAYS("\\\"leaving\\\":\\\"uninstalled\\\"") "," GPUS, "", "failed",
+                    "no agent: the node takes no new shares where agents are needed",
+                    "install the component node (docs/NODE.md), and label the node "
+                    "nvidia.com/gpu.present=true; if it is to have no agent, set agent_nodes to a "
+                    "label that it lacks"},
+    [VOUCH_GOOD] = {CLAIMS("p1", "u", "b1") "," GPUS, NAMED("p1", "True"), "ok",
+                    "containerd://2.3.7, agent 0.2.0, validator not known until a container is "
+                    "made",
+                    ""},
+    [VOUCH_LEAVING] = {SAYS("\\\"leaving\\\":\\\"driver-upgrade\\\"") "," GPUS,
+                       NAMED("p1", "False"), "warning",
+                       "its agent was told to let go of the GPUs: no new shares",
+                       "wait for the end of the driver's upgrade, or run milligpu-node "
+                       "--take-driver on the node (docs/NODE.md)"},
+    [VOUCH_NO_AGENT] = {GPUS, "", "failed",
+                        "no agent: the node takes no new shares where agents are needed",
+                        "install the component node (docs/NODE.md), and label the node "
+                        "nvidia.com/gpu.present=true; if it is to have no agent, set agent_nodes "
+                        "to a label that it lacks"},
+    [VOUCH_UNNAMED] = {SAYS("\\\"validator\\\":true") "," GPUS, NAMED("p1", "True"), "warning",
+                       "its agent does not say which pod it is",
+                       "update the DaemonSet: it sets MILLIGPU_NODE_POD_UID"},
+    [VOUCH_GONE] = {CLAIMS("p1", "u", "b1") "," GPUS, NAMED("p2", "True"), "failed",
+                    "its agent is gone: no container of a pod with a share is made here",
+                    "install the component node again, or run milligpu-node --uninstall "
+                    "(docs/NODE.md)"},
+    [VOUCH_NOT_READY] = {CLAIMS("p1", "u", "b1") "," GPUS, NAMED("p1", "False"), "failed",
+                         "its agent is not Ready: the node takes no new shares",
+                         "run kubectl logs -n agents agent-p1, which says what it lacks"},
+    [VOUCH_OTHER_NODE] = {CLAIMS("p1", "former", "b1") "," GPUS, NAMED("p1", "True"), "failed",
+                          "its agent wrote to an earlier Node of this name",
+                          "wait a minute, then run kubectl delete pod -n agents agent-p1"},
+    [VOUCH_OTHER_BOOT] =
+        {CLAIMS("p1", "u", "b2") "," GPUS, NAMED("p1", "True"), "failed",
+         "its agent runs on another boot than kubelet",
+         "wait a minute if the machine has just booted; if two machines have this node's name, "
+         "give one of them another"},
+    [VOUCH_CLONED] = {CLAIMS("p1", "u", "b1") "," GPUS, NAMED("p1", "True") "," NAMED("p2", "True"),
+                      "failed", "two pods of agents are Ready here: the node takes no new shares",
+                      "remove one of the two DaemonSets"},
+    [VOUCH_NO_GPUS] = {CLAIMS("p1", "u", "b1"), NAMED("p1", "True"), "failed",
+                       "the Node shows no GPU with a UUID (milligpu.io/gpus)",
+                       "run kubectl logs -n agents agent-p1: the agent names GPUs where it has the "
+                       "driver's library"},
+};
+
+static void each_word_about_an_agent_is_told_with_what_to_do(void **state)
+{
+    (void)state;
+    for (int i = 0; i < VOUCHES; i++) {
+        char items[1024];
+        (void)snprintf(items, sizeof items, "{\"items\":[%s]}", vouch_row[i].pods);
+        const struct doc *checks =
+            doctor_nodes(node("containerd://2.3.7", vouch_row[i].annotations, ""),
+                         answer(&shown, items), &shown.ctl.arena);
+        assert_string_equal(doc_str(checks->first, "status"), vouch_row[i].status);
+        assert_string_equal(doc_str(checks->first, "text"), vouch_row[i].text);
+        assert_string_equal(doc_str(checks->first, "fix"), vouch_row[i].fix);
+    }
+}
+
+static void every_word_about_limits_that_needs_a_hand_is_told(void **state)
+{
+    static const char *const word[] = {"differs", "unread", "failed"};
+    static const char *const words[] = {"names the container", "cannot be read back: run kubectl",
+                                        "cannot be set: run kubectl"};
+    char annotation[256];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(word); i++) {
+        (void)snprintf(annotation, sizeof annotation, CLAIMS_MORE("\\\"limits\\\":\\\"%s\\\""),
+                       word[i]);
+        finds_claim(annotation, POD("p1", "True"), "warning", words[i]);
+    }
+}
+
 static void nodes_without_gpus_are_left_out(void **state)
 {
     (void)state;
@@ -189,6 +304,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_an_agent_says_is_compared_with_its_pod_and_its_node,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_word_about_an_agent_is_told_with_what_to_do, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(every_word_about_limits_that_needs_a_hand_is_told, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(nodes_without_gpus_are_left_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
