@@ -980,30 +980,56 @@ static void check_plugin(struct doctor *doctor)
                            : "no device plugin is known");
 }
 
+#define SEE_NODES                                                                                  \
+    "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
+    "--state not_vouched lists them (docs/NODE.md)"
+
+/* The agents of nodes that take no new shares. lacking: how many of them never had one. */
+static void say_closed(struct doctor *doctor, const struct node_count *closed, uint32_t lacking)
+{
+    const bool selects = doctor->app->agents_rules.required == REQUIRE_WHERE_SELECTED;
+
+    must(lacking <= closed->nodes);
+    api_doctor_say(
+        doctor, "agents", HEALTH_WARNING,
+        lacking == 0 ? SEE_NODES
+        : selects ? SEE_NODES "; for nodes that are to have no agent, set agent_nodes to a label "
+                              "that they lack (docs/operate/nodes.md)"
+                  : SEE_NODES "; if some nodes are to have no agent, set require_agent to "
+                              "where-selected",
+        "the agents of %u %s do not vouch for their GPUs, which take no new shares; node %s: %s",
+        closed->nodes, closed->nodes == 1 ? "node" : "nodes", closed->first->name->text,
+        vouch_help(closed->first->vouch));
+}
+
 /* By the word of agents.h; "leaving" is meant to be. */
 static void check_agents(struct doctor *doctor)
 {
+    CLEANUP(strbuf_done) struct strbuf left;
     struct node_count closed = {0};
     uint32_t vouched = 0;
+    uint32_t leaving = 0;
+    uint32_t lacking = 0;
     const struct node *node;
 
+    strbuf_init(&left);
     for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;) {
         vouched += node->vouch == VOUCH_GOOD;
-        if (node_misses_agent(node))
-            count_doctor_node(&closed, node);
+        leaving += node->vouch == VOUCH_LEAVING;
+        if (!node_misses_agent(node))
+            continue;
+        lacking += node->vouch == VOUCH_NO_AGENT;
+        count_doctor_node(&closed, node);
     }
+    if (leaving > 0)
+        strbuf_printf(&left, "; those of %u %s were told to let go of them", leaving,
+                      leaving == 1 ? "node" : "nodes");
     if (closed.nodes > 0)
-        api_doctor_say(
-            doctor, "agents", HEALTH_WARNING,
-            "milligpuctl doctor --nodes says for each node what to do; milligpuctl nodes "
-            "--state not_vouched lists them (docs/NODE.md)",
-            "the agents of %u %s do not vouch for their GPUs, which take no new shares; "
-            "node %s: %s",
-            closed.nodes, closed.nodes == 1 ? "node" : "nodes", closed.first->name->text,
-            vouch_help(closed.first->vouch));
-    else if (vouched > 0)
-        api_doctor_say(doctor, "agents", HEALTH_OK, "", "the agents of %u %s vouch for their GPUs",
-                       vouched, vouched == 1 ? "node" : "nodes");
+        say_closed(doctor, &closed, lacking);
+    else if (vouched + leaving > 0)
+        api_doctor_say(doctor, "agents", HEALTH_OK, "",
+                       "the agents of %u %s vouch for their GPUs%s", vouched,
+                       vouched == 1 ? "node" : "nodes", left.data);
     else
         api_doctor_say(doctor, "agents", HEALTH_OK, "", "no node needs an agent");
 }

@@ -320,6 +320,11 @@ static int64_t fixture_wall(void *ctx)
 static void fill_settings(struct settings *settings)
 {
     *settings = (struct settings){.resource = "nvidia.com/vgpu",
+                                  .report_listen = "",
+                                  .webhook_listen = "127.0.0.1:8900",
+                                  .webhook_cert = "",
+                                  .webhook_client_ca = "",
+                                  .webhook_client_names = "",
                                   .whole_resource = "nvidia.com/gpu",
                                   .base_path = "/scheduler",
                                   .policy = "binpack",

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "milligpu/api.h"
+#include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/message.h"
 
@@ -660,6 +662,158 @@ static void uninstalled_the_labels_count_again(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
+/* --- what doctor says --- */
+
+/* Of the check "agents", in full. */
+static void doctor_says(struct app_fixture *fixture, const char *status, const char *text,
+                        const char *fix)
+{
+    struct http_call call;
+    struct arena arena;
+    struct doc *doctor;
+    struct err err;
+    bool found = false;
+
+    fixture->app.server = "standalone"; /* which asks nobody for rights */
+    arena_init(&arena);
+    http_call_init(&call, "/api/v1/doctor");
+    call.method = "GET";
+    api_handle(&fixture->app, &call);
+    assert_int_equal(call.status, 200);
+    assert_int_equal(doc_parse_json((struct text){call.answer.data, call.answer.len}, "doctor",
+                                    &arena, &doctor, &err),
+                     0);
+    doc_each (check, doc_get(doctor, "checks")) {
+        if (strcmp(doc_str(check, "name"), "agents") != 0)
+            continue;
+        found = true;
+        assert_string_equal(doc_str(check, "status"), status);
+        assert_string_equal(doc_str(check, "text"), text);
+        assert_string_equal(doc_str(check, "fix"), fix);
+    }
+    assert_true(found);
+    http_call_done(&call);
+    arena_done(&arena);
+}
+
+#define DO_NODES                                                                                   \
+    "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
+    "--state not_vouched lists them (docs/NODE.md)"
+#define DO_LABEL                                                                                   \
+    "; for nodes that are to have no agent, set agent_nodes to a label that they lack "            \
+    "(docs/operate/nodes.md)"
+#define DO_SELECT "; if some nodes are to have no agent, set require_agent to where-selected"
+
+/* That it is closed for this reason. */
+static void doctor_complains(struct app_fixture *fixture, enum vouch vouch, const char *fix)
+{
+    char text[256];
+
+    assert_int_equal(vouch_of(fixture, "n"), vouch);
+    (void)snprintf(text, sizeof text,
+                   "the agents of 1 node do not vouch for their GPUs, which take no new shares; "
+                   "node n: %s",
+                   vouch_help(vouch));
+    doctor_says(fixture, "warning", text, fix);
+}
+
+static void annotate(struct app_fixture *fixture, const char *word)
+{
+    char annotation[256];
+
+    (void)snprintf(annotation, sizeof annotation, "\"milligpu.io/agent\":%s", word);
+    fixture_annotate_node(fixture, "n", annotation);
+    fixture_run(fixture);
+}
+
+#define POD(members) "\"{\\\"pod\\\":{\\\"uid\\\":\\\"x\\\"" members "}}\""
+
+/* Each word that an annotation can make. */
+static void doctor_says_of_each_word_what_to_do(void **state)
+{
+    static const struct {
+        enum vouch vouch;
+        const char *word;
+    } row[] = {{VOUCH_UNNAMED, "\"{}\""},
+               {VOUCH_GONE, POD("")},
+               {VOUCH_OTHER_NODE, POD(",\\\"node\\\":\\\"former\\\"")},
+               {VOUCH_OTHER_BOOT, POD(",\\\"boot\\\":\\\"former\\\"")}};
+    struct app_fixture *fixture = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        annotate(fixture, row[i].word);
+        doctor_complains(fixture, row[i].vouch, DO_NODES);
+    }
+    annotate(fixture, "null");
+    doctor_complains(fixture, VOUCH_NO_AGENT, DO_NODES DO_LABEL);
+    claim(fixture, "agent-n", "n");
+    ready(fixture, "agent-n", "False");
+    fixture_run(fixture);
+    doctor_complains(fixture, VOUCH_NOT_READY, DO_NODES);
+    ready(fixture, "agent-n", "True");
+    agent_pod(fixture, "twin", "n", "True");
+    fixture_run(fixture);
+    doctor_complains(fixture, VOUCH_CLONED, DO_NODES);
+    pod_ends(fixture, "twin", 0);
+    labels_count(fixture);
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
+    annotate(fixture, "\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    doctor_says(fixture, "ok", "no node needs an agent", "");
+    claim(fixture, "agent-n", "n");
+    fixture_run(fixture);
+    doctor_complains(fixture, VOUCH_NO_GPUS, DO_NODES);
+}
+
+/* The four states of a node, alone and beside each other. */
+static void doctor_counts_nodes_by_their_state(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs", "");
+    annotate(fixture, "\"{\\\"leaving\\\":\\\"told\\\"}\"");
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_LEAVING);
+    doctor_says(fixture, "ok",
+                "the agents of 0 nodes vouch for their GPUs; those of 1 node were told to let go "
+                "of them",
+                "");
+    gpu_node(fixture, "m", "GPU-m");
+    agent_pod(fixture, "agent-m", "m", "True");
+    claim(fixture, "agent-m", "m");
+    fixture_node(fixture, "unselected", "1000"); /* needs none */
+    fixture_run(fixture);
+    doctor_says(fixture, "ok",
+                "the agents of 1 node vouch for their GPUs; those of 1 node were told to let go "
+                "of them",
+                "");
+    claim(fixture, "agent-n", "n");
+    fixture_run(fixture);
+    doctor_says(fixture, "ok", "the agents of 2 nodes vouch for their GPUs", "");
+    ready(fixture, "agent-n", "False");
+    ready(fixture, "agent-m", "False");
+    gpu_node(fixture, "o", "GPU-o");
+    fixture_run(fixture);
+    doctor_says(fixture, "warning",
+                "the agents of 3 nodes do not vouch for their GPUs, which take no new shares; "
+                "node n: the pod of its agent is not Ready",
+                DO_NODES DO_LABEL);
+}
+
+static void doctor_names_the_setting_that_holds(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    fixture->settings.require_agent = "always";
+    fixture_restart(fixture);
+    fixture_run_until_idle(fixture);
+    doctor_complains(fixture, VOUCH_NO_AGENT, DO_NODES DO_SELECT);
+    fixture->settings.require_agent = "never";
+    fixture_restart(fixture);
+    fixture_run_until_idle(fixture);
+    doctor_says(fixture, "ok", "no node needs an agent", "");
+}
+
 /* --- lists and restarts --- */
 
 static void after_a_restart_the_first_lists_decide(void **state)
@@ -942,6 +1096,9 @@ int main(void)
         TEST(numbers_of_an_amount_are_not_granted_where_an_agent_vouches),
         TEST(whether_numbers_are_granted_outlives_a_restart),
         TEST(uninstalled_the_labels_count_again),
+        TEST(doctor_says_of_each_word_what_to_do),
+        TEST(doctor_counts_nodes_by_their_state),
+        TEST(doctor_names_the_setting_that_holds),
         TEST(after_a_restart_the_first_lists_decide),
         TEST(a_list_without_the_agents_pod_closes_its_node),
         TEST(a_list_without_a_node_forgets_its_agent),
