@@ -48,6 +48,7 @@ nghttp2-server             nghttpd
 zsh                        zsh
 fish                       fish
 procps                     ps
+prometheus                 promtool
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 '
 CONTROLPLANE_NEEDS='
@@ -108,6 +109,13 @@ install_with_update() {
     install_packages "$@"
 }
 
+# Tests need promtool of the package prometheus, and not the server that installing it starts.
+stop_prometheus() {
+    if [ -d /run/systemd/system ]; then
+        as_root systemctl disable --quiet --now prometheus.service
+    fi
+}
+
 main() {
     local needs=$BUILD_NEEDS argument
     for argument in "$@"; do
@@ -132,6 +140,7 @@ main() {
     fi
     echo "installing: ${missing[*]}"
     install_with_update "${missing[@]}"
+    [[ " ${missing[*]} " != *" prometheus "* ]] || stop_prometheus
     if [ -n "$(missing_of <<<"$needs")" ]; then
         echo "install-deps: still missing: $(missing_of <<<"$needs" | tr '\n' ' ')" >&2
         return 1

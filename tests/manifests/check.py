@@ -517,21 +517,6 @@ def check_settings_exist():
             need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
 
 
-def check_alerts():
-    """There are eight alerts, with existing metrics and labels, each with a severity, a summary and a description."""
-    with open(os.path.join(TOP, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
-        metrics = dict(re.findall(r'^METRIC\(\w+, "(\w+)", \w+, "([^"]*)"', file.read(), re.M))
-    rules = documents(text_of("components", "alerts", "rules.yaml"))[0]["spec"]["groups"][0]["rules"]
-    need(len(rules) == 8, f"there are {len(rules)} alerts instead of eight")
-    for rule in rules:
-        for metric, label in re.findall(r"(milligpu_\w+)(?:\{(\w+)=)?", rule["expr"]):
-            need(metric in metrics, f"alert {rule['alert']}: there is no metric {metric}")
-            need(not label or label in metrics.get(metric, "").split(","), f"alert {rule['alert']}: no label {label}")
-        need(rule["labels"].get("severity") in ("critical", "warning"), f"alert {rule['alert']}: severity")
-        for key in ("summary", "description"):
-            need(rule["annotations"].get(key), f"alert {rule['alert']}: no {key}")
-
-
 def milliseconds(path, name):
     """The value of an enumerator in the source, such as 90000 or 30 * 1000."""
     with open(os.path.join(TOP, *path), encoding="utf-8") as file:

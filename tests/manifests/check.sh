@@ -2,7 +2,8 @@
 # check.sh - check the manifests without a cluster: they build, grant no right too many, and agree with the program
 #
 # kubectl builds the kustomizations: $KUBECTL, otherwise that of tests/controlplane, otherwise the one in PATH. Without
-# kubectl, the files are checked all the same; the rest is skipped, and the output says why.
+# kubectl, the files are checked all the same; the rest is skipped, and the output says why. promtool fires the alerts:
+# $PROMTOOL, otherwise the one in PATH; without it they are only read, which is a failure with CI=true.
 set -euo pipefail
 
 case ${1:-} in
@@ -28,4 +29,9 @@ for candidate in "$top"/build/controlplane/*/kubectl "$(command -v kubectl || tr
         kubectl=$candidate
     fi
 done
-"$python" "$top/tests/manifests/check.py" "$top" "$kubectl"
+promtool=${PROMTOOL:-$(command -v promtool || true)}
+
+rc=0
+"$python" -B "$top/tests/manifests/check.py" "$top" "$kubectl" || rc=1
+"$python" -B "$top/tests/manifests/alerts.py" "$top" "$promtool" || rc=1
+exit $rc
