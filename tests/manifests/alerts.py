@@ -13,6 +13,8 @@ import tempfile
 import yaml
 
 TOP, PROMTOOL = sys.argv[1], sys.argv[2]
+RUNBOOKS = "https://github.com/milligpu/milligpu/blob/main/docs/operate/runbooks.md"
+PARTS = ["**What it means.**", "**What to look at.**", "**What to do.**"]
 FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
 
 problems = []
@@ -71,6 +73,91 @@ def check_names():
         need(rule["labels"].get("severity") in ("critical", "warning"), f"alert {name}: severity")
         for key in ("summary", "description"):
             need(rule["annotations"].get(key), f"alert {name}: no {key}")
+
+
+def runbooks():
+    """Each section of the page of runbooks, by its heading."""
+    parts = re.split(r"^## (.+)$", text_of("docs", "operate", "runbooks.md"), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_runbooks():
+    """Each alert names its runbook, each runbook has an alert and three parts, and names metrics that exist."""
+    sections = runbooks()
+    need(set(sections) == set(alerts()), f"runbooks.md and rules.yaml differ: {sorted(set(sections) ^ set(alerts()))}")
+    for name, rule in alerts().items():
+        url = rule["annotations"].get("runbook_url")
+        need(url == f"{RUNBOOKS}#{name.lower()}", f"alert {name}: runbook_url is {url}")
+    for name, text in sections.items():
+        need(re.findall(r"^\*\*[^*]+\*\*", text, re.M) == PARTS, f"runbooks.md, {name}: the parts are not {PARTS}")
+    for metric in re.findall(r"\bmilligpu_\w+", text_of("docs", "operate", "runbooks.md")):
+        need(metric in metric_labels(), f"runbooks.md: there is no metric {metric}")
+    for kind in re.findall(r'^ +X\("(\w+)", "', text_of("include", "milligpu", "reconcile.h"), re.M):
+        need(f"| `{kind}`" in sections.get("MilligpuDrift", ""), f"runbooks.md does not say what to do about drift {kind}")
+
+
+def command_table():
+    """Of each command of milligpuctl: the least and most arguments, and its options."""
+    rows = re.findall(r'^COMMAND\(\w+, "([^"]+)", "[^"]*", (\d+), (\d+), "([^"]*)"',
+                      text_of("src", "bin", "ctl", "commands.def"), re.M)
+    return {name: (int(least), int(most), options.split()) for name, least, most, options in rows}
+
+
+def option_table(commands):
+    """The spellings of the options that a command may have: whether an argument follows."""
+    some = {option for _, _, options in commands.values() for option in options}
+    rows = re.findall(r"^OPTION\((\w+), (0|'.'), \"([^\"]+)\", \"([^\"]*)\"",
+                      text_of("src", "bin", "ctl", "options.def"), re.M)
+    return [(identifier, identifier in some, [f"--{long}"] + ([] if short == "0" else [f"-{short[1]}"]), bool(argument))
+            for identifier, short, long, argument in rows]
+
+
+def wrong_command(words, commands):
+    """What is wrong with the words after `milligpuctl`, or None."""
+    if not words or words[0] not in commands:
+        return "there is no such command"
+    least, most, own = commands[words[0]]
+    known = {spelling: argument for identifier, some, spellings, argument in option_table(commands)
+             if not some or identifier in own for spelling in spellings}
+    rest, arguments = words[1:], 0
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            arguments += 1
+        elif word not in known:
+            return f"{words[0]} has no option {word}"
+        elif known[word] and not rest:
+            return f"{word} needs an argument"
+        elif known[word]:
+            rest.pop(0)
+    return None if least <= arguments <= most else f"{words[0]} takes {least} to {most} arguments"
+
+
+def commands_in(text):
+    """Commands of milligpuctl in quotes or blocks; the name of a command alone is a mention, and may lack arguments."""
+    for whole in re.findall(r"`([^`\n]+)`", re.sub(r"\s+", " ", text)) + re.findall(r"^    (.+)$", text, re.M):
+        found = re.match(r"(?:kubectl milligpu|milligpuctl) (.+)", whole)
+        if found:
+            yield found.group(1).split()
+
+
+def check_commands():
+    """The commands that runbooks and alerts name exist, with these options and as many arguments."""
+    commands = command_table()
+    for words, right in ((["doctor", "--nodes"], True), (["drift", "--kind", "over"], True), (["backup"], False),
+                         (["doctor", "--node", "a"], False), (["drift", "--kind"], False), (["repair"], False),
+                         (["node", "a", "-o", "json"], True)):
+        need((wrong_command(words, commands) is None) == right, f"the check of commands is wrong about {words}")
+    texts = {"runbooks.md": text_of("docs", "operate", "runbooks.md")}
+    for name, rule in alerts().items():
+        texts[f"alert {name}"] = rule["annotations"]["description"]
+    seen = 0
+    for place, text in texts.items():
+        for words in commands_in(text):
+            wrong = wrong_command(words, commands)
+            need(wrong is None, f"{place}: milligpuctl {' '.join(words)}: {wrong}")
+            seen += 1
+    need(seen > len(alerts()), f"only {seen} commands were found")
 
 
 def check_cases():
