@@ -203,6 +203,19 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena,
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out);
 void hints_let_go(struct hints *hints, struct waiting *waiting);
 
+/*
+ * Visits the pods that hints_waiting() counts, without the lock while visit() runs. A pod that
+ * waits throughout is visited once, any other may be missing or visited twice.
+ */
+struct waiting_brief {
+    enum reason reason; /* NONE: it was offered nodes */
+    int64_t since_ms;   /* UTC */
+    /* borrowed for the call; NULL: the request itself is refused, or it was not stored */
+    const struct request *request;
+};
+void hints_visit(struct hints *hints, void *user,
+                 void (*visit)(void *user, const struct waiting_brief *is));
+
 /* Was it refused or offered nodes, and no bind is in progress? */
 bool hints_has_verdict(struct hints *hints, struct text uid);
 /* Has this pod asked before, whatever the result? */

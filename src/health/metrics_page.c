@@ -16,6 +16,7 @@
 #include "milligpu/usage_book.h"
 
 #include "health/process_metrics.h"
+#include "health/waiting_metrics.h"
 #include "milligpu_version.h"
 
 /* A cluster has few models, so a linear search is enough. */
@@ -209,7 +210,6 @@ static void set_gauges(const struct app *app)
 
     must(app->queue != NULL && app->hints != NULL);
     metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
-    metric_set(M_WAITING_PODS, NULL, (int64_t)hints_waiting(app->hints));
     metric_set(M_WAITING_OVERFLOW, NULL,
                hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
     set_table_bytes(app);
@@ -264,6 +264,7 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
         set_policy(app, snapshot->outlook);
         amounts_by_model(snapshot, &models);
     }
+    waiting_metrics_set(app->hints, app->clock.wall_ms(app->clock.ctx), &models);
     metric_expose(out, format);
     if (snapshot != NULL) {
         metric_head(out, M_POLICY_INFO, format);

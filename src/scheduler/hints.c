@@ -816,6 +816,53 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
     waiting->request = NULL;
 }
 
+/* Waiting pods of one slice of the table, each with a reference to its request. */
+struct brief_slice {
+    size_t count;
+    struct waiting_brief brief[SLICE_MAX];
+    struct wish *held[SLICE_MAX]; /* NULL: none */
+};
+
+/* Under the lock. */
+static void take_briefs(struct hints *hints, size_t first, struct brief_slice *out)
+{
+    must(first % SLICE_MAX == 0);
+    out->count = 0;
+    for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++) {
+        const struct kept *kept = hints->slot[i];
+        if (kept == NULL || !hints_waits(kept))
+            continue;
+        struct wish *held =
+            kept->wish != NULL ? wishes_hold(&hints->wishes, kept->wish->request) : NULL;
+        out->held[out->count] = held;
+        out->brief[out->count++] = (struct waiting_brief){
+            .reason = kept->state == KEPT_REFUSED ? kept->reason : REASON_NONE,
+            .since_ms = kept->since_ms,
+            .request = held != NULL ? held->request : NULL,
+        };
+    }
+}
+
+void hints_visit(struct hints *hints, void *user,
+                 void (*visit)(void *user, const struct waiting_brief *is))
+{
+    CLEANUP(xfreep) struct brief_slice *slice = xcalloc(1, sizeof *slice);
+
+    must(visit != NULL);
+    for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
+        hints_lock(hints);
+        take_briefs(hints, first, slice);
+        hints_unlock(hints);
+        for (size_t i = 0; i < slice->count; i++)
+            visit(user, &slice->brief[i]);
+        hints_lock(hints);
+        for (size_t i = 0; i < slice->count; i++)
+            if (slice->held[i] != NULL)
+                wishes_let_go(&hints->wishes, slice->held[i]);
+        hints_unlock(hints);
+    }
+}
+
 bool hints_has_verdict(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);

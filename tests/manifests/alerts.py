@@ -134,7 +134,7 @@ def wrong_command(words, commands):
 
 
 def commands_in(text):
-    """Commands of milligpuctl in quotes or blocks; the name of a command alone is a mention, and may lack arguments."""
+    """The words after milligpuctl of each command in quotes or blocks."""
     for whole in re.findall(r"`([^`\n]+)`", re.sub(r"\s+", " ", text)) + re.findall(r"^    (.+)$", text, re.M):
         found = re.match(r"(?:kubectl milligpu|milligpuctl) (.+)", whole)
         if found:
