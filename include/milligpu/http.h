@@ -125,6 +125,11 @@ void http_stop(struct http_server *http);
  */
 int http_reload(struct http_server *http, struct err *err) MUST_USE;
 
+/*
+ * UTC seconds at which the certificate in use ends, or the first one of its chain; 0: plain HTTP.
+ */
+int64_t http_certificate_ends_s(struct http_server *http);
+
 /* Has one of these files changed since they were last read, successfully or not? */
 bool http_files_changed(struct http_server *http);
 

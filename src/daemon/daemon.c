@@ -698,6 +698,18 @@ static const char *listen_of(const struct settings *settings, size_t port)
     return listen[port];
 }
 
+static void note_certificate(const struct daemon *daemon, size_t port)
+{
+    char label[32];
+
+    must(port < PORTS && daemon->port[port] != NULL);
+    const int64_t ends_s = http_certificate_ends_s(daemon->port[port]);
+    if (ends_s == 0)
+        return;
+    (void)snprintf(label, sizeof label, "port=\"%s\"", port_names[port]);
+    metric_set(M_CERTIFICATE_ENDS, label, ends_s);
+}
+
 /*
  * All rules first, because ports_fit() shrinks them together to the limit of open files. A listener
  * accepts at once: webhooks answer with an error until milligpud is ready.
@@ -721,9 +733,11 @@ static int start_ports(struct daemon *daemon, struct err *err)
     must(port[WEBHOOK] == WEBHOOK); /* it cannot be off */
     if (ports_fit(rules, count, err) < 0)
         return -(int)err->code;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (http_start(&rules[i], &daemon->port[port[i]], err) < 0)
             return err_wrap(err, "%s_listen", port_names[port[i]]);
+        note_certificate(daemon, port[i]);
+    }
     daemon_address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
                       daemon->app.webhook_address, sizeof daemon->app.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
@@ -851,6 +865,7 @@ static bool reload_certificates(struct daemon *daemon, size_t port)
                   log_str("port", port_names[port]), log_str("error", err.text));
         return false;
     }
+    note_certificate(daemon, port);
     log_write(LOG_INFO, "certificates reloaded", log_str("port", port_names[port]));
     return true;
 }

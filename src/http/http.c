@@ -373,6 +373,14 @@ size_t http_body_bytes(const struct http_server *http)
     return atomic_load(&http->body_bytes);
 }
 
+int64_t http_certificate_ends_s(struct http_server *http)
+{
+    http_lock(http);
+    const int64_t ends_s = http->tls != NULL ? http->tls->ends_s : 0;
+    http_unlock(http);
+    return ends_s;
+}
+
 /* The main thread asks now and then. A failed reload counts as seen, so it is logged once. */
 bool http_files_changed(struct http_server *http)
 {

@@ -110,6 +110,7 @@ struct http_tls {
     atomic_uint refs;
     gnutls_certificate_credentials_t credentials;
     bool asks_client;
+    int64_t ends_s; /* UTC: when the first certificate of the chain ends */
 };
 
 /* Lists of connections, the one that has been there longest first. */

@@ -70,6 +70,23 @@ static int load_ca(struct http_tls *tls, const char *file, struct err *err)
     return 0;
 }
 
+/* Clients refuse a chain as soon as one of its certificates has ended. */
+static int64_t chain_ends_s(const struct http_tls *tls)
+{
+    gnutls_x509_crt_t *chain = NULL;
+    unsigned count = 0;
+    int64_t ends_s = INT64_MAX;
+
+    must(gnutls_certificate_get_x509_crt(tls->credentials, 0, &chain, &count) == 0 && count > 0);
+    for (unsigned i = 0; i < count; i++) {
+        const int64_t at_s = gnutls_x509_crt_get_expiration_time(chain[i]);
+        ends_s = at_s < ends_s ? at_s : ends_s;
+        gnutls_x509_crt_deinit(chain[i]);
+    }
+    gnutls_free(chain);
+    return ends_s;
+}
+
 int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *err)
 {
     must(rules->cert_file != NULL && rules->key_file != NULL);
@@ -84,6 +101,7 @@ int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *
         tls_unref(tls);
         return rc;
     }
+    tls->ends_s = chain_ends_s(tls);
     *out = tls;
     return 0;
 }

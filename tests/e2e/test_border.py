@@ -4,9 +4,11 @@ and bodies that no handler takes."""
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import ssl
+import subprocess
 import tempfile
 import time
 import unittest
@@ -177,6 +179,41 @@ class Holders(unittest.TestCase):
         found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["webhooks"]
         self.assertEqual(found["status"], "warning")
         self.assertIn("webhook_client_names", found["fix"])
+
+
+class Ends(unittest.TestCase):
+    """/metrics says when the certificate in use ends, also of one that has replaced another."""
+
+    def shown(self, daemon):
+        page = daemon.request("probe", "GET", "/metrics")[1].decode()
+        return [int(end) for end in re.findall(
+            r'^milligpu_certificate_expiry_timestamp_seconds{port="webhook"} (\d+)$', page, re.M)]
+
+    def test_a_new_certificate_has_a_new_end(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        cert, key = pathlib.Path(folder.name, "tls.crt"), pathlib.Path(folder.name, "tls.key")
+        ends = []
+
+        def make(days):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                            "-nodes", "-days", str(days), "-subj", "/CN=server", "-keyout", key, "-out", cert],
+                           check=True, capture_output=True)
+            shown = subprocess.run(["openssl", "x509", "-in", cert, "-noout", "-enddate"], check=True,
+                                   capture_output=True, text=True).stdout
+            ends.append(ssl.cert_time_to_seconds(shown.strip().removeprefix("notAfter=")))
+
+        make(2)
+        daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(cert), "--webhook-key", str(key))
+        self.addCleanup(daemon.close)
+        self.assertEqual(self.shown(daemon), ends)
+        make(9)
+        daemon.wait(lambda: self.shown(daemon) == ends[1:], "the end of the new certificate")
+
+    def test_a_port_without_tls_has_none(self):
+        daemon = harness.Daemon(harness.DEMO)
+        self.addCleanup(daemon.close)
+        self.assertEqual(self.shown(daemon), [])
 
 
 class Bodies(harness.Story):

@@ -539,6 +539,47 @@ static void new_connections_get_the_new_certificate(void **state)
     tls_close(&after);
 }
 
+/* The end of the chain is that of its first certificate to end, wherever it stands. */
+static void the_end_of_the_certificate_is_known(void **state)
+{
+    (void)state;
+    struct identity issuer;
+    struct identity leaf;
+    gnutls_datum_t pem[2];
+    struct strbuf chain;
+    struct err err;
+
+    make(&issuer, "issuer", NULL, NULL);
+    make(&leaf, "leaf", &issuer, GNUTLS_KP_TLS_WWW_SERVER);
+    site_start(&site);
+    assert_int_equal(http_certificate_ends_s(site.http),
+                     gnutls_x509_crt_get_expiration_time(server.cert));
+    for (int issuer_first = 0; issuer_first < 2; issuer_first++) {
+        const int64_t soon = now() + 600;
+        const int64_t late = now() + 7200;
+        must(gnutls_x509_crt_set_expiration_time(leaf.cert, issuer_first ? late : soon) == 0);
+        must(gnutls_x509_crt_set_expiration_time(issuer.cert, issuer_first ? soon : late) == 0);
+        sign(&issuer, &issuer);
+        sign(&leaf, &issuer);
+        write_identity(&leaf, "cert.pem", "key.pem");
+        must(gnutls_x509_crt_export2(leaf.cert, GNUTLS_X509_FMT_PEM, &pem[0]) == 0);
+        must(gnutls_x509_crt_export2(issuer.cert, GNUTLS_X509_FMT_PEM, &pem[1]) == 0);
+        strbuf_init(&chain);
+        strbuf_printf(&chain, "%s%s", (char *)pem[0].data, (char *)pem[1].data);
+        write_file("cert.pem", chain.data, chain.len);
+        assert_int_equal(http_reload(site.http, &err), 0);
+        assert_int_equal(http_certificate_ends_s(site.http), soon);
+        strbuf_done(&chain);
+        gnutls_free(pem[0].data);
+        gnutls_free(pem[1].data);
+    }
+    write_file("cert.pem", "nonsense", 8);
+    assert_true(http_reload(site.http, &err) < 0);
+    assert_true(http_certificate_ends_s(site.http) > now()); /* of the one in use */
+    drop(&issuer);
+    drop(&leaf);
+}
+
 static void new_connections_are_judged_by_the_new_ca(void **state)
 {
     (void)state;
@@ -666,6 +707,7 @@ int main(void)
         TEST(who_has_a_certificate_gives_way_to_nobody_without),
         TEST(who_shook_hands_may_be_idle),
         TEST(new_connections_get_the_new_certificate),
+        TEST(the_end_of_the_certificate_is_known),
         TEST(new_connections_are_judged_by_the_new_ca),
         TEST(files_that_do_not_load_leave_the_old_ones),
         TEST(a_certificate_that_does_not_load_is_a_clear_error),
