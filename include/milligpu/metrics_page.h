@@ -17,6 +17,7 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
 struct model_amounts {
     const struct atom *model;
     struct admin_amounts amounts;
+    uint32_t sick; /* GPUs, by gpu_reported_unhealthy() */
 };
 struct amounts_by_model {
     struct model_amounts *model;

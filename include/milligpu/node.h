@@ -202,6 +202,9 @@ enum reason node_closed(const struct node *node);
  */
 bool node_misses_agent(const struct node *node);
 
+/* Does its node show it, and report it unhealthy? A GPU that is absent is that, and not sick. */
+bool gpu_reported_unhealthy(const struct gpu *gpu);
+
 /*
  * Is the id a real one (not made up by us)? Such a GPU may appear on another node, and then only
  * one of the two may grant it.

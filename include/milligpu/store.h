@@ -382,10 +382,11 @@ struct store_facts {
     const char *path; /* borrowed until store_close() */
     int64_t bytes;
     int64_t wal_bytes;
-    int64_t used_bytes;   /* pages in use, without the log */
-    int64_t max_bytes;    /* the limit of used_bytes and wal_bytes */
-    int64_t copies_bytes; /* of copies beside it that milligpud never deletes */
-    int64_t trimmed_ms;   /* UTC: when the limit last cost history; 0: not since the start */
+    int64_t used_bytes;        /* pages in use, without the log */
+    int64_t max_bytes;         /* the limit of used_bytes and wal_bytes */
+    int64_t copies_bytes;      /* of copies beside it that milligpud never deletes */
+    int64_t volume_free_bytes; /* -1: in memory, or the file system has no size */
+    int64_t trimmed_ms;        /* UTC: when the limit last cost history; 0: not since the start */
     uint64_t journal_rows;
     uint32_t schema;
 };

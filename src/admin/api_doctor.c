@@ -1101,7 +1101,7 @@ static void check_gpus(struct doctor *doctor)
             if ((gpu->flags & GPU_ABSENT) != 0)
                 continue;
             gpus++;
-            if ((gpu->flags & GPU_UNHEALTHY) == 0)
+            if (!gpu_reported_unhealthy(gpu))
                 continue;
             sick++;
             add_sick(&names, node, gpu, &unnamed);

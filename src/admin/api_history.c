@@ -15,6 +15,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/http.h"
+#include "milligpu/metric.h"
 
 #include "admin/api_internal.h"
 
@@ -473,5 +474,6 @@ void api_backup(struct api_call *call)
         api_fail_err(call, &err);
         return;
     }
+    metric_set(M_BACKUP, NULL, call->app->clock.wall_ms(call->app->clock.ctx) / 1000);
     http_set_header(call->http, "Content-Disposition", "attachment; filename=\"ledger.db\"");
 }

@@ -733,6 +733,13 @@ enum reason node_closed(const struct node *node)
     return vouch_closes(node->vouch) ? REASON_AGENT : REASON_NONE;
 }
 
+bool gpu_reported_unhealthy(const struct gpu *gpu)
+{
+    must(gpu != NULL);
+    must(gpu->id != NULL);
+    return (gpu->flags & (GPU_UNHEALTHY | GPU_ABSENT)) == GPU_UNHEALTHY;
+}
+
 bool node_misses_agent(const struct node *node)
 {
     must((unsigned)node->vouch < VOUCHES);

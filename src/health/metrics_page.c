@@ -50,9 +50,11 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
     *out = (struct amounts_by_model){0};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         fragments_of_node(fragments, node, fragment);
-        for (uint32_t i = 0; i < node->gpus; i++)
-            admin_amounts_add(&metrics_page_model_of(out, node->gpu[i].model)->amounts, node,
-                              &node->gpu[i], fragment_at(fragment, i));
+        for (uint32_t i = 0; i < node->gpus; i++) {
+            struct model_amounts *model = metrics_page_model_of(out, node->gpu[i].model);
+            admin_amounts_add(&model->amounts, node, &node->gpu[i], fragment_at(fragment, i));
+            model->sick += gpu_reported_unhealthy(&node->gpu[i]);
+        }
     }
     if (out->count > 0)
         qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
@@ -60,13 +62,13 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
 
 /* An empty label value would be the same as no label in Prometheus. */
 static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
-                       uint64_t milli)
+                       uint64_t number)
 {
     const bool named = model->model->len > 0;
 
-    must(milli <= INT64_MAX);
+    must(number <= INT64_MAX);
     metric_sample(out, id, "model", named ? atom_text(model->model) : TEXT("unknown"),
-                  (int64_t)milli);
+                  (int64_t)number);
 }
 
 /* All reasons, also those of 0 milli: a series that comes and goes is hard to query. */
@@ -103,6 +105,9 @@ static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_
     metric_head(out, M_CLOSED, format);
     for (const struct model_amounts *at = models->model; at < end; at++)
         put_closed(out, at);
+    metric_head(out, M_UNHEALTHY_GPUS, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_UNHEALTHY_GPUS, at, at->sick);
     metric_head(out, M_FRAGMENT, format);
     for (const struct model_amounts *at = models->model; at < end; at++)
         put_sample(out, M_FRAGMENT, at, at->amounts.fragment_milli);
@@ -199,6 +204,8 @@ static void set_ledger_bytes(const struct app *app)
     metric_set(M_LEDGER_BYTES, "of=\"wal\"", facts.wal_bytes);
     metric_set(M_LEDGER_BYTES, "of=\"file\"", facts.bytes);
     metric_set(M_LEDGER_BYTES, "of=\"copies\"", facts.copies_bytes);
+    if (facts.volume_free_bytes >= 0)
+        metric_set(M_LEDGER_BYTES, "of=\"volume_free\"", facts.volume_free_bytes);
     metric_set(M_LEDGER_MAX, NULL, facts.max_bytes);
     metric_set(M_LEDGER_TRIMMED, NULL, facts.trimmed_ms / 1000);
 }

@@ -576,7 +576,9 @@ const char *store_path(const struct store *store)
 int store_facts(struct store *store, struct store_facts *out, struct err *err)
 {
     must(store != NULL && out != NULL);
-    struct store_facts facts = {.path = store->path, .schema = store->schema->version};
+    struct store_facts facts = {
+        .path = store->path, .schema = store->schema->version, .volume_free_bytes = -1};
+    struct volume volume;
     int failed = 0;
 
     facts.journal_rows = atomic_load(&store->journal_rows);
@@ -591,6 +593,8 @@ int store_facts(struct store *store, struct store_facts *out, struct err *err)
         facts.bytes = file_bytes(store->path, "");
         facts.wal_bytes = file_bytes(store->path, "-wal");
         facts.copies_bytes = store_copies_bytes(store->path);
+        if (volume_look(store->path, &volume))
+            facts.volume_free_bytes = volume.free_bytes;
         if (facts.bytes == 0)
             failed =
                 err_set(err, ERR_IO, "%s: the ledger's file is gone from its folder", store->path);

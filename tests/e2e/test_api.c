@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -931,6 +932,34 @@ static void metrics_show_the_state_of_the_moment(void **state)
     answer_done(&answer);
 }
 
+static int64_t metric_of(struct api_fixture *fixture, const char *series)
+{
+    struct answer answer;
+    char line[128];
+    long long value = -1;
+
+    api_fixture_ask(fixture->probe, "GET", "/metrics", NULL, &answer);
+    (void)snprintf(line, sizeof line, "\n%s ", series);
+    const char *at = strstr(answer.body.data, line);
+    if (at == NULL)
+        fail_msg("no %s in\n%s", series, answer.body.data);
+    assert_int_equal(sscanf(at + strlen(line), "%lld", &value), 1);
+    answer_done(&answer);
+    return value;
+}
+
+/* As much as the file system says, up to what others write meanwhile. */
+static void metrics_show_what_the_volume_of_the_ledger_still_has(void **state)
+{
+    struct api_fixture *fixture = *state;
+    const int64_t shown = metric_of(fixture, "milligpu_ledger_bytes{of=\"volume_free\"}");
+    struct statvfs volume;
+
+    assert_int_equal(statvfs(fixture->folder, &volume), 0);
+    const int64_t free = (int64_t)(volume.f_bavail * volume.f_frsize);
+    assert_in_range(shown, free / 2, free * 2);
+}
+
 /* --- doctor --- */
 
 static void finds(struct api_fixture *fixture, const char *name, const char *status,
@@ -1229,8 +1258,11 @@ static void a_backup_is_a_ledger_that_opens(void **state)
     char file[120];
 
     fill(fixture);
+    const int64_t before_s = fixture->app.clock.wall_ms(fixture->app.clock.ctx) / 1000;
     api_fixture_ask(fixture->admin, "GET", "/api/v1/backup", NULL, &answer);
     assert_int_equal(answer.status, 200);
+    assert_in_range(metric_of(fixture, "milligpu_backup_timestamp_seconds"), before_s,
+                    fixture->app.clock.wall_ms(fixture->app.clock.ctx) / 1000);
     assert_string_equal(answer.type, "application/vnd.sqlite3");
     assert_memory_equal(answer.body.data, "SQLite format 3", 16);
     (void)snprintf(file, sizeof file, "%s/copy.db", fixture->folder);
@@ -1388,6 +1420,7 @@ int main(void)
         api_fixture_test(readiness_names_what_is_missing),
         api_fixture_test(the_probe_port_has_three_paths),
         api_fixture_test(metrics_show_the_state_of_the_moment),
+        api_fixture_test(metrics_show_what_the_volume_of_the_ledger_still_has),
         api_fixture_test(a_healthy_daemon_has_no_complaints),
         api_fixture_test(doctor_finds_what_is_broken),
         api_fixture_test(doctor_says_what_a_full_ledger_needs),

@@ -90,6 +90,17 @@ class Closed(unittest.TestCase):
         self.daemon.schedule(pod("daemon", 300, tolerations=TOLERANT), ["drained"])
         self.assertEqual(self.summary()["closed"]["cordoned"], 3700)
 
+    def test_a_sick_gpu_is_counted_as_doctor_counts_it(self):
+        sick = node("sick", gpus=2)
+        sick["metadata"]["annotations"] = {"milligpu.io/gpus": json.dumps([
+            {"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 81920, "model": PRODUCT, "health": health}
+            for i, health in enumerate(("ok", "sick: XID 79"))])}
+        self.begin(node("well"), sick)
+        shown = sum(int(line.split()[-1]) for line in self.metric("milligpu_unhealthy_gpus{"))
+        said = {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["gpus"]
+        self.assertEqual((shown, said["status"]), (1, "warning"))
+        self.assertTrue(said["text"].startswith("1 of 6 GPUs is unhealthy"), said["text"])
+
     def test_each_reason_has_a_part_of_its_own(self):
         self.begin(node("away", ready="Unknown"), node("team", **TEAM),
                    node("soft", taints=[{"key": "slow", "effect": "PreferNoSchedule"}]),

@@ -179,34 +179,51 @@ def check_cases():
         need(count[False], f"alerts.yaml has no case in which {name} does not fire")
 
 
+def one_line(annotations):
+    """The annotations without the places where their lines were broken."""
+    return {key: " ".join(text.split()) for key, text in annotations.items()}
+
+
 def completed(document, rules):
     """The cases as promtool wants them: with all labels and annotations of what is expected."""
     out = copy.deepcopy(document)
-    out["rule_files"] = ["rules.yaml"]
     for group in out["tests"]:
         for one in group["alert_rule_test"]:
             rule = rules[one["alertname"]]
             for expected in one["exp_alerts"]:
                 plain = {key: text for key, text in rule["annotations"].items() if "{{" not in text}
-                expected["exp_annotations"] = {**plain, **expected.get("exp_annotations", {})}
+                expected["exp_annotations"] = one_line({**plain, **expected.get("exp_annotations", {})})
                 expected["exp_labels"] = {**rule["labels"], **expected.get("exp_labels", {})}
     return out
 
 
-def promtool(folder, groups, document, *arguments):
-    for name, content in (("rules.yaml", {"groups": groups}), ("cases.yaml", document)):
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            yaml.safe_dump(content, file, width=1000)
+def write(folder, name, content):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        yaml.safe_dump(content, file, width=1000)
+    return name
+
+
+def promtool(folder, *arguments):
     return subprocess.run([PROMTOOL, *arguments], cwd=folder, capture_output=True, text=True)
+
+
+def fire(folder, rules, document):
+    """promtool on the rules and the cases. Rules are evaluated as often as the series of a case have samples."""
+    rules = [{**rule, "annotations": one_line(rule["annotations"])} for rule in rules]
+    write(folder, "rules.yaml", {"groups": [{"name": "milligpu", "rules": rules}]})
+    files = [write(folder, f"cases-{interval}.yaml", {
+        "rule_files": ["rules.yaml"], "evaluation_interval": interval,
+        "tests": [group for group in document["tests"] if group["interval"] == interval]})
+        for interval in sorted({group["interval"] for group in document["tests"]})]
+    return promtool(folder, "test", "rules", *files)
 
 
 def promtool_checks():
     """promtool reads the rules, and each alert fires and stays silent as the cases say."""
     with tempfile.TemporaryDirectory() as folder:
-        document = completed(cases(), alerts())
-        done = promtool(folder, rule_groups(), document, "check", "rules", "rules.yaml")
+        done = promtool(folder, "check", "rules", write(folder, "rules.yaml", {"groups": rule_groups()}))
         need(done.returncode == 0, f"promtool check rules: {done.stdout}{done.stderr}")
-        done = promtool(folder, rule_groups(), document, "test", "rules", "cases.yaml")
+        done = fire(folder, list(alerts().values()), completed(cases(), alerts()))
         need(done.returncode == 0, f"promtool test rules: {done.stdout}{done.stderr}")
 
 
@@ -236,8 +253,7 @@ def promtool_notices_slips():
                 group["alert_rule_test"] = [one for one in group["alert_rule_test"] if one["alertname"] == name]
             document["tests"] = [group for group in document["tests"] if group["alert_rule_test"]]
             for slip, mutant in mutants(rule):
-                groups = [{"name": "mutant", "rules": [mutant]}]
-                done = promtool(folder, groups, document, "test", "rules", "cases.yaml")
+                done = fire(folder, [mutant], document)
                 need(done.returncode != 0, f"alerts.yaml does not notice {name} {slip}")
                 tried += 1
     need(tried > len(alerts()), f"only {tried} slips were tried")

@@ -132,6 +132,28 @@ static void sums_are_the_sums_of_the_charges(void **state)
     drop_pods(&scene);
 }
 
+static void a_gpu_is_unhealthy_while_its_node_shows_it_so(void **state)
+{
+    (void)state;
+    struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
+
+    scene.gpu[1].flags = GPU_UNHEALTHY;
+    scene.gpu[2].flags = GPU_UNHEALTHY | GPU_ABSENT;
+    scene.pod[scene.pods++] = pod("b", "GPU-b", 500, STATE_BOUND);
+    scene.pod[scene.pods++] = pod("c", "GPU-c", 500, STATE_BOUND); /* so that the GPU is kept */
+    struct node *node = node_of(&scene);
+    assert_int_equal(node->gpus, 3);
+    assert_false(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-a"))));
+    assert_true(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-b"))));
+    assert_false(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-c"))));
+    node_unref(node);
+    scene.gone = true;
+    node = node_of(&scene);
+    assert_false(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-b"))));
+    node_unref(node);
+    drop_pods(&scene);
+}
+
 static void of_a_uid_only_its_length_is_compared(void **state)
 {
     (void)state;
@@ -987,6 +1009,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_made_up_id_carries_its_index),
         cmocka_unit_test(sums_are_the_sums_of_the_charges),
+        cmocka_unit_test(a_gpu_is_unhealthy_while_its_node_shows_it_so),
         cmocka_unit_test(of_a_uid_only_its_length_is_compared),
         cmocka_unit_test(no_pod_lives_twice_on_a_node),
         cmocka_unit_test(gpus_are_in_the_order_of_absence_index_and_id),

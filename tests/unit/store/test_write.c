@@ -608,6 +608,7 @@ static void a_ledger_in_memory_is_a_ledger(void **state)
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, ":memory:");
     assert_true(facts.bytes > 0 && facts.wal_bytes == 0);
+    assert_int_equal(facts.volume_free_bytes, -1);
     assert_int_equal(facts.journal_rows, 2);
 
     /* Its backup is a file like any other. */
