@@ -15,6 +15,7 @@
 #include "milligpu/policy_reload.h"
 #include "milligpu/usage_book.h"
 
+#include "health/namespace_metrics.h"
 #include "health/process_metrics.h"
 #include "health/waiting_metrics.h"
 #include "milligpu_version.h"
@@ -278,6 +279,8 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
         metric_sample(out, M_POLICY_INFO, "policy", policy_label(snapshot->outlook->rulebook), 1);
     }
     metrics_page_put_models(out, &models, format);
+    if (snapshot != NULL)
+        namespace_metrics(out, snapshot, format);
     if (snapshot != NULL)
         put_measured(out, app, snapshot, &models, format);
     process_metrics(out, format);

@@ -907,6 +907,8 @@ static void metrics_show_the_state_of_the_moment(void **state)
 {
     static const char *const lines[] = {
         "milligpu_allocated_milli{model=\"A100\"} 900\n",
+        "milligpu_namespace_milli{namespace=\"default\"} 1100\n",
+        "milligpu_namespace_milli{namespace=\"other\"} 0\n",
         "milligpu_free_milli{model=\"A100\"} 2100\n",
         "milligpu_free_milli{model=\"T4\"} 300\n",
         "milligpu_largest_free_milli{model=\"T4\"} 300\n",

@@ -1,0 +1,97 @@
+/* What each namespace and each node holds, as metrics: sums, and their bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/metrics_page.h"
+
+#include "health/namespace_metrics.h"
+#include "support/core_fixture.h"
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
+
+static const struct core_gpu gpus[] = {{.id = "GPU-1", .mib = 81920},
+                                       {.id = "GPU-2", .index = 1, .mib = 81920}};
+
+static void hold(struct core_fixture *core, const char *namespace, const char *uid,
+                 const char *node, const char *words)
+{
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .uid = uid,
+                                    .namespace = namespace,
+                                    .name = uid,
+                                    .node = node,
+                                    .at_ms = core->now_ms,
+                                    .request = core_request(core, words)};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+/* The page is exactly this, after its head. */
+static void shows_namespaces(const struct core_fixture *core, const char *lines)
+{
+    CLEANUP(snapshot_unrefp)
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    struct strbuf page;
+
+    strbuf_init(&page);
+    namespace_metrics(&page, snapshot, METRIC_PLAIN);
+    const char *type = strstr(page.data, "# TYPE milligpu_namespace_milli gauge\n");
+    assert_non_null(type);
+    assert_string_equal(strchr(type, '\n') + 1, lines);
+    strbuf_done(&page);
+}
+
+static void charges_are_added_up_by_namespace(void **state)
+{
+    struct core_fixture *core = *state;
+
+    shows_namespaces(core, "milligpu_namespace_milli{namespace=\"other\"} 0\n");
+    (void)core_node(core, "n1", gpus, 2);
+    (void)core_node(core, "n2", (struct core_gpu[]){{.id = "GPU-3", .mib = 81920}}, 1);
+    hold(core, "b", "1", "n1", "300");
+    hold(core, "b", "2", "n2", "200");
+    hold(core, "a", "3", "n1", "600x2");
+    hold(core, "c", "4", "n2", "500");
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "2"), VERDICT_OK); /* bound counts, too */
+    shows_namespaces(core, "milligpu_namespace_milli{namespace=\"a\"} 1200\n"
+                           "milligpu_namespace_milli{namespace=\"b\"} 500\n"
+                           "milligpu_namespace_milli{namespace=\"c\"} 500\n"
+                           "milligpu_namespace_milli{namespace=\"other\"} 0\n");
+}
+
+/* 102 namespaces: those that hold least are one series, and so is a namespace of its name. */
+static void the_rest_is_one_series(void **state)
+{
+    struct core_fixture *core = *state;
+    CLEANUP(strbuf_done) struct strbuf lines;
+    struct core_gpu many[16];
+    char names[NAMESPACES_SHOWN + 2][16];
+
+    for (uint32_t i = 0; i < ARRAY_LEN(many); i++)
+        many[i] = (struct core_gpu){.index = i, .mib = 81920};
+    (void)core_node(core, "n1", many, ARRAY_LEN(many));
+    hold(core, "other", "most", "n1", "1000");
+    strbuf_init(&lines);
+    for (int i = 0; i < NAMESPACES_SHOWN + 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "t%03d", i);
+        hold(core, names[i], names[i], "n1", i < 2 ? "7" : "20");
+    }
+    for (int i = 2; i < NAMESPACES_SHOWN + 2; i++)
+        strbuf_printf(&lines, "milligpu_namespace_milli{namespace=\"%s\"} 20\n", names[i]);
+    strbuf_str(&lines, "milligpu_namespace_milli{namespace=\"other\"} 1014\n");
+    shows_namespaces(core, lines.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(charges_are_added_up_by_namespace),
+        TEST(the_rest_is_one_series),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
