@@ -17,7 +17,7 @@ void api_handle(struct app *app, struct http_call *call);
 /* Does a route of the admin listener accept a body? No route of the probe listener does. */
 bool api_takes_body(const char *method, const char *path);
 
-/* Answers a call on the probe listener: /livez, /readyz and /metrics only. */
+/* Answers a call on the probe listener: /livez, /readyz, /metrics and /metrics/nodes. */
 void api_handle_probe(struct app *app, struct http_call *call);
 
 #endif

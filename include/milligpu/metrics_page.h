@@ -1,5 +1,5 @@
 /*
- * metrics_page - the content of /metrics.
+ * metrics_page - the content of /metrics and of /metrics/nodes.
  *
  * Counters are updated where things happen (metric.h); gauges are set here, when the page is
  * requested. Any thread; it waits for no lock longer than a copy takes.
@@ -12,6 +12,12 @@
 #include "milligpu/wire_admin.h"
 
 void metrics_page(struct app *app, struct strbuf *out, enum metric_format format);
+
+/*
+ * What each node holds, has free and has closed: as many series as nodes, so it is a page of its
+ * own. Nodes without GPUs are left out.
+ */
+void nodes_page(struct app *app, struct strbuf *out, enum metric_format format);
 
 /* Amounts by GPU model, in the order of their names. */
 struct model_amounts {

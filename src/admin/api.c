@@ -77,14 +77,14 @@ bool api_takes_body(const char *method, const char *path)
 }
 
 /*
- * kubelet and Prometheus reach the probe port from other machines, so it shows nothing but these
- * three.
+ * kubelet and Prometheus reach the probe port from other machines, so it shows nothing but these.
+ * None names a pod.
  */
 static bool on_probe(const struct api_route *route)
 {
     must(route->handler != NULL);
     return route->handler == api_livez || route->handler == api_readyz ||
-           route->handler == api_metrics;
+           route->handler == api_metrics || route->handler == api_metrics_nodes;
 }
 
 static bool is_route(const char *path, bool probe)
@@ -114,7 +114,8 @@ static void no_route(struct api_call *call, const char *path, bool probe)
         api_fail(call, 404, "nothing is at %.200s: it is %.200s, without a slash at the end", path,
                  bare);
     else if (probe)
-        api_fail(call, 404, "nothing is at %.200s: this port has /livez, /readyz and /metrics",
+        api_fail(call, 404,
+                 "nothing is at %.200s: this port has /livez, /readyz, /metrics and /metrics/nodes",
                  path);
     else
         api_fail(call, 404, "nothing is at %.200s: see /openapi.json for what there is", path);

@@ -90,14 +90,25 @@ void api_commands(struct api_call *call)
     call->type = "application/x-ndjson";
 }
 
-void api_metrics(struct api_call *call)
+static void put_page(struct api_call *call,
+                     void (*page)(struct app *app, struct strbuf *out, enum metric_format format))
 {
     const enum metric_format format = api_accept_metrics(http_header(call->http, "Accept"));
 
     must(call->body.len == 0);
-    metrics_page(call->app, &call->body, format);
+    page(call->app, &call->body, format);
     call->type = format == METRIC_OPEN
                      ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                      : "text/plain; version=0.0.4; charset=utf-8";
     http_set_header(call->http, "Vary", "Accept");
+}
+
+void api_metrics(struct api_call *call)
+{
+    put_page(call, metrics_page);
+}
+
+void api_metrics_nodes(struct api_call *call)
+{
+    put_page(call, nodes_page);
 }

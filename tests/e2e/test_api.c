@@ -415,7 +415,8 @@ static void a_slash_at_the_end_is_404_and_names_the_right_path(void **state)
             "it is /api/v1/nodes/n1, without a slash at the end");
     refuses(fixture->admin, "POST", "/api/v1/standalone/pods/", NULL, 404, "without a slash");
     refuses(fixture->probe, "GET", "/livez/", NULL, 404, "it is /livez, without");
-    refuses(fixture->probe, "GET", "/api/v1/nodes/", NULL, 404, "/livez, /readyz and /metrics");
+    refuses(fixture->probe, "GET", "/api/v1/nodes/", NULL, 404,
+            "/livez, /readyz, /metrics and /metrics/nodes");
 }
 
 static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
@@ -892,14 +893,15 @@ static void readiness_names_what_is_missing(void **state)
     says(fixture->probe, "/livez?verbose", 200, "livez check passed");
 }
 
-static void the_probe_port_has_three_paths(void **state)
+static void the_probe_port_has_four_paths(void **state)
 {
     struct api_fixture *fixture = *state;
 
     says(fixture->probe, "/livez", 200, "ok");
     says(fixture->probe, "/metrics", 200, "milligpu_ready 1\n");
-    refuses(fixture->probe, "GET", "/api/v1/nodes", NULL, 404, "/livez, /readyz and /metrics");
-    refuses(fixture->probe, "GET", "/openapi.json", NULL, 404, "/livez, /readyz and /metrics");
+    says(fixture->probe, "/metrics/nodes", 200, "milligpu_node_free_milli{node=\"n1\"} 2000\n");
+    refuses(fixture->probe, "GET", "/api/v1/nodes", NULL, 404, "/readyz, /metrics and /metrics/n");
+    refuses(fixture->probe, "GET", "/openapi.json", NULL, 404, "/readyz, /metrics and /metrics/n");
     refuses(fixture->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
 }
 
@@ -1420,7 +1422,7 @@ int main(void)
         api_fixture_test(history_comes_in_pages),
         api_fixture_test(history_says_what_it_wants),
         api_fixture_test(readiness_names_what_is_missing),
-        api_fixture_test(the_probe_port_has_three_paths),
+        api_fixture_test(the_probe_port_has_four_paths),
         api_fixture_test(metrics_show_the_state_of_the_moment),
         api_fixture_test(metrics_show_what_the_volume_of_the_ledger_still_has),
         api_fixture_test(a_healthy_daemon_has_no_complaints),

@@ -658,6 +658,18 @@ def check_denial():
         need(binding.get("validationActions") == ["Deny"], f"{overlay}: README.md's patch denies nothing")
 
 
+def check_nodes_page_patch():
+    block = re.search(r"^    patches:\n.*kind: PodMonitor.*\n(?:^      .*\n)+", text_of("README.md"), re.M)
+    need(block, "manifests/README.md has no patch of the PodMonitor")
+    patches = yaml.safe_load(block.group())["patches"] if block else []
+    monitor = named(build_with_components("default-scheduler", ["alerts"], patches), "PodMonitor", "milligpu")
+    with open(os.path.join(TOP, "src", "admin", "routes.def"), encoding="utf-8") as file:
+        routes = set(re.findall(r'^ROUTE\(\w+, "GET", "([^"]+)"', file.read(), re.M))
+    paths = [endpoint["path"] for endpoint in monitor["spec"].get("podMetricsEndpoints", [])]
+    need(paths == ["/metrics", "/metrics/nodes"], f"manifests/README.md: with its patch, the PodMonitor reads {paths}")
+    need(set(paths) <= routes, f"the PodMonitor reads a path that milligpud does not have: {paths}")
+
+
 def built_checks():
     """Base, overlays and components build into the expected objects."""
     own, agents = USER["namespace"], AGENT["namespace"]
@@ -684,6 +696,7 @@ def built_checks():
         need(len(one) > 0, f"component {component} builds nothing")
     check_node_patches()
     check_denial()
+    check_nodes_page_patch()
     need([o["kind"] for o in build(path_of("restore"))] == ["Job"], "restore builds something else than a Job")
 
 

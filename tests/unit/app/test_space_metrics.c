@@ -87,11 +87,74 @@ static void the_rest_is_one_series(void **state)
     shows_namespaces(core, lines.data);
 }
 
+static const char no_line[] = "";
+
+/* The samples of the page, without its heads. */
+static void shows_nodes(const struct core_fixture *core, const char *lines)
+{
+    struct app app = {.view = view_new()};
+    struct strbuf page;
+    struct strbuf samples;
+
+    view_publish(app.view, ledger_publish(core->ledger, NULL, 0));
+    strbuf_init(&page);
+    strbuf_init(&samples);
+    nodes_page(&app, &page, METRIC_PLAIN);
+    for (const char *at = page.data; *at != '\0'; at = strchr(at, '\n') + 1)
+        if (*at != '#')
+            strbuf_text(&samples, (struct text){at, strcspn(at, "\n") + 1});
+    assert_string_equal(samples.len > 0 ? samples.data : no_line, lines);
+    strbuf_done(&samples);
+    strbuf_done(&page);
+    view_free(app.view);
+}
+
+/* Held, free and closed of each node; what closes nothing has no series. */
+static void each_node_has_what_is_held_free_and_closed(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu three[] = {{.id = "GPU-4", .mib = 81920, .sick = true},
+                                     {.id = "GPU-5", .index = 1, .mib = 81920, .cordoned = true},
+                                     {.id = "GPU-6", .index = 2, .mib = 81920}};
+
+    (void)core_node(core, "empty", NULL, 0);
+    (void)core_node(core, "n1", gpus, 2);
+    (void)core_node(core, "n2", (struct core_gpu[]){{.id = "GPU-4", .mib = 81920}}, 1);
+    hold(core, "a", "1", "n1", "300");
+    hold(core, "a", "2", "n1", "200");
+    hold(core, "a", "3", "n2", "250");
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "2"), VERDICT_OK);
+    (void)core_node(core, "n2", three, 3);
+    shows_nodes(core, "milligpu_node_allocated_milli{node=\"n1\"} 500\n"
+                      "milligpu_node_allocated_milli{node=\"n2\"} 250\n"
+                      "milligpu_node_free_milli{node=\"n1\"} 1500\n"
+                      "milligpu_node_free_milli{node=\"n2\"} 1000\n"
+                      "milligpu_node_closed_milli{reason=\"unhealthy\",node=\"n2\"} 750\n"
+                      "milligpu_node_closed_milli{reason=\"cordoned\",node=\"n2\"} 1000\n");
+}
+
+static void before_the_first_list_no_node_is_known(void **state)
+{
+    (void)state;
+    struct app app = {.view = view_new()};
+    struct strbuf page;
+
+    strbuf_init(&page);
+    nodes_page(&app, &page, METRIC_OPEN);
+    assert_non_null(strstr(page.data, "# TYPE milligpu_node_free_milli gauge\n"));
+    assert_null(strstr(page.data, "\nmilligpu"));
+    assert_string_equal(page.data + page.len - strlen("# EOF\n"), "# EOF\n");
+    strbuf_done(&page);
+    view_free(app.view);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(charges_are_added_up_by_namespace),
         TEST(the_rest_is_one_series),
+        TEST(each_node_has_what_is_held_free_and_closed),
+        TEST(before_the_first_list_no_node_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,6 +301,9 @@ static void write_document(struct strbuf *out)
         "`GET /metrics` on the admin and the probe listener: Prometheus' text format 0.0.4, or\n"
         "OpenMetrics 1.0.0 for a client whose `Accept` names `application/openmetrics-text`. No\n"
         "label ever holds the name of a pod.\n\n"
+        "`GET /metrics/nodes` has the series of single nodes. There are as many as the\n"
+        "cluster has nodes, so it is a page of its own: scrape it less often, or only where you\n"
+        "need it.\n\n"
         "| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for (int id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
