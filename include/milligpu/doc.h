@@ -108,6 +108,15 @@ void doc_write(struct strbuf *out, const struct doc *doc); /* JSON on one line *
 /* JSON, indented by 2 blanks per level */
 void doc_write_pretty(struct strbuf *out, const struct doc *doc);
 void doc_write_yaml(struct strbuf *out, const struct doc *doc);
+/*
+ * Writes after into the text from which before was read by doc_parse_yaml(): only members that
+ * differ are written anew, everything else stays byte for byte, comments included. A comment behind
+ * a removed member goes with it. Both are arrays of documents. Returns false, and leaves out as it
+ * is, if the text cannot be changed in this way, as where a changed value is an anchor or takes
+ * several lines; then doc_write_yaml() writes it. What was written, read again, is after.
+ */
+bool doc_rewrite_yaml(struct text bytes, const struct doc *before, const struct doc *after,
+                      struct arena *arena, struct strbuf *out) MUST_USE;
 
 /* the kind with its article: "an object" */
 const char *doc_kind_name(enum doc_kind kind);

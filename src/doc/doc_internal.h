@@ -1,6 +1,6 @@
 /*
  * doc_internal - what the parts of doc share: doc.c is the tree and JSON, doc_yaml.c is YAML,
- * doc_file.c chooses between them.
+ * doc_rewrite.c changes a text of YAML, doc_file.c chooses between JSON and YAML.
  */
 #ifndef MILLIGPU_DOC_DOC_INTERNAL_H
 #define MILLIGPU_DOC_DOC_INTERNAL_H
