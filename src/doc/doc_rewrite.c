@@ -312,32 +312,45 @@ static const struct doc *member_of(const struct doc *object, struct text key,
     return found;
 }
 
-/* Writes a flow value anew; what of it is the same keeps its bytes. */
 static bool put_changed_flow(const struct rewriting *in, const struct doc *before,
-                             const struct doc *after, struct strbuf *out)
+                             const struct doc *after, struct strbuf *out);
+
+static bool put_changed_items(const struct rewriting *in, const struct doc *before,
+                              const struct doc *after, struct strbuf *out)
 {
+    const struct doc *old = before->first;
+
+    must(before->count == after->count);
+    strbuf_char(out, '[');
+    doc_each (item, after) {
+        if (!put_changed_flow(in, old, item, out))
+            return false;
+        if (item->next != NULL)
+            strbuf_str(out, ", ");
+        old = old->next;
+    }
+    strbuf_char(out, ']');
+    return true;
+}
+
+static bool put_changed_members(const struct rewriting *in, const struct doc *before,
+                                const struct doc *after, struct strbuf *out)
+{
+    const struct doc *hint = before->first;
     size_t begin;
     size_t end;
 
-    if (before == NULL || before->kind != DOC_OBJECT || after->kind != DOC_OBJECT) {
-        if (before != NULL && doc_equal(before, after) && place_of(in, before->at, &begin) &&
-            end_of(in, before, &end))
-            strbuf_add(out, in->bytes.at + begin, end - begin);
-        else
-            put_flow(out, after);
-        return true;
-    }
-    const struct doc *hint = before->first;
+    must(before->kind == DOC_OBJECT);
     strbuf_char(out, '{');
     doc_each (member, after) {
         const struct doc *old = member_of(before, member->key, &hint);
-        if (old != NULL) {
+        if (old == NULL) {
+            put_key(out, member->key);
+        } else {
             if (!place_of(in, old->key_at, &begin) || !stands_at(in, old->key, begin, &end))
                 return false;
             strbuf_add(out, in->bytes.at + begin, end - begin);
             strbuf_str(out, ": ");
-        } else {
-            put_key(out, member->key);
         }
         if (!put_changed_flow(in, old, member, out))
             return false;
@@ -345,6 +358,30 @@ static bool put_changed_flow(const struct rewriting *in, const struct doc *befor
             strbuf_str(out, ", ");
     }
     strbuf_char(out, '}');
+    return true;
+}
+
+/*
+ * Writes a flow value anew; what of it is the same keeps its bytes. before: NULL if there was
+ * none.
+ */
+static bool put_changed_flow(const struct rewriting *in, const struct doc *before,
+                             const struct doc *after, struct strbuf *out)
+{
+    size_t begin;
+    size_t end;
+
+    if (before != NULL && doc_equal(before, after) && place_of(in, before->at, &begin) &&
+        end_of(in, before, &end)) {
+        strbuf_add(out, in->bytes.at + begin, end - begin);
+        return true;
+    }
+    if (before != NULL && before->kind == DOC_OBJECT && after->kind == DOC_OBJECT)
+        return put_changed_members(in, before, after, out);
+    if (before != NULL && before->kind == DOC_ARRAY && after->kind == DOC_ARRAY &&
+        before->count == after->count)
+        return put_changed_items(in, before, after, out);
+    put_flow(out, after);
     return true;
 }
 

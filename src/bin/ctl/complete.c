@@ -251,7 +251,7 @@ static void complete_argument(struct completion *completion, const struct ctl_op
         complete_words(completion, "bash zsh fish");
     } else {
         must(strcmp(argument, "FILE") == 0 || strcmp(argument, "FILE...") == 0 ||
-             strcmp(argument, "LEDGER") == 0);
+             strcmp(argument, "[FILE...]") == 0 || strcmp(argument, "LEDGER") == 0);
         completion->directive = FILES;
     }
 }

@@ -62,6 +62,11 @@ static void an_option_of_two_commands_is_that_of_the_command_before_it(void **st
     assert_null(shown.ctl.options.given[OPTION_node_checks]);
     shown_end(&shown);
     shown_free(&shown);
+    shown_begin(&shown, "convert --from kai");
+    assert_string_equal(shown.ctl.options.given[OPTION_from_peer], "kai");
+    assert_null(shown.ctl.options.given[OPTION_from]);
+    shown_end(&shown);
+    shown_free(&shown);
     shown_begin(&shown, "--nodes some.csv simulate");
     assert_string_equal(shown.ctl.options.given[OPTION_nodes], "some.csv");
     shown_end(&shown);
@@ -178,10 +183,11 @@ static void a_port_file_that_is_none_is_named(void **state)
 static void help_and_version_need_no_server(void **state)
 {
     static const char *const commands[] = {
-        "top",     "nodes",        "node",   "allocations", "pod",         "waiting",
-        "history", "summary",      "drift",  "doctor",      "backup",      "diagnostics",
-        "play",    "check-config", "verify", "cordon",      "uncordon",    "usage",
-        "defrag",  "check-policy", "policy", "keys",        "replace-key", "revoke-key",
+        "top",     "nodes",       "node",        "allocations",  "pod",
+        "waiting", "history",     "summary",     "drift",        "doctor",
+        "backup",  "diagnostics", "play",        "check-config", "verify",
+        "cordon",  "uncordon",    "usage",       "defrag",       "check-policy",
+        "policy",  "keys",        "replace-key", "revoke-key",   "convert",
     };
     char words[64];
     (void)state;

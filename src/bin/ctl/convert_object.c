@@ -1,0 +1,83 @@
+/*
+ * Finds the pods and pod templates of an object, whatever its kind is, and afterwards the words of
+ * other sharers that are left. Called by convert_text.c.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convert.h"
+
+bool convert_reads(const struct convert_object *in, enum convert_peer peer)
+{
+    return in->rules->from == PEER_ANY || in->rules->from == peer;
+}
+
+void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
+                 const char *fmt, ...)
+{
+    struct strbuf *line = &in->line[level];
+    char text[512];
+    va_list arguments;
+
+    must(level < CONVERT_LEVELS && at != NULL);
+    if (++in->said[level] > CONVERT_LINES_MAX)
+        return; /* a path costs a walk over the object */
+    va_start(arguments, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, arguments); /* for people: a longer one is cut */
+    va_end(arguments);
+    doc_write_path(line, in->root, at);
+    strbuf_str(line, ": ");
+    strbuf_shown(line, text_of(text));
+    strbuf_char(line, '\n');
+}
+
+static bool is_list_of_objects(const struct doc *list)
+{
+    if (list == NULL || list->kind != DOC_ARRAY || list->count == 0)
+        return false;
+    doc_each (item, list)
+        if (item->kind != DOC_OBJECT)
+            return false;
+    return true;
+}
+
+static bool is_status(const struct doc *value)
+{
+    return text_is(value->key, "status");
+}
+
+/* Whatever has containers is the spec of a pod; its metadata stands beside a field named spec. */
+static void find_pods(struct convert_object *in, struct doc *value, struct doc *parent)
+{
+    if (is_list_of_objects(doc_get(value, "containers"))) {
+        const bool beside = parent != NULL && text_is(value->key, "spec");
+        convert_pod(&(struct convert_pod){in, value, beside ? parent : NULL});
+    }
+    for (struct doc *at = value->first; at != NULL; at = at->next)
+        if (!is_status(at))
+            find_pods(in, at, value);
+}
+
+static void find_left(struct convert_object *in, const struct doc *value)
+{
+    doc_each (at, value) {
+        const bool scalar = at->kind == DOC_STRING || at->kind == DOC_NUMBER;
+        if (scalar && convert_is_word(in, at->key))
+            convert_say(in, CONVERT_LOST, at,
+                        "this is not a container of a pod: convert it by hand");
+        else if (scalar && convert_reads(in, PEER_KAI) && text_is(at->key, "gpu-fraction"))
+            convert_say(in, CONVERT_LOST, at,
+                        "this is not an annotation of a pod: convert it by hand");
+        else if (!is_status(at))
+            find_left(in, at);
+    }
+}
+
+void convert_object(struct convert_object *in)
+{
+    must(in->root->kind == DOC_OBJECT);
+    find_pods(in, in->root, NULL);
+    if (in->said[CONVERT_FAILED] == 0)
+        find_left(in, in->root);
+}

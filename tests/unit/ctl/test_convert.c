@@ -1,0 +1,613 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bin/ctl/convert.h"
+#include "support.h"
+
+static struct strbuf out;
+static struct strbuf said;
+static struct convert_rules rules;
+
+static void hear(void *user, const char *line)
+{
+    (void)user;
+    strbuf_str(&said, line);
+    strbuf_char(&said, '\n');
+}
+
+/* Returns how many objects were not converted. */
+static uint32_t convert(const char *text)
+{
+    struct conversion conversion = {.rules = rules, .say = hear};
+
+    strbuf_reset(&out);
+    strbuf_reset(&said);
+    convert_text(&conversion, text_of(text), "f", &out);
+    return conversion.unconverted;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    rules =
+        (struct convert_rules){.resource = "nvidia.com/vgpu", .gpu_mib = 40960, .aliyun_mib = 1024};
+    strbuf_init(&out);
+    strbuf_init(&said);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    strbuf_done(&out);
+    strbuf_done(&said);
+    return 0;
+}
+
+/* Also converts the result again, which changes nothing. */
+static void becomes(const char *text, const char *expected)
+{
+    CLEANUP(strbuf_done) struct strbuf once;
+
+    strbuf_init(&once);
+    const uint32_t unconverted = convert(text);
+    if (unconverted != 0)
+        fail_msg("%s\n%s", text, said.data);
+    assert_string_equal(out.data, expected);
+    strbuf_text(&once, (struct text){out.data, out.len});
+    assert_int_equal(convert(once.data), 0);
+    assert_string_equal(out.data, once.data);
+}
+
+static void hears(const char *expected)
+{
+    if (strstr(said.data, expected) == NULL)
+        fail_msg("\"%s\" is not in:\n%s", expected, said.data);
+}
+
+/* --- containers --- */
+
+#define POD_OF(metadata, containers)                                                               \
+    "kind: Pod\nmetadata: " metadata "\nspec:\n  containers:\n" containers
+#define LIMITS(amounts) "  - {name: c, resources: {limits: {" amounts "}}}\n"
+#define POD(amounts)    POD_OF("{name: p}", LIMITS(amounts))
+
+static void an_amount_of_hami_is_the_larger_of_memory_and_cores(void **state)
+{
+    static const struct {
+        const char *hami;
+        const char *milli;
+    } samples[] = {
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 10240", "250"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 10241", "251"}, /* rounded up */
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 1", "1"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 40960", "1000"},
+        {"nvidia.com/gpumem: \"3k\"", "74"}, /* a quantity, and one GPU without a number */
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 10240, nvidia.com/gpucores: 25", "250"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem: 10240, nvidia.com/gpucores: 26", "260"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 50", "500"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 0, nvidia.com/gpucores: 7", "70"},
+        {"nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 100", "1000"},
+        /* MiB come before percent, unless they are 0 */
+        {"nvidia.com/gpumem: 10240, nvidia.com/gpumem-percentage: 90", "250"},
+        {"nvidia.com/gpumem: 0, nvidia.com/gpumem-percentage: 90", "900"},
+        /* without an amount of memory HAMi gives all of it */
+        {"nvidia.com/gpu: 1, nvidia.com/gpucores: 30", "1000"},
+        {"nvidia.com/gpumem: 0", "1000"},
+        {"nvidia.com/gpu: 2, nvidia.com/gpucores: 100", "2000"}, /* whole GPUs: no annotation */
+        {"nvidia.com/gpu: 0, nvidia.com/gpumem: 100", "0"},
+    };
+    char expected[256];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, POD("%s"), samples[i].hami);
+        (void)snprintf(expected, sizeof expected, POD("nvidia.com/vgpu: %s"), samples[i].milli);
+        becomes(text, expected);
+    }
+    assert_int_equal(convert(POD("nvidia.com/gpu: 1, nvidia.com/gpucores: 30")), 0);
+    hears("without an amount of memory HAMi gives the whole memory of the GPU: 1000");
+}
+
+static void shares_of_several_gpus_are_counted_by_an_annotation(void **state)
+{
+    (void)state;
+    becomes("kind: Pod\n"
+            "metadata:\n"
+            "  name: p # its name\n"
+            "spec:\n"
+            "  containers:\n"
+            "  - name: train\n"
+            "    resources:\n"
+            "      limits:\n"
+            "        cpu: 2\n"
+            "        nvidia.com/gpu: 2 # two\n"
+            "        nvidia.com/gpumem: 10240\n"
+            "      requests:\n"
+            "        nvidia.com/gpu: 2\n"
+            "        nvidia.com/gpumem: 10240\n",
+            "kind: Pod\n"
+            "metadata:\n"
+            "  name: p # its name\n"
+            "  annotations:\n"
+            "    gpu-count.milligpu.io/train: \"2\"\n"
+            "spec:\n"
+            "  containers:\n"
+            "  - name: train\n"
+            "    resources:\n"
+            "      limits:\n"
+            "        cpu: 2\n"
+            "        nvidia.com/vgpu: 500\n");
+}
+
+static void whole_gpus_are_hami_s_only_where_its_words_are(void **state)
+{
+    static const char whole[] = POD("nvidia.com/gpu: 1");
+
+    (void)state;
+    becomes(whole, whole);
+    rules.from = PEER_KAI;
+    becomes(whole, whole);
+    rules.from = PEER_HAMI;
+    becomes(whole, POD("nvidia.com/vgpu: 1000"));
+    rules.from = PEER_ANY;
+    /* of another container, of an init container, of the pod */
+    becomes(POD_OF("{}", LIMITS("nvidia.com/gpu: 1") LIMITS("nvidia.com/gpucores: 10")),
+            POD_OF("{}", LIMITS("nvidia.com/vgpu: 1000") LIMITS("nvidia.com/vgpu: 1000")));
+    becomes(POD("nvidia.com/gpu: 2") "  initContainers: [{resources: {limits: "
+                                     "{nvidia.com/gpumem: 40960}}}]\n",
+            POD("nvidia.com/vgpu: 2000") "  initContainers: [{resources: {limits: "
+                                         "{nvidia.com/vgpu: 1000}}}]\n");
+    becomes(POD("nvidia.com/gpu: 1") "  schedulerName: hami-scheduler\n",
+            POD("nvidia.com/vgpu: 1000"));
+    becomes(POD_OF("{annotations: {nvidia.com/numa-bind: 'false', a.b/c: d}}",
+                   LIMITS("nvidia.com/gpu: 1")),
+            POD_OF("{annotations: {a.b/c: d}}", LIMITS("nvidia.com/vgpu: 1000")));
+}
+
+static void an_amount_of_aliyun_is_memory_of_all_gpus(void **state)
+{
+    (void)state;
+    becomes(POD("aliyun.com/gpu-mem: 10"), POD("nvidia.com/vgpu: 250"));
+    becomes(POD("aliyun.com/gpu-mem: 10, aliyun.com/gpu-core.percentage: 30"),
+            POD("nvidia.com/vgpu: 300"));
+    becomes(POD("aliyun.com/gpu-core.percentage: 30"), POD("nvidia.com/vgpu: 300"));
+    becomes(POD("aliyun.com/gpu-mem: 10, nvidia.com/gpu: 1"), /* a whole GPU beside it */
+            POD("nvidia.com/gpu: 1, nvidia.com/vgpu: 250"));
+    becomes(POD_OF("{labels: {aliyun.com/gpu-count: '2'}}", LIMITS("aliyun.com/gpu-mem: 20")),
+            POD_OF("{labels: {aliyun.com/gpu-count: '2'}, annotations: "
+                   "{gpu-count.milligpu.io/c: \"2\"}}",
+                   LIMITS("nvidia.com/vgpu: 500")));
+    rules.aliyun_mib = 1;
+    becomes(POD("aliyun.com/gpu-mem: 10240"), POD("nvidia.com/vgpu: 250"));
+    rules.resource = "example.com/share";
+    becomes(POD("aliyun.com/gpu-mem: 10240"), POD("example.com/share: 250"));
+}
+
+static void a_container_that_cannot_be_converted_stays(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *why;
+    } samples[] = {
+        {POD("nvidia.com/gpumem: 40961"),
+         "spec.containers[0].resources.limits[\"nvidia.com/gpumem\"]: 40961 MiB are more than a "
+         "GPU has (--gpu-memory 40960)"},
+        {POD("nvidia.com/gpumem: 1.5"), "it is not a whole number"},
+        {POD("nvidia.com/gpumem: -1"), "it is not a whole number"},
+        {POD("nvidia.com/gpumem: [1]"), "it is not a whole number"},
+        {POD("nvidia.com/gpumem: 99999999999999999999"), "it is not a whole number"},
+        {POD("nvidia.com/gpumem: 9223372036854775807"), "are more than a GPU has"},
+        {POD("aliyun.com/gpu-mem: 9223372036854775807"), "are more than a GPU has"},
+        {POD("nvidia.com/gpucores: 101"), "more than 100 percent"},
+        {POD("nvidia.com/gpumem-percentage: 101"), "more than 100 percent"},
+        {POD("nvidia.com/gpumem-percentage: 0"), "it asks for no part of a GPU"},
+        {POD("nvidia.com/gpu: 65, nvidia.com/gpumem: 1"), "more than 64 GPUs"},
+        {POD("nvidia.com/gpumem: 1, aliyun.com/gpu-mem: 1"), "words of HAMi and of Aliyun"},
+        {POD("nvidia.com/vgpu: 1, nvidia.com/gpumem: 1"), "asks for nvidia.com/vgpu already"},
+        {POD_OF("{}", "  - {resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 1}}}\n"),
+         "several GPUs of a container without a name"},
+        {POD_OF("{}", "  - {resources: {limits: {nvidia.com/gpumem: 1}, requests: "
+                      "{nvidia.com/gpumem: 2}}}\n"),
+         "requests[\"nvidia.com/gpumem\"]: it differs from the limit"},
+        {POD_OF("{annotations: [1]}", LIMITS("nvidia.com/gpu: 2, nvidia.com/gpumem: 1")),
+         "it becomes annotation gpu-count.milligpu.io/c, for which the pod has no place"},
+        {POD_OF("{annotations: {gpu-count.milligpu.io/c: '3'}}",
+                LIMITS("nvidia.com/gpu: 2, nvidia.com/gpumem: 1")),
+         "annotation gpu-count.milligpu.io/c is there already"},
+        {POD_OF("{annotations: {milligpu.io/gpu-count: '3'}}", LIMITS("nvidia.com/gpumem: 1")),
+         "milligpu.io/gpu-count is there already"},
+        {POD_OF("{labels: {aliyun.com/gpu-count: '3'}}", LIMITS("aliyun.com/gpu-mem: 20")),
+         "metadata.labels[\"aliyun.com/gpu-count\"]: aliyun.com/gpu-mem cannot be split evenly"},
+        {POD_OF("{labels: {aliyun.com/gpu-count: '0'}}", LIMITS("aliyun.com/gpu-mem: 20")),
+         "cannot be split evenly"},
+        {POD_OF("{labels: {aliyun.com/gpu-count: x}}", LIMITS("aliyun.com/gpu-mem: 20")),
+         "it is not a whole number"},
+        {"kind: X\nspec: {deep: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2, "
+         "nvidia.com/gpumem: 1}}}]}}\n",
+         "spec.deep.containers[0].resources.limits[\"nvidia.com/gpu\"]: it becomes annotation"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
+        if (convert(samples[i].text) != 1)
+            fail_msg("converted: %s", out.data);
+        assert_string_equal(out.data, samples[i].text);
+        hears("f: document 1 (line 1), ");
+        hears(": not converted: ");
+        hears(samples[i].why);
+    }
+    rules.gpu_mib = 0;
+    assert_int_equal(convert(POD("aliyun.com/gpu-mem: 1")), 1);
+    hears("Pod p: not converted: spec.containers[0].resources.limits[\"aliyun.com/gpu-mem\"]: an "
+          "amount of memory: --gpu-memory says how many MiB a GPU has");
+    becomes(POD("nvidia.com/gpumem-percentage: 50"), POD("nvidia.com/vgpu: 500"));
+}
+
+/* --- annotations --- */
+
+static void annotations_of_hami_become_those_of_milligpu(void **state)
+{
+    static const struct {
+        const char *types;
+        const char *models; /* NULL: every model */
+    } samples[] = {
+        {"A100,V100", "*A100*,*V100*"},
+        {" Tesla P4 , NVIDIA-NVIDIA A100-SXM4", "*Tesla P4*,*A100-SXM4*"},
+        {"nvidia", NULL},
+        {"A100,", NULL},
+        {"", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
+        char text[256];
+        char expected[256];
+        (void)snprintf(text, sizeof text,
+                       POD_OF("{annotations: {x.y/z: w, nvidia.com/use-gputype: \"%s\"}}",
+                              LIMITS("nvidia.com/gpu: 1")),
+                       samples[i].types);
+        (void)snprintf(expected, sizeof expected,
+                       POD_OF("{annotations: {x.y/z: w%s%s%s}}", LIMITS("nvidia.com/vgpu: 1000")),
+                       samples[i].models != NULL ? ", milligpu.io/gpu-model: \"" : "",
+                       samples[i].models != NULL ? samples[i].models : "",
+                       samples[i].models != NULL ? "\"" : "");
+        becomes(text, expected);
+    }
+    becomes("kind: Pod\nmetadata:\n  annotations:\n    nvidia.com/numa-bind: \"true\"\nspec:\n"
+            "  containers:\n" LIMITS("nvidia.com/gpu: 4"),
+            "kind: Pod\nmetadata:\n  annotations:\n    milligpu.io/topology: \"numa\"\nspec:\n"
+            "  containers:\n" LIMITS("nvidia.com/vgpu: 4000"));
+    becomes(
+        "kind: Pod\nmetadata:\n  name: p\n  annotations:\n    nvidia.com/vgpu-mode: hami-core\n"
+        "    hami.io/vgpu-node: n1\n    hami.io/node-scheduler-policy: spread\nspec:\n"
+        "  containers:\n" LIMITS("nvidia.com/gpumem: 40960"),
+        "kind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n" LIMITS("nvidia.com/vgpu: 1000"));
+    assert_int_equal(convert(POD_OF("{annotations: {nvidia.com/use-gputype: 'A*'}}",
+                                    LIMITS("nvidia.com/gpu: 1"))),
+                     1);
+    hears("not converted: metadata.annotations[\"nvidia.com/use-gputype\"]: it is not a list");
+}
+
+/* What a pod demanded and cannot demand here stays and is said; the rest is converted. */
+static void what_has_no_counterpart_is_said(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *expected;
+        const char *why;
+    } samples[] = {
+        {POD_OF("{annotations: {nvidia.com/nouse-gputype: T4}}", LIMITS("nvidia.com/gpu: 1")),
+         POD_OF("{annotations: {nvidia.com/nouse-gputype: T4}}", LIMITS("nvidia.com/vgpu: 1000")),
+         "no counterpart: metadata.annotations[\"nvidia.com/nouse-gputype\"]: a pod names the "
+         "models that will do"},
+        {POD_OF("{annotations: {nvidia.com/vgpu-mode: mig}}", LIMITS("nvidia.com/gpu: 1")),
+         POD_OF("{annotations: {nvidia.com/vgpu-mode: mig}}", LIMITS("nvidia.com/vgpu: 1000")),
+         "MIG is not a share"},
+        {POD("nvidia.com/gpumem: 40960, nvidia.com/priority: 1"), POD("nvidia.com/vgpu: 1000"),
+         "limits[\"nvidia.com/priority\"]: removed: shares of a GPU have no priorities"},
+        {POD("nvidia.com/priority: 1"),
+         "kind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, resources: "
+         "{limits: {}}}\n",
+         "shares of a GPU have no priorities"},
+        {"kind: ResourceQuota\nspec:\n  hard:\n    limits.nvidia.com/gpumem: 10000\n    cpu: 1\n",
+         "kind: ResourceQuota\nspec:\n  hard:\n    limits.nvidia.com/gpumem: 10000\n    cpu: 1\n",
+         "no counterpart: spec.hard[\"limits.nvidia.com/gpumem\"]: this is not a container"},
+        {"kind: Odd\nmetadata: {annotations: {gpu-fraction: '0.5'}}\n",
+         "kind: Odd\nmetadata: {annotations: {gpu-fraction: '0.5'}}\n",
+         "this is not an annotation of a pod"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
+        assert_int_equal(convert(samples[i].text), 1);
+        assert_string_equal(out.data, samples[i].expected);
+        hears(samples[i].why);
+    }
+    static const char node[] = "kind: Node\nstatus: {allocatable: {aliyun.com/gpu-mem: 40}}\n";
+    becomes(node, node); /* reported, not requested */
+}
+
+static void a_fraction_of_kai_becomes_the_limit_of_a_container(void **state)
+{
+    static const char after[] = POD_OF(
+        "{name: p}", "  - {name: a}\n  - {name: b, resources: {limits: {nvidia.com/vgpu: 334}}}\n");
+
+    (void)state;
+    becomes("kind: Pod\n"
+            "metadata:\n"
+            "  name: p\n"
+            "  annotations:\n"
+            "    gpu-fraction: \"0.5\"\n"
+            "  labels:\n"
+            "    kai.scheduler/queue: team\n"
+            "spec:\n"
+            "  schedulerName: kai-scheduler\n"
+            "  containers:\n"
+            "    - name: gpu\n"
+            "      image: ubuntu\n",
+            "kind: Pod\n"
+            "metadata:\n"
+            "  name: p\n"
+            "  labels:\n"
+            "    kai.scheduler/queue: team\n"
+            "spec:\n"
+            "  containers:\n"
+            "    - name: gpu\n"
+            "      image: ubuntu\n"
+            "      resources:\n"
+            "        limits:\n"
+            "          nvidia.com/vgpu: 500\n");
+    hears("metadata.labels[\"kai.scheduler/queue\"]: stays, and nobody reads it");
+    becomes(POD_OF("{name: p, annotations: {gpu-fraction: '0.3333', "
+                   "gpu-fraction-container-name: b}}",
+                   "  - {name: a}\n  - {name: b}\n"),
+            after);
+    becomes(POD_OF("{name: p, annotations: {gpu-memory: '10240', gpu-fraction-num-devices: '2', "
+                   "mps: 'true', gpu-sm-percentage: '30'}}",
+                   "  - {name: a, resources: {}}\n"),
+            POD_OF("{name: p, annotations: {gpu-count.milligpu.io/a: \"2\"}}",
+                   "  - {name: a, resources: {limits: {nvidia.com/vgpu: 600}}}\n"));
+    rules.from = PEER_HAMI;
+    static const char kai[] =
+        POD_OF("{annotations: {gpu-fraction: '0.5'}}", "  - {name: a}\n") "  schedulerName: "
+                                                                          "kai-scheduler\n";
+    becomes(kai, kai);
+}
+
+static void a_fraction_that_cannot_be_converted_stays(void **state)
+{
+    static const struct {
+        const char *annotations;
+        const char *why;
+    } samples[] = {
+        {"gpu-fraction: '0'", "above 0 and at most 1"},
+        {"gpu-fraction: '1.001'", "above 0 and at most 1"},
+        {"gpu-fraction: half", "above 0 and at most 1"},
+        {"gpu-fraction: [1]", "above 0 and at most 1"},
+        {"gpu-fraction: '0.5', gpu-memory: '1'", "gpu-fraction or gpu-memory"},
+        {"gpu-fraction: '0.5', gpu-fraction-container-name: z", "no container of this name"},
+        {"gpu-fraction: '0.5', gpu-fraction-num-devices: '0'", "from 1 to 64"},
+        {"gpu-fraction: '0.5', gpu-fraction-num-devices: '65'", "from 1 to 64"},
+        {"gpu-fraction: '0.5', gpu-sm-percentage: '101'", "from 1 to 100"},
+        {"gpu-memory: '0'", "it asks for no part of a GPU"},
+        {"gpu-memory: 2Gi", "are more than a GPU has"}, /* MiB are meant */
+        {"gpu-memory: x", "it is not a whole number"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, POD_OF("{annotations: {%s}}", "  - {name: a}\n"),
+                       samples[i].annotations);
+        assert_int_equal(convert(text), 1);
+        assert_string_equal(out.data, text);
+        hears(samples[i].why);
+    }
+    assert_int_equal(
+        convert(POD_OF("{annotations: {gpu-fraction: '0.5'}}", LIMITS("nvidia.com/gpu: 1"))), 1);
+    hears("asks for nvidia.com/gpu, too");
+    assert_int_equal(
+        convert(POD_OF("{annotations: {gpu-fraction: '0.5'}}", "  - {name: a, resources: [1]}\n")),
+        1);
+    hears("spec.containers[0].resources: it must be an object");
+}
+
+/* --- documents --- */
+
+static void every_pod_template_is_found(void **state)
+{
+    static const char *const paths[] = {
+        "spec: {template: {spec: {%s}}}",                           /* a Deployment */
+        "spec: {jobTemplate: {spec: {template: {spec: {%s}}}}}",    /* a CronJob */
+        "template: {spec: {%s}}",                                   /* a PodTemplate */
+        "spec: {workerGroupSpecs: [{}, {template: {spec: {%s}}}]}", /* a RayCluster */
+        "spec: {predictor: {%s}}",                                  /* an InferenceService */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        char text[256];
+        char expected[256];
+        char format[128];
+        (void)snprintf(format, sizeof format, "kind: X\n%s\n", paths[i]);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        (void)snprintf(text, sizeof text, format,
+                       "containers: [{resources: {limits: {aliyun.com/gpu-mem: 10}}}]");
+        (void)snprintf(expected, sizeof expected, format,
+                       "containers: [{resources: {limits: {nvidia.com/vgpu: 250}}}]");
+#pragma GCC diagnostic pop
+        becomes(text, expected);
+    }
+}
+
+static void one_bad_document_does_not_stop_the_others(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        convert("# head\n---\n" POD(
+            "aliyun.com/gpu-mem: 10") "---\nkind: {{ x }}\n"
+                                      "---\nkind: [\n--- # last\n" POD("aliyun.com/gpu-mem: 50") "---\n%s\n---\n" POD(
+                                          "aliyun.com/gpu-mem: 20")),
+        4);
+    assert_string_equal(
+        out.data,
+        "# head\n---\n" POD(
+            "nvidia.com/vgpu: 250") "---\nkind: {{ x }}\n"
+                                    "---\nkind: [\n--- # last\n" POD(
+                                        "aliyun.com/gpu-mem: 50") "---\n%s\n---\n" POD("nvidia.com/vgpu: 500"));
+    hears("f: document 2 (line 8): not converted: counted from there, line 2: ");
+    hears("f: document 3 (line 10): not converted: ");
+    hears("f: document 4 (line 13), Pod p: not converted: ");
+}
+
+/* A directive stands before its document, and "..." ends one. */
+static void pieces_of_a_stream_stay_together(void **state)
+{
+    (void)state;
+    becomes("%YAML 1.1\n# c\n---\n" POD("aliyun.com/gpu-mem: 10") "...\n---\na: 1\n...\n# c\n",
+            "%YAML 1.1\n# c\n---\n" POD("nvidia.com/vgpu: 250") "...\n---\na: 1\n...\n# c\n");
+    becomes("", "");
+    becomes("---\n", "---\n");
+    becomes("a: |\n  x\n\n  ---\n", "a: |\n  x\n\n  ---\n");
+    becomes("---x: 1\n---y: 2\n", "---x: 1\n---y: 2\n");
+}
+
+static void items_of_a_list_are_objects(void **state)
+{
+    (void)state;
+    assert_int_equal(convert("kind: List\nitems:\n- kind: Pod\n  metadata: {name: good}\n  spec:\n"
+                             "    containers:\n    - resources:\n        limits:\n"
+                             "          aliyun.com/gpu-mem: 10 # GiB\n"
+                             "- kind: Pod\n  metadata: {name: bad}\n  spec:\n    containers:\n"
+                             "    - resources: {limits: {aliyun.com/gpu-mem: x}}\n- 1\n"),
+                     1);
+    assert_string_equal(out.data,
+                        "kind: List\nitems:\n- kind: Pod\n  metadata: {name: good}\n  spec:\n"
+                        "    containers:\n    - resources:\n        limits:\n"
+                        "          nvidia.com/vgpu: 250\n"
+                        "- kind: Pod\n  metadata: {name: bad}\n  spec:\n    containers:\n"
+                        "    - resources: {limits: {aliyun.com/gpu-mem: x}}\n- 1\n");
+    hears("f: document 1 (line 10), Pod bad: not converted: spec.containers[0]");
+}
+
+static void json_stays_json(void **state)
+{
+    static const char other[] = "{\"kind\":\"Pod\",  \"spec\": {}}\n";
+
+    (void)state;
+    becomes(other, other);
+    becomes("{\"kind\":\"Pod\",\"spec\":{\"containers\":[{\"resources\":{\"limits\":"
+            "{\"aliyun.com/gpu-mem\":10}}}]}}",
+            "{\n  \"kind\": \"Pod\",\n  \"spec\": {\n    \"containers\": [\n      {\n"
+            "        \"resources\": {\n          \"limits\": {\n"
+            "            \"nvidia.com/vgpu\": 250\n          }\n        }\n      }\n    ]\n  }\n"
+            "}\n");
+    assert_int_equal(convert("{\"kind\": [}"), 1);
+    assert_string_equal(out.data, "{\"kind\": [}");
+    hears("not converted: document.kind");
+}
+
+/* Where the text cannot be changed in place, the document is written anew, and that is said. */
+static void a_document_that_is_written_anew_is_said(void **state)
+{
+    (void)state;
+    becomes("---\nkind: Pod # c\nspec:\n  containers:\n  - resources:\n      limits: !!map\n"
+            "        aliyun.com/gpu-mem: 10\n---\na: 1 # stays\n",
+            "---\nkind: Pod\nspec:\n  containers:\n  - resources:\n      limits:\n"
+            "        nvidia.com/vgpu: 250\n---\na: 1 # stays\n");
+    convert("kind: Pod # c\nspec: {containers: [{resources: {limits: !!map "
+            "{aliyun.com/gpu-mem: 10}}}]}\n");
+    hears("f: line 1: written anew: comments and layout of this document are lost");
+}
+
+static void messages_are_bounded_and_can_be_shown(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    uint32_t lines = 0;
+
+    (void)state;
+    strbuf_init(&text);
+    strbuf_str(&text, "kind: \"P\\e[31m\"\nmetadata: {name: \"a\\nb\"}\nspec:\n  containers:\n");
+    for (int i = 0; i < 20000; i++)
+        strbuf_str(&text, LIMITS("nvidia.com/gpumem: x"));
+    assert_int_equal(convert(text.data), 1);
+    assert_string_equal(out.data, text.data);
+    for (size_t i = 0; i < said.len; i++)
+        lines += said.data[i] == '\n';
+    assert_int_equal(lines, CONVERT_LINES_MAX + 1);
+    hears("not converted: 19980 more like these");
+    assert_null(strchr(said.data, '\033'));
+}
+
+/* Aliases could describe more than there is memory for. */
+static void aliases_and_depth_are_refused(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    (void)state;
+    assert_int_equal(convert("a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n"), 1);
+    hears("aliases are not read");
+    strbuf_init(&text);
+    for (int i = 0; i < 100000; i++)
+        strbuf_char(&text, '[');
+    assert_int_equal(convert(text.data), 1);
+    hears("nested deeper than 96");
+    assert_string_equal(out.data, text.data);
+}
+
+/* --- the command --- */
+
+static void wrong_options_are_refused(void **state)
+{
+    static const char *const words[] = {
+        "convert --gpu-memory 0 x",        "convert --gpu-memory 40Gi x",
+        "convert --gpu-memory -1 x",       "convert --gpu-memory 99999999999999999999 x",
+        "convert --gpu-memory 16777217 x", "convert --from volcano x",
+        "convert --aliyun-unit KiB x",     "convert --resource vgpu x"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        struct shown shown;
+        assert_int_equal(run_program(&shown, words[i]), CTL_USAGE);
+        assert_int_equal(shown.out_bytes, 0);
+        assert_true(shown.err_bytes > 0);
+        shown_free(&shown);
+    }
+    struct shown shown;
+    assert_int_equal(run_program(&shown, "convert no/such/file"), CTL_NO);
+    assert_string_equal(shown.err, "milligpuctl: no/such/file: No such file or directory\n");
+    shown_free(&shown);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(an_amount_of_hami_is_the_larger_of_memory_and_cores),
+        TEST(shares_of_several_gpus_are_counted_by_an_annotation),
+        TEST(whole_gpus_are_hami_s_only_where_its_words_are),
+        TEST(an_amount_of_aliyun_is_memory_of_all_gpus),
+        TEST(a_container_that_cannot_be_converted_stays),
+        TEST(annotations_of_hami_become_those_of_milligpu),
+        TEST(what_has_no_counterpart_is_said),
+        TEST(a_fraction_of_kai_becomes_the_limit_of_a_container),
+        TEST(a_fraction_that_cannot_be_converted_stays),
+        TEST(every_pod_template_is_found),
+        TEST(one_bad_document_does_not_stop_the_others),
+        TEST(pieces_of_a_stream_stay_together),
+        TEST(items_of_a_list_are_objects),
+        TEST(json_stays_json),
+        TEST(a_document_that_is_written_anew_is_said),
+        TEST(messages_are_bounded_and_can_be_shown),
+        TEST(aliases_and_depth_are_refused),
+        TEST(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
