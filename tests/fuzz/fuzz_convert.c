@@ -1,0 +1,54 @@
+/*
+ * Manifests of other sharers: whatever they are, converting ends, and converting the result changes
+ * nothing. Where nothing was converted, the result is the input. The first byte chooses the rules.
+ */
+#include <string.h>
+
+#include "bin/ctl/convert.h"
+#include "support.h"
+
+struct hearing {
+    uint32_t lines;
+};
+
+static void hear(void *user, const char *line)
+{
+    struct hearing *hearing = user;
+    for (const char *at = line; *at != '\0'; at++)
+        must((unsigned char)*at >= ' ');
+    must(strncmp(line, "f: ", 3) == 0);
+    hearing->lines++;
+}
+
+static uint32_t convert(uint8_t rules, struct text bytes, struct strbuf *out)
+{
+    struct hearing hearing = {0};
+    struct conversion conversion = {
+        .rules = {.resource = "nvidia.com/vgpu",
+                  .gpu_mib = (rules & 4) != 0 ? 0 : 40960,
+                  .aliyun_mib = (rules & 8) != 0 ? 1 : 1024,
+                  .from = (enum convert_peer)(rules & 3)},
+        .user = &hearing,
+        .say = hear,
+    };
+    convert_text(&conversion, bytes, "f", out);
+    must(conversion.unconverted <= hearing.lines);
+    return hearing.lines;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    CLEANUP(strbuf_done) struct strbuf once;
+    CLEANUP(strbuf_done) struct strbuf twice;
+    const size_t before = heap_bytes();
+    strbuf_init(&once);
+    strbuf_init(&twice);
+    if (size == 0 || size > CONVERT_BYTES_MAX / 4)
+        return 0;
+    const struct text bytes = {(const char *)data + 1, size - 1};
+    (void)convert(data[0], bytes, &once);
+    heap_is_bounded(before, size);
+    (void)convert(data[0], (struct text){once.data, once.len}, &twice);
+    must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+    return 0;
+}
