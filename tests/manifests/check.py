@@ -723,7 +723,8 @@ def check_image_tags():
     """The manifests name the images as scripts/build-images.sh does: by the version of the tree."""
     with open(os.path.join(TOP, "CMakeLists.txt"), encoding="utf-8") as file:
         version = re.search(r"^project\(milligpu VERSION ([0-9.]+)", file.read(), re.M).group(1)
-    for folder, name in (("base", "milligpud"), ("restore", "milligpud"), ("components/node", "milligpu-node")):
+    for folder, name in (("base", "milligpud"), ("restore", "milligpud"), ("components/node", "milligpu-node"),
+                         ("components/mps", "milligpu-node")):
         (kustomization,) = documents(text_of(folder, "kustomization.yaml"))
         need(kustomization.get("images") == [{"name": name, "newTag": version}], f"{folder} does not name {name}:{version}")
 
