@@ -6,6 +6,7 @@
 # tests/controlplane/VERSION.
 # containerd, its shim, ctr, and an NRI plugin, a device plugin and a CRI client for the tests come into
 # build/controlplane/containerd-2.3.7/.
+# Helm, for the chart, comes into build/controlplane/helm-3.22.0/.
 # CONTAINERD_VERSION names another containerd that is built, too: 1.7.29, 2.1.9 or 2.2.9.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
@@ -100,3 +101,9 @@ build_one device-plugin .
 
 from "$here/build/cri-client" "$root/build/controlplane/containerd-2.3.7" "-s -w"
 build_one cri-client .
+
+# without these two, `helm template` and `helm lint` take the cluster for a Kubernetes 1.20
+helm=helm.sh/helm/v3
+from "$here/build/helm" "$root/build/controlplane/helm-3.22.0" "-s -w -X $helm/internal/version.version=v3.22.0
+    -X $helm/pkg/chartutil.k8sVersionMajor=1 -X $helm/pkg/chartutil.k8sVersionMinor=37"
+build_one helm $helm/cmd/helm
