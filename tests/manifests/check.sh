@@ -4,6 +4,8 @@
 # kubectl builds the kustomizations: $KUBECTL, otherwise that of tests/controlplane, otherwise the one in PATH. Without
 # kubectl, the files are checked all the same; the rest is skipped, and the output says why. promtool fires the alerts:
 # $PROMTOOL, otherwise the one in PATH; without it they are only read, which is a failure with CI=true.
+# So it is with the chart: its templates are rendered by $HELM, otherwise by that of tests/controlplane, otherwise by the one
+# in PATH.
 set -euo pipefail
 
 case ${1:-} in
@@ -30,8 +32,17 @@ for candidate in "$top"/build/controlplane/*/kubectl "$(command -v kubectl || tr
     fi
 done
 promtool=${PROMTOOL:-$(command -v promtool || true)}
+helm=${HELM:-}
+for candidate in "$top"/build/controlplane/helm-*/helm "$(command -v helm || true)"; do
+    if [ -z "$helm" ] && [ -x "$candidate" ] && "$candidate" version >/dev/null 2>&1; then
+        helm=$candidate
+    fi
+done
 
 rc=0
 "$python" -B "$top/tests/manifests/check.py" "$top" "$kubectl" || rc=1
 "$python" -B "$top/tests/manifests/alerts.py" "$top" "$promtool" || rc=1
+if [ -n "$kubectl" ]; then
+    "$python" -B "$top/tests/manifests/chart.py" "$top" "$kubectl" "$helm" || rc=1
+fi
 exit $rc
