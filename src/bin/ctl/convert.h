@@ -5,6 +5,7 @@
  *   convert_object   one object: finds its pods, and what of it nobody converted (convert_object.c)
  *   convert_pod      one pod or pod template (convert_pod.c)
  *   convert_share    an amount of a container (convert_share.c)
+ *   convert_say      what is said about it; annotations of a pod (convert_say.c)
  *
  * An object is converted as a whole or stays as it is. Pure.
  */
@@ -68,6 +69,7 @@ const struct doc *convert_annotation_at(const struct convert_pod *pod, const cha
 /* Fails if there is no place for it, or it is there already. about: what it comes from. */
 void convert_annotate(const struct convert_pod *pod, const struct doc *about, const char *key,
                       const char *value);
+void convert_drop_annotation(const struct convert_pod *pod, const char *key);
 
 /* What a container asks for, on each of so many GPUs. */
 struct convert_share {
@@ -83,7 +85,7 @@ bool convert_is_word(const struct convert_object *in, struct text key);
 /* Writes the share as the container's limit. about: what it comes from. */
 void convert_put_share(const struct convert_pod *pod, struct doc *container,
                        const struct doc *about, struct convert_share share);
-/* The thousandths of a GPU for this memory, rounded up; fails, and returns -1, if it is too much. */
+/* Thousandths of a GPU for this memory, rounded up; fails and returns -1 if it is too much. */
 int64_t convert_memory(struct convert_object *in, const struct doc *about, int64_t mib);
 /* An integer from 0; fails, and returns -1, if it is none. */
 int64_t convert_amount(struct convert_object *in, const struct doc *value);

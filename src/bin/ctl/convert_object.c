@@ -2,35 +2,9 @@
  * Finds the pods and pod templates of an object, whatever its kind is, and afterwards the words of
  * other sharers that are left. Called by convert_text.c.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "convert.h"
-
-bool convert_reads(const struct convert_object *in, enum convert_peer peer)
-{
-    return in->rules->from == PEER_ANY || in->rules->from == peer;
-}
-
-void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
-                 const char *fmt, ...)
-{
-    struct strbuf *line = &in->line[level];
-    char text[512];
-    va_list arguments;
-
-    must(level < CONVERT_LEVELS && at != NULL);
-    if (++in->said[level] > CONVERT_LINES_MAX)
-        return; /* a path costs a walk over the object */
-    va_start(arguments, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, arguments); /* for people: a longer one is cut */
-    va_end(arguments);
-    doc_write_path(line, in->root, at);
-    strbuf_str(line, ": ");
-    strbuf_shown(line, text_of(text));
-    strbuf_char(line, '\n');
-}
 
 static bool is_list_of_objects(const struct doc *list)
 {

@@ -24,58 +24,6 @@ static bool has_failed(const struct convert_pod *pod)
     return pod->in->said[CONVERT_FAILED] > 0;
 }
 
-/* --- annotations --- */
-
-static struct doc *annotations_of(const struct convert_pod *pod)
-{
-    return doc_at(pod->owner, "metadata.annotations");
-}
-
-const struct doc *convert_annotation_at(const struct convert_pod *pod, const char *key)
-{
-    return doc_get(annotations_of(pod), key);
-}
-
-const char *convert_annotation(const struct convert_pod *pod, const char *key)
-{
-    const struct doc *found = convert_annotation_at(pod, key);
-
-    return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at
-                                                                             : NULL;
-}
-
-void convert_annotate(const struct convert_pod *pod, const struct doc *about, const char *key,
-                      const char *value)
-{
-    struct doc *metadata = doc_get(pod->owner, "metadata");
-    const struct doc *annotations = doc_get(metadata, "annotations");
-
-    must(key[0] != '\0');
-    if (pod->owner == NULL || (metadata != NULL && metadata->kind != DOC_OBJECT) ||
-        (annotations != NULL && annotations->kind != DOC_OBJECT)) {
-        convert_say(pod->in, CONVERT_FAILED, about,
-                    "it becomes annotation %s, for which the pod has no place", key);
-        return;
-    }
-    if (doc_get(annotations, key) != NULL) {
-        convert_say(pod->in, CONVERT_FAILED, about, "annotation %s is there already", key);
-        return;
-    }
-    metadata = doc_object(pod->in->arena, pod->owner, "metadata");
-    doc_set_str(pod->in->arena, doc_object(pod->in->arena, metadata, "annotations"), key, value);
-}
-
-static void drop_annotation(const struct convert_pod *pod, const char *key)
-{
-    struct doc *annotations = annotations_of(pod);
-
-    if (annotations == NULL || annotations->kind != DOC_OBJECT)
-        return;
-    doc_remove(annotations, key);
-    if (annotations->count == 0)
-        doc_remove(doc_get(pod->owner, "metadata"), "annotations");
-}
-
 /* Annotations that become nothing. */
 static const struct {
     const char *key;
@@ -125,7 +73,7 @@ static void convert_others(const struct convert_pod *pod)
             continue;
         convert_say(pod->in, others[i].level, found, "%s", others[i].text);
         if (others[i].level == CONVERT_NOTE)
-            drop_annotation(pod, others[i].key);
+            convert_drop_annotation(pod, others[i].key);
     }
 }
 
@@ -184,7 +132,7 @@ static void convert_models(const struct convert_pod *pod)
     }
     if (put_models(pod, at, &models) && !has_failed(pod))
         convert_annotate(pod, at, "milligpu.io/gpu-model", models.data);
-    drop_annotation(pod, hami_models);
+    convert_drop_annotation(pod, hami_models);
 }
 
 static bool is_true(const struct doc *value)
@@ -206,7 +154,7 @@ static void convert_hami(const struct convert_pod *pod)
     if (numa != NULL) {
         if (is_true(numa))
             convert_annotate(pod, numa, "milligpu.io/topology", "numa");
-        drop_annotation(pod, hami_numa);
+        convert_drop_annotation(pod, hami_numa);
     }
     if (mode == NULL)
         return;
@@ -215,7 +163,7 @@ static void convert_hami(const struct convert_pod *pod)
                 mig ? "MIG is not a share: ask for the resource of a MIG profile"
                     : "removed: how containers share a GPU is a matter of its node");
     if (!mig)
-        drop_annotation(pod, hami_mode);
+        convert_drop_annotation(pod, hami_mode);
 }
 
 /* --- KAI --- */
@@ -306,7 +254,7 @@ static void convert_kai(const struct convert_pod *pod)
                     "removed: how containers share a GPU is a matter of its node");
     convert_put_share(pod, container, about, kai_share(pod, fraction, memory));
     for (size_t i = 0; i < ARRAY_LEN(consumed) && !has_failed(pod); i++)
-        drop_annotation(pod, consumed[i]);
+        convert_drop_annotation(pod, consumed[i]);
 }
 
 static void note_queue(const struct convert_pod *pod)

@@ -447,21 +447,17 @@ static void every_pod_template_is_found(void **state)
     }
 }
 
+#define BAD_ONES                                                                                   \
+    "---\nkind: {{ x }}\n---\nkind: [\n--- # last\n" POD("aliyun.com/gpu-mem: 50") "---\n%s\n---\n"
+
 static void one_bad_document_does_not_stop_the_others(void **state)
 {
     (void)state;
-    assert_int_equal(
-        convert("# head\n---\n" POD(
-            "aliyun.com/gpu-mem: 10") "---\nkind: {{ x }}\n"
-                                      "---\nkind: [\n--- # last\n" POD("aliyun.com/gpu-mem: 50") "---\n%s\n---\n" POD(
-                                          "aliyun.com/gpu-mem: 20")),
-        4);
-    assert_string_equal(
-        out.data,
-        "# head\n---\n" POD(
-            "nvidia.com/vgpu: 250") "---\nkind: {{ x }}\n"
-                                    "---\nkind: [\n--- # last\n" POD(
-                                        "aliyun.com/gpu-mem: 50") "---\n%s\n---\n" POD("nvidia.com/vgpu: 500"));
+    assert_int_equal(convert("# head\n---\n" POD("aliyun.com/gpu-mem: 10")
+                                 BAD_ONES POD("aliyun.com/gpu-mem: 20")),
+                     4);
+    assert_string_equal(out.data, "# head\n---\n" POD("nvidia.com/vgpu: 250")
+                                      BAD_ONES POD("nvidia.com/vgpu: 500"));
     hears("f: document 2 (line 8): not converted: counted from there, line 2: ");
     hears("f: document 3 (line 10): not converted: ");
     hears("f: document 4 (line 13), Pod p: not converted: ");

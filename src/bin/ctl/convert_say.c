@@ -1,0 +1,82 @@
+/*
+ * What is said about an object while it is converted, and the annotations of its pods. Called by
+ * convert_object.c, convert_pod.c and convert_share.c.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "convert.h"
+
+bool convert_reads(const struct convert_object *in, enum convert_peer peer)
+{
+    return in->rules->from == PEER_ANY || in->rules->from == peer;
+}
+
+void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
+                 const char *fmt, ...)
+{
+    struct strbuf *line = &in->line[level];
+    char text[512];
+    va_list arguments;
+
+    must(level < CONVERT_LEVELS && at != NULL);
+    if (++in->said[level] > CONVERT_LINES_MAX)
+        return; /* a path costs a walk over the object */
+    va_start(arguments, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, arguments); /* for people: a longer one is cut */
+    va_end(arguments);
+    doc_write_path(line, in->root, at);
+    strbuf_str(line, ": ");
+    strbuf_shown(line, text_of(text));
+    strbuf_char(line, '\n');
+}
+
+static struct doc *annotations_of(const struct convert_pod *pod)
+{
+    return doc_at(pod->owner, "metadata.annotations");
+}
+
+const struct doc *convert_annotation_at(const struct convert_pod *pod, const char *key)
+{
+    return doc_get(annotations_of(pod), key);
+}
+
+const char *convert_annotation(const struct convert_pod *pod, const char *key)
+{
+    const struct doc *found = convert_annotation_at(pod, key);
+
+    return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at
+                                                                             : NULL;
+}
+
+void convert_annotate(const struct convert_pod *pod, const struct doc *about, const char *key,
+                      const char *value)
+{
+    struct doc *metadata = doc_get(pod->owner, "metadata");
+    const struct doc *annotations = doc_get(metadata, "annotations");
+
+    must(key[0] != '\0');
+    if (pod->owner == NULL || (metadata != NULL && metadata->kind != DOC_OBJECT) ||
+        (annotations != NULL && annotations->kind != DOC_OBJECT)) {
+        convert_say(pod->in, CONVERT_FAILED, about,
+                    "it becomes annotation %s, for which the pod has no place", key);
+        return;
+    }
+    if (doc_get(annotations, key) != NULL) {
+        convert_say(pod->in, CONVERT_FAILED, about, "annotation %s is there already", key);
+        return;
+    }
+    metadata = doc_object(pod->in->arena, pod->owner, "metadata");
+    doc_set_str(pod->in->arena, doc_object(pod->in->arena, metadata, "annotations"), key, value);
+}
+
+void convert_drop_annotation(const struct convert_pod *pod, const char *key)
+{
+    struct doc *annotations = annotations_of(pod);
+
+    if (annotations == NULL || annotations->kind != DOC_OBJECT)
+        return;
+    doc_remove(annotations, key);
+    if (annotations->count == 0)
+        doc_remove(doc_get(pod->owner, "metadata"), "annotations");
+}
