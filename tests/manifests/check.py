@@ -1,7 +1,9 @@
 """check.py TOP KUBECTL - what check.sh runs: each function named "check_..." that has a docstring is one check."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -658,6 +660,26 @@ def check_denial():
         need(binding.get("validationActions") == ["Deny"], f"{overlay}: README.md's patch denies nothing")
 
 
+def check_install_page():
+    # the kustomization of docs/operate/install.md, beside a clone of this repository
+    with open(os.path.join(TOP, "docs", "operate", "install.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"^```yaml\n(apiVersion: kustomize.*?)^```", file.read(), re.M | re.S)
+    need(len(blocks) == 1, f"docs/operate/install.md has {len(blocks)} kustomizations instead of one")
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(path_of(), os.path.join(folder, "milligpu", "manifests"))
+        with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+            file.write(blocks[0])
+        objects = build(os.path.realpath(folder))
+    images = {image for o in objects for image in re.findall(r'"image": "([^"]+)"', json.dumps(o))}
+    need({image.rsplit("/", 1)[0] for image in images} == {"registry.example.com", "registry.k8s.io"},
+         f"docs/operate/install.md: its kustomization leaves the images {images}")
+    schedulers = [o["data"]["scheduler.yaml"] for o in objects if o["kind"] == "ConfigMap" and "scheduler.yaml" in o["data"]]
+    need(len(schedulers) == 1 and "ignoredByScheduler: true" in schedulers[0],
+         "docs/operate/install.md: kube-scheduler would count a resource that nodes do not show")
+    kinds = {o["kind"] for o in objects}
+    need({"StatefulSet", "DaemonSet", "MutatingAdmissionPolicy"} <= kinds, f"docs/operate/install.md: builds only {kinds}")
+
+
 def check_nodes_page_patch():
     block = re.search(r"^    patches:\n.*kind: PodMonitor.*\n(?:^      .*\n)+", text_of("README.md"), re.M)
     need(block, "manifests/README.md has no patch of the PodMonitor")
@@ -697,6 +719,7 @@ def built_checks():
     check_node_patches()
     check_denial()
     check_nodes_page_patch()
+    check_install_page()
     need([o["kind"] for o in build(path_of("restore"))] == ["Job"], "restore builds something else than a Job")
 
 
