@@ -176,6 +176,7 @@ control_plane() { # [go test argument...]: builds it if it is not there yet
 step_controlplane() {
     [ -e /dev/nvidiactl ] || echo "skipped: the tests of a real GPU, since this machine has none"
     control_plane -skip 'DaemonSet|StatefulSet'
+    tests/manifests/check.sh # with Helm, which the step manifests may have had to do without
     [ "$(id -u)" = 0 ] || return 0 # containers need root
     up_and_down
 }
