@@ -13,7 +13,7 @@ import tempfile
 import yaml
 
 TOP, PROMTOOL = sys.argv[1], sys.argv[2]
-RUNBOOKS = "https://github.com/milligpu/milligpu/blob/main/docs/operate/runbooks.md"
+RUNBOOKS = "https://milligpu.io/docs/operate/runbooks.md"
 PARTS = ["**What it means.**", "**What to look at.**", "**What to do.**"]
 FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
 
