@@ -105,6 +105,7 @@ class Variants:
             for wiring in self.wirings:
                 both = (*self.needs[component], component)
                 self.objects[wiring, both] = must(kustomize.build(wiring, both), f"{both} do not build")
+        self.removed = {component for component in self.components if self._is_removed(kustomize, component)}
         self.literals = self._find_literals()
 
     def _find_need(self, kustomize, component):
@@ -113,6 +114,12 @@ class Variants:
             if kustomize.build(self.wirings[0], (*need, component)) is not None:
                 return need
         sys.exit(f"chart.py: component {component} builds neither alone nor with one other")
+
+    def _is_removed(self, kustomize, component):
+        """Whether OLDER leaves nothing of what a component adds."""
+        wiring, needs = self.wirings[0], self.needs[component]
+        return component != OLDER and kustomize.build(wiring, (*needs, component, OLDER)) == kustomize.build(
+            wiring, (*needs, OLDER))
 
     def _find_literals(self):
         """Conditions of templates, simplest first, each with the configurations in which it is true."""
@@ -551,6 +558,10 @@ def checks_template(variants):
                       f'{{{{- fail (printf "components.{component} needs Kubernetes {version.group(1)}; this cluster has %s" '
                       ".Capabilities.KubeVersion.Version) }}", "{{- end }}"]
     older = component_value(OLDER, nested=True)
+    for component in sorted(variants.removed):
+        lines += [f"{{{{- if and {older} {component_value(component, nested=True)} }}}}",
+                  f'{{{{- fail "components.{OLDER} removes what components.{component} adds: set one of them to false" }}}}',
+                  "{{- end }}"]
     lines += [f'{{{{- if and (not {older}) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) }}}}',
               f'{{{{- fail (printf "this cluster has Kubernetes %s: set components.{OLDER}: true" '
               ".Capabilities.KubeVersion.Version) }}", "{{- end }}"]
@@ -717,7 +728,7 @@ def values_table(text):
     """The rows of README.md: value, default, and the comment above it."""
     rows, section, comment = [], "", ""
     for line in text.split("\n")[1:]:
-        entry = re.fullmatch(r"( *)([\w-]+):(?: (.*))?", line)
+        entry = re.fullmatch(r"( *)([\w.-]+):(?: (.*))?", line)
         if line.strip().startswith("# "):
             comment = line.strip()[2:]
         elif entry and entry.group(3) is None:

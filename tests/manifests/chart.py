@@ -161,6 +161,25 @@ def check_generated():
     need(done.returncode == 0, done.stderr.strip())
 
 
+def leaves(values, path=()):
+    """The names of the values that have a default: those of the first level, and of the second below a mapping."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value and not path:
+            yield from leaves(value, (name,))
+        else:
+            yield ".".join((*path, name))
+
+
+def check_table():
+    """README.md has a row for each value, and no other."""
+    with open(os.path.join(CHART, "values.yaml"), encoding="utf-8") as file:
+        values = sorted(leaves(yaml.safe_load(file)))
+    with open(os.path.join(CHART, "README.md"), encoding="utf-8") as file:
+        table = file.read().partition("<!-- values -->")[2].partition("<!-- end of values -->")[0]
+    rows = sorted(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
+    need(rows == values, f"the chart's README.md and values.yaml: only one of them has {sorted({*rows} ^ {*values})}")
+
+
 def combinations():
     """Each component alone (kubectl refuses some), with what it needs, all, and all but one, in each wiring."""
     yield from ((wiring, tuple(chosen)) for wiring in OVERLAYS for chosen in ([], COMPONENTS))
@@ -173,6 +192,24 @@ def combinations():
     for wiring in OVERLAYS:
         yield wiring, (OLDER,)
         yield wiring, ("node", "guard", "advertise", OLDER)
+
+
+def compare_older(component):
+    """With OLDER, the chart refuses a component that kubectl builds to nothing more than without it."""
+    base = kustomize("second-scheduler", ("node", OLDER))
+    chosen = (*dict.fromkeys(("node", component)), OLDER)
+    if component == "node" or kustomize("second-scheduler", chosen) != base:
+        compare("second-scheduler", chosen)
+        return
+    text, why = helm(values=choice("second-scheduler", chosen))
+    sentence = f"components.{OLDER} removes what components.{component} adds: set one of them to false"
+    need(text is None and sentence in why, f"{component} with {OLDER}: Helm does not say {sentence!r}: {why}")
+
+
+def check_older():
+    """With before-1.36, each component is what kubectl builds, or is refused if that is nothing."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compare_older, COMPONENTS))
 
 
 def check_equal():
@@ -308,8 +345,9 @@ def run(check):
 
 def main():
     run(check_generated)
+    run(check_table)
     if HELM:
-        for check in (check_equal, check_lint, check_refusals, check_values, check_restart):
+        for check in (check_equal, check_older, check_lint, check_refusals, check_values, check_restart):
             run(check)
     else:
         print("skip - chart: no Helm here (tests/controlplane/build.sh builds one): its templates are not rendered")
