@@ -12,18 +12,12 @@ import tempfile
 
 import yaml
 
+from report import finish, need, problems, run
+
 TOP, PROMTOOL = sys.argv[1], sys.argv[2]
 RUNBOOKS = "https://milligpu.io/docs/operate/runbooks.md"
 PARTS = ["**What it means.**", "**What to look at.**", "**What to do.**"]
 FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
-
-problems = []
-
-
-def need(truth, sentence):
-    if not truth:
-        problems.append(sentence)
-
 
 def text_of(*parts):
     with open(os.path.join(TOP, *parts), encoding="utf-8") as file:
@@ -259,12 +253,6 @@ def promtool_notices_slips():
     need(tried > len(alerts()), f"only {tried} slips were tried")
 
 
-def run(check):
-    before = len(problems)
-    check()
-    print(f"{'ok' if len(problems) == before else 'not ok'} - {check.__doc__}")
-
-
 def main():
     for name, check in sorted(globals().items()):
         if name.startswith("check_"):
@@ -276,9 +264,7 @@ def main():
         need(False, "no promtool here (Debian: prometheus), and in CI nothing is skipped")
     elif not PROMTOOL:
         print("skip - no promtool here (Debian: prometheus): the alerts are read, and not fired")
-    for problem in problems:
-        print(f"alerts: {problem}", file=sys.stderr)
-    sys.exit(1 if problems else 0)
+    finish("alerts")
 
 
 main()

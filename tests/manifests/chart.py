@@ -15,17 +15,26 @@ from concurrent.futures import ThreadPoolExecutor
 
 import yaml
 
+from report import finish, need, problems, run
+
 TOP, KUBECTL, HELM = sys.argv[1], sys.argv[2], sys.argv[3]
 CHART = os.path.join(TOP, "charts", "milligpu")
 # For Kubernetes before 1.36: the overlay is the wiring with the component, which is the last one that is applied.
 OLDER_OVERLAY, OLDER = "second-scheduler-before-1.36", "before-1.36"
 OVERLAYS = sorted({*os.listdir(os.path.join(TOP, "manifests", "overlays"))} - {OLDER_OVERLAY})
-# These come with the overlays.
-CONTAINED = {"other-scheduler", "scheduler-name", "toleration"}
+
+
+def contained(overlay):
+    """The components that come with an overlay."""
+    with open(os.path.join(TOP, "manifests", "overlays", overlay, "kustomization.yaml"), encoding="utf-8") as file:
+        return {os.path.basename(component) for component in yaml.safe_load(file).get("components", [])}
+
+
+CONTAINED = set().union(*map(contained, OVERLAYS))
 COMPONENTS = sorted({*os.listdir(os.path.join(TOP, "manifests", "components"))} - {OLDER} - CONTAINED,
                     key=lambda name: (name != "node", name))
 
-# What a Helm release has and `kubectl apply -k` has not, or the other way round; nothing else may differ.
+# Differences between a Helm release and `kubectl apply -k`; nothing else may differ.
 DIFFERENCES = {
     "labels": ["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"],  # of each object
     "checksum": "checksum/config",  # annotation of the pod template; kustomize puts a hash into the ConfigMap's name
@@ -34,14 +43,6 @@ DIFFERENCES = {
     # ConfigMaps are compared by what their YAML means: the chart writes config.yaml without comments.
     # Lists of objects are compared as sets: the order of containers, ports, variables and volumes has no meaning here.
 }
-
-problems = []
-
-
-def need(truth, sentence):
-    if not truth:
-        problems.append(sentence)
-
 
 def kustomize(wiring, components, scheduler=None):
     """The objects by identity; None if kubectl refuses the combination."""
@@ -337,23 +338,15 @@ def check_restart():
          "a changed scheduler configuration restarts nothing")
 
 
-def run(check):
-    before = len(problems)
-    check()
-    print(f"{'ok' if len(problems) == before else 'not ok'} - chart: {check.__doc__}", flush=True)
-
-
 def main():
-    run(check_generated)
-    run(check_table)
+    run(check_generated, "chart: ")
+    run(check_table, "chart: ")
     if HELM:
         for check in (check_equal, check_older, check_lint, check_refusals, check_values, check_restart):
-            run(check)
+            run(check, "chart: ")
     else:
         print("skip - chart: no Helm here (tests/controlplane/build.sh builds one): its templates are not rendered")
-    for problem in problems:
-        print(f"manifests: {problem}", file=sys.stderr)
-    sys.exit(1 if problems else 0)
+    finish("manifests")
 
 
 main()

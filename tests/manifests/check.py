@@ -10,6 +10,8 @@ import tempfile
 
 import yaml
 
+from report import finish, need, problems, run
+
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
@@ -51,14 +53,6 @@ AGENT_FOLDERS = {
     ("/sys/fs/cgroup", "/sys/fs/cgroup", True),
     ("/var/lib/milligpu-node", "/var/lib/milligpu-node", False),
 }
-
-problems = []
-
-
-def need(truth, sentence):
-    if not truth:
-        problems.append(sentence)
-
 
 def path_of(*parts):
     return os.path.join(MANIFESTS, *parts)
@@ -752,12 +746,6 @@ def check_image_tags():
         need(kustomization.get("images") == [{"name": name, "newTag": version}], f"{folder} does not name {name}:{version}")
 
 
-def run(check):
-    before = len(problems)
-    check()
-    print(f"{'ok' if len(problems) == before else 'not ok'} - {check.__doc__}")
-
-
 def main():
     for name, check in sorted(globals().items()):
         if name.startswith("check_") and check.__doc__:
@@ -766,9 +754,7 @@ def main():
         run(built_checks)
     else:
         print("skip - no kubectl here: the kustomizations are not built")
-    for problem in problems:
-        print(f"manifests: {problem}", file=sys.stderr)
-    sys.exit(1 if problems else 0)
+    finish("manifests")
 
 
 main()
