@@ -220,6 +220,21 @@ enum verdict core_reserve(struct core_fixture *core, const char *uid, const char
     return core_reserve_for(core, uid, node, core_request(core, words));
 }
 
+enum verdict core_reserve_in(struct core_fixture *core, const char *namespace, const char *uid,
+                             const char *node, const char *words)
+{
+    const struct command command = {
+        .kind = COMMAND_RESERVE,
+        .uid = uid,
+        .namespace = namespace,
+        .name = uid,
+        .node = node,
+        .at_ms = core->now_ms,
+        .request = core_request(core, words),
+    };
+    return core_do(core, &command);
+}
+
 /* The containers of a pod with this request; and the request as the daemon reads it. */
 static const struct request *request_of_bound(struct core_fixture *core, struct pod *pod,
                                               const char *words)

@@ -67,6 +67,9 @@ void core_note(struct core_fixture *core, struct pod *pod, const char *lines);
 
 enum verdict core_reserve(struct core_fixture *core, const char *uid, const char *node,
                           const char *words);
+/* In a namespace, at the time of the fixture; the uid is the pod's name, too. */
+enum verdict core_reserve_in(struct core_fixture *core, const char *namespace, const char *uid,
+                             const char *node, const char *words);
 enum verdict core_reserve_for(struct core_fixture *core, const char *uid, const char *node,
                               const struct request *request);
 enum verdict core_adopt(struct core_fixture *core, const struct pod *pod, const char *words);

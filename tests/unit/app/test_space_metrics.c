@@ -21,14 +21,7 @@ static const struct core_gpu gpus[] = {{.id = "GPU-1", .mib = 81920},
 static void hold(struct core_fixture *core, const char *namespace, const char *uid,
                  const char *node, const char *words)
 {
-    const struct command command = {.kind = COMMAND_RESERVE,
-                                    .uid = uid,
-                                    .namespace = namespace,
-                                    .name = uid,
-                                    .node = node,
-                                    .at_ms = core->now_ms,
-                                    .request = core_request(core, words)};
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_reserve_in(core, namespace, uid, node, words), VERDICT_OK);
 }
 
 /* The page is exactly this, after its head. */

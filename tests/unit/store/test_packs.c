@@ -155,17 +155,8 @@ static void ask_all(struct shelf *shelf, const struct times *times, struct strbu
 static void reserve(struct shelf *shelf, const char *namespace, const char *uid, const char *node,
                     const char *words)
 {
-    struct core_fixture *core = &shelf->core;
-    const struct command command = {.kind = COMMAND_RESERVE,
-                                    .uid = uid,
-                                    .namespace = namespace,
-                                    .name = uid,
-                                    .node = node,
-                                    .at_ms = core->now_ms,
-                                    .request = core_request(core, words)};
-
-    core->now_ms += 1000;
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_reserve_in(&shelf->core, namespace, uid, node, words), VERDICT_OK);
+    shelf->core.now_ms += 1000;
 }
 
 static void release(struct shelf *shelf, const char *uid)

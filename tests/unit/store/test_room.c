@@ -49,15 +49,7 @@ static void maintain(struct shelf *shelf)
 
 static void reserve(struct shelf *shelf, const char *namespace, const char *uid, const char *words)
 {
-    struct core_fixture *core = &shelf->core;
-    const struct command command = {.kind = COMMAND_RESERVE,
-                                    .uid = uid,
-                                    .namespace = namespace,
-                                    .name = uid,
-                                    .node = "n1",
-                                    .at_ms = core->now_ms,
-                                    .request = core_request(core, words)};
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_reserve_in(&shelf->core, namespace, uid, "n1", words), VERDICT_OK);
 }
 
 /* From the reservation to the end, as one batch. */
