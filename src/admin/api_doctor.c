@@ -41,6 +41,7 @@ struct doctor {
     const struct settings *settings;
     const struct snapshot *snapshot;
     int64_t now_ms;
+    struct unbound_pods unbound;
     struct json_writer json;
 };
 
@@ -724,15 +725,13 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
     struct hints *hints = doctor->app->hints;
     const int64_t wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
     const bool overflow = hints_overflow(hints, doctor->now_ms);
-    struct unbound_pods unbound;
     struct waiting waiting;
     size_t served;
 
     (void)api_served_names(doctor->app, &doctor->call->arena, &served);
     lot->any_served = served > 0;
-    api_unbound(doctor->call, doctor->snapshot, &unbound);
-    for (size_t i = 0; i < unbound.count; i++) {
-        const struct unbound_pod *pod = &unbound.pod[i];
+    for (size_t i = 0; i < doctor->unbound.count; i++) {
+        const struct unbound_pod *pod = &doctor->unbound.pod[i];
         const struct text uid = text_of(pod->uid);
         if (wall_ms - pod->created_ms < ASKED_LATE_MS)
             continue;
@@ -745,7 +744,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
             lot->offered_pod = pod;
         }
     }
-    must(lot->offered + lot->unasked + lot->refused + lot->strange <= unbound.count);
+    must(lot->offered + lot->unasked + lot->refused + lot->strange <= doctor->unbound.count);
 }
 
 /* "; 2 waiting pods are refused before an extender is asked, among them default/a (taint)" */
@@ -852,7 +851,7 @@ static void check_unserved(struct doctor *doctor)
     struct unserved unserved;
 
     strbuf_init(&names);
-    api_unserved(doctor->call, doctor->snapshot, &unserved);
+    api_unserved(doctor->call, doctor->snapshot, &doctor->unbound, &unserved);
     if (unserved.served[0] == '\0') {
         api_doctor_say(doctor, "unserved", HEALTH_OK, "", "no scheduler has asked since the start");
         return;
@@ -1138,6 +1137,7 @@ void api_doctor(struct api_call *call)
 
     if (snapshot == NULL)
         return;
+    api_unbound(call, snapshot, &doctor.unbound);
     json_writer_init(&doctor.json, &call->body);
     json_write_object(&doctor.json);
     json_write_key(&doctor.json, "checks");

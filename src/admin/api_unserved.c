@@ -9,8 +9,6 @@
 
 #include "milligpu/hints.h"
 
-#include "admin/api_unbound.h"
-
 static bool is_served(const struct api_call *call, const char *scheduler)
 {
     must(scheduler != NULL);
@@ -116,20 +114,19 @@ static size_t count_adopted(const struct snapshot *snapshot)
     return count;
 }
 
-void api_unserved(struct api_call *call, const struct snapshot *snapshot, struct unserved *out)
+void api_unserved(struct api_call *call, const struct snapshot *snapshot,
+                  const struct unbound_pods *unbound, struct unserved *out)
 {
-    struct unbound_pods unbound;
     const struct node *node;
     size_t served;
 
     *out = (struct unserved){.served = api_served_names(call->app, &call->arena, &served)};
     if (served == 0)
         return;
-    api_unbound(call, snapshot, &unbound);
-    const size_t most = unbound.count + count_adopted(snapshot);
+    const size_t most = unbound->count + count_adopted(snapshot);
     out->pod = arena_array(&call->arena, most, sizeof *out->pod);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         find_bound(call, node, out);
-    find_unbound(call, &unbound, out);
+    find_unbound(call, unbound, out);
     must(out->alarms <= out->count && out->count <= most);
 }

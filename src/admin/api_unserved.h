@@ -9,13 +9,14 @@
 #include "milligpu/pod_cache.h"
 
 #include "admin/api_internal.h"
+#include "admin/api_unbound.h"
 
 struct unserved_pod {
     const char *namespace;
     const char *name;
     const char *scheduler;
     const char *node; /* NULL: not bound */
-    /* No made-up name, and not bound before milligpud came: somebody expects a share. */
+    /* The scheduler exists, and milligpud was there before the pod was bound. */
     bool is_alarm;
 };
 
@@ -28,10 +29,11 @@ struct unserved {
 };
 
 /*
- * All such pods that are bound or have waited for ASKED_LATE_MS (of those, as many as api_unbound()
- * finds), alarms first. All is in the call's arena.
+ * All such pods that are bound, and those of unbound that have waited for ASKED_LATE_MS; alarms
+ * first. Everything is in the call's arena.
  */
-void api_unserved(struct api_call *call, const struct snapshot *snapshot, struct unserved *out);
+void api_unserved(struct api_call *call, const struct snapshot *snapshot,
+                  const struct unbound_pods *unbound, struct unserved *out);
 
 /* The sentence about one pod, with what to do, in the call's arena; NULL: it is not such a pod. */
 const char *api_unserved_why(struct api_call *call, const struct pod_record *record);
