@@ -56,9 +56,8 @@ static enum err_code db_code_of(int rc)
 
 const char *db_name(sqlite3 *db)
 {
-    const char *file = sqlite3_db_filename(db, "main");
-
     must(db != NULL);
+    const char *file = sqlite3_db_filename(db, "main");
     return file == NULL || file[0] == '\0' ? "the ledger in memory" : file;
 }
 

@@ -37,7 +37,7 @@ static int kept_policy_read(sqlite3_stmt *stmt, struct arena *arena, struct stor
         return err_set(
             err, ERR_CORRUPT,
             "%s: table policy: a name, and a document of at most %d bytes would be right",
-            sqlite3_db_filename(sqlite3_db_handle(stmt), "main"), STORE_POLICY_BYTES_MAX);
+            db_name(sqlite3_db_handle(stmt)), STORE_POLICY_BYTES_MAX);
     *out = (struct store_policy){.name = arena_copy(arena, text_of(name)),
                                  .document = {arena_copy(arena, document), document.len},
                                  .read_ms = read_ms};

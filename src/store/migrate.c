@@ -93,7 +93,7 @@ int migrate_forward(const struct store *store, int64_t version, struct err *err)
     return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
 }
 
-/* What is copied is one moment: `from` is in a transaction that reads. */
+/* The copy is of one moment: `from` is in a transaction that reads. */
 int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
                       struct err *err)
 {
