@@ -2,10 +2,10 @@
  * convert - manifests written for another GPU sharer, as manifests for milligpu.
  *
  *   convert_text     a stream of documents: splits, parses, writes (convert_text.c)
- *   convert_object   one object: finds its pods, and what of it nobody converted (convert_object.c)
+ *   convert_object   one object: finds its pods, and words that were left (convert_object.c)
  *   convert_pod      one pod or pod template (convert_pod.c)
  *   convert_share    an amount of a container (convert_share.c)
- *   convert_say      what is said about it; annotations of a pod (convert_say.c)
+ *   convert_say      remarks about it; annotations of a pod (convert_say.c)
  *
  * An object is converted as a whole or stays as it is. Pure.
  */
@@ -29,7 +29,7 @@ struct convert_rules {
     enum convert_peer from; /* PEER_ANY: by the words that are found */
 };
 
-/* What is said about an object, in order of weight. */
+/* Remarks about an object, in order of weight. */
 enum convert_level {
     CONVERT_NOTE,   /* it is converted */
     CONVERT_LOST,   /* it is converted, except for this */
@@ -49,6 +49,8 @@ struct convert_object {
 /* at: a value of the object. Beyond CONVERT_LINES_MAX it is only counted. */
 void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
                  const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* Has a remark been made by which the object stays as it is? */
+bool convert_failed(const struct convert_object *in);
 /* Is this sharer one whose words are converted? */
 bool convert_reads(const struct convert_object *in, enum convert_peer peer);
 
@@ -71,7 +73,7 @@ void convert_annotate(const struct convert_pod *pod, const struct doc *about, co
                       const char *value);
 void convert_drop_annotation(const struct convert_pod *pod, const char *key);
 
-/* What a container asks for, on each of so many GPUs. */
+/* The request of a container, on each of so many GPUs. */
 struct convert_share {
     int64_t milli; /* 0 .. 1000 */
     int64_t gpus;  /* 0: it asks for nothing */

@@ -52,6 +52,6 @@ void convert_object(struct convert_object *in)
 {
     must(in->root->kind == DOC_OBJECT);
     find_pods(in, in->root, NULL);
-    if (in->said[CONVERT_FAILED] == 0)
+    if (!convert_failed(in))
         find_left(in, in->root);
 }

@@ -19,11 +19,6 @@ static const char kai_cores[] = "gpu-sm-percentage";
 static const char kai_gpus[] = "gpu-fraction-num-devices";
 static const char kai_container[] = "gpu-fraction-container-name";
 
-static bool has_failed(const struct convert_pod *pod)
-{
-    return pod->in->said[CONVERT_FAILED] > 0;
-}
-
 /* Annotations that become nothing. */
 static const struct {
     const char *key;
@@ -130,7 +125,7 @@ static void convert_models(const struct convert_pod *pod)
         convert_say(pod->in, CONVERT_FAILED, at, "it is not a string");
         return;
     }
-    if (put_models(pod, at, &models) && !has_failed(pod))
+    if (put_models(pod, at, &models) && !convert_failed(pod->in))
         convert_annotate(pod, at, "milligpu.io/gpu-model", models.data);
     convert_drop_annotation(pod, hami_models);
 }
@@ -210,7 +205,7 @@ static int64_t kai_amount(const struct convert_pod *pod, const char *key, int64_
     if (at == NULL)
         return none;
     const int64_t amount = convert_amount(pod->in, at);
-    if (!has_failed(pod) && (amount == 0 || amount > most))
+    if (!convert_failed(pod->in) && (amount == 0 || amount > most))
         convert_say(pod->in, CONVERT_FAILED, at, "it must be from 1 to %lld", (long long)most);
     return amount;
 }
@@ -245,7 +240,7 @@ static void convert_kai(const struct convert_pod *pod)
     if (fraction != NULL && memory != NULL)
         convert_say(pod->in, CONVERT_FAILED, memory, "KAI takes gpu-fraction or gpu-memory");
     struct doc *container = kai_target(pod);
-    if (container == NULL || has_failed(pod))
+    if (container == NULL || convert_failed(pod->in))
         return;
     if (doc_get(doc_at(container, "resources.limits"), "nvidia.com/gpu") != NULL)
         convert_say(pod->in, CONVERT_FAILED, about, "the container asks for nvidia.com/gpu, too");
@@ -253,7 +248,7 @@ static void convert_kai(const struct convert_pod *pod)
         convert_say(pod->in, CONVERT_NOTE, convert_annotation_at(pod, "mps"),
                     "removed: how containers share a GPU is a matter of its node");
     convert_put_share(pod, container, about, kai_share(pod, fraction, memory));
-    for (size_t i = 0; i < ARRAY_LEN(consumed) && !has_failed(pod); i++)
+    for (size_t i = 0; i < ARRAY_LEN(consumed) && !convert_failed(pod->in); i++)
         convert_drop_annotation(pod, consumed[i]);
 }
 

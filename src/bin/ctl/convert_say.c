@@ -1,6 +1,6 @@
 /*
- * What is said about an object while it is converted, and the annotations of its pods. Called by
- * convert_object.c, convert_pod.c and convert_share.c.
+ * Collects the remarks about an object while it is converted, and changes annotations of its pods.
+ * Called by convert_object.c, convert_pod.c and convert_share.c.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +29,11 @@ void convert_say(struct convert_object *in, enum convert_level level, const stru
     strbuf_str(line, ": ");
     strbuf_shown(line, text_of(text));
     strbuf_char(line, '\n');
+}
+
+bool convert_failed(const struct convert_object *in)
+{
+    return in->said[CONVERT_FAILED] > 0;
 }
 
 static struct doc *annotations_of(const struct convert_pod *pod)

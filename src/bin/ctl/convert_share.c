@@ -39,11 +39,6 @@ struct ask {
     int64_t amount[WORDS];
 };
 
-static bool has_failed(const struct convert_object *in)
-{
-    return in->said[CONVERT_FAILED] > 0;
-}
-
 bool convert_names(const struct doc *container, enum convert_peer peer)
 {
     must(peer != PEER_ANY);
@@ -182,7 +177,7 @@ static struct convert_share aliyun_share(const struct convert_pod *pod, const st
 
     if (count != NULL)
         share.gpus = convert_amount(pod->in, count);
-    if (has_failed(pod->in))
+    if (convert_failed(pod->in))
         return share;
     if (share.gpus == 0 || ask->amount[ALIYUN_MEMORY] % share.gpus != 0) {
         convert_say(pod->in, CONVERT_FAILED, count, "%s cannot be split evenly over so many GPUs",
@@ -236,7 +231,7 @@ static bool can_put(const struct convert_pod *pod, const struct doc *about,
         convert_say(pod->in, CONVERT_FAILED, about, "more than %d GPUs", GPUS_PER_NODE_MAX);
     else if (share.gpus > 0 && share.milli == 0)
         convert_say(pod->in, CONVERT_FAILED, about, "it asks for no part of a GPU");
-    return !has_failed(pod->in);
+    return !convert_failed(pod->in);
 }
 
 void convert_put_share(const struct convert_pod *pod, struct doc *container,
@@ -244,7 +239,7 @@ void convert_put_share(const struct convert_pod *pod, struct doc *container,
 {
     struct arena *arena = pod->in->arena;
 
-    if (has_failed(pod->in))
+    if (convert_failed(pod->in))
         return;
     must(share.milli >= 0 && share.milli <= 1000 && share.gpus >= 0);
     struct doc *limits = limits_of(pod, container);
@@ -278,7 +273,7 @@ void convert_container(const struct convert_pod *pod, struct doc *container, boo
     const struct doc *about = NULL;
     for (size_t i = WORDS; i-- > 0;)
         about = ask.at[i] != NULL ? ask.at[i] : about;
-    if (about == NULL || has_failed(pod->in))
+    if (about == NULL || convert_failed(pod->in))
         return;
     if (hami && aliyun) {
         convert_say(pod->in, CONVERT_FAILED, about, "it asks by the words of HAMi and of Aliyun");
@@ -290,7 +285,7 @@ void convert_container(const struct convert_pod *pod, struct doc *container, boo
     if (hami || aliyun)
         convert_put_share(pod, container, about,
                           hami ? hami_share(pod->in, &ask) : aliyun_share(pod, &ask));
-    for (size_t i = 0; i < WORDS && !has_failed(pod->in); i++)
+    for (size_t i = 0; i < WORDS && !convert_failed(pod->in); i++)
         if (ask.at[i] != NULL)
             remove_word(container, (enum word)i);
 }

@@ -66,10 +66,10 @@ static void say_level(const struct piece *piece, const struct convert_object *in
     }
 }
 
-/* Of an object that stays as it is, only why. */
+/* An object that stays as it is has the reasons of that only. */
 static void say_all(const struct piece *piece, const struct convert_object *in)
 {
-    const bool failed = in->said[CONVERT_FAILED] > 0;
+    const bool failed = convert_failed(in);
 
     if (failed || in->said[CONVERT_LOST] > 0)
         piece->conversion->unconverted++;
@@ -90,7 +90,7 @@ static void take_object(struct piece *piece, struct doc *object)
         strbuf_init(&in.line[i]);
     convert_object(&in);
     say_all(piece, &in);
-    if (in.said[CONVERT_FAILED] == 0 && !doc_equal(object, in.root)) {
+    if (!convert_failed(&in) && !doc_equal(object, in.root)) {
         piece->changed = true;
         object->first = in.root->first;
         object->last = in.root->last;
