@@ -14,7 +14,7 @@
 void metrics_page(struct app *app, struct strbuf *out, enum metric_format format);
 
 /*
- * What each node holds, has free and has closed: as many series as nodes, so it is a page of its
+ * Held, free and closed milli of each node: as many series as nodes, so it is a page of its
  * own. Nodes without GPUs are left out.
  */
 void nodes_page(struct app *app, struct strbuf *out, enum metric_format format);

@@ -198,7 +198,7 @@ static bool judge_agent(const struct doc *node, const struct node_facts *facts,
         (void)agents_see_node(agents, facts);
         vouch = agents_judge(agents, text_of(facts->name));
     }
-    /* Whether GPUs are named comes last. */
+    /* The check of named GPUs comes last. */
     if (vouch == VOUCH_NO_GPUS)
         vouch = facts->claim.pod != NULL ? VOUCH_GOOD : VOUCH_NONE;
     *out = vouch_findings[vouch];

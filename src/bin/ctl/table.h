@@ -95,7 +95,7 @@ void table_number(struct table *table, int64_t number);
 /* Blank if the object has no such field. */
 void table_known(struct table *table, const struct doc *object, const char *field);
 /*
- * What agents measured in milli: of one object, or the sum of all in a list that have it. "~" in
+ * Milli measured by agents: of one object, or the sum of all in a list that have it. "~" in
  * front says that one of these amounts was scaled; the cell sorts as a number all the same. Blank
  * if there is none.
  */
