@@ -210,7 +210,7 @@ story_control_plane() { # whole|part VERSION
 }
 
 # Tests of what differs between versions of containerd: NRI, CDI devices of plugins, the validator.
-OTHER_CONTAINERD='ValidatorsFile|WithOneLineSees|ContainersWith|InitContainersAnd|AgentThatWasKilled|AgentHangs|AgentDies'
+OTHER_CONTAINERD='ValidatorsFile|WithOneLineSees|ContainersWithShares|InitContainersAnd|AgentThatWasKilled|AgentHangs|AgentDies'
 OTHER_CONTAINERD+='|AgentNeverCame|ContainerdRestarted|AnotherPlugin|orged|ASandbox|APluginThat|TwoAgents|TheValidator'
 
 # Nodes with the containerd of many a cluster that is older than ours.
