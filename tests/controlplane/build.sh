@@ -7,6 +7,7 @@
 # containerd, its shim, ctr, and an NRI plugin, a device plugin and a CRI client for the tests come into
 # build/controlplane/containerd-2.3.7/.
 # Helm, for the chart, comes into build/controlplane/helm-3.22.0/.
+# The CRDs of the frameworks in examples/, which are files of Go modules, come into build/controlplane/crds/.
 # CONTAINERD_VERSION names another containerd that is built, too: 1.7.29, 2.1.9 or 2.2.9.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.
@@ -107,3 +108,25 @@ helm=helm.sh/helm/v3
 from "$here/build/helm" "$root/build/controlplane/helm-3.22.0" "-s -w -X $helm/internal/version.version=v3.22.0
     -X $helm/pkg/chartutil.k8sVersionMajor=1 -X $helm/pkg/chartutil.k8sVersionMinor=37"
 build_one helm $helm/cmd/helm
+
+# Each checksum must be in go.sum already, since go adds those that are missing.
+crds() {
+    from "$here/build/crds" "$root/build/controlplane/crds" ""
+    stamp="$recipe $(sha256sum <"$modules/files")"
+    if [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ]; then
+        return 0
+    fi
+    rm -f "$out"/*.yaml
+    while read -r module file; do
+        grep -q "^${module%@*} ${module#*@} h1:" "$modules/go.sum" || {
+            echo "build.sh: go.sum has no checksum of $module" >&2
+            exit 2
+        }
+        folder=$(cd "$modules" && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+        cp "${folder:?could not be had}/$file" "$out/"
+    done <"$modules/files"
+    chmod u+w "$out"/*.yaml
+    echo "$stamp" >"$out/.stamp"
+    echo "fetched $(ls "$out" | wc -l) CRDs"
+}
+crds
