@@ -28,14 +28,14 @@ struct site {
 
 static void make_folder(const struct site *site, const char *name)
 {
-    char path[128];
+    char path[256];
     (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
     assert_int_equal(mkdir(path, 0755), 0);
 }
 
 static void write_file(const struct site *site, const char *name, const char *content)
 {
-    char path[128];
+    char path[256];
     struct err err;
     (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
     assert_int_equal(file_replace(path, text_of(content), &err), 0);
