@@ -156,6 +156,16 @@ static bool lies_with_all(const struct node *node, const struct allocation_facts
     return true;
 }
 
+/* Would this GPU be granted now to a pod that charges it already? That charge may be its last. */
+static bool gpu_takes_again(const struct gpu *gpu)
+{
+    must(gpu != NULL);
+    must(gpu->charges > 0);
+    const enum reason closed = gpu_closed(gpu);
+    return closed == REASON_NONE || (closed == REASON_CROWDED && (gpu->flags & GPU_OVER) == 0 &&
+                                     gpu->charges == CHARGES_PER_GPU_MAX);
+}
+
 /* Does this container hold what it requests, on GPUs that would be granted now? */
 static bool want_is_met(const struct node *node, const struct allocation_facts *held,
                         const struct request *request, const struct want *want)
@@ -169,7 +179,7 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
         if (strcmp(share->container, want->container) != 0)
             continue;
         const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
-        if (gpu == NULL || gpu_closed(gpu) != REASON_NONE || share->kind != want->kind ||
+        if (gpu == NULL || !gpu_takes_again(gpu) || share->kind != want->kind ||
             share->asked != want->milli || share->mib < request->memory_mib ||
             !request_takes_model(request, atom_text(gpu->model)) ||
             !lies_with_all(node, held, request, want->container, gpu))

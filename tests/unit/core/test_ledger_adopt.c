@@ -342,6 +342,43 @@ static void a_version_is_met_by_what_was_asked_for(void **state)
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
 }
 
+/* Its own charge takes no place from it; a charge more than a GPU may carry does. */
+static void the_last_pod_of_a_full_gpu_may_be_edited(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct core_gpu whole = {.id = "GPU-a"};
+    static const struct core_gpu less = {.id = "GPU-a", .milli = 100};
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "a",
+                              .node = "n1",
+                              .version = 1,
+                              .request = core_request(core, "1")};
+    (void)core_node(core, "n1", &whole, 1);
+    for (int i = 1; i < CHARGES_PER_GPU_MAX; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        assert_int_equal(core_reserve(core, uid, "n1", "1"), VERDICT_OK);
+    }
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->charges, CHARGES_PER_GPU_MAX);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "more", "n1", "1"), VERDICT_REFUSED);
+
+    command.version = 3;
+    (void)core_node(core, "n1", &less, 1); /* its pods hold more than that */
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+    (void)core_node(core, "n1", &whole, 1);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+
+    command.version = 4;
+    assert_int_equal(adopt_annotated(core, "more", "n1", "c0 GPU-a 1 0 0", "1"), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
 static void decide_by(struct core_fixture *core, const struct rule *rule, rule_set holding)
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
@@ -542,6 +579,7 @@ int main(void)
         WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
         WITH_CORE(a_share_is_raised_to_what_its_memory_needs_and_charged_so),
         WITH_CORE(a_version_is_met_by_what_was_asked_for),
+        WITH_CORE(the_last_pod_of_a_full_gpu_may_be_edited),
         WITH_CORE(a_raise_that_nothing_demands_any_more_is_not_bound),
         WITH_CORE(a_raise_is_due_to_the_gpu_that_needs_most),
         WITH_CORE(a_raise_to_a_whole_gpu_is_due),
