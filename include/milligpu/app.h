@@ -26,6 +26,7 @@
 #include "milligpu/view.h"
 #include "milligpu/wire_kube.h"
 
+struct bell;
 struct command_trace;
 struct commits;
 struct events;
@@ -92,6 +93,7 @@ struct app {
     struct policy_reload *policy_reload;
     struct outbox *outbox;
     struct verifier *verifier;
+    struct bell *verifier_bell; /* the verifier's, on which its thread sleeps */
     struct command_trace *command_trace;
     struct rights *rights;   /* NULL: the API server cannot be asked */
     struct keyring *keyring; /* NULL, with its publisher: nothing is signed */

@@ -149,6 +149,8 @@ bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t
  */
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
                 const struct atom **out_node);
+/* ms until hints_late() has an offer to look at; 0: now. INT64_MAX: it has none. */
+int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms);
 
 /* --- entries follow the life of their pods --- */
 

@@ -24,6 +24,11 @@ void verifier_free(struct verifier *verifier);
 
 /* Does what is due; the first verification starts at once. */
 void verifier_step(struct verifier *verifier, int64_t now_ms);
+/*
+ * ms until a step has something to do, unless app->verifier_bell rings before: for the writer's
+ * part of a verification, for safe mode and for verifier_stop().
+ */
+int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms);
 
 /* Between two batches, in the writer's thread. NULL is fine. */
 void verifier_meet(struct verifier *verifier);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/bell.h"
 #include "milligpu/commits.h"
 #include "milligpu/http.h"
 #include "milligpu/log.h"
@@ -52,6 +53,7 @@ struct events {
     pthread_mutex_t lock;
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
+    struct bell *bell; /* a stream began, or all are to end */
     atomic_bool stops;
 };
 
@@ -63,6 +65,7 @@ struct events *events_new(struct app *app)
     events->app = app;
     must(pthread_mutex_init(&events->lock, NULL) == 0);
     strbuf_init(&events->piece.text);
+    events->bell = bell_new();
     return events;
 }
 
@@ -73,6 +76,7 @@ void events_free(struct events *events)
     for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
         must(events->client[i].stream == NULL);
     strbuf_done(&events->piece.text);
+    bell_free(events->bell);
     must(pthread_mutex_destroy(&events->lock) == 0);
     xfree(events);
 }
@@ -221,14 +225,14 @@ static bool events_feed(struct events *events, struct event_client *client, uint
     return behind && client->sent < newest;
 }
 
-/* True if some client is behind. */
-static bool events_round(struct events *events)
+/* *out_count: of streams. True if some client is behind. */
+static bool events_round(struct events *events, size_t *out_count)
 {
     /* An entry of the journal that is not published yet is not sent: the lists do not show it. */
     const uint64_t newest = commits_told(events->app->commits);
     const int64_t now = events_now(events);
     bool behind = false;
-    int64_t count = 0;
+    size_t count = 0;
 
     must(pthread_mutex_lock(&events->lock) == 0);
     events->piece.read = false;
@@ -236,8 +240,9 @@ static bool events_round(struct events *events)
         behind = events_feed(events, &events->client[i], newest, now) || behind;
         count += events->client[i].stream != NULL;
     }
-    metric_set(M_STREAMS, NULL, count);
+    metric_set(M_STREAMS, NULL, (int64_t)count);
     must(pthread_mutex_unlock(&events->lock) == 0);
+    *out_count = count;
     return behind;
 }
 
@@ -261,6 +266,7 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
         opened = true;
     }
     must(pthread_mutex_unlock(&events->lock) == 0);
+    bell_ring(events->bell);
     return opened;
 }
 
@@ -269,9 +275,14 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
 void events_main(struct events *events)
 {
     uint64_t told = 0;
+    size_t count = 0;
 
     while (!atomic_load(&events->stops)) {
-        const bool behind = events_round(events);
+        const bool behind = events_round(events, &count);
+        if (count == 0) {
+            bell_wait(events->bell, BELL_WAIT_MS_MAX);
+            continue;
+        }
         (void)poll(NULL, 0, EVENTS_PAUSE_MS); /* however often the writer commits */
         if (!behind)
             told = commits_wait(events->app->commits, told, EVENTS_LOOK_MS);
@@ -289,5 +300,6 @@ void events_stop(struct events *events)
 {
     must(events != NULL);
     atomic_store(&events->stops, true);
+    bell_ring(events->bell);
     commits_end(events->app->commits);
 }

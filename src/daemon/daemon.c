@@ -24,6 +24,7 @@
 #include "milligpu/api.h"
 #include "milligpu/app.h"
 #include "milligpu/assembly.h"
+#include "milligpu/bell.h"
 #include "milligpu/cluster_identity.h"
 #include "milligpu/events.h"
 #include "milligpu/fake_apiserver.h"
@@ -63,21 +64,20 @@ enum {
     REPORT_BODIES_BYTES = 16 * USAGE_BODY_BYTES_MAX,
     /* for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds of the manifests) */
     DRAIN_MS = 8000,
-    SIGNAL_LOOK_MS = 100,
+    DRAIN_LOOK_MS = 100, /* are the binds in flight over? */
     /* glibc's default is eight for each core */
     HEAPS_MAX = 2,
     /* blocks of this size are mapped one by one, and returned by free() */
     LARGE_BYTES = 256 * 1024,
-    /* the longest sleep of the writer without a message; its tick comes once a second */
-    WRITER_WAIT_MS = 200,
-    POLL_MAX_MS = 1000,
-    VERIFIER_LOOK_MS = 100,
+    /* the longest sleep of the writer; its tick comes once a second */
+    WRITER_WAIT_MS = 60000,
+    /* what the informer looks for, and nobody wakes it for, such as a list that is needed again */
+    INFORMER_WAIT_MS = 2000,
     /* Linux has a nice value for each thread */
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
-    /* checks for a signal between two checks of certificates and policy: about 5 s */
-    FILE_LOOKS = 50,
-    WEBHOOK = 0, /* among the ports */
+    FILE_LOOK_MS = 5000, /* between two checks of certificates and policy */
+    WEBHOOK = 0,         /* among the ports */
     ADMIN = 1,
     PROBE = 2,
     REPORT = 3,
@@ -111,6 +111,7 @@ struct daemon {
     struct reports *reports;         /* the report listener's thread's */
     /* each listener's watch thread has its own part */
     struct ports_news news;
+    pthread_t main_thread;
     pthread_t writer_thread;
     pthread_t informer_thread;
     pthread_t outbox_thread;
@@ -191,20 +192,13 @@ static void call_delivered(void *user, const struct kube_answer *answer)
     outbox_answer(daemon->app.outbox, now_of(&daemon->app), answer);
 }
 
-/* A bound on every wait, so that a thread looks at its stop flag once a second at least. */
-static int64_t daemon_capped(int64_t wait_ms)
-{
-    must(wait_ms >= 0);
-
-    return wait_ms < POLL_MAX_MS ? wait_ms : POLL_MAX_MS;
-}
-
 static void poll_watch(struct daemon *daemon, int64_t wait_ms,
                        void (*deliver)(void *user, const struct kube_answer *answer))
 {
-    must(deliver != NULL);
+    must(deliver != NULL && wait_ms >= 0);
 
-    daemon->watch_ops.poll(daemon->watch_ops.ctx, daemon_capped(wait_ms), daemon, deliver);
+    wait_ms = wait_ms < INFORMER_WAIT_MS ? wait_ms : INFORMER_WAIT_MS;
+    daemon->watch_ops.poll(daemon->watch_ops.ctx, wait_ms, daemon, deliver);
 }
 
 /*
@@ -222,6 +216,7 @@ static void *informer_main(void *user)
                    identity_delivered);
         if (cluster_identity_refused(daemon->parts.identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
+            must(pthread_kill(daemon->main_thread, SIGINT) == 0); /* it waits for a signal */
             return NULL;
         }
     }
@@ -230,9 +225,9 @@ static void *informer_main(void *user)
             informer_step(daemon->parts.informer, now_of(&daemon->app)),
             rights_step(daemon->app.rights, now_of(&daemon->app)),
             daemon->app.key_publisher == NULL
-                ? POLL_MAX_MS
+                ? INFORMER_WAIT_MS
                 : key_publisher_step(daemon->app.key_publisher, now_of(&daemon->app))};
-        int64_t least = POLL_MAX_MS;
+        int64_t least = INFORMER_WAIT_MS;
         for (size_t i = 0; i < ARRAY_LEN(wait); i++)
             least = wait[i] < least ? wait[i] : least;
         poll_watch(daemon, least, watch_delivered);
@@ -240,7 +235,7 @@ static void *informer_main(void *user)
     return NULL;
 }
 
-/* The outbox ends the wait with wake() when the writer gives it a job. */
+/* The outbox ends the wait with wake() when the writer gives it a job, and so does the stop. */
 static void *outbox_main(void *user)
 {
     struct daemon *daemon = user;
@@ -250,15 +245,12 @@ static void *outbox_main(void *user)
     while (!atomic_load(&daemon->stop_io)) {
         const int64_t wait =
             outbox_step(app->outbox, now_of(app), app->clock.wall_ms(app->clock.ctx));
-        daemon->call_ops.poll(daemon->call_ops.ctx, daemon_capped(wait), daemon, call_delivered);
+        daemon->call_ops.poll(daemon->call_ops.ctx, wait, daemon, call_delivered);
     }
     return NULL;
 }
 
-/*
- * Everything that grants has precedence. It looks ten times a second, because the meeting with the
- * writer is over within one batch, and until the read transaction is closed SQLite's log grows.
- */
+/* Everything that grants has precedence. */
 static void *verifier_main(void *user)
 {
     struct daemon *daemon = user;
@@ -269,7 +261,7 @@ static void *verifier_main(void *user)
         log_plain(LOG_DEBUG, "the priority of the verifier cannot be lowered");
     while (!atomic_load(&daemon->stop_io)) {
         verifier_step(app->verifier, now_of(app));
-        daemon_pause_ms(VERIFIER_LOOK_MS);
+        bell_wait(app->verifier_bell, verifier_wait_ms(app->verifier, now_of(app)));
     }
     return NULL;
 }
@@ -992,6 +984,14 @@ static bool daemon_quiet(struct daemon *daemon)
            queue_depth(daemon->app.queue) == 0;
 }
 
+static int wait_for_signal(const sigset_t *signals, int64_t wait_ms)
+{
+    must(wait_ms > 0);
+
+    const struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
+    return sigtimedwait(signals, NULL, &wait);
+}
+
 /*
  * The main thread's loop. Signals are blocked in every thread and fetched here, so no handler runs
  * anywhere. While it drains, the listeners still answer: binds in flight get their outcome, new
@@ -1001,13 +1001,18 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
     must(daemon->writer_runs && daemon->informer_runs && daemon->outbox_runs);
 
-    const struct timespec look = {.tv_nsec = SIGNAL_LOOK_MS * 1000000L};
+    int64_t files_ms = now_of(&daemon->app) + FILE_LOOK_MS;
     int64_t drain_until = 0;
 
-    for (int looks = 1;; looks++) {
-        if (looks % FILE_LOOKS == 0)
+    for (;;) {
+        const int signal =
+            wait_for_signal(signals, drain_until != 0 ? DRAIN_LOOK_MS : FILE_LOOK_MS);
+        if (atomic_load(&daemon->failed))
+            return;
+        if (now_of(&daemon->app) >= files_ms) {
             look_at_files(daemon);
-        const int signal = sigtimedwait(signals, NULL, &look);
+            files_ms = now_of(&daemon->app) + FILE_LOOK_MS;
+        }
         if (signal == SIGHUP) {
             daemon_reload(daemon);
         } else if (signal == SIGTERM || signal == SIGINT) {
@@ -1018,8 +1023,6 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
             drain_until = now_of(&daemon->app) + DRAIN_MS;
         }
         if (drain_until != 0 && (daemon_quiet(daemon) || now_of(&daemon->app) >= drain_until))
-            return;
-        if (atomic_load(&daemon->failed))
             return;
     }
 }
@@ -1197,6 +1200,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
 
     /* Before the first hash table, and never again: a table does not survive another seed. */
     text_seed(random_seed());
+    daemon->main_thread = pthread_self();
     daemon->argc = argc;
     daemon->argv = argv;
     daemon->envp = envp;

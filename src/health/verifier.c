@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/bell.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 
@@ -45,6 +46,7 @@ struct verifier *verifier_new(struct app *app)
 
     must(app->store != NULL && app->view != NULL);
     verifier->app = app;
+    app->verifier_bell = bell_new();
     verifier->due_ms = INT64_MIN;
     must(pthread_mutex_init(&verifier->lock, NULL) == 0);
     return verifier;
@@ -87,6 +89,7 @@ void verifier_free(struct verifier *verifier)
     store_read_close(verifier->look);
     snapshot_unref(verifier->snapshot);
     must(pthread_mutex_destroy(&verifier->lock) == 0);
+    bell_free(STEAL(verifier->app->verifier_bell));
     xfree(verifier);
 }
 
@@ -100,6 +103,7 @@ void verifier_stop(struct verifier *verifier)
     if (verifier->look != NULL)
         store_read_interrupt(verifier->look);
     verifier_unlock(verifier);
+    bell_ring(verifier->app->verifier_bell);
 }
 
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
@@ -125,6 +129,7 @@ void verifier_meet(struct verifier *verifier)
         verifier->snapshot = view_take(verifier->app->view);
         verifier->meeting = MEETING_HELD;
         must(verifier->snapshot != NULL);
+        bell_ring(verifier->app->verifier_bell);
     }
     verifier_unlock(verifier);
 }
@@ -280,6 +285,7 @@ static void verifier_ask(struct verifier *verifier, int64_t now_ms)
     verifier->look = look;
     verifier->meeting = MEETING_ASKED;
     verifier_unlock(verifier);
+    queue_wake(verifier->app->queue); /* the writer, which then meets */
 }
 
 /*
@@ -320,4 +326,20 @@ void verifier_step(struct verifier *verifier, int64_t now_ms)
     }
     if (meeting == MEETING_NONE && now_ms >= verifier->due_ms)
         verifier_ask(verifier, now_ms);
+}
+
+int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
+{
+    verifier_lock(verifier);
+    const enum meeting meeting = verifier->meeting;
+    verifier_unlock(verifier);
+
+    must(meeting <= MEETING_HELD);
+    if (meeting == MEETING_HELD)
+        return 0;
+    if (atomic_load(&verifier->app->safe_mode))
+        return verifier->bundled ? BELL_WAIT_MS_MAX : 0;
+    if (meeting == MEETING_ASKED)
+        return BELL_WAIT_MS_MAX;
+    return verifier->due_ms > now_ms ? verifier->due_ms - now_ms : 0;
 }

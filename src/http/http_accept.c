@@ -2,8 +2,9 @@
  * Connections as libmicrohttpd reports them, and the watch that ends slow ones (W2, W5).
  * accept_notify() runs in libmicrohttpd's threads and keeps http->connections and the admission up
  * to date. The watch is one thread for each listener: every tenth of the shortest limit, at most
- * every second, it looks at all connections under the lock. It only shuts sockets down; the
- * connection's own thread then cleans up. It calls the rules' functions without the lock.
+ * every second, it looks at all connections under the lock; less often while all of them are idle,
+ * and not at all while there is none. It only shuts sockets down; the connection's own thread then
+ * cleans up. It calls the rules' functions without the lock.
  */
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -13,6 +14,13 @@
 #include "milligpu/clock.h"
 
 #include "http/http_internal.h"
+
+enum {
+    LOOKS_IN_A_LIMIT = 10,
+    /* Of request_ms. What begins on an idle connection is noticed so much later. */
+    IDLE_LOOKS_IN_A_LIMIT = 4,
+    REST_MS = 60 * 60 * 1000,
+};
 
 /* --- connections come and go --- */
 
@@ -76,6 +84,8 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
     if (http->connections != NULL)
         http->connections->last = connection;
     http->connections = connection;
+    if (http->watch_rests)
+        must(pthread_cond_broadcast(&http->changed) == 0);
     http_unlock(http);
     if (connection->tls != NULL)
         tls_install(connection, session_of(peer));
@@ -241,18 +251,48 @@ static void look_around(struct http_server *http)
     http_lock(http);
 }
 
+/* Served before, and nothing has arrived since. */
+static bool is_at_rest(const struct connection *connection)
+{
+    must(connection->call.http != NULL);
+    return atomic_load(&connection->call.state) == CALL_WAITING && connection->first_ns == 0 &&
+           connection->seen_requests > 0;
+}
+
+/* Until the next look, if one is needed every every_ms while something goes on. */
+static int64_t watch_pause_ms(const struct http_server *http, int64_t every_ms)
+{
+    const int64_t idle_ms = http->rules.request_ms / IDLE_LOOKS_IN_A_LIMIT;
+    uint32_t dropped = 0;
+
+    must(every_ms > 0);
+    for (int cause = 0; cause < HTTP_CAUSES; cause++)
+        dropped += atomic_load(&http->dropped[cause]);
+    if (dropped > 0)
+        return every_ms;
+    if (http->connections == NULL)
+        return REST_MS;
+    for (const struct connection *at = http->connections; at != NULL; at = at->next)
+        if (!is_at_rest(at))
+            return every_ms;
+    return idle_ms > every_ms ? idle_ms : every_ms;
+}
+
 static void *accept_watch(void *arg)
 {
     struct http_server *http = arg;
     const struct http_rules *rules = &http->rules;
-    int64_t every_ms =
-        (rules->first_ms < rules->request_ms ? rules->first_ms : rules->request_ms) / 10;
+    int64_t every_ms = (rules->first_ms < rules->request_ms ? rules->first_ms : rules->request_ms) /
+                       LOOKS_IN_A_LIMIT;
 
     must(every_ms >= 0);
     every_ms = every_ms < 10 ? 10 : every_ms > 1000 ? 1000 : every_ms;
     http_lock(http);
     while (!http->watch_ends) {
-        http_wait(http, every_ms);
+        const int64_t pause_ms = watch_pause_ms(http, every_ms);
+        http->watch_rests = pause_ms > every_ms;
+        http_wait(http, pause_ms);
+        http->watch_rests = false;
         look_around(http);
     }
     http_unlock(http);

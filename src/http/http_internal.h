@@ -197,6 +197,7 @@ struct http_server {
     struct http_tls *tls;
     uint64_t files_seen; /* a digest of the certificate files' identities */
     bool watch_ends;
+    bool watch_rests; /* until a connection begins */
     bool watch_runs;
     pthread_t watch;
 };

@@ -520,6 +520,23 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     return wake;
 }
 
+int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
+{
+    int64_t wait = INT64_MAX;
+
+    must(now_ms >= 0);
+    hints_lock(hints);
+    if (hints->fresh != NULL) {
+        const int64_t left = hints->fresh->at_ms + SHORTLIST_LATE_MS - now_ms;
+        wait = left > 0 ? left : 0;
+    }
+    if (hints->late_went)
+        wait = 0;
+    hints_unlock(hints);
+    must(wait >= 0);
+    return wait;
+}
+
 /* --- refusals --- */
 
 /* Most refusals repeat the text before, and then nothing is allocated. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "milligpu/app.h"
+#include "milligpu/bell.h"
 #include "milligpu/log.h"
 
 static const struct {
@@ -34,6 +35,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
         text_clip(text_of(err.text), safe->why_none, sizeof safe->why_none);
     }
     atomic_store(&app->safe_mode, true);
+    bell_ring(app->verifier_bell);
     log_write(LOG_ERROR,
               "safe mode: nothing is granted or written until a restart; keep the diagnostics for "
               "the bug report",

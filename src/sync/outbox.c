@@ -34,7 +34,7 @@ enum {
     WAKE_PAUSE_MAX_MS = 1000,
     WAKE_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
     WAKE_RETRY_MAX_MS = 4000,
-    IDLE_MS = 1000,
+    IDLE_MS = 60 * 1000, /* a new job wakes */
     /* Events and advertisements that wait; more are dropped and counted */
     SIDE_CALLS_MAX = 256,
 };

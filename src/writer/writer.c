@@ -370,6 +370,18 @@ static bool batch_is_full(const struct writer *writer)
     return writer->pods_ended || writer->nodes_ended || writer->rules_change;
 }
 
+/* Neither beyond the next tick, nor beyond what else happens at a time of its own. */
+static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
+{
+    const int64_t now_ms = writer_now_ms(writer);
+    const int64_t tick_ms = writer->tick_ms > now_ms ? writer->tick_ms - now_ms : 0;
+    const int64_t late_ms = hints_late_in_ms(writer->app->hints, now_ms);
+
+    must(wait_ms >= 0 && late_ms >= 0);
+    wait_ms = tick_ms < wait_ms ? tick_ms : wait_ms;
+    return writer_wait_for_rules(writer, late_ms < wait_ms ? late_ms : wait_ms);
+}
+
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
     must(wait_ms >= 0);
@@ -377,7 +389,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
 
     struct message *message[BATCH_MAX];
 
-    const size_t taken = writer_collect(writer, message, writer_wait_for_rules(writer, wait_ms));
+    const size_t taken = writer_collect(writer, message, writer_wait(writer, wait_ms));
     const uint64_t epoch = writer->epoch;
     size_t count = 0;
     writer->pods_ended = writer->nodes_ended = false;

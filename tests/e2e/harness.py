@@ -56,6 +56,11 @@ def terminal(test):
         return test.skipTest(f"no pseudo-terminal here (openpty: {trouble}); mount /dev/pts")
 
 
+def is_race_test():
+    """Are the programs built with ThreadSanitizer?"""
+    return b"__tsan_init" in (BIN / "milligpud").read_bytes()
+
+
 def wall_clock(folder, ahead_s):
     """The wall clock of a program that starts with the variables returned is ahead by so much, until the next call."""
     (folder / "ahead.next").write_text(str(ahead_s))

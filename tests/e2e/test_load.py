@@ -27,12 +27,8 @@ MAY = {"/readyz": {200, 503}, "/api/v1/standalone/nodes": {404}, "/api/v1/standa
        "/api/v1/history": {200, 400}, "/api/v1/defrag": {200, 503}, "/api/v1/pods/default/s0-3": {200, 404}}
 
 
-def is_race_test():
-    return b"__tsan_init" in (harness.BIN / "milligpud").read_bytes()
-
-
 def pods_each():
-    return int(os.environ.get("MILLIGPU_LOAD_PODS", "40" if is_race_test() else "20"))
+    return int(os.environ.get("MILLIGPU_LOAD_PODS", "40" if harness.is_race_test() else "20"))
 
 
 class Client:

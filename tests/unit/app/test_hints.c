@@ -252,6 +252,23 @@ static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **sta
     assert_true(late(scene, 10000, 0));
 }
 
+static void it_is_known_when_the_next_offer_is_late(void **state)
+{
+    struct scene *scene = *state;
+
+    assert_int_equal(hints_late_in_ms(scene->hints, 1000), INT64_MAX);
+    offer(scene, "a", 1000);
+    offer(scene, "b", 1500);
+    assert_int_equal(hints_late_in_ms(scene->hints, 1000), 1000);
+    assert_int_equal(hints_late_in_ms(scene->hints, 1999), 1);
+    assert_int_equal(hints_late_in_ms(scene->hints, 2000), 0);
+    assert_int_equal(hints_late_in_ms(scene->hints, 9000), 0);
+    assert_true(late(scene, 2000, 0));
+    assert_int_equal(hints_late_in_ms(scene->hints, 2000), 500);
+    (void)late(scene, 2500, 0);
+    assert_int_equal(hints_late_in_ms(scene->hints, 2500), INT64_MAX);
+}
+
 /* Preemption, and the node that it nominated, lead to questions about one node. */
 static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(void **state)
 {
@@ -344,6 +361,7 @@ static void offers_are_bounded_and_the_oldest_go_first(void **state)
      */
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-0"), 16), 0);
     assert_true(hints_overflow(scene->hints, WAITING_MAX));
+    assert_int_equal(hints_late_in_ms(scene->hints, WAITING_MAX), 0); /* the one that went */
 }
 
 static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void **state)
@@ -794,6 +812,7 @@ int main(void)
         TEST(a_bind_that_came_was_no_refusal_of_the_list),
         TEST(a_list_never_grows_beyond_all_nodes),
         TEST(who_is_late_is_told_once_for_each_list_that_was_too_short),
+        TEST(it_is_known_when_the_next_offer_is_late),
         TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list),
         TEST(room_that_came_behind_a_whole_list_makes_it_too_short),
         TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more),

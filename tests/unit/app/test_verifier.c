@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/bell.h"
 #include "milligpu/command_trace.h"
 #include "milligpu/log.h"
 #include "milligpu/verifier.h"
@@ -272,6 +273,32 @@ static void what_readers_see_is_verified_too(void **state)
     assert_true(atomic_load(&fixture->app.safe_mode));
 }
 
+/* The verifier thread sleeps by this, and on a bell that rings where somebody has to wake it. */
+static void the_verifier_sleeps_until_something_is_due(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct verifier *verifying = fixture->app.verifier;
+
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0);
+    verifier_step(verifying, fixture->now_ms);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), BELL_WAIT_MS_MAX);
+    verifier_meet(verifying);
+    bell_wait(fixture->app.verifier_bell, INT64_MAX); /* the test would hang */
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0);
+    verifier_step(verifying, fixture->now_ms);
+    const int64_t interval_ms = (int64_t)fixture->app.settings->verify_interval_s * 1000;
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), interval_ms);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms + interval_ms + 1), 0);
+
+    safe_mode_enter(&fixture->app, SAFE_MEMORY, "a test");
+    bell_wait(fixture->app.verifier_bell, INT64_MAX);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0); /* for the diagnostics */
+    verifier_step(verifying, fixture->now_ms);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), BELL_WAIT_MS_MAX);
+    verifier_stop(verifying);
+    bell_wait(fixture->app.verifier_bell, INT64_MAX);
+}
+
 static void a_ledger_in_memory_has_no_bundle(void **state)
 {
     finish();
@@ -354,6 +381,7 @@ int main(void)
         WITH_FIXTURE(damage_in_the_file_is_found),
         WITH_FIXTURE(damage_in_memory_is_found),
         WITH_FIXTURE(what_readers_see_is_verified_too),
+        WITH_FIXTURE(the_verifier_sleeps_until_something_is_due),
         WITH_FIXTURE(a_ledger_in_memory_has_no_bundle),
         WITH_FIXTURE(a_fifth_bundle_is_not_made),
         WITH_FIXTURE(a_bundle_that_cannot_be_written_hinders_nothing),

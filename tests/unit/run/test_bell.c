@@ -1,0 +1,59 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "milligpu/bell.h"
+#include "milligpu/clock.h"
+
+#include "support/patience.h"
+
+static const int64_t patience_ms = PATIENCE_S * INT64_C(1000);
+
+static void a_ring_before_the_wait_ends_it_at_once_and_only_once(void **state)
+{
+    (void)state;
+    struct bell *bell = bell_new();
+    bell_ring(bell);
+    bell_ring(bell);
+    int64_t start = clock_ns();
+    bell_wait(bell, patience_ms);
+    assert_true(clock_ns() - start < patience_ms * 1000000);
+    start = clock_ns();
+    bell_wait(bell, 20); /* two rings were one */
+    assert_true(clock_ns() - start >= 20000000);
+    bell_wait(bell, 0);
+    bell_free(bell);
+    bell_free(NULL);
+}
+
+static void *ring(void *arg)
+{
+    bell_ring(arg);
+    return NULL;
+}
+
+static void whoever_sleeps_for_ever_is_woken_by_another_thread(void **state)
+{
+    (void)state;
+    struct bell *bell = bell_new();
+    pthread_t thread;
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, ring, bell), 0);
+        bell_wait(bell, INT64_MAX); /* the test would hang */
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    bell_free(bell);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_before_the_wait_ends_it_at_once_and_only_once),
+        cmocka_unit_test(whoever_sleeps_for_ever_is_woken_by_another_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
