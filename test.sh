@@ -98,6 +98,7 @@ step_release() {
     # The figures are not used; this only proves that the benchmarks still run.
     bench/run --quick filter worst bind memory verify waiting crowd events agent >build/bench.txt ||
         { tail build/bench.txt; return 1; }
+    bench/instructions
 }
 
 # The tests that let the disk fail at every point. Under a sanitizer, they take some of the points.

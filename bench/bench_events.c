@@ -21,7 +21,9 @@
 #include "milligpu/writer.h"
 
 #include "cluster.h"
+#include "half_full.h"
 #include "measure.h"
+#include "messages.h"
 #include "standstill.h"
 #include "webhook_fixture.h"
 
@@ -47,8 +49,6 @@ struct bench_daemon {
     struct store_ops real_store;
     int64_t store_ns; /* CPU in the store since the last event began */
 };
-
-static uint64_t version; /* resourceVersion of the object delivered last */
 
 /* --- the store's part of the time --- */
 
@@ -150,64 +150,6 @@ static void bind_answered(void *to, const char *error)
 
 /* --- set-up and tear-down --- */
 
-/* A bound pod as the API server shows it. */
-static void bound_json(struct strbuf *out, const struct allocation *allocation,
-                       const struct node *node)
-{
-    const struct allocation_facts *is = &allocation->is;
-    struct strbuf note;
-    char amount[16];
-
-    strbuf_init(&note);
-    annotation_encode(&note, allocation, node);
-    (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
-    cluster_pod_json(out, &(struct cluster_pod){.name = is->name,
-                                                .uid = is->uid,
-                                                .node = is->node->text,
-                                                .amount = amount,
-                                                .annotations = {note.data, note.len}});
-    strbuf_done(&note);
-}
-
-static void fill_pods(struct bench_daemon *daemon, const struct ledger *ledger)
-{
-    const struct allocation *allocation;
-    struct strbuf json;
-    struct arena arena;
-    struct err err;
-
-    strbuf_init(&json);
-    arena_init(&arena);
-    for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
-        struct pod pod;
-
-        strbuf_reset(&json);
-        arena_reset(&arena);
-        bound_json(&json, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
-        must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
-             0);
-        pod_cache_put(daemon->fixture.app.pod_cache, &pod, &cluster_requests, 1);
-    }
-    arena_done(&arena);
-    strbuf_done(&json);
-}
-
-/* A ledger on disk, as an earlier run of the daemon left it. */
-static void fill_ledger(struct bench_daemon *daemon)
-{
-    struct app *app = &daemon->fixture.app;
-    struct err err;
-
-    must(app->store_ops.begin(app->store_ops.ctx, &err) == 0);
-    cluster_write_to(&app->store_ops);
-    struct ledger *ledger = cluster_ledger(daemon->nodes);
-    daemon->pods = cluster_fill_half(ledger, daemon->nodes);
-    cluster_write_to(NULL);
-    must(app->store_ops.commit(app->store_ops.ctx, &err) == 0);
-    fill_pods(daemon, ledger);
-    ledger_free(ledger);
-}
-
 static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, uint32_t nodes)
 {
     struct app *app = &daemon->fixture.app;
@@ -236,7 +178,7 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
                                     .calls = &daemon->nowhere};
     webhook_fixture_init(&daemon->fixture, &edges);
     daemon->fixture.settings.events = false;
-    fill_ledger(daemon);
+    daemon->pods = half_full(&daemon->fixture.app, nodes);
     must(writer_load(daemon->fixture.parts.writer, &err) == 0);
     must(queue_put(app->queue, message_new(MESSAGE_NODES_BEGIN)));
     (void)writer_step(daemon->fixture.parts.writer, 0);
@@ -249,13 +191,6 @@ static void bench_daemon_stop(struct bench_daemon *daemon)
 }
 
 /* --- one event --- */
-
-/* Each delivered object is newer than those before. */
-static void give_version(struct message *message)
-{
-    message->pod.resource_version =
-        arena_printf(&message->arena, "%llu", (unsigned long long)++version);
-}
 
 static int64_t step(struct bench_daemon *daemon)
 {
@@ -286,84 +221,10 @@ static int64_t bench_wait_until_quiet(struct bench_daemon *daemon)
     return spent;
 }
 
-struct pod_words {
-    char name[32];
-    char uid[40];
-};
-
-static struct pod_words words_of(uint32_t pod)
-{
-    struct pod_words words;
-
-    (void)snprintf(words.name, sizeof words.name, "inference-%06u", pod);
-    (void)snprintf(words.uid, sizeof words.uid, "%08x-0000-4000-8000-000000000002", pod);
-    return words;
-}
-
-static struct message *pod_message(enum message_kind kind, uint32_t pod, const char *node,
-                                   const char *amount)
-{
-    struct message *message = message_new(kind);
-    const struct pod_words words = words_of(pod);
-    struct strbuf json;
-    struct err err;
-
-    strbuf_init(&json);
-    cluster_pod_json(&json,
-                     &(struct cluster_pod){
-                         .name = words.name, .uid = words.uid, .node = node, .amount = amount});
-    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
-                              json.len};
-    must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
-    give_version(message);
-    strbuf_done(&json);
-    return message;
-}
-
-static struct message *node_message(enum message_kind kind, uint32_t node, const char *cordon)
-{
-    struct message *message = message_new(kind);
-    struct strbuf json;
-    struct err err;
-
-    strbuf_init(&json);
-    cluster_node_json(&json, node);
-    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
-                              json.len};
-    must(node_decode(kept, &cluster_wire, &message->arena, &message->node, &err) == 0);
-    if (cordon != NULL)
-        message->node.cordon = cordon;
-    strbuf_done(&json);
-    return message;
-}
-
 static struct message *bind_message(struct bench_daemon *daemon, uint32_t pod, uint32_t node)
 {
-    struct message *message = message_new(MESSAGE_BIND);
-    const struct pod_words words = words_of(pod);
-    char host[NODE_NAME_BYTES];
-
-    cluster_node_name(node, host);
-    message->bind.asks.pod = arena_copy(&message->arena, text_of(words.name));
-    message->bind.asks.namespace = arena_copy(&message->arena, TEXT("default"));
-    message->bind.asks.uid = arena_copy(&message->arena, text_of(words.uid));
-    message->bind.asks.node = arena_copy(&message->arena, text_of(host));
-    message->bind.deadline_ms = standstill_ms + 30000;
-    message->bind.reply = (struct bind_reply){bind_answered, daemon};
-    return message;
-}
-
-static struct message *outcome_message(uint32_t pod, enum bind_outcome outcome)
-{
-    struct message *message = message_new(MESSAGE_OUTCOME);
-    const struct pod_words words = words_of(pod);
-
-    message->outcome =
-        (struct binding_outcome){.uid = arena_copy(&message->arena, text_of(words.uid)),
-                                 .is = outcome,
-                                 .version = version, /* that of its pod, delivered last */
-                                 .text = outcome == OUTCOME_BOUND ? NULL : "no answer"};
-    return message;
+    const struct bind_reply reply = {bind_answered, daemon};
+    return message_of_bind(pod, node, standstill_ms, reply);
 }
 
 /* --- the kinds of event --- */
@@ -415,26 +276,27 @@ static void live(struct bench_daemon *daemon, struct costs *costs)
     char host[NODE_NAME_BYTES];
 
     cluster_node_name(node, host);
-    note(daemon, costs, POD_ADDED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
-    note(daemon, costs, POD_CHANGED, take(daemon, pod_message(MESSAGE_POD, pod, "", "10")));
+    note(daemon, costs, POD_ADDED, take(daemon, message_of_pod(MESSAGE_POD, pod, "", "10")));
+    note(daemon, costs, POD_CHANGED, take(daemon, message_of_pod(MESSAGE_POD, pod, "", "10")));
     daemon->refused = false;
     const int64_t bind = take(daemon, bind_message(daemon, pod, node));
     if (daemon->refused) {
-        (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, "", "10"));
+        (void)take(daemon, message_of_pod(MESSAGE_POD_DELETED, pod, "", "10"));
         return; /* the node is full */
     }
     note(daemon, costs, BIND, bind);
     if (daemon->next_pod % 2 == 0) {
-        note(daemon, costs, OUTCOME, take(daemon, outcome_message(pod, OUTCOME_BOUND)));
-        note(daemon, costs, POD_BOUND, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
-        struct message *ended = pod_message(MESSAGE_POD, pod, host, "10");
+        note(daemon, costs, OUTCOME, take(daemon, message_of_outcome(pod, OUTCOME_BOUND)));
+        note(daemon, costs, POD_BOUND, take(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
+        struct message *ended = message_of_pod(MESSAGE_POD, pod, host, "10");
         ended->pod.phase = POD_SUCCEEDED;
         note(daemon, costs, POD_ENDED, take(daemon, ended));
     } else {
-        note(daemon, costs, DOUBT, take(daemon, outcome_message(pod, OUTCOME_UNKNOWN)));
-        note(daemon, costs, DOUBT_ENDED, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
+        note(daemon, costs, DOUBT, take(daemon, message_of_outcome(pod, OUTCOME_UNKNOWN)));
+        note(daemon, costs, DOUBT_ENDED,
+             take(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
         note(daemon, costs, POD_DELETED,
-             take(daemon, pod_message(MESSAGE_POD_DELETED, pod, host, "10")));
+             take(daemon, message_of_pod(MESSAGE_POD_DELETED, pod, host, "10")));
     }
 }
 
@@ -444,10 +306,10 @@ static void live_behind_our_back(struct bench_daemon *daemon, struct costs *cost
     char host[NODE_NAME_BYTES];
 
     cluster_node_name(draw(&daemon->seed, daemon->nodes), host);
-    note(daemon, costs, STRANGER_BOUND, take(daemon, pod_message(MESSAGE_POD, pod, host, "10")));
+    note(daemon, costs, STRANGER_BOUND, take(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
     standstill_ms += LOOK_MS;
     note(daemon, costs, DRIFT_APPEARS, step(daemon));
-    (void)take(daemon, pod_message(MESSAGE_POD_DELETED, pod, host, "10"));
+    (void)take(daemon, message_of_pod(MESSAGE_POD_DELETED, pod, host, "10"));
     standstill_ms += LOOK_MS;
     note(daemon, costs, DRIFT_HEALS, step(daemon));
 }
@@ -457,11 +319,11 @@ static void node_events(struct bench_daemon *daemon, struct costs *costs)
     const uint32_t node = draw(&daemon->seed, daemon->nodes);
     const uint32_t far = FAR_NODE + draw(&daemon->seed, FAR_NODE);
 
-    note(daemon, costs, NODE_SAME, take(daemon, node_message(MESSAGE_NODE, node, NULL)));
-    note(daemon, costs, NODE_CHANGED, take(daemon, node_message(MESSAGE_NODE, node, "all")));
-    (void)take(daemon, node_message(MESSAGE_NODE, node, NULL));
-    note(daemon, costs, NODE_ADDED, take(daemon, node_message(MESSAGE_NODE, far, NULL)));
-    note(daemon, costs, NODE_GONE, take(daemon, node_message(MESSAGE_NODE_DELETED, far, NULL)));
+    note(daemon, costs, NODE_SAME, take(daemon, message_of_node(MESSAGE_NODE, node, NULL)));
+    note(daemon, costs, NODE_CHANGED, take(daemon, message_of_node(MESSAGE_NODE, node, "all")));
+    (void)take(daemon, message_of_node(MESSAGE_NODE, node, NULL));
+    note(daemon, costs, NODE_ADDED, take(daemon, message_of_node(MESSAGE_NODE, far, NULL)));
+    note(daemon, costs, NODE_GONE, take(daemon, message_of_node(MESSAGE_NODE_DELETED, far, NULL)));
 }
 
 /* A second without messages: the cost of the tick, and of a step with nothing due. */
@@ -486,9 +348,9 @@ static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
     const uint32_t first = daemon->pods + daemon->next_pod;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t pod = daemon->pods + daemon->next_pod++;
-        (void)take(daemon, pod_message(MESSAGE_POD, pod, "", "1"));
+        (void)take(daemon, message_of_pod(MESSAGE_POD, pod, "", "1"));
         (void)take(daemon, bind_message(daemon, pod, draw(&daemon->seed, daemon->nodes)));
-        (void)take(daemon, outcome_message(pod, OUTCOME_UNKNOWN));
+        (void)take(daemon, message_of_outcome(pod, OUTCOME_UNKNOWN));
     }
     for (uint32_t i = 0; i < 10; i++) {
         standstill_ms += TICK_MS;
@@ -500,7 +362,7 @@ static void doubts_of_many(struct bench_daemon *daemon, uint32_t count)
     series_say(&series, name);
     series_done(&series);
     for (uint32_t i = 0; i < count; i++)
-        (void)take(daemon, pod_message(MESSAGE_POD_DELETED, first + i, "", "1"));
+        (void)take(daemon, message_of_pod(MESSAGE_POD_DELETED, first + i, "", "1"));
 }
 
 /* --- all nodes at once: nine drifts on each node appear and heal together --- */
@@ -509,7 +371,7 @@ static void all_nodes(struct bench_daemon *daemon, bool here)
 {
     for (uint32_t i = 0; i < daemon->nodes; i++) {
         must(queue_put(daemon->fixture.app.queue,
-                       node_message(here ? MESSAGE_NODE : MESSAGE_NODE_DELETED, i, NULL)));
+                       message_of_node(here ? MESSAGE_NODE : MESSAGE_NODE_DELETED, i, NULL)));
         if (i % BATCH_OF == BATCH_OF - 1 || i + 1 == daemon->nodes)
             (void)step(daemon);
     }
@@ -532,22 +394,6 @@ static void storm(struct bench_daemon *daemon)
 
 /* --- a list of objects already known: the cost of its end, and of the whole list --- */
 
-static struct message *listed_message(const struct allocation *allocation, const struct node *node)
-{
-    struct message *message = message_new(MESSAGE_POD_LISTED);
-    struct strbuf json;
-    struct err err;
-
-    strbuf_init(&json);
-    bound_json(&json, allocation, node);
-    const struct text kept = {arena_copy(&message->arena, (struct text){json.data, json.len}),
-                              json.len};
-    must(pod_decode(kept, &cluster_wire, &message->arena, &message->pod, &err) == 0);
-    give_version(message);
-    strbuf_done(&json);
-    return message;
-}
-
 static void list_anew(struct bench_daemon *daemon)
 {
     const struct snapshot *snapshot = view_take(daemon->fixture.app.view);
@@ -558,7 +404,7 @@ static void list_anew(struct bench_daemon *daemon)
     int64_t spent = take(daemon, message_new(MESSAGE_PODS_BEGIN));
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->allocations; i++)
-            spent += take(daemon, listed_message(node->allocation[i], node));
+            spent += take(daemon, message_of_listed(node->allocation[i], node));
     snapshot_unref(snapshot);
     const int64_t end = take(daemon, message_new(MESSAGE_PODS_END));
     (void)snprintf(name, sizeof name, "events.%u_nodes.pods_listed", daemon->nodes);
@@ -567,7 +413,7 @@ static void list_anew(struct bench_daemon *daemon)
     say(name, (double)end / 1e6, "ms");
     (void)take(daemon, message_new(MESSAGE_NODES_BEGIN));
     for (uint32_t i = 0; i < daemon->nodes; i++)
-        (void)take(daemon, node_message(MESSAGE_NODE_LISTED, i, NULL));
+        (void)take(daemon, message_of_node(MESSAGE_NODE_LISTED, i, NULL));
     (void)snprintf(name, sizeof name, "events.%u_nodes.nodes_list_ends", daemon->nodes);
     say(name, (double)take(daemon, message_new(MESSAGE_NODES_END)) / 1e6, "ms");
 }

@@ -284,26 +284,31 @@ void cluster_set_policy(struct ledger *ledger, enum policy_kind kind)
     workload_unref(workload);
 }
 
+void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
+                        const struct node *node)
+{
+    const struct allocation_facts *is = &allocation->is;
+    struct strbuf note;
+    char amount[16];
+
+    strbuf_init(&note);
+    annotation_encode(&note, allocation, node);
+    (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
+    const struct cluster_pod pod = {.name = is->name,
+                                    .uid = is->uid,
+                                    .node = is->node->text,
+                                    .amount = amount,
+                                    .annotations = {note.data, note.len}};
+    cluster_pod_json(out, &pod);
+    strbuf_done(&note);
+}
+
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)
 {
     const struct allocation *allocation;
-    struct strbuf note;
 
-    strbuf_init(&note);
     for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
-        const struct allocation_facts *is = &allocation->is;
-        char amount[16];
-
-        strbuf_reset(&note);
-        annotation_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
-        (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
-        const struct cluster_pod pod = {.name = is->name,
-                                        .uid = is->uid,
-                                        .node = is->node->text,
-                                        .amount = amount,
-                                        .annotations = {note.data, note.len}};
         strbuf_char(out, ',');
-        cluster_pod_json(out, &pod);
+        cluster_bound_json(out, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
     }
-    strbuf_done(&note);
 }

@@ -61,6 +61,9 @@ void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
  */
 void cluster_set_policy(struct ledger *ledger, enum policy_kind kind);
 
+/* A bound pod, as the API server shows it. */
+void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
+                        const struct node *node);
 /* The pods of a ledger, as `kubectl get pods -A -o json` shows them, a comma before each. */
 void cluster_pods_json(struct strbuf *out, const struct ledger *ledger);
 

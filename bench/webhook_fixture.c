@@ -54,7 +54,8 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};
     struct rulebook *bare = rulebook_new(POLICY_BINPACK, "binpack");
-    all.rulebook = bare;
+    if (all.rulebook == NULL)
+        all.rulebook = bare;
     fill_edges(fixture, &all);
     app_open(app, &fixture->settings, &all, &fixture->parts);
     rulebook_unref(bare);

@@ -49,6 +49,7 @@ zsh                        zsh
 fish                       fish
 procps                     ps
 prometheus                 promtool
+valgrind                   valgrind
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
 '
 CONTROLPLANE_NEEDS='

@@ -1,0 +1,291 @@
+/*
+ * bench_instructions - a fixed amount of each kind of work, to be counted by callgrind.
+ *
+ * Times differ from run to run and from machine to machine; the number of instructions hardly does,
+ * so a commit can be held to it (bench/instructions). Each kind is a function counted_NAME() with
+ * its preparations outside. 1,000 nodes, half of all milli held, the policy that is shipped, the
+ * ledger on a file. One thread; the clock stands still.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/message.h"
+#include "milligpu/policy_document.h"
+#include "milligpu/store.h"
+#include "milligpu/writer.h"
+#include "milligpu/zone_file.h"
+
+#include "cluster.h"
+#include "half_full.h"
+#include "measure.h"
+#include "messages.h"
+#include "standstill.h"
+#include "webhook_fixture.h"
+
+/* Called once each, and found by name in what callgrind writes. */
+#define COUNTED __attribute__((noinline, used)) static void
+
+enum { NODES = 1000, TIMES = 32, FEW_NAMES = 16, SETTLING = 4, LEARNED = 140 };
+
+struct counting {
+    struct webhook_fixture fixture;
+    struct strbuf body[TIMES];
+    struct message *message[TIMES];
+};
+
+static void ask(struct counting *counting, const char *path)
+{
+    struct http_call call;
+
+    http_call_init(&call, path);
+    for (uint32_t i = 0; i < TIMES; i++)
+        webhook_fixture_ask(&counting->fixture, &call,
+                            (struct text){counting->body[i].data, counting->body[i].len});
+    http_call_done(&call);
+}
+
+COUNTED counted_filter_first(struct counting *counting)
+{
+    ask(counting, "/scheduler/filter");
+}
+
+COUNTED counted_filter(struct counting *counting)
+{
+    ask(counting, "/scheduler/filter");
+}
+
+COUNTED counted_filter_refused(struct counting *counting)
+{
+    ask(counting, "/scheduler/filter");
+}
+
+COUNTED counted_prioritize(struct counting *counting)
+{
+    ask(counting, "/scheduler/prioritize");
+}
+
+static void handle(struct counting *counting)
+{
+    for (uint32_t i = 0; i < TIMES; i++) {
+        must(queue_put(counting->fixture.app.queue, counting->message[i]));
+        must(writer_step(counting->fixture.parts.writer, 0) == 1);
+    }
+}
+
+COUNTED counted_pod_added(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_bind(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_outcome(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_pod_ended(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_node_same(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_node_changed(struct counting *counting)
+{
+    handle(counting);
+}
+
+COUNTED counted_decode_pod(struct counting *counting)
+{
+    struct arena arena;
+    struct pod pod;
+    struct err err;
+
+    arena_init(&arena);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        const struct text text = {counting->body[i].data, counting->body[i].len};
+        must(pod_decode(text, &cluster_wire, &arena, &pod, &err) == 0);
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
+COUNTED counted_decode_node(struct counting *counting)
+{
+    struct node_facts node;
+    struct arena arena;
+    struct err err;
+
+    arena_init(&arena);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        const struct text text = {counting->body[i].data, counting->body[i].len};
+        must(node_decode(text, &cluster_wire, &arena, &node, &err) == 0);
+        arena_reset(&arena);
+    }
+    arena_done(&arena);
+}
+
+/* --- what is counted --- */
+
+/* Questions of pods, about windows of names that move as kube-scheduler's do. */
+static void questions(struct counting *counting, const char *amount, uint32_t names)
+{
+    for (uint32_t i = 0; i < TIMES; i++) {
+        char uid[40];
+        (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", i);
+        const struct cluster_question question = {.uid = uid,
+                                                  .amount = amount,
+                                                  .nodes = NODES,
+                                                  .first = i * NODES / TIMES,
+                                                  .names = names};
+        strbuf_reset(&counting->body[i]);
+        cluster_question_json(&counting->body[i], &question);
+    }
+}
+
+static void count_webhooks(struct counting *counting)
+{
+    questions(counting, "300", NODES);
+    counted_filter_first(counting);
+    counted_filter(counting);
+    questions(counting, "8000", NODES);
+    counted_filter_refused(counting);
+    questions(counting, "300", FEW_NAMES);
+    counted_prioritize(counting);
+}
+
+static void count_decoding(struct counting *counting)
+{
+    for (uint32_t i = 0; i < TIMES; i++) {
+        strbuf_reset(&counting->body[i]);
+        cluster_pod_json(&counting->body[i],
+                         &(struct cluster_pod){
+                             .name = "inference", .uid = "an-uid", .node = "", .amount = "300"});
+    }
+    counted_decode_pod(counting);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        strbuf_reset(&counting->body[i]);
+        cluster_node_json(&counting->body[i], i);
+    }
+    counted_decode_node(counting);
+}
+
+static void bound(void *to, const char *error)
+{
+    uint32_t *count = to;
+    must(error == NULL);
+    (*count)++;
+}
+
+/* So many that the next ones change nothing in what the policy expects (tally_is_due). */
+static void warm_up(struct counting *counting, uint32_t first)
+{
+    for (uint32_t i = 0; i < LEARNED; i++) {
+        struct message *message = message_of_pod(MESSAGE_POD, first + i, "", "10");
+        must(queue_put(counting->fixture.app.queue, message));
+        must(writer_step(counting->fixture.parts.writer, 0) == 1);
+    }
+}
+
+/* TIMES pods, one on each of as many nodes, from their first event to their end. */
+static void count_pods(struct counting *counting, uint32_t first)
+{
+    struct message **message = counting->message;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < TIMES; i++)
+        message[i] = message_of_pod(MESSAGE_POD, first + i, "", "10");
+    counted_pod_added(counting);
+    for (uint32_t i = 0; i < TIMES; i++)
+        message[i] =
+            message_of_bind(first + i, i, standstill_ms, (struct bind_reply){bound, &count});
+    counted_bind(counting);
+    for (uint32_t i = 0; i < TIMES; i++)
+        message[i] = message_of_outcome(first + i, OUTCOME_BOUND);
+    counted_outcome(counting);
+    must(count == TIMES);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        char host[NODE_NAME_BYTES];
+        cluster_node_name(i, host);
+        message[i] = message_of_pod(MESSAGE_POD, first + i, host, "10");
+        message[i]->pod.phase = POD_SUCCEEDED;
+    }
+    counted_pod_ended(counting);
+}
+
+static void count_nodes(struct counting *counting)
+{
+    for (uint32_t i = 0; i < TIMES; i++)
+        counting->message[i] = message_of_node(MESSAGE_NODE, i, NULL);
+    counted_node_same(counting);
+    for (uint32_t i = 0; i < TIMES; i++)
+        counting->message[i] = message_of_node(MESSAGE_NODE, i, "all");
+    counted_node_changed(counting);
+}
+
+/* The policy that is shipped. */
+static struct rulebook *shipped(void)
+{
+    const struct policy_edges edges = {.load_zone = zone_load};
+    const struct text document = text_of(policy_document_find(TEXT("mixed")));
+    struct rulebook *book = NULL;
+    struct strbuf warnings;
+    struct err err;
+
+    strbuf_init(&warnings);
+    must(policy_document_read(document, "mixed", &edges, &book, &warnings, &err) == 0);
+    strbuf_done(&warnings);
+    return book;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct counting counting = {.message = {NULL}};
+    char path[4096];
+    struct err err;
+
+    if (!options_read(argc, argv, &options))
+        return 2;
+    text_seed(1);
+    standstill_ms = 1000;
+    must((size_t)snprintf(path, sizeof path, "%s/instructions.db", options.folder) < sizeof path);
+    struct store *store = cluster_store(path);
+    struct kube_ops nowhere = standstill_server();
+    struct rulebook *mixed = shipped();
+    const struct app_edges edges = {.clock = standstill_clock(),
+                                    .store = store,
+                                    .rulebook = mixed,
+                                    .watch = &nowhere,
+                                    .calls = &nowhere};
+    webhook_fixture_init(&counting.fixture, &edges);
+    counting.fixture.settings.events = false;
+    const uint32_t pods = half_full(&counting.fixture.app, NODES);
+    must(writer_load(counting.fixture.parts.writer, &err) == 0);
+    must(queue_put(counting.fixture.app.queue, message_new(MESSAGE_NODES_BEGIN)));
+    for (uint32_t i = 0; i < SETTLING; i++) /* the policy goes into the journal */
+        (void)writer_step(counting.fixture.parts.writer, 0);
+    for (uint32_t i = 0; i < TIMES; i++)
+        strbuf_init(&counting.body[i]);
+
+    count_decoding(&counting);
+    count_webhooks(&counting);
+    warm_up(&counting, pods);
+    count_pods(&counting, pods + LEARNED);
+    count_nodes(&counting);
+
+    for (uint32_t i = 0; i < TIMES; i++)
+        strbuf_done(&counting.body[i]);
+    webhook_fixture_done(&counting.fixture);
+    rulebook_unref(mixed);
+    store_close(store);
+    return 0;
+}
