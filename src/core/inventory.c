@@ -164,12 +164,21 @@ static const char *inventory_model_of(struct arena *arena, const char *given)
     return model;
 }
 
-/* Unique in the cluster, because the name of a node contains no '/'. */
+/*
+ * Unique in the cluster, because the name of a node contains no '/'. Made for each GPU of each
+ * heartbeat, so not by printf.
+ */
 static const char *made_up_id(const struct judge *judge, uint32_t index)
 {
+    CLEANUP(strbuf_done) struct strbuf id;
+
     must(judge->facts->name != NULL);
     must(index <= INDEX_MAX);
-    return arena_printf(judge->arena, "%s/gpu-%u", judge->facts->name, index);
+    strbuf_init(&id);
+    strbuf_str(&id, judge->facts->name);
+    strbuf_str(&id, "/gpu-");
+    strbuf_u64(&id, index);
+    return arena_copy(judge->arena, (struct text){id.data, id.len});
 }
 
 /* GPUs known only by a number: all equal, except that the last one may be a part of one. */

@@ -16,7 +16,9 @@ static const struct atom *intern_label(const struct label *label, struct names *
     must(label->key[0] != '\0');
     must(strchr(label->key, '=') == NULL);
     strbuf_init(&text);
-    strbuf_printf(&text, "%s=%s", label->key, label->value);
+    strbuf_str(&text, label->key);
+    strbuf_char(&text, '=');
+    strbuf_str(&text, label->value);
     return names_intern(names, (struct text){text.data, text.len});
 }
 
