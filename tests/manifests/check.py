@@ -431,6 +431,27 @@ def check_variants_share_their_text():
         need(len(heads) == 1, f"{overlay}: the scheduler configurations differ before managedResources")
 
 
+def check_autoscalers_copy():
+    """docs/operate/autoscalers.md has the scheduler's file as an autoscaler needs it: whole Nodes, filter only, one profile."""
+    with open(os.path.join(TOP, "docs", "operate", "autoscalers.md"), encoding="utf-8") as file:
+        blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", file.read(), re.M | re.S)]
+    kinds = {block.get("kind"): block for block in blocks}
+    need({"Pod", "KubeSchedulerConfiguration", "NodeOverlay"} <= kinds.keys(), f"autoscalers.md: has {kinds.keys()}")
+    config = kinds["KubeSchedulerConfiguration"]
+    need(len(config["profiles"]) == 1, "autoscalers.md: a Cluster Autoscaler takes exactly one profile")
+    e = config["extenders"][0]
+    own = documents(text_of("overlays", "default-scheduler", "scheduler.yaml"))[0]["extenders"][0]
+    need([key for key in e if key.endswith("Verb")] == ["filterVerb"], "autoscalers.md: a simulation calls filter only")
+    need(e["nodeCacheCapable"] is False, "autoscalers.md: names say nothing of a node that does not exist yet")
+    same = ("urlPrefix", "filterVerb", "enableHTTPS", "httpTimeout", "ignorable")
+    need([e[key] for key in same] == [own[key] for key in same], "autoscalers.md: another extender than the scheduler's")
+    need(e["tlsConfig"]["serverName"] == own["tlsConfig"]["serverName"], "autoscalers.md: another serverName")
+    names = [one["name"] for one in e["managedResources"]]
+    need(names == [one["name"] for one in own["managedResources"]], f"autoscalers.md: manages {names}")
+    need(config["profiles"][0]["pluginConfig"][0]["args"]["ignoredResources"] == names, "autoscalers.md: ignores others")
+    need(list(kinds["NodeOverlay"]["spec"]["capacity"]) == names, "autoscalers.md: the NodeOverlay has another resource")
+
+
 def check_address_and_name_agree():
     """Service, scheduler and certificates use one address and one name."""
     address = documents(text_of("overlays", "default-scheduler", "service-patch.yaml"))[0]["spec"]["clusterIP"]
