@@ -17,12 +17,28 @@ static void man_option(struct strbuf *out, size_t id)
     strbuf_str(out, "\n");
 }
 
-/* command NULL: those of every command. */
+/* command NULL: those of every command. Without those of several commands. */
 static void man_options(struct strbuf *out, const struct ctl_command *command)
 {
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_of(id, command))
+        if (option_is_of(id, command) && !option_is_shared(id))
             man_option(out, id);
+}
+
+/* A line that names the command's options of several commands, if it knows any. */
+static void man_shared_options(struct strbuf *out, const struct ctl_command *command)
+{
+    const char *before = ".PP\nSee OPTIONS for ";
+
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (option_is_of(id, command) && option_is_shared(id)) {
+            strbuf_str(out, before);
+            strbuf_str(out, "\\-\\-");
+            strbuf_roff(out, option_info(id)->name);
+            before = ", ";
+        }
+    if (before[0] == ',')
+        strbuf_str(out, ".\n");
 }
 
 static void man_command(struct strbuf *out, const struct ctl_command *command)
@@ -37,6 +53,7 @@ static void man_command(struct strbuf *out, const struct ctl_command *command)
     strbuf_roff(out, command->help);
     strbuf_char(out, '\n');
     man_options(out, command);
+    man_shared_options(out, command);
 }
 
 /*
@@ -65,6 +82,10 @@ void options_man(struct strbuf *out)
         man_command(out, command);
     strbuf_str(out, ".SH OPTIONS\nThese belong to every command.\n");
     man_options(out, NULL);
+    strbuf_str(out, ".PP\nThese belong to the commands that name them above.\n");
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (option_is_shared(id))
+            man_option(out, id);
     strbuf_str(out, ".SH EXIT STATUS\n"
                     "0 fine; 1 refused, not found or unhealthy; 2 wrong usage.\n"
                     ".SH ENVIRONMENT\n"

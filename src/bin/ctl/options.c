@@ -60,6 +60,16 @@ bool option_is_of(size_t id, const struct ctl_command *command)
     return has_word(command != NULL ? command->options : common, options[id].id);
 }
 
+bool option_is_shared(size_t id)
+{
+    size_t know = 0;
+
+    must(id < OPTIONS);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        know += option_is_of(id, &commands[i]);
+    return know > 1;
+}
+
 /* --- the nearest command --- */
 
 enum { NEAR = 3 };
@@ -414,34 +424,84 @@ static void put_option_row(struct strbuf *out, const struct option *option)
     strbuf_str(out, " |\n");
 }
 
-static void put_option_rows(struct strbuf *out, const char *names)
+/* Those among ids that are options of one command only, or of several. */
+static size_t count_options(const char *ids, bool shared)
 {
-    must(names != NULL);
+    size_t count = 0;
+
+    must(ids != NULL);
+    for (size_t id = 0; id < OPTIONS; id++)
+        count += has_word(ids, options[id].id) && option_is_shared(id) == shared;
+    return count;
+}
+
+static void put_option_rows(struct strbuf *out, const char *ids, bool shared)
+{
+    must(count_options(ids, shared) > 0);
     strbuf_str(out, "\n| option | meaning |\n| --- | --- |\n");
     for (size_t id = 0; id < OPTIONS; id++)
-        if (has_word(names, options[id].id))
+        if (has_word(ids, options[id].id) && option_is_shared(id) == shared)
             put_option_row(out, &options[id]);
 }
 
-/* The test unit.ctl.options compares docs/CLI.md with this text. */
-void options_markdown(struct strbuf *out)
+static void put_every_shared_option(struct strbuf *out)
 {
+    must(out != NULL);
+    strbuf_str(out, "\n## Options of several commands\n\n"
+                    "Each command below names those that it knows.\n"
+                    "\n| option | meaning |\n| --- | --- |\n");
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (option_is_shared(id))
+            put_option_row(out, &options[id]);
+}
+
+/* One line that names the command's options of several commands. */
+static void put_shared_options(struct strbuf *out, const struct ctl_command *command)
+{
+    const char *before = "\n[Shared options](#options-of-several-commands): ";
+
+    must(count_options(command->options, true) > 0);
+    for (size_t id = 0; id < OPTIONS; id++)
+        if (option_is_of(id, command) && option_is_shared(id)) {
+            strbuf_printf(out, "%s`--%s`", before, options[id].name);
+            before = ", ";
+        }
+    strbuf_str(out, ".\n");
+}
+
+static void put_command_section(struct strbuf *out, const struct ctl_command *command,
+                                options_example *example)
+{
+    must(command->name[0] != '\0');
+    strbuf_printf(out, "\n## %s\n\n`", command->name);
+    put_usage_line(out, command);
+    strbuf_printf(out, "`: %s\n\n%s\n\n```\n", command->summary, command->help);
+    example(out, command->name);
+    strbuf_str(out, "```\n");
+    if (count_options(command->options, false) > 0)
+        put_option_rows(out, command->options, false);
+    if (count_options(command->options, true) > 0)
+        put_shared_options(out, command);
+}
+
+/* The test unit.ctl.options compares docs/CLI.md with this text. */
+void options_markdown(struct strbuf *out, options_example *example)
+{
+    must(example != NULL);
     strbuf_str(
-        out, "# milligpuctl\n\n"
-             "Generated from `src/bin/ctl/commands.def` and `options.def` with UPDATE=1 in the "
-             "environment\nof the test unit.ctl.options, which compares.\n\n"
-             "The same binary installed as `kubectl-milligpu` is a kubectl plugin: `kubectl "
-             "milligpu top`. Without a server\nnamed, the plugin starts `kubectl port-forward` to "
-             "the pod of milligpud and ends it again.\n\n"
-             "Exit status: 0 fine; 1 refused, not found or unhealthy; 2 wrong usage. Colours and "
-             "bars appear only on a terminal;\n`NO_COLOR` is honoured. Amounts are thousandths of "
-             "one GPU.\n\n## Options of every command\n");
-    put_option_rows(out, common);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        strbuf_printf(out, "\n## %s\n\n`", commands[i].name);
-        put_usage_line(out, &commands[i]);
-        strbuf_printf(out, "`: %s\n\n%s\n", commands[i].summary, commands[i].help);
-        if (commands[i].options[0] != '\0')
-            put_option_rows(out, commands[i].options);
-    }
+        out,
+        "# milligpuctl\n\n"
+        "Generated from `src/bin/ctl/commands.def`, `options.def` and `docs/output` with UPDATE=1 "
+        "in the environment\nof the test unit.ctl.options, which compares. The examples are of "
+        "the demo's cluster; the test e2e.output\nruns them.\n\n"
+        "The same binary installed as `kubectl-milligpu` is a kubectl plugin: `kubectl "
+        "milligpu top`. Without a server\nnamed, the plugin starts `kubectl port-forward` to "
+        "the pod of milligpud and ends it again.\n\n"
+        "Exit status: 0 fine; 1 refused, not found or unhealthy; 2 wrong usage. Colours and "
+        "bars appear only on a terminal;\n`NO_COLOR` is honoured. Amounts are thousandths of "
+        "one GPU.\n\n## Options of every command\n");
+    put_option_rows(out, common, false);
+    put_every_shared_option(out);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        put_command_section(out, &commands[i], example);
 }

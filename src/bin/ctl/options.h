@@ -66,10 +66,13 @@ const struct option *option_info(size_t id);                      /* id < OPTION
 const struct ctl_command *option_command(size_t at);              /* NULL behind the last one */
 const struct ctl_command *options_find_command(const char *name); /* NULL: there is none */
 bool option_is_of(size_t id, const struct ctl_command *command);  /* NULL: of every command */
+bool option_is_shared(size_t id); /* several commands know it, not all */
 
 void options_help(struct strbuf *out, const struct ctl_command *command); /* NULL: all of them */
-void options_markdown(struct strbuf *out);                                /* docs/CLI.md */
-void options_man(struct strbuf *out); /* docs/man/milligpuctl.1 */
+/* Appends what the command prints in its example: whole lines, at least one. */
+typedef void options_example(struct strbuf *out, const char *command);
+void options_markdown(struct strbuf *out, options_example *example); /* docs/CLI.md */
+void options_man(struct strbuf *out);                                /* docs/man/milligpuctl.1 */
 
 #define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
     int handler(struct ctl *ctl);

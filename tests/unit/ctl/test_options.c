@@ -1,6 +1,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -237,10 +238,64 @@ static void the_kinds_of_drift_are_words_of_their_option(void **state)
     assert_non_null(strstr(option->help, help.data));
 }
 
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part))
+        count++;
+    return count;
+}
+
+/* The test e2e.output writes docs/output, and compares. */
+static void read_example(struct strbuf *out, const char *command)
+{
+    const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
+    char path[4096];
+    char bytes[4096];
+    size_t count;
+
+    (void)snprintf(path, sizeof path, "%s/docs/output/%s.txt", source != NULL ? source : ".",
+                   command);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        fail_msg("%s: no example of this command", path);
+    while ((count = fread(bytes, 1, sizeof bytes, file)) > 0)
+        strbuf_add(out, bytes, count);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(out->data[out->len - 1], '\n');
+}
+
+static void write_markdown(struct strbuf *out)
+{
+    options_markdown(out, read_example);
+}
+
+/* An option stands once: in a table at the top, or with its only command. */
+static void each_option_stands_once_in_the_documents(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf page;
+    CLEANUP(strbuf_done) struct strbuf manual;
+
+    (void)state;
+    strbuf_init(&page);
+    strbuf_init(&manual);
+    write_markdown(&page);
+    options_man(&manual);
+    for (size_t id = 0; id < OPTIONS; id++) {
+        char row[128];
+        (void)snprintf(row, sizeof row, "--%s%s%s` | ", option_info(id)->name,
+                       option_info(id)->argument[0] != '\0' ? " " : "", option_info(id)->argument);
+        assert_int_equal(count_of(page.data, row), 1);
+    }
+    assert_int_equal(count_of(page.data, "\n```\n$ milligpuctl top\n"), 1);
+    assert_int_equal(count_of(manual.data, "\\-\\-sort\\-by \\fICOLUMN"), 1);
+}
+
 static void the_documents_equal_their_tables(void **state)
 {
     (void)state;
-    document_equals("docs/CLI.md", options_markdown);
+    document_equals("docs/CLI.md", write_markdown);
     document_equals("docs/man/milligpuctl.1", options_man);
 }
 
@@ -257,6 +312,7 @@ int main(void)
         cmocka_unit_test(help_and_version_need_no_server),
         cmocka_unit_test(help_fits_eighty_columns),
         cmocka_unit_test(the_kinds_of_drift_are_words_of_their_option),
+        cmocka_unit_test(each_option_stands_once_in_the_documents),
         cmocka_unit_test(the_documents_equal_their_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
