@@ -5,11 +5,8 @@ the comparison. A line "..." stands for lines that are left out.
 """
 
 import os
-import pathlib
 import re
 import subprocess
-import sys
-import unittest
 
 import harness
 import test_cordon
@@ -17,7 +14,6 @@ import test_keys
 
 OUTPUT = harness.SOURCE / "docs/output"
 CTL = harness.BIN / "milligpuctl"
-KEY = re.compile(r"\b[0-9a-f]{16}\b")
 
 # What differs from run to run, and what stands in its place.
 ALWAYS = [
@@ -119,10 +115,14 @@ class Output(harness.Story):
         """What `doctor` says of one thing."""
         return next(one["text"] for one in self.daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
 
+    def states(self):
+        return [one["state"] for one in self.daemon.get("/api/v1/allocations")["items"]]
+
     def test_every_command(self):
         """In the order in which one example needs what another one did."""
         (self.home / "demo").symlink_to(harness.SOURCE / "demo")
         self.one("play", "milligpuctl play demo/pods.yaml")
+        self.daemon.wait(lambda: self.states() == ["bound"] * 11, "the pods to be bound")
         self.one("top")
         self.one("nodes")
         self.one("node", "milligpuctl node t4-0")
@@ -175,14 +175,13 @@ class Output(harness.Story):
         (folder / "uid").write_text(test_cordon.UID)
         for name in ("cordon", "uncordon"):
             line = f"milligpuctl {name} {test_cordon.NODE} 1"
-            said = [(f"{line} --dry-run", ""), (line, "")] if name == "cordon" else [(line, "")]
+            lines = [f"{line} --dry-run", line] if name == "cordon" else [line]
             # A standalone milligpud says that kubectl changes another cluster.
-            said = [(one, re.sub(r"(?m)^milligpuctl: milligpud is standalone.*\n", "", self.ctl(one, self.daemon, folder)))
-                    for one, _ in said]
-            self.example(name, *said)
+            self.example(name, *((one, self.ctl(one, self.daemon, folder)) for one in lines),
+                         masks=[(r"(?m)^milligpuctl: milligpud is standalone.*\n", "")])
 
     def of_moves(self):
-        """Two shares on each of four GPUs, of which one goes."""
+        """Two shares on each of six GPUs, of which one goes."""
         moved = harness.Daemon()
         self.addCleanup(moved.close)
         for at in range(6):
