@@ -49,6 +49,8 @@ struct settings_set {
 };
 
 const struct setting_info *setting_info(enum setting_id id);
+/* The title of the group that begins with this setting; NULL: none does. Constant. */
+const char *setting_group(enum setting_id id);
 /* SETTINGS if there is none. dash: names are written as in flags. */
 enum setting_id setting_find(struct text name, char dash);
 /* The known name that was probably meant, or NULL; dash as above. */

@@ -69,9 +69,12 @@ void settings_help(struct strbuf *out)
     must(out != NULL);
     strbuf_str(out,
                "milligpud - a kube-scheduler extender that places pods on fractions of GPUs\n\n"
-               "usage: milligpud [--name VALUE]...\n\n");
-    for (int id = 0; id < SETTINGS; id++)
+               "usage: milligpud [--name VALUE]...\n");
+    for (int id = 0; id < SETTINGS; id++) {
+        if (setting_group((enum setting_id)id) != NULL)
+            strbuf_printf(out, "\n%s:\n", setting_group((enum setting_id)id));
         help_line(out, (enum setting_id)id);
+    }
     strbuf_str(
         out,
         "\n"
@@ -128,11 +131,16 @@ void settings_markdown(struct strbuf *out)
         "(`webhook_listen: 127.0.0.1:8910`). A flag beats the variable, which beats the\n"
         "file, which beats the default. `milligpud --check-config` reports errors with\n"
         "file and line; `milligpud --print-config` prints the effective settings and sources.\n"
-        "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n\n"
-        "| setting | type | default | reload | meaning |\n"
-        "|---|---|---|---|---|\n");
-    for (int id = 0; id < SETTINGS; id++)
+        "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n");
+    for (int id = 0; id < SETTINGS; id++) {
+        if (setting_group((enum setting_id)id) != NULL)
+            strbuf_printf(out,
+                          "\n## %s\n\n"
+                          "| setting | type | default | reload | meaning |\n"
+                          "|---|---|---|---|---|\n",
+                          setting_group((enum setting_id)id));
         markdown_row(out, (enum setting_id)id);
+    }
 }
 
 static void man_setting(struct strbuf *out, enum setting_id id)
@@ -174,10 +182,13 @@ void settings_man(struct strbuf *out)
              "Each setting is also a key of the YAML file that\n.B \\-\\-config\nnames "
              "(webhook_listen) and a variable (MILLIGPU_WEBHOOK_LISTEN).\n"
              "A flag beats the variable, which beats the file, which beats the default.\n");
-    for (int id = 0; id < SETTINGS; id++)
+    for (int id = 0; id < SETTINGS; id++) {
+        if (setting_group((enum setting_id)id) != NULL)
+            strbuf_printf(out, ".SS %s\n", setting_group((enum setting_id)id));
         man_setting(out, (enum setting_id)id);
+    }
     strbuf_str(out,
-               ".TP\n.B \\-\\-help\nlist the options\n"
+               ".SS Other options\n.TP\n.B \\-\\-help\nlist the options\n"
                ".TP\n.B \\-\\-version\nprint version and commit\n"
                ".TP\n.B \\-\\-check\\-config\nread the settings, report errors, and exit\n"
                ".TP\n.B \\-\\-print\\-config\nprint the effective settings as a file for "

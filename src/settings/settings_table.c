@@ -24,10 +24,29 @@ static const struct setting_info infos[] = {
 
 static_assert(ARRAY_LEN(infos) == SETTINGS, "one row for each setting");
 
+/* The titles in the order of the table, and NULL for each setting. */
+static const char *const titles[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help) NULL,
+#define SETTING_GROUP(title)                                       title,
+#include "milligpu/settings.def"
+#undef SETTING
+};
+
 const struct setting_info *setting_info(enum setting_id id)
 {
     must((size_t)id < SETTINGS);
     return &infos[id];
+}
+
+const char *setting_group(enum setting_id id)
+{
+    size_t at = 0;
+
+    must((size_t)id < SETTINGS);
+    for (size_t settings = 0; settings < (size_t)id; at++)
+        settings += titles[at] == NULL;
+    must(at < ARRAY_LEN(titles));
+    return titles[at];
 }
 
 const char *settings_name(enum setting_id id)

@@ -493,6 +493,37 @@ static void help_has_one_line_for_each_setting(void **state)
     assert_null(strstr(help.data, "--advertise true"));
 }
 
+static size_t count_of(const struct strbuf *text, const char *part)
+{
+    size_t count = 0;
+
+    for (const char *at = text->data; (at = strstr(at, part)) != NULL; at += strlen(part))
+        count++;
+    return count;
+}
+
+static void a_group_stands_above_its_first_setting(void **state)
+{
+    (void)state;
+    CLEANUP(strbuf_done) struct strbuf help;
+    CLEANUP(strbuf_done) struct strbuf page;
+    CLEANUP(strbuf_done) struct strbuf manual;
+    strbuf_init(&help);
+    strbuf_init(&page);
+    strbuf_init(&manual);
+    settings_help(&help);
+    settings_markdown(&page);
+    settings_man(&manual);
+    assert_non_null(strstr(help.data, "\n\nThe cluster:\n  --config "));
+    assert_non_null(strstr(help.data, "\n\nThe ledger:\n  --ledger "));
+    assert_non_null(strstr(help.data, "\n\nSigning:\n  --keys-namespace "));
+    assert_null(strstr(help.data, ":\n  --kubeconfig "));
+    const size_t groups = count_of(&help, ":\n  --");
+    assert_in_range(groups, 4, SETTINGS / 4);
+    assert_int_equal(count_of(&page, "\n## "), groups);
+    assert_int_equal(count_of(&manual, "\n.SS "), groups + 1); /* --help and the like */
+}
+
 static void the_files_of_the_manifests_load(void **state)
 {
     (void)state;
@@ -547,6 +578,7 @@ int main(void)
         TEST(what_is_printed_loads_again),
         TEST(values_are_clipped_to_the_room_there_is),
         TEST(help_has_one_line_for_each_setting),
+        TEST(a_group_stands_above_its_first_setting),
         TEST(the_files_of_the_manifests_load),
         TEST(the_documents_equal_their_table),
     };
