@@ -127,6 +127,10 @@ spec:
             type: object
             required: [selector, podMetricsEndpoints]
             properties:
+              namespaceSelector:
+                type: object
+                properties:
+                  matchNames: {type: array, items: {type: string}}
               selector:
                 type: object
                 properties:
@@ -140,6 +144,14 @@ spec:
                     path: {type: string}
                     scheme: {type: string}
                     interval: {type: string}
+                    honorLabels: {type: boolean}
+                    relabelings:
+                      type: array
+                      items:
+                        type: object
+                        properties:
+                          sourceLabels: {type: array, items: {type: string}}
+                          targetLabel: {type: string}
 `
 
 func (f *fixture) withOperatorKinds() {

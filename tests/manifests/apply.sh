@@ -78,9 +78,9 @@ else
     last=before-1.36
 fi
 if has monitoring.coreos.com prometheusrules; then
-    components+=(alerts)
+    components+=(alerts node-metrics)
 else
-    echo 'skip - alerts: no PrometheusRule here (the Prometheus operator); check.sh has read it'
+    echo 'skip - alerts, node-metrics: no PrometheusRule here (the Prometheus operator); check.sh has read them'
 fi
 
 "$kubectl" apply -f "$top/manifests/base/namespace.yaml" >/dev/null || exit 1

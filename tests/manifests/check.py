@@ -1,5 +1,6 @@
 """check.py TOP KUBECTL - what check.sh runs: each function named "check_..." that has a docstring is one check."""
 
+import glob
 import json
 import os
 import re
@@ -16,7 +17,7 @@ TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
 COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
-              "other-scheduler", "guard", "restores", "required-plugin", "alerts"]
+              "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics"]
 BEFORE = "before-1.36"  # the component that removes what older versions do not know
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
@@ -695,16 +696,63 @@ def check_install_page():
     need({"StatefulSet", "DaemonSet", "MutatingAdmissionPolicy"} <= kinds, f"docs/operate/install.md: builds only {kinds}")
 
 
-def check_nodes_page_patch():
-    block = re.search(r"^    patches:\n.*kind: PodMonitor.*\n(?:^      .*\n)+", text_of("README.md"), re.M)
-    need(block, "manifests/README.md has no patch of the PodMonitor")
-    patches = yaml.safe_load(block.group())["patches"] if block else []
-    monitor = named(build_with_components("default-scheduler", ["alerts"], patches), "PodMonitor", "milligpu")
+def pod_templates():
+    """The pods of the manifests, with their namespaces."""
+    for parts in (("base", "statefulset.yaml"), ("components", "node", "daemonset.yaml")):
+        o = documents(text_of(*parts))[0]
+        yield o["metadata"]["namespace"], o["spec"]["template"]
+
+
+def pod_monitors():
+    for path in sorted(glob.glob(path_of("components", "*", "podmonitor*.yaml"))):
+        with open(path, encoding="utf-8") as file:
+            yield from documents(file.read())
+
+
+def check_pod_monitors():
+    """Each PodMonitor finds one pod template and its port, and keeps the labels that series bring."""
+    paths = []
+    for monitor in pod_monitors():
+        name, spec = monitor["metadata"]["name"], monitor["spec"]
+        where = spec.get("namespaceSelector", {}).get("matchNames", [monitor["metadata"]["namespace"]])
+        found = [template for namespace, template in pod_templates() if namespace in where and
+                 spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()]
+        need(len(found) == 1, f"PodMonitor {name}: finds {len(found)} kinds of pods")
+        ports = {port["name"] for template in found for one in template["spec"]["containers"] for port in one.get("ports", [])}
+        for endpoint in spec["podMetricsEndpoints"]:
+            need(endpoint["port"] in ports, f"PodMonitor {name}: there is no port {endpoint['port']}")
+            need(endpoint.get("honorLabels") is True,
+                 f"PodMonitor {name}: its own labels would take the place of namespace, pod and container")
+            paths.append((where[0], endpoint["path"]))
+    need(sorted(paths) == [("milligpu-node", "/metrics"), ("milligpu-system", "/metrics"), ("milligpu-system", "/metrics/nodes")],
+         f"the PodMonitors read {paths}")
     with open(os.path.join(TOP, "src", "admin", "routes.def"), encoding="utf-8") as file:
-        routes = set(re.findall(r'^ROUTE\(\w+, "GET", "([^"]+)"', file.read(), re.M))
-    paths = [endpoint["path"] for endpoint in monitor["spec"].get("podMetricsEndpoints", [])]
-    need(paths == ["/metrics", "/metrics/nodes"], f"manifests/README.md: with its patch, the PodMonitor reads {paths}")
-    need(set(paths) <= routes, f"the PodMonitor reads a path that milligpud does not have: {paths}")
+        routes = re.findall(r'^ROUTE\(\w+, "GET", "([^"]+)"', file.read(), re.M)
+    need({path for _, path in paths} <= set(routes), f"a PodMonitor reads a path that is not among {routes}")
+
+
+def scrape_job(monitor):
+    """The job of a Prometheus without the operator that does what a PodMonitor says."""
+    spec, name = monitor["spec"], monitor["metadata"]["name"]
+    endpoint, = spec["podMetricsEndpoints"]
+    where = spec.get("namespaceSelector", {}).get("matchNames", [monitor["metadata"]["namespace"]])
+    pods = "__meta_kubernetes_pod_"
+    keep = {"source_labels": [pods + "label_app_kubernetes_io_component", pods + "container_port_name"], "action": "keep",
+            "regex": f"{spec['selector']['matchLabels']['app.kubernetes.io/component']};{endpoint['port']}"}
+    labels = {"namespace": "__meta_kubernetes_namespace", "pod": pods + "name", "container": pods + "container_name"}
+    labels.update({one["targetLabel"]: one["sourceLabels"][0] for one in endpoint.get("relabelings", [])})
+    return {"job_name": name, "metrics_path": endpoint["path"], "scrape_interval": endpoint["interval"],
+            "honor_labels": endpoint["honorLabels"], "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": where}}],
+            "relabel_configs": [keep, *({"source_labels": [source], "target_label": label} for label, source in labels.items())]}
+
+
+def check_scrape_file():
+    """The jobs for a Prometheus without the operator do what the PodMonitors do."""
+    jobs = documents(text_of("prometheus", "scrape.yaml"))[0]["scrape_configs"]
+    wanted = {job["job_name"]: job for job in map(scrape_job, pod_monitors())}
+    need([job["job_name"] for job in jobs] == ["milligpu", "milligpu-nodes", "milligpu-agents"], "scrape.yaml has other jobs")
+    for job in jobs:
+        need(job == wanted.get(job["job_name"]), f"scrape.yaml: {job} is not {wanted.get(job['job_name'])}")
 
 
 def built_checks():
@@ -733,7 +781,6 @@ def built_checks():
         need(len(one) > 0, f"component {component} builds nothing")
     check_node_patches()
     check_denial()
-    check_nodes_page_patch()
     check_install_page()
     need([o["kind"] for o in build(path_of("restore"))] == ["Job"], "restore builds something else than a Job")
 
