@@ -717,6 +717,8 @@ def chart_text():
 def copied_files():
     copies = {f"files/{name}": ("overlays", "second-scheduler", name) for name in scheduler_files()}
     copies["files/policy.yaml"] = ("components", "policy", "policy.yaml")
+    for path in sorted(glob.glob(os.path.join(MANIFESTS, "components", "dashboards", "*.json"))):
+        copies[f"files/dashboards/{os.path.basename(path)}"] = ("components", "dashboards", os.path.basename(path))
     texts = {}
     for target, parts in copies.items():
         with open(os.path.join(MANIFESTS, *parts), encoding="utf-8") as file:

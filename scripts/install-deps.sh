@@ -110,7 +110,7 @@ install_with_update() {
     install_packages "$@"
 }
 
-# Tests need promtool of the package prometheus, and not the server that installing it starts.
+# Tests start the programs of the package prometheus themselves, and need no server that runs all the time.
 stop_prometheus() {
     if [ -d /run/systemd/system ]; then
         as_root systemctl disable --quiet --now prometheus.service

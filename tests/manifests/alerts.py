@@ -13,11 +13,11 @@ import tempfile
 import yaml
 
 from report import finish, need, problems, run
+from series import metric_labels, selectors
 
 TOP, PROMTOOL = sys.argv[1], sys.argv[2]
 RUNBOOKS = "https://milligpu.io/docs/operate/runbooks.md"
 PARTS = ["**What it means.**", "**What to look at.**", "**What to do.**"]
-FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
 
 def text_of(*parts):
     with open(os.path.join(TOP, *parts), encoding="utf-8") as file:
@@ -36,27 +36,9 @@ def cases():
     return yaml.safe_load(text_of("tests", "manifests", "alerts.yaml"))
 
 
-def metric_labels():
-    """The labels of each metric of the table; le and the three series of a histogram too."""
-    table = re.findall(r'^METRIC\(\w+, "(\w+)", (\w+), "([^"]*)"', text_of("include", "milligpu", "metrics.def"), re.M)
-    known = {}
-    for name, kind, labels in table:
-        known[name] = {label for label in labels.split(",") if label}
-        if kind in ("METRIC_TIMING", "METRIC_HISTOGRAM"):
-            for suffix in FUNCTION_SUFFIXES:
-                known[name + suffix] = known[name] | {"le"}
-    return known
-
-
-def selectors(expression):
-    """Each metric of an expression, with the labels that it is asked for."""
-    found = re.findall(r"\b((?:milligpu|process)_\w+)(?:\{([^}]*)\})?", expression)
-    return [(name, set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", matchers))) for name, matchers in found]
-
-
 def check_names():
     """The alerts use metrics and labels that exist, and each has a severity, a summary and a description."""
-    known = metric_labels()
+    known = metric_labels(TOP)
     names = [rule["alert"] for group in rule_groups() for rule in group["rules"]]
     need(len(names) == len(set(names)) and names, f"alerts of one name: {sorted(names)}")
     for name, rule in alerts().items():
@@ -85,7 +67,7 @@ def check_runbooks():
     for name, text in sections.items():
         need(re.findall(r"^\*\*[^*]+\*\*", text, re.M) == PARTS, f"runbooks.md, {name}: the parts are not {PARTS}")
     for metric in re.findall(r"\bmilligpu_\w+", text_of("docs", "operate", "runbooks.md")):
-        need(metric in metric_labels(), f"runbooks.md: there is no metric {metric}")
+        need(metric in metric_labels(TOP), f"runbooks.md: there is no metric {metric}")
     for kind in re.findall(r'^ +X\("(\w+)", "', text_of("include", "milligpu", "reconcile.h"), re.M):
         need(f"| `{kind}`" in sections.get("MilligpuDrift", ""), f"runbooks.md does not say what to do about drift {kind}")
 
@@ -159,7 +141,7 @@ def check_cases():
     seen = {name: {True: 0, False: 0} for name in alerts()}
     for group in cases()["tests"]:
         there = {re.match(r"\w+", series["series"]).group() for series in group["input_series"]}
-        need(there <= set(metric_labels()), f"alerts.yaml, {group['name']}: there is no metric among {sorted(there)}")
+        need(there <= set(metric_labels(TOP)), f"alerts.yaml, {group['name']}: there is no metric among {sorted(there)}")
         for one in group["alert_rule_test"]:
             name = one["alertname"]
             need(name in seen, f"alerts.yaml, {group['name']}: there is no alert {name}")

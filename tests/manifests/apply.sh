@@ -22,7 +22,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-components=(advertise guard)
+components=(advertise guard dashboards)
 
 has() { # GROUP KIND-IN-PLURAL
     grep -q "^$2" <<<"$("$kubectl" api-resources --api-group="$1" -o name 2>/dev/null)"

@@ -17,7 +17,7 @@ TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
 COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
-              "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics"]
+              "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics", "dashboards"]
 BEFORE = "before-1.36"  # the component that removes what older versions do not know
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}

@@ -42,6 +42,7 @@ done
 rc=0
 "$python" -B "$top/tests/manifests/check.py" "$top" "$kubectl" || rc=1
 "$python" -B "$top/tests/manifests/alerts.py" "$top" "$promtool" || rc=1
+"$python" -B "$top/tests/manifests/dashboards.py" "$top" "$kubectl" || rc=1
 if [ -n "$kubectl" ]; then
     "$python" -B "$top/tests/manifests/chart.py" "$top" "$kubectl" "$helm" || rc=1
 fi

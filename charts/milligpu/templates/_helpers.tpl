@@ -30,6 +30,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.policy.document | default (.Files.Get "files/policy.yaml") | trimSuffix "\n" }}
 {{- end }}
 
+{{- define "milligpu.dashboard-cluster" -}}
+{{ .Files.Get "files/dashboards/cluster.json" | trimSuffix "\n" }}
+{{- end }}
+
+{{- define "milligpu.dashboard-tenant" -}}
+{{ .Files.Get "files/dashboards/tenant.json" | trimSuffix "\n" }}
+{{- end }}
+
+{{- define "milligpu.dashboard-service" -}}
+{{ .Files.Get "files/dashboards/service.json" | trimSuffix "\n" }}
+{{- end }}
+
 {{- /* Changes with what milligpud and its scheduler read only at their start. A policy document is read again. */}}
 {{- define "milligpu.checksum" -}}
 {{ print (include "milligpu.config" .) (include "milligpu.scheduler" .) | sha256sum }}

@@ -1,0 +1,32 @@
+"""The series that milligpud and its agents have, and those that an expression of PromQL asks for."""
+
+import os
+import re
+
+FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
+
+
+def metric_labels(top):
+    """The labels of each metric of the table; le and the three series of a histogram too."""
+    with open(os.path.join(top, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
+        table = re.findall(r'^METRIC\(\w+, "(\w+)", (\w+), "([^"]*)"', file.read(), re.M)
+    known = {}
+    for name, kind, labels in table:
+        known[name] = {label for label in labels.split(",") if label}
+        if kind in ("METRIC_TIMING", "METRIC_HISTOGRAM"):
+            for suffix in FUNCTION_SUFFIXES:
+                known[name + suffix] = known[name] | {"le"}
+    return known
+
+
+def agent_metric_labels(top):
+    """The same of the agents, whose tables are written from their source."""
+    with open(os.path.join(top, "docs", "NODE_REFERENCE.md"), encoding="utf-8") as file:
+        rows = re.findall(r"^\| `(milligpu_node_\w+)` \| \w+ \| ([\w, ]*) \|", file.read(), re.M)
+    return {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
+
+
+def selectors(expression):
+    """Each metric of an expression, with the labels that it is asked for."""
+    found = re.findall(r"\b((?:milligpu|process)_\w+)(?:\{([^}]*)\})?", expression)
+    return [(name, set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", matchers))) for name, matchers in found]
