@@ -219,7 +219,8 @@ def cluster():
              'sum(milligpu_drift{kind="not_vouched"})', steps=FROM_ONE_WARN),
     ]
     who = [
-        graph("GPUs by namespace", "What the ten largest namespaces hold, in GPUs.",
+        graph("GPUs by namespace", "What the ten largest namespaces hold, in GPUs; those beyond the first hundred "
+              "are counted together, as other.",
               (f"topk(10, {in_gpus('sum by (namespace)(milligpu_namespace_milli)')} > 0)", "{{namespace}}"), stacked=True),
         bars("The largest namespaces", "What each of the fifteen largest namespaces holds now, in GPUs.",
              f"topk(15, {in_gpus('sum by (namespace)(milligpu_namespace_milli)')} > 0)", "{{namespace}}"),
