@@ -50,8 +50,13 @@ enum http_cause {
 const char *http_cause_word(enum http_cause cause);
 
 struct http_rules {
-    const char *name;     /* "webhook", "admin", "probe", "report": for logs and metrics */
-    const char *listen;   /* "127.0.0.1:8910", "[::1]:0"; port 0 picks a free one */
+    const char *name; /* "webhook", "admin", "probe", "report", "socket": for logs and metrics */
+    /*
+     * "127.0.0.1:8910", "[::1]:0" (port 0 picks a free one), or "unix:/run/milligpu/admin.sock": a
+     * Unix socket without TLS, mode 0600. Its folder is created if it is missing, a socket on which
+     * nobody listens is replaced, and http_stop() removes the file.
+     */
+    const char *listen;
     uint32_t threads;     /* threads of the epoll pool */
     uint32_t connections; /* maximum of known clients; 0 if clients are never known */
     uint32_t strangers;   /* maximum of strangers */
@@ -100,7 +105,7 @@ uint32_t http_files(const struct http_rules *rules);
 
 int http_start(const struct http_rules *rules, struct http_server **out, struct err *err) MUST_USE;
 
-/* The port that was bound. */
+/* The port that was bound; not for a Unix socket. */
 uint16_t http_port(const struct http_server *http);
 const char *http_name(const struct http_server *http);
 
@@ -137,6 +142,11 @@ bool http_files_changed(struct http_server *http);
 int http_address_check(const char *address, struct err *err) MUST_USE;
 /* For an address that passed the check: can only this machine reach it? */
 bool http_address_is_loopback(const char *address);
+/* Can a Unix socket have this path? It must be absolute and no longer than 107 bytes. */
+int http_socket_check(const char *path, struct err *err) MUST_USE;
+
+/* Did the call come over a Unix socket? Then its peer is a process of this user, or root. */
+bool http_over_socket(const struct http_call *call);
 
 const char *http_method(const struct http_call *call);
 /* Decoded, without the query; begins with '/'. */

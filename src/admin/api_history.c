@@ -445,8 +445,8 @@ static int copy_through(struct api_call *call, const char *folder, struct err *e
 }
 
 /*
- * A copy takes as much disk as the ledger and an admin thread while it is made. Above the bound,
- * sqlite3 on the machine itself does the same without the detour over HTTP.
+ * A copy takes as much disk as the ledger and an admin thread while it is made. The bound keeps
+ * large ones off TCP, where a slow peer would keep both; the Unix socket has threads of its own.
  */
 void api_backup(struct api_call *call)
 {
@@ -455,10 +455,11 @@ void api_backup(struct api_call *call)
     char folder[3800];
 
     int rc = store_facts(call->app->store, &facts, &err);
-    if (rc == 0 && (facts.bytes + facts.wal_bytes) / 1048576 > BACKUP_MIB_MAX) {
+    if (rc == 0 && (facts.bytes + facts.wal_bytes) / 1048576 > BACKUP_MIB_MAX &&
+        !http_over_socket(call->http)) {
         api_fail(call, 413,
-                 "the ledger has more than %d MiB: copy it on its own machine, by "
-                 "sqlite3 %.300s '.backup FILE'",
+                 "the ledger has more than %d MiB: copy it on its own machine, by milligpuctl "
+                 "--server unix:PATH (setting admin_socket), or by sqlite3 %.300s '.backup FILE'",
                  BACKUP_MIB_MAX, facts.path);
         return;
     }

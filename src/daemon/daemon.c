@@ -81,12 +81,17 @@ enum {
     ADMIN = 1,
     PROBE = 2,
     REPORT = 3,
+    SOCKET = 4,
     PORTS = PORTS_MAX,
+    /* for a copy of the ledger, which is made before the first byte of its answer */
+    SOCKET_REQUEST_MS = 10 * 60 * 1000,
 };
 
 /* Those that may have certificates. */
 static const size_t tls_ports[] = {WEBHOOK, REPORT};
-static const char *const port_names[PORTS] = {"webhook", "admin", "probe", "report"};
+static const char *const port_names[PORTS] = {"webhook", "admin", "probe", "report", "socket"};
+static const char *const port_settings[PORTS] = {"webhook_listen", "admin_listen", "probe_listen",
+                                                 "report_listen", "admin_socket"};
 
 struct daemon {
     struct app app;
@@ -108,6 +113,7 @@ struct daemon {
     /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
     struct kube_ops call_ops;
     struct http_server *port[PORTS]; /* NULL: not configured */
+    char socket_listen[128];         /* "unix:" and admin_socket, which is short enough */
     struct reports *reports;         /* the report listener's thread's */
     /* each listener's watch thread has its own part */
     struct ports_news news;
@@ -680,11 +686,28 @@ static struct http_rules report_rules(struct daemon *daemon)
     return rules;
 }
 
+/*
+ * What the admin listener serves, to processes of our own user. They wait for a large backup, so
+ * the time limits are long; connections are few.
+ */
+static struct http_rules socket_rules(struct daemon *daemon)
+{
+    struct http_rules rules = admin_rules(daemon);
+
+    must(daemon->socket_listen[0] != '\0');
+    rules.name = port_names[SOCKET];
+    rules.listen = daemon->socket_listen;
+    ports_limits(&rules, PORTS_CONNECTIONS_LEAST);
+    rules.request_ms = SOCKET_REQUEST_MS;
+    return rules;
+}
+
 /* "": it is off. */
 static const char *listen_of(const struct settings *settings, size_t port)
 {
     const char *const listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
-                                       settings->probe_listen, settings->report_listen};
+                                       settings->probe_listen, settings->report_listen,
+                                       settings->admin_socket};
 
     must(port < PORTS);
     return listen[port];
@@ -709,13 +732,15 @@ static void note_certificate(const struct daemon *daemon, size_t port)
 static int start_ports(struct daemon *daemon, struct err *err)
 {
     static struct http_rules (*const rules_of[PORTS])(struct daemon *) = {
-        webhook_rules, admin_rules, probe_rules, report_rules};
+        webhook_rules, admin_rules, probe_rules, report_rules, socket_rules};
     const struct settings *settings = daemon->app.settings;
     struct http_rules rules[PORTS];
     size_t port[PORTS];
     size_t count = 0;
 
     must(daemon->port[WEBHOOK] == NULL);
+    (void)snprintf(daemon->socket_listen, sizeof daemon->socket_listen, "unix:%s",
+                   settings->admin_socket);
     for (size_t i = 0; i < PORTS; i++) {
         if (listen_of(settings, i)[0] == '\0')
             continue;
@@ -727,7 +752,7 @@ static int start_ports(struct daemon *daemon, struct err *err)
         return -(int)err->code;
     for (size_t i = 0; i < count; i++) {
         if (http_start(&rules[i], &daemon->port[port[i]], err) < 0)
-            return err_wrap(err, "%s_listen", port_names[port[i]]);
+            return err_wrap(err, "%s", port_settings[port[i]]);
         note_certificate(daemon, port[i]);
     }
     daemon_address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
@@ -754,6 +779,11 @@ static int write_ports(struct daemon *daemon, struct err *err)
         char address[300];
         if (daemon->port[i] == NULL)
             continue;
+        if (i == SOCKET) {
+            log_write(LOG_INFO, "listening", log_str("port", port_names[i]),
+                      log_str("address", daemon->socket_listen));
+            continue; /* no port was chosen, and readers of the file expect one */
+        }
         daemon_address_of(listen_of(settings, i), http_port(daemon->port[i]), address,
                           sizeof address);
         strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);

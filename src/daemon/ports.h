@@ -12,7 +12,7 @@
 #include "milligpu/http.h"
 
 enum {
-    PORTS_MAX = 4,
+    PORTS_MAX = 5,
     PORTS_CONNECTIONS_LEAST = 16,
     /*
      * ledger and its log, a backup, 16 connections to the API server and 16 for its watches,

@@ -217,6 +217,7 @@ static void http_server_free(struct http_server *http)
     admission_done(http);
     if (http->fd >= 0)
         (void)close(http->fd);
+    socket_remove(http);
     tls_unref(http->tls);
     (void)pthread_cond_destroy(&http->changed);
     (void)pthread_mutex_destroy(&http->lock);
@@ -251,13 +252,17 @@ static int http_start_threads(struct http_server *http, struct err *err)
 /* After an error http_server_free() closes what was opened. */
 static int http_start_listener(struct http_server *http, struct err *err)
 {
+    const char *path = socket_path_of(http->rules.listen);
     struct sockaddr_storage address;
     socklen_t bytes;
 
     must(http->daemon == NULL);
-    int rc = address_parse(http->rules.listen, &address, &bytes, err);
+    int rc = path == NULL ? address_parse(http->rules.listen, &address, &bytes, err)
+                          : socket_open(http, path, err);
     if (rc < 0)
         return rc;
+    if (path != NULL)
+        return http_start_threads(http, err);
     if (http->rules.cert_file != NULL) {
         http->files_seen = tls_files_print(&http->rules);
         rc = tls_load(&http->rules, &http->tls, err);
@@ -285,6 +290,7 @@ int http_start(const struct http_rules *rules, struct http_server **out, struct 
     must((rules->connections > 0) == http_knows(rules));
     must((rules->cert_file == NULL) == (rules->key_file == NULL));
     must(rules->client_ca_file == NULL || rules->cert_file != NULL);
+    must(socket_path_of(rules->listen) == NULL || rules->cert_file == NULL);
     must(rules->first_ms > 0 && rules->request_ms > 0 && rules->idle_ms > 0);
     must(rules->takes_body == NULL || body_most(rules, false) > rules->body_bytes_max);
 
@@ -342,6 +348,11 @@ uint16_t http_port(const struct http_server *http)
 {
     must(http->port != 0);
     return http->port;
+}
+
+bool http_over_socket(const struct http_call *call)
+{
+    return socket_path_of(call->http->rules.listen) != NULL;
 }
 
 const char *http_name(const struct http_server *http)

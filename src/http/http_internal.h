@@ -11,6 +11,7 @@
  *   http_tls.c        certificates
  *   http_names.c      the names in client certificates
  *   http_address.c    "127.0.0.1:8910"
+ *   http_socket.c     "unix:/run/milligpu/admin.sock"
  *   http_common.c     the lock, and the callbacks about refused requests
  *
  * A connection serves one request at a time, so each has one call, used again and again:
@@ -177,6 +178,7 @@ struct http_server {
     struct http_rules rules; /* strings are copies */
     int fd;
     uint16_t port;
+    bool owns_path; /* the Unix socket's file is ours to remove */
     struct MHD_Daemon *daemon;
     pthread_t starter;
     /* the last log line of libmicrohttpd, in the thread that starts it */
@@ -211,6 +213,15 @@ void http_wait(struct http_server *http, int64_t wait_ms);
 
 int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *out_bytes,
                   struct err *err) MUST_USE;
+
+/* The path of "unix:PATH"; NULL: another form. */
+const char *socket_path_of(const char *listen);
+/*
+ * Listens on http->rules.listen, which is "unix:PATH", as http->fd. Only the user of this process
+ * may connect. After a failure the caller closes http->fd.
+ */
+int socket_open(struct http_server *http, const char *path, struct err *err) MUST_USE;
+void socket_remove(struct http_server *http); /* the file, if it is ours */
 
 /* Returns one reference, which belongs to the caller. */
 int tls_load(const struct http_rules *rules, struct http_tls **out, struct err *err) MUST_USE;

@@ -348,6 +348,18 @@ static int check_listeners(const struct setting_rule *rule)
         "rights: set webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
+/* A path that cannot be bound is refused by --check-config, and not only at the start. */
+static int check_socket(const struct setting_rule *rule)
+{
+    const char *path = rule->values->admin_socket;
+    struct err why;
+
+    must(path != NULL);
+    if (!settings_is_set(path) || http_socket_check(path, &why) == 0)
+        return 0;
+    return settings_broken(rule, SETTING_admin_socket, why.text);
+}
+
 /* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as in Host, without the port. */
 static bool is_host(struct text name)
 {
@@ -527,6 +539,8 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
         rc = check_reports(&rule);
     if (rc == 0)
         rc = check_listeners(&rule);
+    if (rc == 0)
+        rc = check_socket(&rule);
     if (rc == 0)
         rc = check_hosts(&rule, SETTING_webhook_hosts, set->values.webhook_hosts);
     if (rc == 0)

@@ -44,6 +44,12 @@ struct text http_body(const struct http_call *call)
     return call->body;
 }
 
+bool http_over_socket(const struct http_call *call)
+{
+    must(call != NULL);
+    return false;
+}
+
 bool http_body_unread(const struct http_call *call)
 {
     return call->unread;

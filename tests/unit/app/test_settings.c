@@ -356,6 +356,9 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     refuses("MILLIGPU_REPORT_KEY=a", "MILLIGPU_REPORT_KEY: report_key: needs report_cert");
     refuses("--report-cert a --report-key b", "report_cert: needs report_listen");
     refuses("--report-listen 0.0.0.0:1", "report_listen: is not a loopback address");
+    refuses("--admin-socket run/admin.sock",
+            "--admin-socket: admin_socket: \"run/admin.sock\" is not");
+    loads("--admin-socket /run/milligpu/admin.sock");
     refuses("--webhook-client-names a", "webhook_client_names: needs webhook_client_ca");
     refuses("--webhook-listen 0.0.0.0:8910", "insecure_webhooks");
     refuses("--webhook-listen 0.0.0.0:8910 --webhook-cert a --webhook-key b", "webhook_client_ca");

@@ -1,0 +1,298 @@
+/* A listener on a Unix socket: who may connect, and which files it replaces or leaves alone. */
+#include <errno.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/alloc.h"
+
+#include "support/patience.h"
+#include "support_visit.h"
+
+#define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
+
+static char folder[] = "/tmp/milligpu-socket-XXXXXX";
+static char path[80]; /* in a folder that does not exist */
+static char listen_at[96];
+
+static int prepare(void **state)
+{
+    (void)snprintf(folder, sizeof folder, "/tmp/milligpu-socket-XXXXXX");
+    must(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof path, "%s/run/admin.sock", folder);
+    (void)snprintf(listen_at, sizeof listen_at, "unix:%s", path);
+    const int failed = set_up(state);
+    site.rules.listen = listen_at;
+    site.rules.known_hosts_only = true;
+    return failed;
+}
+
+static int clean_up(void **state)
+{
+    char run[80];
+
+    const int failed = tear_down(state);
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    (void)unlink(path);
+    (void)rmdir(run);
+    must(rmdir(folder) == 0);
+    return failed;
+}
+
+static void make_run(void)
+{
+    char run[80];
+
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    assert_int_equal(mkdir(run, 0700), 0);
+}
+
+static struct sockaddr_un address(void)
+{
+    struct sockaddr_un is = {.sun_family = AF_UNIX};
+
+    memcpy(is.sun_path, path, strlen(path));
+    return is;
+}
+
+static int connect_there(void)
+{
+    const struct sockaddr_un to = address();
+    const struct timeval limit = {.tv_sec = PATIENCE_S};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0);
+    must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+/* A socket file; fd stays open if it listens. */
+static int make_socket(bool listens)
+{
+    const struct sockaddr_un at = address();
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0);
+    must(bind(fd, (const struct sockaddr *)&at, sizeof at) == 0);
+    if (listens)
+        must(listen(fd, 1) == 0);
+    return fd;
+}
+
+static void assert_answers(void)
+{
+    const int fd = connect_there();
+
+    assert_true(fd >= 0);
+    for (int i = 0; i < 3; i++) {
+        client_ask(fd, "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc", &answer);
+        assert_int_equal(strncmp(answer.data, "HTTP/1.1 200 ", 13), 0);
+        assert_non_null(strstr(answer.data, "\r\n\r\nabc"));
+    }
+    (void)close(fd);
+}
+
+static void assert_refused(int code, const char *says)
+{
+    struct err err = {.code = ERR_NONE};
+
+    assert_int_equal(http_start(&site.rules, &site.http, &err), -code);
+    if (strstr(err.text, says) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", says, err.text);
+    assert_null(site.http);
+}
+
+static void it_answers_and_is_for_its_own_user_alone(void **state)
+{
+    (void)state;
+    struct stat is;
+    char run[80];
+
+    const mode_t before = umask(0);
+    site_start(&site);
+    (void)umask(before);
+    assert_answers();
+    assert_int_equal(stat(path, &is), 0);
+    assert_true(S_ISSOCK(is.st_mode));
+    assert_int_equal(is.st_mode & 07777, 0600);
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    assert_int_equal(stat(run, &is), 0);
+    assert_int_equal(is.st_mode & 07777, 0700);
+    site_stop(&site);
+    assert_int_equal(stat(path, &is), -1);
+    assert_int_equal(errno, ENOENT);
+}
+
+static void a_host_that_is_no_loopback_name_is_refused(void **state)
+{
+    (void)state;
+    site_start(&site);
+    const int fd = connect_there();
+    client_ask(fd, "GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n", &answer);
+    assert_int_equal(strncmp(answer.data, "HTTP/1.1 403 ", 13), 0);
+    (void)close(fd);
+}
+
+static void more_connections_than_allowed_close_idle_ones(void **state)
+{
+    (void)state;
+    int fd[6];
+
+    site.rules.threads = 1;
+    site.rules.strangers = 3;
+    site.rules.strangers_each = 3;
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
+        fd[i] = connect_there();
+        client_ask(fd[i], "GET /hello HTTP/1.1\r\n" HEAD, &answer);
+        assert_int_equal(strncmp(answer.data, "HTTP/1.1 200 ", 13), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
+        (void)close(fd[i]);
+}
+
+static void a_silent_client_and_a_slow_one_are_cut_off(void **state)
+{
+    (void)state;
+    site.rules.first_ms = 100;
+    site.rules.request_ms = 100;
+    site_start(&site);
+    const int silent = connect_there();
+    const int slow = connect_there();
+    client_send(slow, "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "a");
+    client_read_end(silent, &answer);
+    assert_string_equal(answer.data, "");
+    client_read_end(slow, &answer);
+    assert_int_equal(strncmp(answer.data, "HTTP/1.1 408 ", 13), 0);
+    (void)close(silent);
+    (void)close(slow);
+}
+
+static void the_socket_of_a_killed_process_is_replaced(void **state)
+{
+    (void)state;
+    make_run();
+    (void)close(make_socket(true));
+    assert_int_equal(connect_there(), -1);
+    site_start(&site);
+    assert_answers();
+}
+
+static void a_socket_in_use_is_left_alone(void **state)
+{
+    (void)state;
+    make_run();
+    const int fd = make_socket(true);
+    assert_refused(ERR_CONFLICT, "in use by another program");
+    const int client = connect_there();
+    assert_true(client >= 0);
+    (void)close(client);
+    (void)close(fd);
+}
+
+/* Also when its backlog is full, so that connect() is told to try again. */
+static void a_socket_with_a_full_backlog_is_left_alone(void **state)
+{
+    (void)state;
+    int client[8];
+    size_t count = 0;
+
+    make_run();
+    const int fd = make_socket(true);
+    const struct sockaddr_un to = address();
+    do {
+        client[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_true(client[count] >= 0);
+    } while (connect(client[count++], (const struct sockaddr *)&to, sizeof to) == 0 &&
+             count < ARRAY_LEN(client));
+    assert_refused(ERR_CONFLICT, "in use by another program");
+    assert_int_equal(access(path, F_OK), 0);
+    while (count > 0)
+        (void)close(client[--count]);
+    (void)close(fd);
+}
+
+static void a_file_that_is_no_socket_is_left_alone(void **state)
+{
+    (void)state;
+    make_run();
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    (void)fclose(file);
+    assert_refused(ERR_CONFLICT, "is no socket");
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/nowhere", path), 0);
+    assert_refused(ERR_CONFLICT, "is no socket");
+    struct stat is;
+    assert_int_equal(lstat(path, &is), 0);
+}
+
+static void a_folder_that_cannot_be_used_is_named(void **state)
+{
+    (void)state;
+    site.rules.listen = "unix:/nowhere/deeper/admin.sock";
+    assert_refused(ERR_IO, "folder /nowhere/deeper: No such file or directory");
+    site.rules.listen = "unix:/dev/null/admin.sock";
+    assert_refused(ERR_IO, "/dev/null/admin.sock: Not a directory");
+    site.rules.listen = "unix:/proc/admin.sock";
+    assert_refused(ERR_IO, "listen on /proc/admin.sock");
+    assert_int_equal(access("/proc/admin.sock", F_OK), -1);
+}
+
+static void a_path_must_be_absolute_and_short(void **state)
+{
+    (void)state;
+    struct err err;
+    char longest[109];
+
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const wrong[] = {"", "run/admin.sock", "/run/", "/"};
+        assert_int_equal(http_socket_check(wrong[i], &err), -ERR_INVALID);
+        assert_non_null(strstr(err.text, "absolute path of a file"));
+    }
+    memset(longest, 'a', sizeof longest - 1);
+    longest[0] = '/';
+    longest[108] = '\0';
+    assert_int_equal(http_socket_check(longest, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "108 bytes"));
+    assert_non_null(strstr(err.text, "at most 107"));
+    longest[107] = '\0';
+    assert_int_equal(http_socket_check(longest, &err), 0);
+    site.rules.listen = "unix:admin.sock";
+    assert_refused(ERR_INVALID, "absolute path");
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, prepare, clean_up)
+    const struct CMUnitTest tests[] = {
+        TEST(it_answers_and_is_for_its_own_user_alone),
+        TEST(a_host_that_is_no_loopback_name_is_refused),
+        TEST(more_connections_than_allowed_close_idle_ones),
+        TEST(a_silent_client_and_a_slow_one_are_cut_off),
+        TEST(the_socket_of_a_killed_process_is_replaced),
+        TEST(a_socket_in_use_is_left_alone),
+        TEST(a_socket_with_a_full_backlog_is_left_alone),
+        TEST(a_file_that_is_no_socket_is_left_alone),
+        TEST(a_folder_that_cannot_be_used_is_named),
+        TEST(a_path_must_be_absolute_and_short),
+    };
+    return cmocka_run_group_tests_name("http_socket", tests, NULL, NULL);
+}
