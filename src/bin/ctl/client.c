@@ -20,6 +20,8 @@ enum {
     CONNECT_MS_MAX = 5000,
     ANSWER_MS_MAX = 60000,
     SILENCE_S_MAX = 30, /* for a download, which may take longer in total */
+    /* on a Unix socket, where nothing is lost: a large ledger is copied before the first byte */
+    SOCKET_SILENCE_S_MAX = 600,
     ANSWER_BYTES_MAX = 512 * 1024 * 1024,
     PAGES_MAX = 10000, /* ends a server that gives the same `continue` for ever */
 };
@@ -62,10 +64,22 @@ void url_query(struct strbuf *path, const char *key, const char *value)
     url_escape(path, value);
 }
 
-/* Without a scheme it is http: the admin listener has no TLS. */
+/* The path of "unix:PATH"; NULL: it is another address. */
+static const char *socket_of(const char *base)
+{
+    static const char prefix[] = "unix:";
+
+    must(base != NULL);
+    return strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : NULL;
+}
+
+/*
+ * Without a scheme it is http: the admin listener has no TLS. On a Unix socket the host only fills
+ * the header Host.
+ */
 static void make_url(struct strbuf *out, const struct client_request *call)
 {
-    struct text base = text_of(call->base);
+    struct text base = text_of(socket_of(call->base) != NULL ? "localhost" : call->base);
 
     must(call->path[0] == '/');
     while (base.len > 0 && base.at[base.len - 1] == '/')
@@ -143,14 +157,17 @@ static void client_prepare(struct client *client, const char *url,
     strbuf_reset(&client->body);
     client->error[0] = '\0';
     client->too_large = false;
+    const char *socket = socket_of(call->base);
     SET(client, CURLOPT_URL, url);
+    SET(client, CURLOPT_UNIX_SOCKET_PATH, socket);
     SET(client, CURLOPT_PROXY, "");
     SET(client, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(client, CURLOPT_USERAGENT, "milligpuctl");
     SET(client, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS_MAX);
     if (client->file != NULL) {
         SET(client, CURLOPT_LOW_SPEED_LIMIT, 1L);
-        SET(client, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S_MAX);
+        SET(client, CURLOPT_LOW_SPEED_TIME,
+            (long)(socket != NULL ? SOCKET_SILENCE_S_MAX : SILENCE_S_MAX));
     } else {
         SET(client, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS_MAX);
     }
@@ -181,7 +198,8 @@ static int client_explain(const struct client *client, CURLcode code, const char
         return err_set(err, ERR_TIMEOUT, "%.200s did not answer in time (%.120s)", base, why);
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
         return err_set(err, ERR_INVALID,
-                       "%.200s is not an address: write HOST:PORT or http://HOST:PORT", base);
+                       "%.200s is not an address: write HOST:PORT, http://HOST:PORT or unix:/PATH",
+                       base);
     return err_set(err, ERR_UNAVAILABLE,
                    "cannot reach milligpud at %.200s (%.120s): is it running there?", base, why);
 }
@@ -419,6 +437,7 @@ struct client_stream *client_stream_new(const struct client_request *call)
     strbuf_init(&url);
     make_url(&url, call);
     SET(stream, CURLOPT_URL, url.data);
+    SET(stream, CURLOPT_UNIX_SOCKET_PATH, socket_of(call->base));
     SET(stream, CURLOPT_PROXY, "");
     SET(stream, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(stream, CURLOPT_USERAGENT, "milligpuctl");

@@ -18,7 +18,7 @@ struct client;
 struct client *client_new(void) MUST_USE;
 void client_free(struct client *client);
 
-/* base: "127.0.0.1:8911" or "http://127.0.0.1:8911"; path begins with '/'. */
+/* base: "127.0.0.1:8911", "http://127.0.0.1:8911" or "unix:/PATH"; path begins with '/'. */
 struct client_request {
     const char *base;
     const char *method; /* "GET", "POST" */

@@ -63,10 +63,8 @@ int new_file_open(struct ctl *ctl, const char *name, struct new_file *out, struc
     return status;
 }
 
-/* First the bytes must be on disk, then the name, then success is reported. */
-int new_file_publish(struct ctl *ctl, struct new_file *file, struct err *err)
+int new_file_complete(struct new_file *file, struct err *err)
 {
-    const bool force = ctl->options.given[OPTION_force] != NULL;
     int status = 0;
 
     must(file->file != NULL);
@@ -74,7 +72,20 @@ int new_file_publish(struct ctl *ctl, struct new_file *file, struct err *err)
         status = err_set(err, ERR_IO, "%.300s: %m", file->made);
     if (fclose(STEAL(file->file)) != 0 && status == 0)
         status = err_set(err, ERR_IO, "%.300s: %m", file->made);
-    if (status == 0 && !move_into_place(file->made, file->name, force))
+    if (status < 0)
+        new_file_drop(file);
+    return status;
+}
+
+/* First the bytes must be on disk, then the name, then success is reported. */
+int new_file_publish(struct ctl *ctl, struct new_file *file, struct err *err)
+{
+    const bool force = ctl->options.given[OPTION_force] != NULL;
+    int status = 0;
+
+    if (file->file != NULL && new_file_complete(file, err) < 0)
+        return err_same(err);
+    if (!move_into_place(file->made, file->name, force))
         status = err_set(err, errno == EEXIST ? ERR_CONFLICT : ERR_IO, "%.300s: %m", file->name);
     if (status == 0)
         return sync_folder(ctl, file->name, err);

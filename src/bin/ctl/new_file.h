@@ -22,7 +22,12 @@ struct new_file {
  */
 int new_file_open(struct ctl *ctl, const char *name, struct new_file *out,
                   struct err *err) MUST_USE;
-/* Closes the file and gives it its name; after a failure nothing is left. */
+/*
+ * Syncs and closes the file, which keeps the name file->made: for whoever reads it before it is
+ * published. After a failure nothing is left.
+ */
+int new_file_complete(struct new_file *file, struct err *err) MUST_USE;
+/* Gives the file its name, completed before if it is not; after a failure nothing is left. */
 int new_file_publish(struct ctl *ctl, struct new_file *file, struct err *err) MUST_USE;
 void new_file_drop(struct new_file *file);
 

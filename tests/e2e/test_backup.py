@@ -1,0 +1,341 @@
+"""Backups as a nightly Job makes them: over the Unix socket, into a folder that keeps the newest ones."""
+
+import fcntl
+import os
+import pathlib
+import re
+import resource
+import sqlite3
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import harness
+
+CTL = harness.BIN / "milligpuctl"
+NAME = re.compile(r"ledger-\d{8}T\d{6}Z\.db")
+NOBODY = 65534
+DAY = 24 * 60 * 60
+
+
+def run(*words, env=None, **more):
+    kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
+    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE,
+                          env={**kept, **(env or {})}, **more)
+    if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
+        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
+    return done
+
+
+class Socket(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="milligpu-socket-")
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name, "run", "admin.sock")
+        self.server = f"unix:{self.path}"
+
+    def start(self, *flags, **more):
+        daemon = harness.Daemon(harness.DEMO, "--admin-socket", str(self.path), *flags, **more)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def test_milligpuctl_asks_over_the_socket(self):
+        daemon = self.start()
+        self.assertIn(f"port=socket address={self.server}", daemon.logged())
+        self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), 0o600)
+        for words, env in ((("--server", self.server), {}), ((), {"MILLIGPU_SERVER": self.server})):
+            done = run("nodes", "-o", "name", *words, env=env)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout.split(), ["node/a100-0", "node/t4-0", "node/vm-0"])
+        # The port is as it was.
+        self.assertEqual(run("nodes", "--server", f"127.0.0.1:{daemon.port['admin']}").returncode, 0)
+
+    def test_a_watch_follows_events_over_the_socket(self):
+        daemon = self.start()
+        process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--server", self.server],
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait, harness.PATIENCE)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        for _ in range(14):
+            process.stdout.readline()
+        node, _, _ = daemon.schedule(harness.pod("seen", 300))
+        self.assertIsNotNone(node)
+        while "300" not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+
+    def test_the_socket_ends_with_milligpud_and_comes_back_after_a_kill(self):
+        daemon = self.start()
+        daemon.kill()
+        self.assertTrue(self.path.exists())
+        done = run("summary", "--server", self.server)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot reach milligpud at {self.server}", done.stderr)
+        daemon.start()
+        self.assertEqual(run("summary", "--server", self.server).returncode, 0)
+        self.assertEqual(daemon.stop(), 0)
+        self.assertFalse(self.path.exists())
+
+    def refused(self, path, *says):
+        done = subprocess.run([harness.BIN / "milligpud", "--standalone", harness.DEMO, "--webhook-listen", "127.0.0.1:0",
+                               "--admin-listen", "127.0.0.1:0", "--admin-socket", path],
+                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        self.assertEqual(done.returncode, 1 if os.path.isabs(path) else 2, done.stderr)
+        for word in ("admin_socket", *says):
+            self.assertIn(word, done.stderr)
+
+    def test_a_path_that_will_not_do_ends_the_start(self):
+        daemon = self.start()
+        self.refused(str(self.path), "in use by another program")
+        self.assertEqual(run("summary", "--server", self.server).returncode, 0)
+        self.refused(str(daemon.home / "log"), "is no socket")
+        self.assertTrue((daemon.home / "log").exists())
+        self.refused("/nowhere/deeper/admin.sock", "/nowhere/deeper: No such file or directory")
+        self.refused("run/admin.sock", "absolute path")
+
+    def test_milligpuctl_says_what_is_wrong_with_the_address(self):
+        for server, says in (("unix:/nowhere/admin.sock", "cannot reach milligpud at unix:/nowhere/admin.sock"),
+                             ("unix:", "unix:"), ("unix:/" + "a" * 200, "cannot reach milligpud at unix:/aaa"),
+                             (f"unix:{self.folder.name}", "cannot reach milligpud")):
+            done = run("summary", "--server", server)
+            self.assertEqual(done.returncode, 1, server)
+            self.assertIn(says, done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
+    def test_no_other_user_may_connect(self):
+        self.start()
+        os.chmod(self.folder.name, 0o755)
+        os.chmod(self.path.parent, 0o755)
+        peer = ["python3", "-c", "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])", str(self.path)]
+        done = subprocess.run(peer, capture_output=True, text=True, user=NOBODY, group=NOBODY, extra_groups=[])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("PermissionError", done.stderr)
+        self.assertEqual(subprocess.run(peer, capture_output=True).returncode, 0)
+
+    def test_a_ledger_that_is_too_large_for_a_port_is_copied_over_the_socket(self):
+        daemon = self.start("--ledger-max-bytes", "2147483648", ledger="ledger.db")
+        self.assertEqual(daemon.stop(), 0)
+        with sqlite3.connect(daemon.home / "ledger.db") as db:  # free pages are part of the file
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("CREATE TABLE large(x)")
+            db.execute(f"INSERT INTO large VALUES (zeroblob({258 << 20}))")
+            db.execute("DROP TABLE large")
+        db.close()
+        daemon.start()
+        copy = daemon.home / "copy.db"
+        done = run("backup", copy, "--server", f"127.0.0.1:{daemon.port['admin']}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("admin_socket", done.stderr)
+        done = run("backup", copy, "--server", self.server)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertGreater(copy.stat().st_size, 256 << 20)
+
+
+class Keep(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.TemporaryDirectory(prefix="milligpu-backups-")
+        cls.server = f"unix:{cls.home.name}/admin.sock"
+        cls.daemon = harness.Daemon(harness.DEMO, "--admin-socket", f"{cls.home.name}/admin.sock")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.close()
+        cls.home.cleanup()
+
+    def setUp(self):
+        where = tempfile.TemporaryDirectory(prefix="milligpu-backups-")
+        self.addCleanup(where.cleanup)
+        self.folder = pathlib.Path(where.name)
+
+    def back_up(self, keep=3, ahead_s=0, status=0, says=(), server=None, **more):
+        env = harness.wall_clock(pathlib.Path(self.home.name), ahead_s)
+        done = run("backup", "--keep", keep, self.folder, "--server", server or self.server, env=env, **more)
+        self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
+        for word in says:
+            self.assertIn(word, done.stdout + done.stderr)
+        return done
+
+    def made(self):
+        return sorted(name for name in os.listdir(self.folder) if name != ".backup.lock")
+
+    def put(self, *names):
+        for name in names:
+            (self.folder / name).write_text("of before")
+
+    def test_a_backup_is_verified_and_named_after_its_time(self):
+        began = time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime())
+        done = self.back_up()
+        [name] = self.made()
+        self.assertRegex(name, NAME)
+        self.assertGreaterEqual(name, began)
+        self.assertLessEqual(name, time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime()))
+        self.assertRegex(done.stdout, rf"^{self.folder}/{name}: \d+ bytes, verified; 1 backups, 0 removed\n$")
+        self.assertEqual(run("verify", self.folder / name).returncode, 0)
+        self.assertEqual(stat.S_IMODE((self.folder / name).stat().st_mode), 0o600)
+
+    def test_the_newest_are_kept(self):
+        names = []
+        for day in range(5):
+            self.back_up(keep=3, ahead_s=day * DAY)
+            names += [name for name in self.made() if name not in names]
+            self.assertEqual(self.made(), names[-3:])
+        self.assertEqual(len(names), 5)
+        # A smaller number removes more at once, a larger one nothing.
+        self.back_up(keep=9, ahead_s=5 * DAY)
+        self.assertEqual(len(self.made()), 4)
+        newest = self.made()[-1]
+        self.back_up(keep=1, ahead_s=6 * DAY, says=["1 backups, 4 removed"])
+        self.assertEqual(len(self.made()), 1)
+        self.assertGreater(self.made()[0], newest)
+
+    def test_only_files_of_its_own_names_are_removed(self):
+        others = ["ledger-20200101T000000Z.db.bak", "ledger-20200101T000000Z.dbx", "ledger-2020.db", "ledger.db",
+                  "xledger-20200101T000000Z.db", "ledger-2020010aT000000Z.db", "Ledger-20200101T000000Z.db", "notes"]
+        self.put(*others, "ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db")
+        (self.folder / "ledger-20200103T000000Z.db").mkdir()
+        (self.folder / "ledger-20200104T000000Z.db").symlink_to("notes")
+        self.back_up(keep=1, says=["1 backups, 2 removed"])
+        kept = [name for name in self.made() if name < "ledger-2021" or not NAME.fullmatch(name)]
+        self.assertEqual(kept, sorted([*others, "ledger-20200103T000000Z.db", "ledger-20200104T000000Z.db"]))
+        self.assertEqual(len(self.made()), len(kept) + 1)
+
+    def test_a_clock_that_went_back_removes_no_newer_backup(self):
+        self.put("ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db", "ledger-29990101T000000Z.db")
+        self.back_up(keep=2, says=["2 backups, 1 removed", "1 backups in", "named after a later time than now"])
+        self.assertEqual(len(self.made()), 3)
+        self.assertEqual((self.made()[0], self.made()[2]), ("ledger-20200102T000000Z.db", "ledger-29990101T000000Z.db"))
+
+    def test_what_an_interrupted_command_left_is_removed(self):
+        self.put("ledger-20200101T000000Z.db.tmp", "ledger-29990101T000000Z.db.tmp", "other.tmp")
+        self.back_up()
+        self.assertEqual(self.made()[1:], ["other.tmp"])
+
+    def nothing_changes(self, **more):
+        self.put("ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db")
+        self.back_up(keep=1, status=1, **more)
+        self.assertEqual(self.made(), ["ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db"])
+
+    def test_without_milligpud_nothing_is_removed(self):
+        self.nothing_changes(server="unix:/nowhere/admin.sock", says=["cannot reach milligpud"])
+
+    def test_on_a_full_disk_nothing_is_removed(self):
+        # Python ignores SIGXFSZ, and so does the child: a write beyond the limit fails as on a full disk.
+        self.nothing_changes(says=["cannot write the file"], restore_signals=False,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (32768, 32768)))
+
+    def answer_with(self, status, body):
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.addCleanup(server.server_close)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        return f"127.0.0.1:{server.server_port}"
+
+    def test_a_copy_that_fails_a_check_is_removed_and_nothing_else(self):
+        good = self.folder / "good.db"
+        self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
+        whole = good.read_bytes()
+        good.unlink()
+        for body, says in ((whole[:len(whole) // 2], "not usable"), (b"hello", "not usable"), (b"", "not usable")):
+            self.nothing_changes(server=self.answer_with(200, body), says=[says])
+        self.nothing_changes(server=self.answer_with(503, b'{"detail": "no room for a copy"}'), says=["no room for a copy"])
+
+    def test_rows_that_contradict_each_other_are_found(self):
+        self.daemon.schedule(harness.pod("held", 300))
+        good = self.folder / "good.db"
+        self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
+        with sqlite3.connect(good) as db:
+            triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'share'").fetchall()
+            for name, _ in triggers:
+                db.execute(f"DROP TRIGGER {name}")
+            self.assertEqual(db.execute("UPDATE share SET milli = milli - 1").rowcount, 1)
+            for _, sql in triggers:
+                db.execute(sql)
+        db.close()
+        body = good.read_bytes()
+        good.unlink()
+        self.nothing_changes(server=self.answer_with(200, body), says=["not usable", 'check "'])
+
+    def test_two_at_once(self):
+        self.put("ledger-20200101T000000Z.db.tmp")
+        with open(self.folder / ".backup.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.back_up(status=1, says=["another backup into this folder is being made"])
+            self.assertEqual(self.made(), ["ledger-20200101T000000Z.db.tmp"])
+        self.back_up()
+        self.assertEqual(len(self.made()), 1)
+
+    def test_a_folder_that_will_not_do_is_named(self):
+        folder = self.folder
+        for wrong, says in ((folder / "none", "No such file or directory"), ("", "No such file or directory"),
+                            ("/dev/null", "is no folder"), ("/proc", "/proc/.backup.lock")):
+            self.folder = wrong
+            self.back_up(status=1, says=[says])
+        self.folder = folder
+        (folder / ".backup.lock").symlink_to("/dev/null")
+        self.back_up(status=1, says=[".backup.lock"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
+    def test_a_folder_of_another_user(self):
+        daemon = f"127.0.0.1:{self.daemon.port['admin']}"
+        self.put("ledger-20200101T000000Z.db")
+        more = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
+        os.chmod(self.folder, 0o755)
+        program = run("backup", "--keep", 1, self.folder, "--server", daemon, **more)
+        self.assertEqual(program.returncode, 1)
+        self.assertIn("Permission denied", program.stderr)
+        # It may be written and not listed: nothing is removed, and nothing is left.
+        os.chmod(self.folder, 0o733)
+        program = run("backup", "--keep", 1, self.folder, "--server", daemon, **more)
+        self.assertEqual(program.returncode, 1)
+        self.assertIn("Permission denied", program.stderr)
+        self.assertEqual(self.made(), ["ledger-20200101T000000Z.db"])
+        # The sticky bit: the new one is there, an old one cannot be removed, and that is said.
+        os.chmod(self.folder, 0o1777)
+        os.unlink(self.folder / ".backup.lock")
+        program = run("backup", "--keep", 1, self.folder, "--server", daemon, **more)
+        self.assertEqual(program.returncode, 1)
+        self.assertIn("ledger-20200101T000000Z.db cannot be removed", program.stderr)
+        self.assertIn("2 backups, 0 removed", program.stdout)
+        self.assertEqual(len(self.made()), 2)
+
+    def test_the_same_second_again_is_refused(self):
+        second = int(time.time())
+        # All seconds that the command may meet are taken.
+        self.put(*(time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime(second + i)) for i in range(harness.PATIENCE)))
+        self.back_up(keep=9999, status=1, says=["is there already: try again in a second"])
+        self.assertEqual({(self.folder / name).read_text() for name in self.made()}, {"of before"})
+
+    def test_wrong_usage(self):
+        for words, says in ((("--keep", "0"), "1 to 10000"), (("--keep", "10001"), "1 to 10000"),
+                            (("--keep", "x"), "--keep is x"), (("--keep", "-1"), "--keep is -1"),
+                            (("--keep", "999999999999999999999"), "1 to 10000"), (("--keep", "3", "--force"), "--force")):
+            done = run("backup", self.folder, *words, "--server", self.server)
+            self.assertEqual(done.returncode, 2, (words, done.stderr))
+            self.assertIn(says, done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_the_metric_knows_of_it(self):
+        before = int(time.time())
+        self.back_up()
+        page = self.daemon.request("probe", "GET", "/metrics")[1].decode()
+        at = int(re.search(r"(?m)^milligpu_backup_timestamp_seconds (\d+)$", page)[1])
+        self.assertGreaterEqual(at, before)
+
+
+if __name__ == "__main__":
+    unittest.main()
