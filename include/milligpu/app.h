@@ -105,7 +105,8 @@ struct app {
     int64_t grace_ms;
     char webhook_address[300]; /* the listener's address; "" before it is bound */
     char cluster[UID_BYTES_MAX + 1];
-    uint64_t start_id; /* random: another one after each start */
+    uint64_t start_id;     /* random: another one after each start */
+    int64_t began_wall_ms; /* UTC, when the parts were made */
 
     /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
     atomic_bool identified; /* the cluster is known, and the ledger belongs to it */

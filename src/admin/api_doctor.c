@@ -1,11 +1,14 @@
 /*
- * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread. Each check
+ * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread; the checks of
+ * what grows old are in doctor_dates.c. Each check
  * writes one finding: what is true now, and how to fix what is wrong; it changes nothing. The order
  * is that of dependence: daemon and ledger, then the API server with watches and permissions, then
  * kube-scheduler and the webhooks, so that the first failure explains those below it. Everything
  * comes from one snapshot, from the atomics of struct app and from tables with a lock of their own;
  * check_ledger_file() reads the database, and check_rights() waits for three seconds at most.
  */
+#include "admin/api_doctor.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +26,6 @@
 #include "milligpu/usage_book.h"
 #include "milligpu/verifier.h"
 
-#include "admin/api_unbound.h"
 #include "admin/api_unserved.h"
 #include "milligpu_version.h"
 
@@ -33,27 +35,11 @@ enum {
     WAL_LATE_BYTES = 256 * 1024 * 1024,
 };
 
-enum health { HEALTH_OK, HEALTH_WARNING, HEALTH_FAILED };
-
-struct doctor {
-    struct api_call *call;
-    struct app *app;
-    const struct settings *settings;
-    const struct snapshot *snapshot;
-    int64_t now_ms;
-    struct unbound_pods unbound;
-    struct json_writer json;
-};
-
-/* fix: what to do; empty if nothing needs to be done. */
-static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
-                           const char *fix, const char *fmt, ...) PRINTF_LIKE(5, 6);
-
 /*
  * A finding that is not ok always names a fix: an operator who reads "failed" must know what to do.
  */
-static void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
-                           const char *fix, const char *fmt, ...)
+void api_doctor_say(struct doctor *doctor, const char *name, enum health health, const char *fix,
+                    const char *fmt, ...)
 {
     static const char *const words[] = {"ok", "warning", "failed"};
     char text[1024];
@@ -1145,6 +1131,7 @@ void api_doctor(struct api_call *call)
     check_daemon(&doctor);
     check_ledger(&doctor);
     check_history(&doctor);
+    check_backup(&doctor);
     check_policy(&doctor);
     check_rules(&doctor);
     check_api(&doctor);
@@ -1158,6 +1145,7 @@ void api_doctor(struct api_call *call)
     check_scheduler(&doctor);
     check_unserved(&doctor);
     check_webhooks(&doctor);
+    check_certificates(&doctor);
     check_sources(&doctor);
     check_plugin(&doctor);
     check_agents(&doctor);

@@ -125,6 +125,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     fill_edges(app, edges);
     fill_agents(app, settings);
     must(getrandom(&app->start_id, sizeof app->start_id, 0) == sizeof app->start_id);
+    app->began_wall_ms = app->clock.wall_ms(app->clock.ctx);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->commits = commits_new();

@@ -207,13 +207,49 @@ class Ends(unittest.TestCase):
         daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(cert), "--webhook-key", str(key))
         self.addCleanup(daemon.close)
         self.assertEqual(self.shown(daemon), ends)
+        self.doctor(daemon, "warning", f"webhook certificate ends at {self.date(ends[0])}")
         make(9)
         daemon.wait(lambda: self.shown(daemon) == ends[1:], "the end of the new certificate")
+        self.doctor(daemon, "warning", f"webhook certificate ends at {self.date(ends[1])}")
+        make(40)
+        daemon.wait(lambda: self.shown(daemon) == ends[2:], "the end of the new certificate")
+        self.doctor(daemon, "ok", f"webhook certificate ends at {self.date(ends[2])}")
+
+    def date(self, seconds):
+        return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
+
+    def doctor(self, daemon, status, text):
+        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["certificates"]
+        self.assertEqual((found["status"], found["text"]), (status, text))
+        self.assertEqual("renew it" in found["fix"], status != "ok")
+
+    def test_doctor_judges_the_certificate_that_ends_first(self):
+        home = harness.certificates()  # for two days
+        daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(home / "server.crt"), "--webhook-key",
+                                str(home / "server.key"), "--report-listen", "127.0.0.1:0", "--report-cert",
+                                str(home / "client.crt"), "--report-key", str(home / "client.key"),
+                                env=harness.wall_clock(self.clock(), 0))
+        self.addCleanup(daemon.close)
+        ends = [ssl.cert_time_to_seconds(subprocess.run(
+            ["openssl", "x509", "-in", home / f"{name}.crt", "-noout", "-enddate"], check=True, capture_output=True,
+            text=True).stdout.strip().removeprefix("notAfter=")) for name in ("server", "client")]
+        for ahead_s, status in ((0, "warning"), (3 * 86400, "failed"), (-20 * 86400, "ok")):
+            harness.wall_clock(self.home, ahead_s)
+            word = "ended" if ahead_s > 0 else "ends"
+            self.doctor(daemon, status, f"webhook certificate {word} at {self.date(ends[0])}, "
+                                        f"report certificate {word} at {self.date(ends[1])}")
+
+    def clock(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        return self.home
 
     def test_a_port_without_tls_has_none(self):
         daemon = harness.Daemon(harness.DEMO)
         self.addCleanup(daemon.close)
         self.assertEqual(self.shown(daemon), [])
+        self.assertNotIn("certificates", [check["name"] for check in daemon.get("/api/v1/doctor")["checks"]])
 
 
 class Bodies(harness.Story):
