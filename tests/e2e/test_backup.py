@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -133,6 +134,52 @@ class Socket(unittest.TestCase):
         done = run("backup", copy, "--server", self.server)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertGreater(copy.stat().st_size, 256 << 20)
+
+
+class Doctor(unittest.TestCase):
+    """doctor knows how old the last backup is. The wall clock of the daemon moves; nobody waits."""
+
+    def setUp(self):
+        self.home = tempfile.TemporaryDirectory(prefix="milligpu-backups-")
+        self.addCleanup(self.home.cleanup)
+
+    def start(self, ledger=None):
+        self.daemon = harness.Daemon(harness.DEMO, env=self.ahead(0), ledger=ledger)
+        self.addCleanup(self.daemon.close)
+
+    def ahead(self, seconds):
+        return harness.wall_clock(pathlib.Path(self.home.name), seconds)
+
+    def found(self, ahead_s):
+        self.ahead(ahead_s)
+        found = [check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "backup"]
+        self.assertEqual(len(found), 1)
+        self.assertEqual("milligpuctl backup" in found[0]["fix"], found[0]["status"] != "ok")
+        return found[0]["status"], found[0]["text"]
+
+    def test_without_a_backup_a_week_is_long(self):
+        self.start("ledger.db")
+        since = "none since milligpud started, {} ago; a week without one is a warning"
+        self.assertEqual(self.found(0), ("ok", since.format("0 hours")))
+        self.assertEqual(self.found(3700), ("ok", since.format("1 hour")))
+        self.assertEqual(self.found(47 * 3600 + 60), ("ok", since.format("47 hours")))
+        self.assertEqual(self.found(7 * DAY - 600), ("ok", since.format("6 days")))
+        self.assertEqual(self.found(7 * DAY + 60), ("warning", "none was made since milligpud started, 7 days ago"))
+        self.assertEqual(self.found(-DAY), ("ok", since.format("0 hours")))
+
+    def test_a_backup_grows_old(self):
+        self.start("ledger.db")
+        self.ahead(20 * DAY)
+        self.assertEqual(self.daemon.admin("GET", "/api/v1/backup")[0], 200)
+        self.assertEqual(self.found(20 * DAY), ("ok", "the last one was made 0 hours ago"))
+        self.assertEqual(self.found(22 * DAY + 60), ("ok", "the last one was made 2 days ago"))
+        self.assertEqual(self.found(27 * DAY - 600), ("ok", "the last one was made 6 days ago"))
+        self.assertEqual(self.found(28 * DAY + 60), ("warning", "the last one was made 8 days ago"))
+        self.assertEqual(self.found(0), ("ok", "the last one was made 0 hours ago"))
+
+    def test_a_ledger_in_memory_needs_none(self):
+        self.start()
+        self.assertNotIn("backup", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
 
 
 class Keep(unittest.TestCase):
@@ -319,6 +366,29 @@ class Keep(unittest.TestCase):
         self.put(*(time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime(second + i)) for i in range(harness.PATIENCE)))
         self.back_up(keep=9999, status=1, says=["is there already: try again in a second"])
         self.assertEqual({(self.folder / name).read_text() for name in self.made()}, {"of before"})
+
+    def restore(self, status=0, says=()):
+        ledger = self.folder / "restored" / "ledger.db"
+        ledger.parent.mkdir(exist_ok=True)
+        self.addCleanup(shutil.rmtree, ledger.parent, True)
+        if not ledger.exists():
+            self.assertEqual(run("backup", ledger, "--server", self.server).returncode, 0)
+        done = run("restore", self.folder, ledger)
+        self.assertEqual(done.returncode, status, (done.stdout, done.stderr))
+        for word in says:
+            self.assertIn(word, done.stderr)
+
+    def test_the_newest_is_restored_from_a_folder(self):
+        self.restore(status=2, says=[f"{self.folder} has no backup"])
+        self.put("ledger-29990101T000000Z.db", "other.db")
+        self.restore(status=2, says=[f"{self.folder} has no backup"])
+        self.put("ledger-20200101T000000Z.db")
+        self.back_up(keep=9)
+        name = self.made()[1]
+        self.restore(says=[f"restored from {self.folder}/{name};"])
+        # One that is damaged is no reason to take an older one without a word.
+        (self.folder / name).write_text("x" * 9000)
+        self.restore(status=2, says=[name])
 
     def test_wrong_usage(self):
         for words, says in ((("--keep", "0"), "1 to 10000"), (("--keep", "10001"), "1 to 10000"),

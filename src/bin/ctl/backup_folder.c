@@ -1,5 +1,5 @@
 /*
- * Called by backup.c. In this order: the lock, what an interrupted command left, the copy under
+ * Called by backup.c and verify.c. A new backup is made in this order: the lock, what an interrupted command left, the copy under
  * another name, its verification, its name, and last the removal of old backups. Whatever fails
  * ends the rest.
  */
@@ -29,13 +29,12 @@ struct backup_folder {
     struct ctl *ctl;
     const char *path;
     int lock;
-    char fresh[NAME_BYTES]; /* the new backup */
-    struct name_list {
-        char (*name)[NAME_BYTES];
-        size_t count;
-        size_t capacity;
-    } old; /* backups that are older than it */
-    size_t later;
+    char now[NAME_BYTES]; /* the name of a backup that is made now */
+    /* the backups that are there, in the order of their names and so of their times */
+    char (*name)[NAME_BYTES];
+    size_t count;
+    size_t capacity;
+    size_t past; /* the first of them are not named after a later time than now */
     size_t removed;
 };
 
@@ -119,17 +118,21 @@ static void drop_stale(struct backup_folder *folder, const char *name)
     (void)unlink(backup_path(folder, name));
 }
 
-static void list_old(struct backup_folder *folder, const char *name)
+static void note_name(struct backup_folder *folder, const char *name)
 {
-    struct name_list *old = &folder->old;
-    const int order = strcmp(name, folder->fresh);
+    folder->name = xgrow(folder->name, folder->count, &folder->capacity, sizeof *folder->name);
+    (void)snprintf(folder->name[folder->count++], NAME_BYTES, "%s", name);
+    folder->past += strcmp(name, folder->now) <= 0;
+}
 
-    if (order > 0)
-        folder->later++;
-    if (order >= 0)
-        return;
-    old->name = xgrow(old->name, old->count, &old->capacity, sizeof *old->name);
-    (void)snprintf(old->name[old->count++], NAME_BYTES, "%s", name);
+static int list_backups(struct backup_folder *folder, struct err *err)
+{
+    must(folder->count == 0);
+    if (each_backup(folder, "", note_name, err) < 0)
+        return err_same(err);
+    if (folder->count > 0)
+        qsort(folder->name, folder->count, sizeof *folder->name, compare_names);
+    return 0;
 }
 
 static void note_wrong(void *user, enum store_check check, const char *wrong)
@@ -158,10 +161,10 @@ static int make_backup(struct backup_folder *folder, long long *out_bytes, struc
     struct new_file copy;
     const char *base;
 
-    if (new_file_open(ctl, backup_path(folder, folder->fresh), &copy, err) < 0)
+    if (new_file_open(ctl, backup_path(folder, folder->now), &copy, err) < 0)
         return err->code == ERR_CONFLICT
                    ? err_set(err, ERR_CONFLICT, "%.300s/%s is there already: try again in a second",
-                             folder->path, folder->fresh)
+                             folder->path, folder->now)
                    : err_same(err);
     if (ctl_base(ctl, &base, err) < 0 ||
         client_download(ctl_client(ctl), base, "/api/v1/backup", copy.file, err) < 0) {
@@ -181,15 +184,13 @@ static int make_backup(struct backup_folder *folder, long long *out_bytes, struc
 /* keep includes the new one. Each file that cannot be removed leaves the others to be tried. */
 static int drop_oldest(struct backup_folder *folder, unsigned keep, struct err *err)
 {
-    struct name_list *old = &folder->old;
-    int status = each_backup(folder, "", list_old, err);
+    int status = list_backups(folder, err);
 
     must(keep > 0);
-    if (status < 0 || old->count < keep)
+    if (status < 0)
         return status;
-    qsort(old->name, old->count, sizeof *old->name, compare_names);
-    for (size_t i = 0; i <= old->count - keep; i++) {
-        const char *name = backup_path(folder, old->name[i]);
+    for (size_t i = 0; i + keep < folder->past; i++) {
+        const char *name = backup_path(folder, folder->name[i]);
         if (unlink(name) == 0)
             folder->removed++;
         else if (status == 0)
@@ -201,30 +202,37 @@ static int drop_oldest(struct backup_folder *folder, unsigned keep, struct err *
 static void tell_backup(const struct backup_folder *folder, long long bytes)
 {
     const struct ctl *ctl = folder->ctl;
+    const size_t later = folder->count - folder->past;
 
     (void)fprintf(ctl->screen.out, "%s/%s: %lld bytes, verified; %zu backups, %zu removed\n",
-                  folder->path, folder->fresh, bytes, folder->old.count + 1 - folder->removed,
+                  folder->path, folder->now, bytes, folder->past - folder->removed,
                   folder->removed);
-    if (folder->later > 0)
+    if (later > 0)
         (void)fprintf(ctl->err,
                       "milligpuctl: %zu backups in %.300s are named after a later time than now; "
                       "they are not counted\n",
-                      folder->later, folder->path);
+                      later, folder->path);
+}
+
+static int name_now(struct backup_folder *folder, struct err *err)
+{
+    const time_t now = (time_t)(folder->ctl->screen.now_ms / 1000);
+    struct tm utc;
+
+    must(gmtime_r(&now, &utc) != NULL);
+    if (strftime(folder->now, sizeof folder->now, "ledger-%Y%m%dT%H%M%SZ.db", &utc) > 0 &&
+        is_backup_name(folder->now, ""))
+        return 0;
+    return err_set(err, ERR_INVALID, "the clock of this machine is wrong: the year is %d",
+                   utc.tm_year + 1900);
 }
 
 static int add_backup(struct backup_folder *folder, unsigned keep, struct err *err)
 {
-    const time_t now = (time_t)(folder->ctl->screen.now_ms / 1000);
     long long bytes = 0;
-    struct tm utc;
 
-    must(gmtime_r(&now, &utc) != NULL);
-    if (strftime(folder->fresh, sizeof folder->fresh, "ledger-%Y%m%dT%H%M%SZ.db", &utc) == 0 ||
-        !is_backup_name(folder->fresh, ""))
-        return err_set(err, ERR_INVALID, "the clock of this machine is wrong: the year is %d",
-                       utc.tm_year + 1900);
-    if (lock_folder(folder, err) < 0 || each_backup(folder, ".tmp", drop_stale, err) < 0 ||
-        make_backup(folder, &bytes, err) < 0)
+    if (name_now(folder, err) < 0 || lock_folder(folder, err) < 0 ||
+        each_backup(folder, ".tmp", drop_stale, err) < 0 || make_backup(folder, &bytes, err) < 0)
         return err_same(err);
     const int status = drop_oldest(folder, keep, err);
     tell_backup(folder, bytes);
@@ -238,6 +246,24 @@ int backup_folder_add(struct ctl *ctl, const char *path, unsigned keep, struct e
     const int status = add_backup(&folder, keep, err);
     if (folder.lock >= 0)
         (void)close(folder.lock); /* releases the lock */
-    xfree(folder.old.name);
+    xfree(folder.name);
+    return status;
+}
+
+int backup_folder_newest(struct ctl *ctl, const char *path, const char **out, struct err *err)
+{
+    struct backup_folder folder = {.ctl = ctl, .path = path, .lock = -1};
+
+    int status = name_now(&folder, err);
+    if (status == 0)
+        status = list_backups(&folder, err);
+    if (status == 0 && folder.past == 0)
+        status = err_set(err, ERR_NOT_FOUND,
+                         "%.300s has no backup that is named ledger-TIME.db, after a time that is "
+                         "not later than now",
+                         path);
+    if (status == 0)
+        *out = backup_path(&folder, folder.name[folder.past - 1]);
+    xfree(folder.name);
     return status;
 }

@@ -23,4 +23,11 @@
  */
 int backup_folder_add(struct ctl *ctl, const char *folder, unsigned keep, struct err *err) MUST_USE;
 
+/*
+ * The newest backup in the folder, of those that are not named after a later time than now.
+ * NOT_FOUND: there is none. *out is in ctl->arena. It is not verified, and nothing is locked.
+ */
+int backup_folder_newest(struct ctl *ctl, const char *folder, const char **out,
+                         struct err *err) MUST_USE;
+
 #endif

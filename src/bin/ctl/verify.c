@@ -3,10 +3,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "milligpu/alloc.h"
 
-#include "ctl.h"
+#include "backup_folder.h"
 
 /* The result of a verification in the shape of doctor's answer: a list of checks. */
 struct verifier {
@@ -54,17 +55,30 @@ int command_verify(struct ctl *ctl)
     return show_doctor(ctl, answer);
 }
 
+/* A folder stands for the newest backup in it. */
+static int name_backup(struct ctl *ctl, const char **out, struct err *err)
+{
+    const char *argument = ctl->options.argument[0];
+    struct stat is;
+
+    must(argument != NULL);
+    *out = argument;
+    if (stat(argument, &is) != 0 || !S_ISDIR(is.st_mode))
+        return 0; /* whatever is wrong, the verification says it */
+    return backup_folder_newest(ctl, argument, out, err);
+}
+
 /* Nothing is changed unless every check of the backup passes. */
 int command_restore(struct ctl *ctl)
 {
-    const char *backup = ctl->options.argument[0];
+    const char *backup;
     const char *ledger = ctl->options.argument[1];
     struct restored restored = {NULL};
     struct doc *answer = NULL;
     struct err err;
 
     must(ctl->options.arguments == 2);
-    if (verify_answer(ctl, backup, &answer, &err) < 0)
+    if (name_backup(ctl, &backup, &err) < 0 || verify_answer(ctl, backup, &answer, &err) < 0)
         return ctl_misused(ctl, &err);
     const int status = show_doctor(ctl, answer);
     if (status != CTL_FINE)
