@@ -340,10 +340,14 @@ class Writer:
             return [f'{pad}image: {{{{ include "milligpu.image" (index .Values.images "{image_name(values)}") | quote }}}}']
         if name == "resources" and path[-2].startswith("name="):
             return self.unless_set(f'index .Values.resources "{path[-2][5:]}"', name, values, path, indent)
-        if path[-4:] in POD_PATHS:
+        if path in POD_PATHS:
             return self.pod_entry(name, values, path, indent)
         if kind == "StatefulSet" and path[-3:] == ("resources", "requests", "storage"):
             return [f"{pad}storage: {{{{ .Values.storage.size }}}}"]
+        if kind == "PersistentVolumeClaim" and path[-3:] == ("resources", "requests", "storage"):
+            return [f"{pad}storage: {{{{ .Values.backup.size }}}}"]
+        if kind == "CronJob" and path in (("spec", "schedule"), ("spec", "timeZone")):
+            return [f"{pad}{name}: {{{{ .Values.backup.{name} | quote }}}}"]
         if kind == "Service" and path == ("spec", "clusterIP"):
             return [f"{pad}clusterIP: {{{{ .Values.webhook.clusterIP }}}}"]
         if kind == "NetworkPolicy" and name == "kubernetes.io/metadata.name" and set(values.values()) == {"monitoring"}:
@@ -368,9 +372,10 @@ class Writer:
     def additions(self, values, path, indent):
         """Lines at the end of a mapping: what the manifests do not say and the values may."""
         pad, lines = " " * indent, []
-        if path == ("spec", "template", "spec"):
+        if path[-3:] == ("spec", "template", "spec"):
             lines += [f"{{{{- with .Values.imagePullSecrets }}}}", f"{pad}imagePullSecrets:",
                       f"{pad}  {{{{- toYaml . | nindent {indent + 2} }}}}", "{{- end }}"]
+        if path == ("spec", "template", "spec"):
             for name in POD_SETTINGS:
                 if not any(name in value for value in values.values()):
                     lines += [f'{{{{- with (index .Values.pods "{self.key[2]}").{name} }}}}', f"{pad}{name}:",
@@ -380,9 +385,15 @@ class Writer:
                       f'{pad}  checksum/config: {{{{ include "milligpu.checksum" . }}}}']
         if self.key[0] == "StatefulSet" and path[:2] == ("spec", "volumeClaimTemplates") and path[3:] == ("spec",):
             lines += ["{{- with .Values.storage.className }}", f"{pad}storageClassName: {{{{ . }}}}", "{{- end }}"]
+        if self.key[0] == "PersistentVolumeClaim" and path == ("spec",):
+            lines += ["{{- with .Values.backup.className }}", f"{pad}storageClassName: {{{{ . }}}}", "{{- end }}"]
         return lines
 
     def special_sequence(self, values, path, indent):
+        if self.key[0] == "CronJob" and path[-1] == "command":
+            words = next(iter(values.values()))
+            return [" " * indent + ("- --keep={{ .Values.backup.keep }}" if KEEP.fullmatch(word) else f"- {word}")
+                    for word in words]
         if self.key[0] != "NetworkPolicy":
             return None
         pad, one = " " * indent, next(iter(values.values()))
@@ -412,6 +423,7 @@ POD_SETTINGS = ("nodeSelector", "tolerations", "affinity")
 ACCOUNTS = (("ValidatingAdmissionPolicy", "", "milligpu-guard-placement"),
             ("spec", "variables", "name=accounts", "expression"))
 API_PORTS = (443, 6443)
+KEEP = re.compile(r"--keep=(\d+)")
 
 
 def image_name(values):
@@ -587,9 +599,14 @@ def images_of(variants):
     return images
 
 
+def pod_of(o):
+    """The spec of the pods that an object makes, or None."""
+    spec = o.get("spec", {})
+    return spec.get("jobTemplate", {}).get("spec", spec).get("template", {}).get("spec")
+
+
 def containers_of(variants):
-    pods = [o["spec"]["template"]["spec"] for objects in variants.objects.values() for o in objects.values()
-            if "template" in o.get("spec", {})]
+    pods = [pod_of(o) for objects in variants.objects.values() for o in objects.values() if pod_of(o)]
     return sorted({c["name"] for pod in pods for c in pod["containers"] + pod.get("initContainers", [])})
 
 
@@ -606,6 +623,11 @@ def defaults(variants):
                         found["podRanges"] = peer.get("ipBlock", {}).get("except") or found.get("podRanges")
             if key[0] == "StatefulSet":
                 found["size"] = o["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+            if key[0] == "PersistentVolumeClaim":
+                found["backupSize"] = o["spec"]["resources"]["requests"]["storage"]
+            if key[0] == "CronJob":
+                found["schedule"], found["timeZone"] = o["spec"]["schedule"], o["spec"]["timeZone"]
+                found["keep"] = KEEP.search(" ".join(pod_of(o)["containers"][0]["command"])).group(1)
             if key[0] == "DaemonSet":
                 found["runtimeClassName"] = o["spec"]["template"]["spec"]["runtimeClassName"]
             if key == ACCOUNTS[0]:
@@ -639,6 +661,12 @@ def values_text(variants):
     lines += ["", "# names of Secrets, as in a pod", "imagePullSecrets: []", "", "storage:",
               "  # StorageClass of the ledger's volume; empty: the cluster's default. Fixed once installed",
               '  className: ""', "  # size of the ledger's volume. Fixed once installed", f"  size: {found['size']}", "",
+              "# with components.backup", "backup:", "  # when, as in cron",
+              f"  schedule: {json.dumps(found['schedule'])}", "  # time zone of the schedule",
+              f"  timeZone: {found['timeZone']}", "  # how many backups are kept, 1 to 10000",
+              f"  keep: {found['keep']}",
+              "  # StorageClass of the backups' volume; empty: the cluster's default. Fixed once installed",
+              '  className: ""', "  # size of the backups' volume", f"  size: {found['backupSize']}", "",
               "# requests and limits of a container; empty: those of manifests/", "resources:"]
     lines += [f"  {name}: {{}}" for name in containers_of(variants)]
     lines += ["", "# of the daemon's pod and of the agents' pods; empty: what manifests/ says", "pods:",
@@ -693,6 +721,9 @@ def schema_text(variants):
         "images": record({name: image for name in sorted(images_of(variants))}),
         "imagePullSecrets": {"type": "array", "items": record({"name": text})},
         "storage": record({"className": text, "size": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?([KMGT]i?)?$"}}),
+        "backup": record({"schedule": {"type": "string", "minLength": 1}, "timeZone": {"type": "string", "minLength": 1},
+                          "keep": {"type": "integer", "minimum": 1, "maximum": 10000}, "className": text,
+                          "size": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?([KMGT]i?)?$"}}),
         "resources": record({name: resources for name in containers_of(variants)}),
         "pods": record({"milligpu": record(pod), "milligpu-node": record({**pod, "runtimeClassName": text})}),
         "webhook": record({"clusterIP": address, "podRanges": cidrs, "sources": cidrs}),

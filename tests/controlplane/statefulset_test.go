@@ -143,11 +143,11 @@ func (s installed) runs(name string, milli int) {
 	}
 }
 
-// restore runs the Job of manifests/restore on the volume of the ledger, while nothing else has it open.
-func (s installed) restore() string {
+// restore runs a Job of manifests/ on the volume of the ledger, while nothing else has it open.
+func (s installed) restore(manifests string) string {
 	s.Helper()
 	s.scale(0)
-	job := filepath.Join(harness.Root(), "manifests", "restore")
+	job := filepath.Join(harness.Root(), "manifests", manifests)
 	s.kubectl("", "apply", "-k", job)
 	s.kubectl("", "-n", harness.Namespace, "wait", "--for=condition=Complete", "job/milligpu-restore", "--timeout=60s")
 	pods := harness.Items(s.must(s.api.Get(harness.PodPath(harness.Namespace, ""))), "items")
@@ -192,7 +192,7 @@ func TestMilligpudRunsFromItsImageAndItsStatefulSet(t *testing.T) {
 
 	/* the ledger with the second pod goes aside; what runs is learned from the API server again */
 	s.runs("second", 400)
-	said := s.restore()
+	said := s.restore("restore")
 	if files, _ := filepath.Glob(filepath.Join(s.w.Dir, "volume", "ledger.db.replaced-*")); len(files) == 0 {
 		t.Error("no former ledger is beside the restored one; the Job says: ", said)
 	}

@@ -16,7 +16,7 @@ from report import finish, need, problems, run
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
-COMPONENTS = ["advertise", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
+COMPONENTS = ["advertise", "backup", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
               "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics", "dashboards"]
 BEFORE = "before-1.36"  # the component that removes what older versions do not know
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
@@ -529,7 +529,7 @@ def check_settings_exist():
         if not loopback:
             signs = re.findall(r"^leaf client (\S+) client-ca", text_of("overlays", "default-scheduler", "certs.sh"), re.M)
             need(config.get("webhook_client_names") == ",".join(signs), f"{'/'.join(file)}: names other than {signs}")
-    for component in ("advertise", "node", "policy", "usage"):
+    for component in ("advertise", "backup", "node", "policy", "usage"):
         patch = documents(text_of("components", component, "statefulset-patch.yaml"))[0]
         for variable in patch["spec"]["template"]["spec"]["containers"][0]["env"]:
             need(variable["name"].removeprefix("MILLIGPU_").lower() in known, f"no setting for {variable['name']}")
@@ -783,6 +783,25 @@ def built_checks():
     check_denial()
     check_install_page()
     need([o["kind"] for o in build(path_of("restore"))] == ["Job"], "restore builds something else than a Job")
+    check_newest()
+
+
+def check_newest():
+    # the Job that restores the newest backup differs in where the backup comes from, and in nothing else
+    (plain,), (newest,) = build(path_of("restore")), build(path_of("restore-newest"))
+    pod, usual = newest["spec"]["template"]["spec"], plain["spec"]["template"]["spec"]
+    job = documents(text_of("components", "backup", "cronjob.yaml"))[0]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (folder,) = [mount["mountPath"] for mount in job["containers"][0]["volumeMounts"] if mount["name"] == "backups"]
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "backups"]
+    need(volume in job["volumes"], "restore-newest mounts another claim than the backups'")
+    mount = {"name": "backups", "mountPath": folder, "readOnly": True}
+    need(mount in pod["containers"][0]["volumeMounts"], f"restore-newest does not mount {folder}, or not read-only")
+    command = pod["containers"][0]["command"]
+    need(command[:3] == ["milligpuctl", "restore", folder], f"restore-newest runs {command}")
+    pod["volumes"].remove(volume)
+    pod["containers"][0]["volumeMounts"].remove(mount)
+    pod["containers"][0]["command"][2] = usual["containers"][0]["command"][2]
+    need(newest == plain, "restore-newest differs from restore in more than the backup")
 
 
 def check_restore_job():
@@ -804,11 +823,49 @@ def check_restore_job():
     need(one["command"][-1] == ledger, "the Job restores another file than milligpud's ledger")
 
 
+def check_backup_agrees():
+    """The CronJob is confined as milligpud is, runs beside it, sees the folder of its socket alone, and keeps what fits."""
+    (job,) = documents(text_of("components", "backup", "cronjob.yaml"))
+    (daemon,) = documents(text_of("base", "statefulset.yaml"))
+    (claim,) = documents(text_of("components", "backup", "claim.yaml"))
+    (patch,) = documents(text_of("components", "backup", "statefulset-patch.yaml"))
+    ours, theirs = job["spec"]["jobTemplate"]["spec"]["template"]["spec"], daemon["spec"]["template"]["spec"]
+    (one,), (other,) = ours["containers"], theirs["containers"]
+    need(ours["securityContext"] == theirs["securityContext"], "backup: the pod has another securityContext")
+    for field in ("image", "securityContext"):
+        need(one[field] == other[field], f"backup: the container has another {field}")
+    need(ours["automountServiceAccountToken"] is False and "serviceAccountName" not in ours, "backup: the pod has a token")
+    need(job["spec"]["concurrencyPolicy"] == "Forbid", "backup: two Jobs may run at once")
+    (near,) = ours["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    need(near == {"labelSelector": {"matchLabels": daemon["spec"]["selector"]["matchLabels"]},
+                  "topologyKey": "kubernetes.io/hostname"}, "backup: the Job need not run on milligpud's node")
+
+    (variable,) = patch["spec"]["template"]["spec"]["containers"][0]["env"]
+    (ledger,) = [mount["mountPath"] for mount in other["volumeMounts"] if mount["name"] == "ledger"]
+    mounts = {mount["name"]: mount for mount in one["volumeMounts"]}
+    template = daemon["spec"]["volumeClaimTemplates"][0]
+    volumes = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in ours["volumes"] if "persistentVolumeClaim" in v}
+    need(volumes == {"ledger": f"{template['metadata']['name']}-{daemon['metadata']['name']}-0",
+                     "backups": claim["metadata"]["name"]}, f"backup: mounts the claims {volumes}")
+    need(variable["value"] == f"{ledger}/{mounts['ledger'].get('subPath')}/admin.sock",
+         "backup: milligpud's socket is not in the folder that the Job mounts, or the Job mounts more")
+    need(mounts["ledger"].get("readOnly") is True, "backup: the Job may write to the ledger's volume")
+    need(one["command"] == ["milligpuctl", "backup", f"--server=unix:{mounts['ledger']['mountPath']}/admin.sock",
+                            "--keep=14", mounts["backups"]["mountPath"]], f"backup: runs {one['command']}")
+    sizes = [float(c["spec"]["resources"]["requests"]["storage"].removesuffix("Gi")) for c in (template, claim)]
+    need(sizes[0] * 0.3 * 15 <= sizes[1], "backup: 14 backups of a full ledger and a new one do not fit")
+    (policy,) = documents(text_of("components", "backup", "networkpolicy.yaml"))
+    labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    need(policy["spec"] == {"podSelector": {"matchLabels": {k: labels[k] for k in ("app.kubernetes.io/name",
+                                                                                "app.kubernetes.io/component")}},
+                            "policyTypes": ["Ingress", "Egress"]}, "backup: the pod may reach the network")
+
+
 def check_image_tags():
     """The manifests name the images as scripts/build-images.sh does: by the version of the tree."""
     with open(os.path.join(TOP, "CMakeLists.txt"), encoding="utf-8") as file:
         version = re.search(r"^project\(milligpu VERSION ([0-9.]+)", file.read(), re.M).group(1)
-    for folder, name in (("base", "milligpud"), ("restore", "milligpud"), ("components/node", "milligpu-node"),
+    for folder, name in (("base", "milligpud"), ("restore", "milligpud"), ("components/backup", "milligpud"), ("components/node", "milligpu-node"),
                          ("components/mps", "milligpu-node")):
         (kustomization,) = documents(text_of(folder, "kustomization.yaml"))
         need(kustomization.get("images") == [{"name": name, "newTag": version}], f"{folder} does not name {name}:{version}")
