@@ -394,6 +394,8 @@ class Writer:
             words = next(iter(values.values()))
             return [" " * indent + ("- --keep={{ .Values.backup.keep }}" if KEEP.fullmatch(word) else f"- {word}")
                     for word in words]
+        if self.key[0] == "Certificate" and path[-1] == "ipAddresses":
+            return [" " * indent + "- {{ .Values.webhook.clusterIP }}"]
         if self.key[0] != "NetworkPolicy":
             return None
         pad, one = " " * indent, next(iter(values.values()))

@@ -113,6 +113,24 @@ func TestCertificatesAreRenewedWithoutARefusedCall(t *testing.T) {
 	f.consistent()
 }
 
+// TestKubeSchedulerReadsAReplacedClientCertificate: a client certificate that is renewed by the same authority, as by
+// cert-manager, needs no restart of kube-scheduler. What it had read at its start would have been turned away.
+func TestKubeSchedulerReadsAReplacedClientCertificate(t *testing.T) {
+	f := bare(t, oneNode(2))
+	certs := f.certificates()
+	folder := certs + "-scheduler"
+	f.run("cp", "-a", certs, folder)
+	f.run("cp", certs+"/tls.crt", folder+"/client.crt")
+	f.run("cp", certs+"/tls.key", folder+"/client.key")
+	f.d = f.configured("overlays/default-scheduler/config.yaml", certs)
+	f.check(f.d.Start())
+	f.answers(f.schedulerWith(folder), false)
+	name := f.wired("overlays/default-scheduler/scheduler.yaml", folder)
+	f.run("cp", certs+"/client.crt", certs+"/client.key", folder)
+	f.place(by(name, harness.Simple("renewed", 300)))
+	f.consistent()
+}
+
 func (f *fixture) run(command string, arguments ...string) {
 	f.Helper()
 	_, err := harness.Run(command, arguments...)

@@ -22,7 +22,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-components=(advertise guard dashboards)
+components=(advertise guard dashboards backup)
 
 has() { # GROUP KIND-IN-PLURAL
     grep -q "^$2" <<<"$("$kubectl" api-resources --api-group="$1" -o name 2>/dev/null)"
@@ -81,6 +81,12 @@ if has monitoring.coreos.com prometheusrules; then
     components+=(alerts node-metrics)
 else
     echo 'skip - alerts, node-metrics: no PrometheusRule here (the Prometheus operator); check.sh has read them'
+fi
+
+if has cert-manager.io certificates; then
+    components+=(cert-manager)
+else
+    echo 'skip - cert-manager: no Certificate here; check.sh has read it'
 fi
 
 "$kubectl" apply -f "$top/manifests/base/namespace.yaml" >/dev/null || exit 1

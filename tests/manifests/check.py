@@ -16,8 +16,8 @@ from report import finish, need, problems, run
 TOP, KUBECTL = sys.argv[1], sys.argv[2]
 MANIFESTS = os.path.join(TOP, "manifests")
 OVERLAYS = ["second-scheduler", "default-scheduler", "kubeadm", "second-scheduler-before-1.36"]
-COMPONENTS = ["advertise", "backup", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name", "toleration",
-              "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics", "dashboards"]
+COMPONENTS = ["advertise", "backup", "cert-manager", "node", "usage", "mps", "policy", "zero-touch", "scheduler-name",
+              "toleration", "other-scheduler", "guard", "restores", "required-plugin", "alerts", "node-metrics", "dashboards"]
 BEFORE = "before-1.36"  # the component that removes what older versions do not know
 NEEDS = {"usage": ["node"], "mps": ["node"]}  # components that another one builds on
 USER = {"kind": "ServiceAccount", "name": "milligpu", "namespace": "milligpu-system"}
@@ -513,6 +513,46 @@ def renew_twice(certs, folder, old):
         old = new
     wrong = subprocess.run([certs, "--renew", folder, os.path.join(folder, "third")], capture_output=True, text=True)
     need(wrong.returncode == 2 and "server-ca.crt" in wrong.stderr, f"certs.sh --renew of another folder: {wrong.stderr}")
+
+
+def check_cert_manager_agrees():
+    """cert-manager makes what certs.sh makes: the same names, each for its own side only, where milligpud reads it."""
+    made = {o["metadata"]["name"]: o for file in ("authorities.yaml", "certificates.yaml")
+            for o in documents(text_of("components", "cert-manager", file)) if o["kind"] == "Certificate"}
+    signers = {o["metadata"]["name"]: o["spec"] for o in documents(text_of("components", "cert-manager", "authorities.yaml"))
+               if o["kind"] == "Issuer"}
+    certs = text_of("overlays", "default-scheduler", "certs.sh")
+    name, address = re.search(r"^name=(\S+)$", certs, re.M).group(1), re.search(r"address=\$\{2:-(\S+)\}", certs).group(1)
+    server, client = made["milligpu-webhook-server"]["spec"], made["milligpu-webhook-client"]["spec"]
+    need((server["commonName"], server["dnsNames"], server["ipAddresses"]) == (name, [name], [address]),
+         "cert-manager: the server has other names than certs.sh gives it")
+    config = documents(text_of("overlays", "default-scheduler", "config.yaml"))[0]
+    need(client["commonName"] == config["webhook_client_names"], "cert-manager: milligpud does not admit the client's name")
+    need(not client.get("dnsNames") and not client.get("ipAddresses"), "cert-manager: the client has names of a server")
+    for side, spec in (("server", server), ("client", client)):
+        authority = made[f"milligpu-{side}-ca"]["spec"]
+        need(spec["usages"] == ["digital signature", f"{side} auth"], f"cert-manager: {side}: usages {spec['usages']}")
+        need(not spec.get("isCA") and spec["privateKey"]["rotationPolicy"] == "Always", f"cert-manager: {side}")
+        need(spec["issuerRef"]["name"] == f"milligpu-{side}-ca", f"cert-manager: the {side}'s certificate is signed by another CA")
+        need(signers[f"milligpu-{side}-ca"] == {"ca": {"secretName": authority["secretName"]}}, f"cert-manager: {side}: issuer")
+        need(authority["isCA"] is True and authority["usages"] == ["cert sign"], f"cert-manager: {side}: CA")
+        need(authority["privateKey"]["rotationPolicy"] == "Never", f"cert-manager: a new {side} CA is not trusted by the other side")
+        need(signers[authority["issuerRef"]["name"]] == {"selfSigned": {}}, f"cert-manager: {side}: the CA signs itself")
+        hours = [int(spec[key].removesuffix("h")) for key in ("duration", "renewBefore")]
+        need(hours[1] * 2 < hours[0] < int(authority["renewBefore"].removesuffix("h")),
+             f"cert-manager: {side}: a certificate may outlive its CA, or is renewed all the time")
+        need(hours[1] > 14 * 24, f"cert-manager: {side}: doctor complains before the certificate is renewed")
+        need(spec["secretName"] == f"milligpu-webhook-{side}", f"cert-manager: {side}: secretName")
+    patch = documents(text_of("components", "cert-manager", "statefulset-patch.yaml"))[0]
+    (volume,) = patch["spec"]["template"]["spec"]["volumes"]
+    (usual,) = documents(text_of("overlays", "default-scheduler", "statefulset-patch.yaml"))[0]["spec"]["template"]["spec"]["volumes"]
+    need((volume["name"], volume["projected"]["defaultMode"]) == (usual["name"], usual["secret"]["defaultMode"]),
+         "cert-manager: another volume, or others may read it")
+    files = {(s["secret"]["name"], item["key"]): item["path"] for s in volume["projected"]["sources"] for item in s["secret"]["items"]}
+    need(files == {("milligpu-webhook-server", "tls.crt"): os.path.basename(config["webhook_cert"]),
+                   ("milligpu-webhook-server", "tls.key"): os.path.basename(config["webhook_key"]),
+                   ("milligpu-webhook-client", "ca.crt"): os.path.basename(config["webhook_client_ca"])},
+         f"cert-manager: milligpud sees {files}")
 
 
 def check_settings_exist():
