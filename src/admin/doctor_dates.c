@@ -11,6 +11,7 @@
 #include "admin/api_doctor.h"
 
 enum {
+    HOUR_MS = 60 * 60 * 1000,
     BACKUP_OLD_MS = 7 * 24 * 60 * 60 * 1000, /* as the alert MilligpuBackupOld */
     /* a week before the alert MilligpuCertificateExpires */
     CERTIFICATE_SOON_S = 14 * 24 * 60 * 60,
@@ -30,7 +31,7 @@ static void take_value(void *user, const char *labels, int64_t value)
 /* "3 hours", "12 days"; a clock that went back makes it 0 hours. */
 static void age_format(int64_t age_ms, char *out, size_t bytes)
 {
-    const int64_t hours = age_ms > 0 ? age_ms / (60 * 60 * 1000) : 0;
+    const int64_t hours = age_ms > 0 ? age_ms / HOUR_MS : 0;
     const int64_t count = hours < 48 ? hours : hours / 24;
 
     must(bytes > 0);
@@ -107,8 +108,8 @@ static void add_end(void *user, const char *labels, int64_t ends_s)
 void check_certificates(struct doctor *doctor)
 {
     static const char fix[] =
-        "renew it, by manifests/overlays/default-scheduler/README.md (port webhook) or docs/NODE.md "
-        "(port report); milligpud reads a replaced file by itself";
+        "renew it, by manifests/overlays/default-scheduler/README.md (webhook) or docs/NODE.md "
+        "(report); milligpud reads a replaced file by itself";
     const struct clock_ops *clock = &doctor->app->clock;
     struct ends ends = {.now_s = clock->wall_ms(clock->ctx) / 1000};
 

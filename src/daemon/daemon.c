@@ -763,6 +763,16 @@ static int start_ports(struct daemon *daemon, struct err *err)
     return 0;
 }
 
+static void listening_address(const struct daemon *daemon, size_t port, char *out, size_t bytes)
+{
+    must(daemon->port[port] != NULL);
+    if (port == SOCKET)
+        (void)snprintf(out, bytes, "%s", daemon->socket_listen);
+    else
+        daemon_address_of(listen_of(daemon->app.settings, port), http_port(daemon->port[port]), out,
+                          bytes);
+}
+
 /*
  * For whoever started milligpud with port 0, such as tests and `milligpuctl --port-file`. The file
  * is renamed into place, so a reader never finds half of it.
@@ -772,22 +782,18 @@ static int write_ports(struct daemon *daemon, struct err *err)
     must(daemon->port[0] != NULL && daemon->port[1] != NULL);
 
     const struct settings *settings = daemon->app.settings;
+    char address[300];
     struct strbuf text;
 
     strbuf_init(&text);
     for (size_t i = 0; i < PORTS; i++) {
-        char address[300];
         if (daemon->port[i] == NULL)
             continue;
-        if (i == SOCKET) {
-            log_write(LOG_INFO, "listening", log_str("port", port_names[i]),
-                      log_str("address", daemon->socket_listen));
-            continue; /* no port was chosen, and readers of the file expect one */
-        }
-        daemon_address_of(listen_of(settings, i), http_port(daemon->port[i]), address,
-                          sizeof address);
-        strbuf_printf(&text, "%s %s\n", http_name(daemon->port[i]), address);
-        log_write(LOG_INFO, "listening", log_str("port", http_name(daemon->port[i])),
+        listening_address(daemon, i, address, sizeof address);
+        /* no port was chosen for the socket, and readers of the file expect one */
+        if (i != SOCKET)
+            strbuf_printf(&text, "%s %s\n", port_names[i], address);
+        log_write(LOG_INFO, "listening", log_str("port", port_names[i]),
                   log_str("address", address));
     }
     int rc = 0;

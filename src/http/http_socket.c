@@ -14,6 +14,8 @@
 
 #include "http/http_internal.h"
 
+enum { PATH_BYTES = sizeof(((struct sockaddr_un *)NULL)->sun_path) };
+
 const char *socket_path_of(const char *listen)
 {
     static const char prefix[] = "unix:";
@@ -24,17 +26,15 @@ const char *socket_path_of(const char *listen)
 
 int http_socket_check(const char *path, struct err *err)
 {
-    const struct sockaddr_un address = {.sun_family = AF_UNIX};
-
     if (path[0] != '/' || path[strlen(path) - 1] == '/')
         return err_set(err, ERR_INVALID,
                        "\"%.120s\" is not the absolute path of a file, such as "
                        "/run/milligpu/admin.sock",
                        path);
-    if (strlen(path) >= sizeof address.sun_path)
+    if (strlen(path) >= (size_t)PATH_BYTES)
         return err_set(err, ERR_INVALID,
                        "\"%.120s\" has %zu bytes, and the path of a socket at most %zu", path,
-                       strlen(path), sizeof address.sun_path - 1);
+                       strlen(path), (size_t)PATH_BYTES - 1);
     return 0;
 }
 

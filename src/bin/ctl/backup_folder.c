@@ -1,7 +1,7 @@
 /*
- * Called by backup.c and verify.c. A new backup is made in this order: the lock, what an interrupted command left, the copy under
- * another name, its verification, its name, and last the removal of old backups. Whatever fails
- * ends the rest.
+ * Called by backup.c and verify.c. A new backup is made in this order: the lock, what an
+ * interrupted command left, the copy under another name, its verification, its name, and last the
+ * removal of old backups. Whatever fails ends the rest.
  */
 #include "backup_folder.h"
 

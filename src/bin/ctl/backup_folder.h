@@ -16,18 +16,18 @@
 #include "ctl.h"
 
 /*
- * Asks milligpud for a copy of the ledger, verifies it, names it after the present time and removes
- * the oldest backups until keep (at least 1) are left. Prints what it did. BUSY: another command
- * works in the folder. After a failure no backup was removed, unless the failure is that one of
- * them cannot be removed.
+ * Asks milligpud for a copy of the ledger, verifies it, gives it its name in the folder path and
+ * removes the oldest backups there until keep (at least 1) are left. Prints what it did. BUSY:
+ * another command works in the folder. After a failure no backup was removed, unless the failure is
+ * that one of them cannot be removed.
  */
-int backup_folder_add(struct ctl *ctl, const char *folder, unsigned keep, struct err *err) MUST_USE;
+int backup_folder_add(struct ctl *ctl, const char *path, unsigned keep, struct err *err) MUST_USE;
 
 /*
- * The newest backup in the folder, of those that are not named after a later time than now.
+ * The newest backup in the folder path, of those that are not named after a later time than now.
  * NOT_FOUND: there is none. *out is in ctl->arena. It is not verified, and nothing is locked.
  */
-int backup_folder_newest(struct ctl *ctl, const char *folder, const char **out,
+int backup_folder_newest(struct ctl *ctl, const char *path, const char **out,
                          struct err *err) MUST_USE;
 
 #endif
