@@ -118,7 +118,7 @@ void check_certificates(struct doctor *doctor)
     const bool soon = ends.first_s - ends.now_s < CERTIFICATE_SOON_S;
     const enum health ending = ends.first_s <= ends.now_s ? HEALTH_FAILED : HEALTH_WARNING;
     if (ends.first_s != 0)
-        api_doctor_say(doctor, "certificates", soon ? ending : HEALTH_OK, soon ? fix : "", "%s",
+        api_doctor_say(doctor, "tls", soon ? ending : HEALTH_OK, soon ? fix : "", "%s",
                        ends.words.data);
     strbuf_done(&ends.words);
 }

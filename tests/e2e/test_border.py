@@ -219,7 +219,7 @@ class Ends(unittest.TestCase):
         return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
 
     def doctor(self, daemon, status, text):
-        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["certificates"]
+        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["tls"]
         self.assertEqual((found["status"], found["text"]), (status, text))
         self.assertEqual("renew it" in found["fix"], status != "ok")
 
@@ -249,7 +249,7 @@ class Ends(unittest.TestCase):
         daemon = harness.Daemon(harness.DEMO)
         self.addCleanup(daemon.close)
         self.assertEqual(self.shown(daemon), [])
-        self.assertNotIn("certificates", [check["name"] for check in daemon.get("/api/v1/doctor")["checks"]])
+        self.assertNotIn("tls", [check["name"] for check in daemon.get("/api/v1/doctor")["checks"]])
 
 
 class Bodies(harness.Story):
