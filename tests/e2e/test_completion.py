@@ -101,6 +101,19 @@ class Completion(harness.Story):
             self.assertEqual(self.bash(*words), ["files"])
             self.assertEqual(self.zsh(*words), ["files"])
 
+    def test_every_argument_of_every_command(self):
+        env = {"MILLIGPU_SERVER": self.environment["MILLIGPU_SERVER"]}
+        names = [line.split("\t")[0] for line in run("__complete", "").stdout.splitlines()[:-1]]
+        self.assertIn("restore", names)
+        for name in names:
+            for before in ((), ("x",), ("x", "x")):
+                done = run("__complete", name, *before, "", env=env)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), (name, before))
+                self.assertRegex(done.stdout.splitlines()[-1], "^:[04]$", (name, before))
+        for words in (("backup",), ("backup", "--keep", "3"), ("restore",), ("restore", "x"), ("diagnostics",)):
+            self.assertEqual(run("__complete", *words, "").stdout, ":0\n", words)
+        self.assertEqual(run("__complete", "revoke-key", "").stdout, ":4\n")
+
     def test_a_line_that_is_wrong_offers_what_it_can(self):
         self.assertEqual(self.bash("--nonsense", "no"), ["nodes", "node"])
         self.assertEqual(self.bash("nonsense", ""), self.bash(""))

@@ -229,7 +229,20 @@ static void complete_value(struct completion *completion, size_t id)
         completion->directive = FILES;
 }
 
-/* What the name of an argument in commands.def stands for. */
+/* Names of arguments that are files, folders among them. */
+static bool takes_files(const char *argument)
+{
+    static const char *const names[] = {"FILE",        "FILE...", "[FILE...]",
+                                        "FILE|FOLDER", "LEDGER",  "BACKUP LEDGER"};
+
+    must(argument[0] != '\0');
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(argument, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What the name of an argument in commands.def stands for. Nothing is offered for a key. */
 static void complete_argument(struct completion *completion, const struct ctl_options *line)
 {
     const char *argument = line->command->arguments;
@@ -249,9 +262,8 @@ static void complete_argument(struct completion *completion, const struct ctl_op
         complete_policies(completion);
     } else if (strcmp(argument, "SHELL") == 0) {
         complete_words(completion, "bash zsh fish");
-    } else {
-        must(strcmp(argument, "FILE") == 0 || strcmp(argument, "FILE...") == 0 ||
-             strcmp(argument, "[FILE...]") == 0 || strcmp(argument, "LEDGER") == 0);
+    } else if (strcmp(argument, "KEYID") != 0) {
+        must(takes_files(argument));
         completion->directive = FILES;
     }
 }
