@@ -11,29 +11,11 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-/* What this machine has elsewhere than a cluster: the API server, to which no Service leads from the network of the pods.
- * All else of the overlay is as it is shipped. */
-const reachesTheServer = `apiVersion: kustomize.config.k8s.io/v1beta1
+/* the overlay as it is shipped, with the cluster's kube-scheduler */
+const withItsScheduler = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [%[1]s]
-images: [{name: registry.k8s.io/kube-scheduler, newTag: %[2]s}]
-patches:
-- patch: |
-    apiVersion: apps/v1
-    kind: StatefulSet
-    metadata: {name: milligpu, namespace: milligpu-system}
-    spec:
-      template:
-        spec:
-          hostAliases:
-          - {ip: %[3]s, hostnames: [kubernetes.default.svc]}
-          containers:
-          - name: milligpud
-            env: &server
-            - {name: KUBERNETES_SERVICE_HOST, value: kubernetes.default.svc}
-            - {name: KUBERNETES_SERVICE_PORT, value: "%[4]s"}
-          - name: kube-scheduler
-            env: *server
+resources: [%s]
+images: [{name: registry.k8s.io/kube-scheduler, newTag: %s}]
 `
 
 /* a local volume, as the README wants one */
@@ -78,8 +60,7 @@ func install(t *testing.T) installed {
 	volume := filepath.Join(s.w.Dir, "volume")
 	s.check(os.Mkdir(volume, 0o755))
 	s.kubectl(fmt.Sprintf(localVolume, volume), "apply", "-f", "-")
-	host, port, _ := strings.Cut(door.Addr().String(), ":")
-	documents := s.overlay(fmt.Sprintf(reachesTheServer, "%s", tag, host, port))
+	documents := s.overlay(fmt.Sprintf(withItsScheduler, "%s", tag))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(s.look())

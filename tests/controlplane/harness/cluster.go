@@ -29,6 +29,7 @@ type Cluster struct {
 	starting  []span
 	apiArgs   []string
 	procs     []*Proc
+	services  string /* the first three bytes of the addresses of Services, with their dots */
 }
 
 // span is a time in which kube-apiserver was starting.
@@ -50,18 +51,20 @@ rules:
 
 // StartCluster starts etcd and kube-apiserver and returns when the API server is ready. Pods need no account there.
 func StartCluster(dir string) (*Cluster, error) {
-	return startCluster(dir, "ServiceAccount,TaintNodesByCondition")
+	return startCluster(dir, theUsualServices, "ServiceAccount,TaintNodesByCondition")
 }
 
 // StartClusterOfBarePods is StartCluster, and pods get no toleration that they do not bring.
 func StartClusterOfBarePods(dir string) (*Cluster, error) {
-	return startCluster(dir, "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds")
+	return startCluster(dir, theUsualServices, "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds")
 }
 
 // StartManagedCluster is StartCluster with kube-controller-manager: it has DaemonSets, StatefulSets, Jobs and volumes, its
 // namespaces have accounts, and each pod has the token of one.
 func StartManagedCluster(dir string) (*Cluster, error) {
-	c, err := startCluster(dir, "TaintNodesByCondition")
+	/* no other network of this machine: Doorway gives the machine an address of it */
+	services := fmt.Sprintf("10.%d.%d.", 150+os.Getpid()%50, os.Getpid()/50%250)
+	c, err := startCluster(dir, services, "TaintNodesByCondition")
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +81,18 @@ func StartManagedCluster(dir string) (*Cluster, error) {
 	return c, nil
 }
 
+/* the manifests have an address of it for the Service of (b) and (c) */
+const theUsualServices = "10.96.0."
+
 /* without these admission plugins, comma-separated */
-func startCluster(dir, without string) (*Cluster, error) {
+func startCluster(dir, services, without string) (*Cluster, error) {
 	ports, err := FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Dir: dir, EtcdURL: fmt.Sprintf("http://127.0.0.1:%d", ports[0]),
-		URL: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), AuditLog: filepath.Join(dir, "audit.log")}
+		URL: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), AuditLog: filepath.Join(dir, "audit.log"),
+		services: services}
 	if err := c.writeFiles(); err != nil {
 		return nil, err
 	}
@@ -132,7 +139,7 @@ func (c *Cluster) apiServerArgs(port int, without string) []string {
 		"--service-account-issuer=https://vgpu.test",
 		"--service-account-key-file=" + file("sa.key"),
 		"--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + c.services + "0/24", "--endpoint-reconciler-type=none",
 		"--kubelet-preferred-address-types=InternalIP", /* for kubectl exec: nothing resolves the node's name */
 		"--allow-privileged=true",
 		"--disable-admission-plugins=" + without,

@@ -165,8 +165,8 @@ func (n *RealNode) writeFiles() error {
 		"kubelet.yaml":    n.kubeletConfig(ports[0]),
 		"cni/10-test.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "milligpu",
 "plugins": [{"type": "bridge", "bridge": "%s", "isGateway": false, "ipMasq": false,
-"ipam": {"type": "host-local", "subnet": "%s", "dataDir": "%s"}}]}
-`, n.bridge, network+"0/24", filepath.Join(n.dir, "ipam")),
+"ipam": {"type": "host-local", "subnet": "%s", "dataDir": "%s", "routes": [{"dst": "%s"}]}}]}
+`, n.bridge, network+"0/24", filepath.Join(n.dir, "ipam"), n.cluster.services+"0/24"),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644); err != nil {
