@@ -53,7 +53,7 @@ func busyboxFiles(busybox string) ([]tarFile, error) {
 	}
 	files := []tarFile{{name: "bin/", mode: 0o755}, {name: "tmp/", mode: 0o1777},
 		{name: "etc/", mode: 0o755}, {name: "bin/busybox", mode: 0o755, data: program}}
-	for _, applet := range []string{"sh", "sleep", "echo", "env", "cat", "stat", "test"} {
+	for _, applet := range []string{"sh", "sleep", "echo", "env", "cat", "stat", "test", "ls", "cp", "head"} {
 		files = append(files, tarFile{name: "bin/" + applet, mode: 0o777, link: "busybox"})
 	}
 	return files, nil
@@ -86,9 +86,25 @@ func writeImage(path, image string, config Object, files []tarFile) error {
 	return os.WriteFile(path, archive, 0o644)
 }
 
-// ImportOwn gives the node one of our images, under the name that the manifests have for it. buildah builds it by the
-// Containerfile, from the tree that program is in.
+/* archives of our images, by the path of the program; building one takes seconds */
+var built = map[string][]byte{}
+
+// ImportOwn gives the node one of our images, under the name that the manifests have for it.
 func (n *RealNode) ImportOwn(image, program string) error {
+	archive := filepath.Join(n.dir, image+".tar")
+	if built[program] == nil {
+		if err := n.buildOwn(image, program); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(archive, built[program], 0o644); err != nil {
+		return err
+	}
+	return n.importImage(archive)
+}
+
+/* buildah builds it by the Containerfile, from the tree that program is in */
+func (n *RealNode) buildOwn(image, program string) error {
 	if _, err := exec.LookPath("buildah"); err != nil {
 		return fmt.Errorf("%w: scripts/install-deps.sh --controlplane", err)
 	}
@@ -109,7 +125,8 @@ func (n *RealNode) ImportOwn(image, program string) error {
 	if err != nil {
 		return err
 	}
-	return n.importImage(filepath.Join(dir, image+".tar"))
+	built[program], err = os.ReadFile(filepath.Join(dir, image+".tar"))
+	return err
 }
 
 // ImportScheduler gives the node an image of the cluster's kube-scheduler, as the registry of Kubernetes has one for each
@@ -128,4 +145,10 @@ func (n *RealNode) ImportScheduler() (tag string, err error) {
 		return "", err
 	}
 	return tag, n.importImage(archive)
+}
+
+// TagImage gives an image of the node another name, as if the node had pulled it by that name.
+func (n *RealNode) TagImage(image, name string) error {
+	_, err := n.ctr("images", "tag", "--force", image, name)
+	return err
 }
