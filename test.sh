@@ -199,7 +199,7 @@ up_and_down() {
 # A story is called with "whole", or with "part" if it must take less than twelve minutes.
 
 # Tests of what differs between versions: listed and watched objects, kube-scheduler's calls, kubelet.
-OTHER_VERSION='TwentyPods|TwoThousand|AWaitingPod|NewerPod|KillNine|LostLedger|OneLine|Before136|AllManifests'
+OTHER_VERSION='TwentyPods|TwoThousand|AWaitingPod|NewerPod|KillNine|LostLedger|OneLine|Before136|AllManifests|FirstHour'
 
 story_control_plane() { # whole|part VERSION
     export KUBERNETES_VERSION=$2
