@@ -197,6 +197,18 @@ func (s *stranger) blocks(page string, sections ...string) []harness.Block {
 	})
 }
 
+// but returns the sections of a page that have marked blocks, without one.
+func (s *stranger) but(page, without string) []string {
+	s.Helper()
+	var sections []string
+	for _, b := range s.blocks(page) {
+		if b.Section != without {
+			sections = append(sections, b.Section)
+		}
+	}
+	return sections
+}
+
 func (s *stranger) changed(text string) string {
 	return strings.NewReplacer(s.changes...).Replace(text)
 }
@@ -397,7 +409,8 @@ func (s *stranger) killed() {
 
 func TestTheFirstHourOfAStatefulSetAndItsDaemonSet(t *testing.T) {
 	s := cluster(t)
-	s.follows("docs/operate/install.md")
+	install, uninstall := "docs/operate/install.md", "Uninstall"
+	s.follows(install, s.but(install, uninstall)...)
 	s.hasItsShare("notebook", 300)
 
 	s.follows("docs/operate/backup.md", "Back up and restore")
@@ -409,6 +422,12 @@ func TestTheFirstHourOfAStatefulSetAndItsDaemonSet(t *testing.T) {
 	s.full("notebook", "later")
 	s.nothingDenied("system:serviceaccount:" + harness.Namespace + ":milligpu")
 	s.nothingDenied(agentsAccount)
+
+	s.follows(install, uninstall)
+	if left := (release{s.fixture}).left(); len(left) > 0 {
+		t.Errorf("after it is uninstalled: %q", left)
+	}
+	s.hasItsShare("notebook", 300)
 }
 
 // formerLedger puts a ledger of the version before on the volume, as if its milligpud had run in this cluster.

@@ -73,7 +73,7 @@ func StartManagedCluster(dir string) (*Cluster, error) {
 		"--service-account-private-key-file="+filepath.Join(c.Dir, "sa.key"),
 		"--controllers=daemonset-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,"+
 			"garbage-collector-controller,namespace-controller,statefulset-controller,job-controller,"+
-			"persistentvolume-binder-controller")
+			"persistentvolume-binder-controller,persistentvolumeclaim-protection-controller")
 	if err != nil {
 		c.Stop()
 		return nil, err
