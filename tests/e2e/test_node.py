@@ -18,6 +18,7 @@ import time
 import unittest
 
 import harness
+import pages
 
 PLUGIN, RUNTIME = 1, 2  # connections of the mux: who is called
 UID = "3f6c1a2e-0000-4000-8000-000000000001"
@@ -719,9 +720,8 @@ class Agent(unittest.TestCase):
             f"mv {node.home}/driver.next {node.home}/driver\ntouch {node.home}/replaced\n")
         for file in (tools / "kubectl", tools / "ssh", node.home / "replace"):
             file.chmod(0o755)
-        text = (harness.SOURCE / "docs/NODE.md").read_text()
-        recipe = re.search(r"By hand, for the driver of one node.*?\n\n((?:    .*\n)+)", text)[1]
-        commands = [line[4:] for line in recipe.splitlines()]
+        recipe = next(block for block in pages.blocks("docs/NODE.md") if "--release-driver" in block.text)
+        commands = recipe.text.splitlines()
         self.assertEqual(len([line for line in commands if "--release-driver" in line or "--take-driver" in line]), 2)
         env = {**os.environ, "PATH": f"{tools}:{harness.BIN}:{os.environ['PATH']}", "NODE": "n1",
                "REPLACE_DRIVER": "it", "MILLIGPU_NODE_NODE": "n1",
