@@ -158,6 +158,13 @@ def leads(value, steps):
     return True
 
 
+def is_object(block):
+    try:
+        return isinstance(yaml.safe_load(block.text), dict)
+    except yaml.YAMLError:
+        return False
+
+
 def read(server, block):
     """Raises Wrong if nothing takes it."""
     document = yaml.safe_load(block.text)

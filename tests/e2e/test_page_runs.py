@@ -31,9 +31,6 @@ from gfd_labels import gfd_labels
 RUN_BY = {
     ("CONTRIBUTING.md", "scripts/install-deps.sh --build --test"): ("test.sh", "scripts/install-deps.sh --build --test"),
     ("README.md", "./demo.sh"): ("tests/e2e/test_demo.py", 'harness.SOURCE / "demo.sh"'),
-    ("docs/operate/backup.md", "milligpuctl backup ledger-backup.db"): ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
-    ("docs/operate/backup.md", "milligpuctl restore ledger-backup.db /var/lib/milligpu/ledger.db"):
-        ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
     ("docs/NODE.md", "AGENT=$(kubectl -n milligpu-node get pods -o name --field-selector spec.nodeName=$NODE)"):
         ("tests/e2e/test_node.py", '"--release-driver" in block.text'),
     ("manifests/README.md", "podman build --build-arg COMMIT=$(git rev-parse HEAD) -t milligpud:0.1.0 ."):
@@ -45,6 +42,40 @@ RUN_BY = {
 READ_BY = {
     ("docs/operate/nodes.md", "- patch: |"): ("tests/manifests/check.py", "check_node_patches"),
 }
+
+CHART = "TestTheChartIsInstalledUpgradedRolledBackAndUninstalled"
+AGENT = "TestTheAgentRunsFromItsImageAndItsDaemonSet"
+DAEMON = "TestMilligpudRunsFromItsImageAndItsStatefulSet"
+TLS = "TestMutualTLSBetweenKubeSchedulerAndMilligpud"
+# The test of tests/controlplane that runs the commands of a block that is marked `run on a cluster`.
+ON_A_CLUSTER = {
+    ("charts/milligpu/README.md", "kubectl create namespace milligpu-system"): CHART,
+    ("charts/milligpu/README.md", "helm uninstall milligpu --namespace milligpu-system"): CHART,
+    ("docs/NODE.md", "kubectl exec one -- sh -c 'ls /dev/nvidia[0-9]*; echo $NVIDIA_VISIBLE_DEVICES'"):
+        "TestAPodWithOneLineSeesExactlyItsGPUInDev",
+    ("docs/NODE.md", "kubectl -n milligpu-node get pods -o wide"): AGENT,
+    ("docs/NODE.md", "kubectl label node NODE milligpu.io/mps=on"): "TestWithTheLabelASharesContainerIsAClientOfMPS",
+    ("docs/NODE.md", "kubectl delete namespace milligpu-node"): AGENT,
+    ("docs/use.md", "kubectl exec one -- sh -c 'ls /dev/nvidia[0-9]*; echo $NVIDIA_VISIBLE_DEVICES'"):
+        "TestAPodWithOneLineSeesExactlyItsGPUInDev",
+    ("manifests/README.md", "kubectl apply -k manifests/overlays/second-scheduler"): DAEMON,
+    ("manifests/README.md", "kubectl -n milligpu-system exec milligpu-0 -c milligpud -- milligpuctl verify /var/lib/milligpu/ledger.db"):
+        DAEMON,
+    ("manifests/README.md", "kubectl -n milligpu-system scale statefulset/milligpu --replicas=0"): DAEMON,
+    ("manifests/README.md", "kubectl delete -k manifests/overlays/second-scheduler"): DAEMON,
+    ("manifests/overlays/default-scheduler/README.md", "./certs.sh certs 10.96.0.210"): TLS,
+    ("manifests/overlays/default-scheduler/README.md", "kubectl apply -k ."): TLS,
+    ("manifests/overlays/default-scheduler/README.md", "install -d -m 0700 /etc/kubernetes/milligpu"): TLS,
+}
+# The same for all blocks of a page, or of a section, which a test of tests/controlplane/pages_test.go follows.
+FOLLOWED = {
+    "README.md#install-it": "TestAStatefulSetByTheFirstLinesOfTheReadme",
+    "docs/operate/backup.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
+    "docs/operate/install.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
+    "docs/operate/upgrade.md": "TestTheUpgradeOfAStatefulSetAndTheWayBack",
+}
+# How many such blocks no test runs yet. One that is new is to be run; if there are fewer, lower the number.
+ON_NO_CLUSTER_YET = 16
 
 # The words of a shell stand for what a user has.
 STANDS_FOR = {"NAMESPACE/NAME": "batch/wants-h100", "NAMESPACE": "batch", "POD": "wants-h100", "NODE": "t4-0"}
@@ -172,18 +203,19 @@ class Page(unittest.TestCase):
         for block in blocks:
             if block.file and block.mark in ("run", "shown"):
                 (self.home / block.file).write_text(block.text)
-        said, heading = None, None
+        said, heading, on_a_cluster = None, None, False
         for block in blocks:
             if block.heading != heading:
-                said, heading = None, block.heading
+                said, heading, on_a_cluster = None, block.heading, False
             key = page, block.first
             with self.subTest(str(block)):
                 if block.mark == "run":
-                    said = None
+                    said, on_a_cluster = None, False
                     if key not in RUN_BY:
                         said = self.run_block(block)
                 elif block.mark != "shown":
                     said = None
+                    on_a_cluster = block.mark == "run on a cluster"
                 elif key in MADE_BY:
                     self.compare(block, MADE_BY[key](self))
                 elif key in SAID_BY:
@@ -193,7 +225,7 @@ class Page(unittest.TestCase):
                 elif block.file:
                     self.assertTrue(any(block.file in one.text for one in blocks if one.mark == "run"),
                                     f"{block}: no command uses {block.file}")
-                elif key not in READ_BY:
+                elif key not in READ_BY and not (on_a_cluster and not page_pieces.is_object(block)):
                     self.read(block)
 
     def run_block(self, block):
@@ -406,6 +438,20 @@ class Known(unittest.TestCase):
         firsts = {(page, block.first) for page in pages.names() for block in pages.blocks(page)}
         for entries in (RUN_BY, READ_BY, STATUS, BEFORE, MADE_BY, SAID_BY):
             self.assertEqual(sorted(set(entries) - firsts), [])
+
+    def test_what_runs_on_a_cluster_has_a_test_there(self):
+        blocks = [block for page in pages.names() for block in pages.blocks(page) if block.mark == "run on a cluster"
+                  and not pages.unmarked(block)]
+        names = set()
+        without = []
+        for block in blocks:
+            name = (ON_A_CLUSTER.get((block.page, block.first)) or FOLLOWED.get(block.page) or
+                    FOLLOWED.get(f"{block.page}#{block.heading}"))
+            (names.add(name) if name else without.append(str(block)))
+        self.assertEqual(len(without), ON_NO_CLUSTER_YET, f"no test of tests/controlplane runs these: {without}")
+        self.assertEqual(sorted(set(ON_A_CLUSTER) - {(block.page, block.first) for block in blocks}), [])
+        tests = "".join(path.read_text() for path in (harness.SOURCE / "tests/controlplane").glob("*_test.go"))
+        self.assertEqual([name for name in names if f"func {name}(" not in tests], [])
 
     def test_the_tests_that_run_blocks_are_there(self):
         for file, words in (*RUN_BY.values(), *READ_BY.values()):

@@ -10,9 +10,6 @@ import unittest
 import harness
 import pages
 
-# Pages and sections whose blocks are not marked yet; none is to come.
-UNMARKED = ("docs/operate/install.md", "docs/operate/upgrade.md", "docs/operate/backup.md", "docs/operate/failures.md", "README.md#install-it")
-
 # How many blocks of each kind no test runs. A block that cannot be run needs a reason; one that can be run lowers these.
 NOT_RUN = {"needs a GPU": 1, "needs a cloud": 2, "needs a registry": 1}
 # Pictures made of letters.
@@ -21,10 +18,6 @@ DRAWINGS = {"README.md": 1, "docs/ARCHITECTURE.md": 3}
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 PLACES = ("scripts/", "tests/", "bench/", "docs/", "manifests/", "demo/", "policy/", "examples/", "charts/", "./", "include/", "src/")
 PROGRAMS = {"milligpuctl": "milligpuctl", "milligpu": "milligpuctl", "milligpud": "milligpud", "milligpu-node": "milligpu-node"}
-
-
-def unmarked(block):
-    return block.page in UNMARKED or f"{block.page}#{block.heading}" in UNMARKED
 
 
 def findings(page, text):
@@ -36,7 +29,7 @@ def findings(page, text):
             yield f"{block}: {block.mark!r} is no mark; one of {choice}"
         elif block.mark and block.drawing:
             yield f"{block}: a drawing (```text) has no mark"
-        elif not block.mark and not block.drawing and not unmarked(block):
+        elif not block.mark and not block.drawing and not pages.unmarked(block):
             yield f"{block}: mark this block: one of {choice}"
     for line in reader.idle:
         yield f"{page}:{line}: this mark stands before no block"
@@ -72,7 +65,7 @@ class Marks(unittest.TestCase):
         self.assertEqual((two.line, two.mark, two.language, two.file, two.text), (15, "shown", "sh", "f", "c\n"))
 
     def test_the_blocks_that_no_test_runs_are_counted(self):
-        marks = [block.mark for page in pages.names() for block in pages.blocks(page) if not unmarked(block)]
+        marks = [block.mark for page in pages.names() for block in pages.blocks(page) if not pages.unmarked(block)]
         for mark, count in NOT_RUN.items():
             found = marks.count(mark)
             self.assertEqual(found, count, f"{found} blocks say {mark!r} and not {count}: run the new one by a test, or, if "
