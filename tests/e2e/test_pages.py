@@ -1,6 +1,7 @@
 """Every block of the pages is marked, known to a test, and names only commands that exist."""
 
 import functools
+import json
 import os
 import re
 import shlex
@@ -11,7 +12,7 @@ import harness
 import pages
 
 # How many blocks of each kind no test runs. A block that cannot be run needs a reason; one that can be run lowers these.
-NOT_RUN = {"needs a GPU": 1, "needs a cloud": 2, "needs a registry": 1}
+NOT_RUN = {"needs a GPU": 1, "needs a cloud": 3, "needs a registry": 1}
 # Pictures made of letters.
 DRAWINGS = {"README.md": 1, "docs/ARCHITECTURE.md": 3}
 
@@ -145,6 +146,18 @@ def path_trouble(word, words, folder):
     return [f"{word} has no option {one}" for one in lacks(said(here), options)]
 
 
+@functools.cache
+def presets(kind):
+    return {one["name"] for one in json.loads((harness.SOURCE / "CMakePresets.json").read_text())[kind + "Presets"]}
+
+
+def preset_trouble(words):
+    """A preset of CMake's that is not there."""
+    kind = "test" if words[0] == "ctest" else "build" if "--build" in words else "configure"
+    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--preset"]
+    return [f"there is no {kind} preset {name}" for name in named if name not in presets(kind)]
+
+
 def split(line):
     try:
         return shlex.split(line)
@@ -167,6 +180,8 @@ def trouble(line, folder=""):
             found += program_trouble(words[0], words[1:])
         elif words[0].startswith(PLACES):
             found += path_trouble(words[0], words[1:], folder)
+        elif words[0] in ("cmake", "ctest"):
+            found += preset_trouble(words)
     return found
 
 
@@ -196,14 +211,16 @@ class Words(unittest.TestCase):
             if page == "CHANGELOG.md":
                 continue  # it names what is gone
             for line, words in inline(pages.text(page)):
-                if words.split()[0] in PROGRAMS or words.startswith((*PLACES, "kubectl milligpu")):
+                if words.split()[0] in PROGRAMS or words.startswith((*PLACES, "kubectl milligpu", "cmake ", "ctest ")):
                     found += [f"{page}:{line}: {one}" for one in trouble(words, page.rpartition("/")[0])]
         self.assertEqual(found, [])
 
     def test_what_does_not_exist_is_seen(self):
         for line, word in (("milligpuctl tops", "no command tops"), ("kubectl milligpu top --colour", "no option --colour"),
                            ("milligpud --standalon x", "no option --standalon"), ("bench/none", "does not exist"),
-                           ("A=b ./demo.sh --twice", "no option --twice"), ("cat x | milligpuctl convert --to y -", "--to"),
+                           ("A=b ./demo.sh --twice", "no option --twice"),
+                           ("cmake --build --preset develop", "no build preset develop"), ("ctest --preset none -L x", "preset none"),
+                           ("cat x | milligpuctl convert --to y -", "--to"),
                            ("kubectl exec x -- milligpu-node --forget GPU-a", "--forget")):
             with self.subTest(line):
                 self.assertTrue(any(word in one for one in trouble(line)), trouble(line))
