@@ -111,6 +111,16 @@ def free_port():
         return one.getsockname()[1]
 
 
+def lives(group):
+    """Whether a process of this group runs; what has ended may stay a zombie where nobody reaps it."""
+    for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state not in "ZX":
+                return True
+    return False
+
+
 class Page(unittest.TestCase):
     """One page: its folder, and the milligpud that its commands find."""
 
@@ -156,18 +166,13 @@ class Page(unittest.TestCase):
         return said
 
     def end(self, process):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            return
         until = time.monotonic() + harness.PATIENCE
-        while time.monotonic() < until:
-            try:
-                os.killpg(process.pid, 0)
-            except ProcessLookupError:
-                return
+        while lives(process.pid):
+            if time.monotonic() > until:
+                raise AssertionError(f"what {process.args[-1]!r} left does not end")
             harness.pause()
-        raise AssertionError(f"what {process.args[-1]!r} left does not end")
 
     def ready(self):
         """A user types the next command when the milligpud of the one before has started."""
