@@ -22,11 +22,14 @@ case " $* " in
     [ -e flood ] && exec yes
     [ -e lingers ] && { echo $$ > pid; exec >&-; exec sleep 100; }
     [ -e broken ] && { echo "Error from server (Forbidden)" >&2; exit 1; }
-    printf '%s\\n%s\\n' "$(cat uid)" 4711
+    printf '%s\\n%s\\n' "$(cat uid)" "4711$(tr -d '\n' < versions)"
     [ ! -e value ] || cat value
     ;;
 *" annotate "*)
     mv said.new said
+    echo "$*" >> tries
+    [ ! -s conflicts ] || { sed -i 1d conflicts; echo 1 >> versions; [ ! -e other ] || mv other value; echo "(Conflict)" >&2; exit 1; }
+    [ ! -e forbidden ] || { echo "Error from server (Forbidden)" >&2; exit 1; }
     for word; do case "$word" in milligpu.io/cordon=*) printf %s "${word#*=}" > value ;; milligpu.io/cordon-) rm -f value ;; esac; done
     echo "node/x annotated"
     ;;
@@ -42,6 +45,7 @@ class Cordon(harness.Story):
         (self.folder / "kubectl").write_text(KUBECTL)
         (self.folder / "kubectl").chmod(0o755)
         (self.folder / "uid").write_text(UID)
+        (self.folder / "versions").touch()
         self.env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
 
     def ctl(self, *words, status=0, env=None):
@@ -124,6 +128,51 @@ class Cordon(harness.Story):
         (self.folder / "value").write_text("what is this")
         self.assertIn("no GPU: what is this", self.ctl("cordon", NODE, "0", status=1).stderr)
         self.assertFalse((self.folder / "said").exists())
+
+    def conflicts(self, times):
+        """So many times, somebody else writes to the Node after it was read."""
+        (self.folder / "conflicts").write_text("x\n" * times)
+        (self.folder / "tries").unlink(missing_ok=True)
+
+    def tries(self):
+        """The versions that were written in turn."""
+        return [line.rpartition("=")[2] for line in (self.folder / "tries").read_text().splitlines()]
+
+    def test_a_node_that_somebody_else_writes_to_is_read_again(self):
+        """kubelet does so every few seconds. What was written meanwhile stays."""
+        first, second = self.gpus()[:2]
+        self.conflicts(2)
+        (self.folder / "other").write_text(second)
+        done = self.ctl("cordon", NODE, "0")
+        self.assertEqual(self.tries(), ["4711", "47111", "471111"])
+        self.assertEqual(self.value(), f"{second},{first}")
+        self.assertNotIn("Conflict", done.stderr)
+        self.assertEqual(done.stderr.count("milligpud is standalone"), 1)
+        self.conflicts(5)
+        self.ctl("uncordon", NODE)
+        self.assertEqual(len(self.tries()), 6)
+        self.assertIsNone(self.value())
+
+    def test_a_node_that_is_always_written_to_is_given_up(self):
+        self.conflicts(100)
+        done = self.ctl("cordon", NODE, status=1)
+        self.assertEqual(len(self.tries()), 6)
+        self.assertTrue(done.stderr.endswith("\n(Conflict)\nmilligpuctl: kubectl failed; its message is above\n"), done.stderr)
+        self.assertEqual(done.stderr.count("Conflict"), 1)
+        self.assertIsNone(self.value())
+
+    def test_what_another_has_written_already_is_not_written_again(self):
+        self.conflicts(1)
+        (self.folder / "other").write_text("all")
+        self.assertIn("already cordoned: all", self.ctl("cordon", NODE).stdout)
+        self.assertEqual(len(self.tries()), 1)
+
+    def test_a_write_that_is_refused_is_said_once(self):
+        (self.folder / "forbidden").touch()
+        done = self.ctl("cordon", NODE, status=1)
+        self.assertEqual(done.stderr.count("Error from server (Forbidden)\n"), 1)
+        self.assertTrue(done.stderr.endswith("milligpuctl: kubectl failed; its message is above\n"), done.stderr)
+        self.assertIsNone(self.value())
 
     def test_a_kubectl_that_does_not_end_or_prints_without_end_is_ended(self):
         (self.folder / "flood").touch()

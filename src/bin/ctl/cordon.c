@@ -3,7 +3,7 @@
  * annotation, as the user that it is. It also reads the annotation before: milligpud shows no GPU
  * that is away, and may not have heard of the last change yet. The uid of the Node proves that
  * milligpud and kubectl speak of one cluster, and the resourceVersion that nobody else has written
- * meanwhile.
+ * meanwhile. Kubelet and agents write to Nodes all the time: then the change is made anew.
  */
 #include "cordon.h"
 
@@ -17,6 +17,11 @@
 #include "kubectl.h"
 
 #define ANNOTATION "milligpu.io/cordon"
+
+enum {
+    TRIES_MAX = 6,
+    WRITE_AGAIN = -1, /* beside the exit statuses of ctl.h */
+};
 
 /* --- what the value becomes --- */
 
@@ -146,6 +151,8 @@ struct cordon_now {
     const char *value;
     bool unread; /* there is no kubectl: the value is milligpud's */
     bool standalone;
+    bool quiet; /* if the write fails, it is tried again */
+    bool first; /* nothing was tried before */
 };
 
 static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
@@ -255,6 +262,7 @@ static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unrea
     return ctl->options.given[OPTION_dry_run] != NULL ? CTL_FINE : CTL_NO;
 }
 
+/* WRITE_AGAIN: kubectl failed, and its message was not shown. */
 static int write_value(struct ctl *ctl, const struct cordon_now *now, const char *value)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -265,14 +273,15 @@ static int write_value(struct ctl *ctl, const struct cordon_now *now, const char
     add_annotate(ctl, &kubectl, value);
     if (ctl->options.given[OPTION_dry_run] != NULL || now->unread)
         return print_line(ctl, &kubectl, now->unread);
-    if (now->standalone)
+    if (now->standalone && now->first)
         (void)fputs("milligpuctl: milligpud is standalone: kubectl changes the cluster itself, and "
                     "milligpud goes on with what its file says\n",
                     ctl->err);
     if (now->version[0] != '\0')
         kubectl_add(&kubectl, arena_printf(&ctl->kept, "--resource-version=%s", now->version));
+    kubectl.quiet = now->quiet;
     if (kubectl_run(&kubectl, &said, &err) < 0)
-        return ctl_fail(ctl, &err);
+        return now->quiet ? WRITE_AGAIN : ctl_fail(ctl, &err);
     (void)fprintf(ctl->screen.out, "node/%s %s%s\n", ctl->options.argument[0],
                   value[0] != '\0' ? "cordoned: " : "uncordoned", value);
     return CTL_FINE;
@@ -298,34 +307,65 @@ static int choose_gpus(struct ctl *ctl, struct cordon_change *change, struct err
     return 0;
 }
 
+static int change_value(struct ctl *ctl, const struct cordon_change *change,
+                        const struct cordon_now *now)
+{
+    CLEANUP(strbuf_done) struct strbuf value;
+    struct err err;
+    bool same = false;
+
+    strbuf_init(&value);
+    if (cordon_merge(change, now->value, &value, &same, &err) < 0)
+        return ctl_fail(ctl, &err);
+    if (!same || now->unread)
+        return write_value(ctl, now, value.data);
+    (void)fprintf(ctl->screen.out, "node/%s %s%s\n", ctl->options.argument[0],
+                  value.len == 0 ? "already uncordoned"
+                  : change->lift ? "unchanged, cordoned: "
+                                 : "already cordoned: ",
+                  value.data);
+    return CTL_FINE;
+}
+
+/*
+ * Where the version has not changed since a write failed, another writer was not the reason: the
+ * next write is the last, and kubectl says why it fails.
+ */
+static int try_change(struct ctl *ctl, const struct cordon_change *change)
+{
+    const char *failed = "";
+    struct cordon_now now;
+    struct err err;
+
+    for (int tries = 1;; tries++) {
+        if (read_now(ctl, change->node, &now, &err) < 0)
+            return ctl_fail(ctl, &err);
+        now.first = tries == 1;
+        now.quiet = tries < TRIES_MAX && strcmp(now.version, failed) != 0;
+        const int status = change_value(ctl, change, &now);
+        if (status != WRITE_AGAIN)
+            return status;
+        must(now.quiet && tries < TRIES_MAX);
+        failed = now.version;
+    }
+}
+
 static int change_cordon(struct ctl *ctl, bool lift)
 {
     const char *name = ctl->options.argument[0];
     struct cordon_change change = {.lift = lift};
-    CLEANUP(strbuf_done) struct strbuf value;
-    struct cordon_now now;
     struct doc *node;
     struct err err;
-    bool same = false;
 
     must(ctl->options.arguments > 0);
-    strbuf_init(&value);
     if (node_name_check(name, &err) < 0)
         return ctl_misused(ctl, &err);
     if (ctl_get(ctl, arena_printf(&ctl->kept, "/api/v1/nodes/%s", name), &node, &err) < 0)
         return ctl_fail(ctl, &err);
     change.node = node;
-    if (choose_gpus(ctl, &change, &err) < 0 || read_now(ctl, node, &now, &err) < 0 ||
-        cordon_merge(&change, now.value, &value, &same, &err) < 0)
+    if (choose_gpus(ctl, &change, &err) < 0)
         return ctl_fail(ctl, &err);
-    if (!same || now.unread)
-        return write_value(ctl, &now, value.data);
-    (void)fprintf(ctl->screen.out, "node/%s %s%s\n", name,
-                  value.len == 0 ? "already uncordoned"
-                  : lift         ? "unchanged, cordoned: "
-                                 : "already cordoned: ",
-                  value.data);
-    return CTL_FINE;
+    return try_change(ctl, &change);
 }
 
 int command_cordon(struct ctl *ctl)
