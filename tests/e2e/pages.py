@@ -16,9 +16,6 @@ GENERATED = ("docs/CLI.md", "docs/CONFIG.md", "docs/METRICS.md", "docs/REST.md",
 # What describes a folder of the tests is for those who change milligpu, and does not begin with a built tree.
 FOR_DEVELOPERS = ("tests/*/README.md", "bench/README.md", "docs/model/README.md")
 
-# Pages and sections whose blocks are not marked yet; none is to come.
-UNMARKED = ("docs/operate/install.md", "docs/operate/upgrade.md", "docs/operate/backup.md", "docs/operate/failures.md", "README.md#install-it", "charts/milligpu/README.md")
-
 MARK = re.compile(r"<!-- ((?:run|shown|needs)\b.*?)(?:: (\S+))? -->")
 FENCE = re.compile(r"(`{3,}|~{3,}) *(\S*) *(\S*) *$")
 ITEM = re.compile(r"( *(?:[-*+]|\d+[.)]) +)\S")
@@ -112,10 +109,6 @@ class Reader:
         text = "".join(line[indent:].rstrip() + "\n" for line in self.lines[start:end])
         self.blocks.append(Block(self.page, start + 1, self.heading, mark[1] if mark else "", language,
                                  mark and mark[2] or file, text))
-
-
-def unmarked(block):
-    return block.page in UNMARKED or f"{block.page}#{block.heading}" in UNMARKED
 
 
 def names(everything=False):
