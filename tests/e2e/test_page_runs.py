@@ -31,12 +31,18 @@ from gfd_labels import gfd_labels
 RUN_BY = {
     ("CONTRIBUTING.md", "scripts/install-deps.sh --build --test"): ("test.sh", "scripts/install-deps.sh --build --test"),
     ("README.md", "./demo.sh"): ("tests/e2e/test_demo.py", 'harness.SOURCE / "demo.sh"'),
+    ("docs/operate/backup.md", "milligpuctl backup ledger-backup.db"): ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
+    ("docs/operate/backup.md", "milligpuctl restore ledger-backup.db /var/lib/milligpu/ledger.db"):
+        ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
     ("docs/NODE.md", "AGENT=$(kubectl -n milligpu-node get pods -o name --field-selector spec.nodeName=$NODE)"):
         ("tests/e2e/test_node.py", '"--release-driver" in block.text'),
     ("manifests/README.md", "podman build --build-arg COMMIT=$(git rev-parse HEAD) -t milligpud:0.1.0 ."):
         ("tests/manifests/images.sh", "manifests/README.md"),
     ("tests/README.md", "cmake --preset asan && cmake --build --preset asan --target tests-core"): ("test.sh", "build asan"),
 }
+
+# What a block names that is run here must not be outside of its folder.
+OF_THE_MACHINE = r"(?<![\w.~-])/(var|etc|usr|opt|home|root|run)/|\bsudo\b|~/|\$HOME"
 
 # Pieces of a file that another test feeds to what reads them.
 READ_BY = {
@@ -238,6 +244,8 @@ class Page(unittest.TestCase):
                     self.read(block)
 
     def run_block(self, block):
+        self.assertNotRegex(block.text, OF_THE_MACHINE, f"{block}: this would change the machine; let a test of its own run it, and "
+                            "name that in RUN_BY")
         if before := BEFORE.get((block.page, block.first)):
             before(self)
         said = ["", ""]
