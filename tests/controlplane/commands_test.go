@@ -55,6 +55,8 @@ func TestTheCommandsOfThePagesOnAnInstalledCluster(t *testing.T) {
 	s.means("| grep certificates\n", "| grep certificates || test $? = 1\n") /* no line has them yet */
 	s.followsApart("docs/operate/runbooks.md")
 
+	s.followsApart("manifests/overlays/default-scheduler/README.md", "Check the installation")
+
 	s.endsAtOnce("web-0", 300)
 	s.means("gpu-a", "gpu-real", "web-0-new-name", "one")
 	s.followsApart("docs/DEFRAG.md", "How to use one")
