@@ -466,6 +466,8 @@ class Known(unittest.TestCase):
                 without.append(str(block))
         self.assertEqual(without, [], "no test of tests/controlplane runs these: write one, and name it here")
         self.assertEqual(sorted(set(ON_A_CLUSTER) - {(block.page, block.first) for block in blocks}), [])
+        self.assertEqual(sorted(set(FOLLOWED) - {block.page for block in blocks}
+                                - {f"{block.page}#{block.heading}" for block in blocks}), [])
         tests = "".join(path.read_text() for path in (harness.SOURCE / "tests/controlplane").glob("*_test.go"))
         self.assertEqual([name for name in names if f"func {name}(" not in tests], [])
 
