@@ -9,7 +9,6 @@
  */
 #include "admin/api_doctor.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,32 +33,6 @@ enum {
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
 };
-
-/*
- * A finding that is not ok always names a fix: an operator who reads "failed" must know what to do.
- */
-void api_doctor_say(struct doctor *doctor, const char *name, enum health health, const char *fix,
-                    const char *fmt, ...)
-{
-    static const char *const words[] = {"ok", "warning", "failed"};
-    char text[1024];
-    va_list args;
-
-    must((health == HEALTH_OK) == (fix[0] == '\0'));
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
-    va_end(args);
-    json_write_object(&doctor->json);
-    json_write_key(&doctor->json, "name");
-    json_write_str(&doctor->json, name);
-    json_write_key(&doctor->json, "status");
-    json_write_str(&doctor->json, words[health]);
-    json_write_key(&doctor->json, "text");
-    json_write_str(&doctor->json, text);
-    json_write_key(&doctor->json, "fix");
-    json_write_str(&doctor->json, fix);
-    json_write_object_end(&doctor->json);
-}
 
 /* --- the daemon and its ledger --- */
 
