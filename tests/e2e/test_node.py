@@ -720,7 +720,7 @@ class Agent(unittest.TestCase):
             f"mv {node.home}/driver.next {node.home}/driver\ntouch {node.home}/replaced\n")
         for file in (tools / "kubectl", tools / "ssh", node.home / "replace"):
             file.chmod(0o755)
-        recipe = next(block for block in pages.blocks("docs/NODE.md") if "--release-driver" in block.text)
+        recipe = next(block for block in pages.blocks("docs/operate/drivers.md") if "--release-driver" in block.text)
         commands = recipe.text.splitlines()
         self.assertEqual(len([line for line in commands if "--release-driver" in line or "--take-driver" in line]), 2)
         env = {**os.environ, "PATH": f"{tools}:{harness.BIN}:{os.environ['PATH']}", "NODE": "n1",

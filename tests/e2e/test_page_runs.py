@@ -34,7 +34,7 @@ RUN_BY = {
     ("docs/operate/backup.md", "milligpuctl backup ledger-backup.db"): ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
     ("docs/operate/backup.md", "milligpuctl restore ledger-backup.db /var/lib/milligpu/ledger.db"):
         ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
-    ("docs/NODE.md", "AGENT=$(kubectl -n milligpu-node get pods -o name --field-selector spec.nodeName=$NODE)"):
+    ("docs/operate/drivers.md", "AGENT=$(kubectl -n milligpu-node get pods -o name --field-selector spec.nodeName=$NODE)"):
         ("tests/e2e/test_node.py", '"--release-driver" in block.text'),
     ("manifests/README.md", "podman build --build-arg COMMIT=$(git rev-parse HEAD) -t milligpud:0.1.0 ."):
         ("tests/manifests/images.sh", "manifests/README.md"),
@@ -46,6 +46,8 @@ OF_THE_MACHINE = r"(?<![\w.~-])/(var|etc|usr|opt|home|root|run)/|\bsudo\b|~/|\$H
 
 # Pieces of a file that another test feeds to what reads them.
 READ_BY = {
+    ("docs/operate/autoscalers.md", "apiVersion: kubescheduler.config.k8s.io/v1"):
+        ("tests/manifests/check.py", "check_autoscalers_copy"),
     ("docs/operate/nodes.md", "- patch: |"): ("tests/manifests/check.py", "check_node_patches"),
 }
 
@@ -78,6 +80,7 @@ FOLLOWED = {
     "docs/use.md#how-the-container-gets-its-gpu": HERE,
     "manifests/overlays/default-scheduler/README.md#check-the-installation": HERE,
     "README.md#install-it": "TestAStatefulSetByTheFirstLinesOfTheReadme",
+    "docs/operate/backup.md#back-up-each-night": "TestBackupsOfTheStatefulSetEachNight",
     "docs/operate/backup.md#back-up-and-restore": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/backup.md#restore-a-backup": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/install.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
