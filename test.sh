@@ -23,7 +23,8 @@ cd "$(dirname "$0")" || exit 1
 
 QUICK=(packages asan manifests demo)
 # Without a step, these tests are left out: they are long, and a newcomer waits five minutes at most.
-LONG=(unit.app.fault_loop unit.store.migrating e2e.crowd e2e.events e2e.faults e2e.keys e2e.migrate e2e.mps e2e.rules)
+LONG=(unit.app.fault_loop unit.store.migrating e2e.backup e2e.crowd e2e.dashboards e2e.events e2e.faults e2e.keys e2e.migrate
+    e2e.mps e2e.page_runs e2e.quiet e2e.rules)
 LEFT_OUT=()
 STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story)
 STORIES=(1.34.4 1.36.3 containerd images database)
@@ -129,10 +130,13 @@ step_model() {
     docs/model/run
 }
 
-# Only code with threads can race; base, core, wire, ctl and the loops over the disk have none.
+# Only code with threads can race; base, core, wire, ctl and the loops over the disk have none. The tests of
+# documents ask one thing after the other.
 step_tsan() {
+    local alone='^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal|migrating)$'
+    alone+='|^e2e\.(completion|examples|migrate|output|pages|page_runs)$'
     build tsan tests-{run,sign,nri,nvml,doc,store,kube,fake_apiserver,http,agent,app,e2e}
-    check tsan -L 'unit|e2e' -E '^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal|migrating)$'
+    check tsan -L 'unit|e2e' -E "$alone"
 }
 
 step_manifests() {
