@@ -545,5 +545,10 @@ func TestTheChartsStatefulSetByItsPage(t *testing.T) {
 	s.full("before")
 	s.nothingDenied("system:serviceaccount:" + harness.Namespace + ":milligpu")
 	s.follows(page, "Uninstall")
+	const ledger = "persistentvolumeclaims " + harness.Namespace + "/ledger-milligpu-0" /* as the page says */
+	s.until(60*time.Second, func() (bool, string) {
+		left := strings.Join(release{s.fixture}.left(), ", ")
+		return left == ledger, "after it is uninstalled: " + left
+	})
 	s.hasItsShare("before", 300)
 }
