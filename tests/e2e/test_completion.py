@@ -27,6 +27,19 @@ CURRENT=$#
 _milligpuctl
 """
 
+# As compinit loads a file of fpath: the first word that is completed reads it.
+ZSH_FILE = """
+compdef() { true; }
+_describe() { print -l -- ${(P)2} }
+_files() { print files }
+fpath=($1 $fpath)
+shift
+autoload -Uz _milligpuctl
+words=("$@")
+CURRENT=$#
+_milligpuctl
+"""
+
 
 class Completion(harness.Story):
     @classmethod
@@ -63,6 +76,13 @@ class Completion(harness.Story):
         self.assertEqual(self.every_shell("no"), ["nodes", "node"])
         self.assertIn("history", self.every_shell(""))
         self.assertEqual(self.every_shell("nothing"), [])
+
+    def test_zsh_completes_from_a_file_of_its_path(self):
+        folder = self.daemon.home / "zsh"
+        folder.mkdir()
+        (folder / "_milligpuctl").write_text(run("completion", "zsh").stdout)
+        found = self.shell("zsh", "-f", "-c", ZSH_FILE, "zsh", str(folder), "milligpuctl", "no")
+        self.assertEqual([line.split(":")[0] for line in found], ["nodes", "node"])
 
     def test_options_of_the_command_and_of_every_command(self):
         found = self.bash("allocations", "--n")

@@ -334,7 +334,9 @@ static const char zsh_script[] =
     "    done\n"
     "    _describe milligpuctl words_of\n"
     "}\n"
-    "compdef _milligpuctl milligpuctl\n";
+    "compdef _milligpuctl milligpuctl\n"
+    "# zsh runs a file of fpath as the function itself, at the first completion.\n"
+    "[[ ${funcstack[1]-} != _milligpuctl ]] || _milligpuctl \"$@\"\n";
 
 static const char fish_script[] =
     "# completion of milligpuctl for fish: milligpuctl completion fish | source\n"
