@@ -38,6 +38,7 @@ int agent_settings_load(int argc, char *const *argv, char *const *envp, struct a
                         enum agent_action *out_action, struct err *err) MUST_USE;
 void agent_settings_help(struct strbuf *out);
 void agent_settings_markdown(struct strbuf *out); /* a table of docs/NODE_REFERENCE.md */
+void agent_settings_man(struct strbuf *out);      /* docs/man/milligpu-node.8 */
 void agent_settings_print(struct strbuf *out, const struct agent_settings *from);
 
 #endif

@@ -130,7 +130,7 @@ static int read_environment(char *const *envp, struct agent_settings *out, struc
     return 0;
 }
 
-static const struct {
+static const struct action {
     const char *flag;
     enum agent_action action;
     const char *value; /* what follows it; NULL: nothing */
@@ -292,6 +292,59 @@ void agent_settings_help(struct strbuf *out)
                       actions[i].value != NULL ? actions[i].value : "", actions[i].help);
     strbuf_printf(out, "\nEach flag is also a variable: --nri-socket is %sNRI_SOCKET. Flags win.\n",
                   PREFIX);
+}
+
+static void man_setting(struct strbuf *out, const struct setting *setting)
+{
+    strbuf_str(out, ".TP\n.B \\-\\-");
+    for (const char *c = setting->id; *c != '\0'; c++)
+        strbuf_str(out, *c == '_' ? "\\-" : (char[]){*c, '\0'});
+    strbuf_printf(out, " \\fI%s\\fR\n", setting->kind == KIND_NUMBER ? "N" : "TEXT");
+    strbuf_roff(out, setting->help);
+    put_bounds(out, setting);
+    if (setting->value[0] != '\0') {
+        strbuf_str(out, " (default ");
+        strbuf_roff(out, setting->value);
+        strbuf_char(out, ')');
+    }
+    strbuf_char(out, '\n');
+}
+
+static void man_action(struct strbuf *out, const struct action *action)
+{
+    strbuf_str(out, ".TP\n.B ");
+    strbuf_roff(out, action->flag);
+    if (action->value != NULL)
+        strbuf_printf(out, " \\fI%s\\fR", action->value);
+    strbuf_char(out, '\n');
+    strbuf_roff(out, action->help);
+    strbuf_char(out, '\n');
+}
+
+/* strbuf_roff() escapes what comes from the tables; the constant parts are roff already. */
+void agent_settings_man(struct strbuf *out)
+{
+    strbuf_str(out,
+               ".\\\" Written by UPDATE=1 unit.agent.agent_settings from agent_settings.def.\n"
+               ".TH MILLIGPU\\-NODE 8\n"
+               ".SH NAME\n"
+               "milligpu\\-node \\- gives the containers of one node the GPUs of their shares\n"
+               ".SH SYNOPSIS\n"
+               ".B milligpu\\-node \\-\\-node\n.I NAME\n.RI [ OPTIONS ]\n"
+               ".SH DESCRIPTION\n"
+               "milligpu\\-node is the agent of one node. It is a plugin of the container\n"
+               "runtime, which asks it about each container. It gives the containers of a pod\n"
+               "the GPUs of the allocation that milligpud signed, and no others.\n"
+               ".SH OPTIONS\n"
+               "Each option is also a variable: \\-\\-nri\\-socket is\n"
+               "MILLIGPU_NODE_NRI_SOCKET. An option beats the variable.\n");
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        man_setting(out, &settings[i]);
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        man_action(out, &actions[i]);
+    strbuf_str(out, ".SH EXIT STATUS\n"
+                    "2 if an option or a variable is wrong, 1 if the agent failed.\n"
+                    ".SH SEE ALSO\n.BR milligpud (8),\n.BR milligpuctl (1)\n");
 }
 
 void agent_settings_print(struct strbuf *out, const struct agent_settings *from)

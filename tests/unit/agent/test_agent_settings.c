@@ -162,6 +162,12 @@ static void the_reference_is_what_the_tables_say(void **state)
     document_equals("docs/NODE_REFERENCE.md", reference);
 }
 
+static void the_manual_is_what_the_table_says(void **state)
+{
+    (void)state;
+    document_equals("docs/man/milligpu-node.8", agent_settings_man);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +176,7 @@ int main(void)
         cmocka_unit_test(help_needs_no_settings_and_names_all),
         cmocka_unit_test(a_runtime_that_is_too_old_is_refused),
         cmocka_unit_test(the_reference_is_what_the_tables_say),
+        cmocka_unit_test(the_manual_is_what_the_table_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
