@@ -58,7 +58,8 @@ read_arguments() {
 build() {
     "$HERE/scripts/install-deps.sh" --build
     if ! (cd "$HERE" && cmake --preset release) >"$RUN/build.log" 2>&1 ||
-        ! cmake --build "$HERE/build/release" --target milligpud milligpuctl >>"$RUN/build.log" 2>&1; then
+        ! cmake --build "$HERE/build/release" --target milligpud milligpuctl milligpu-node \
+            >>"$RUN/build.log" 2>&1; then
         cat "$RUN/build.log" >&2
         die "the build failed"
     fi

@@ -146,6 +146,7 @@ step_manifests() {
 step_demo() {
     ./demo.sh --once
     demo_stays
+    tests/packaging/install.sh build/release
 }
 
 # The server that it leaves running answers, until it is stopped as the last line says.
@@ -172,7 +173,6 @@ control_plane() { # [go test argument...]: builds it if it is not there yet
     command -v go >/dev/null ||
         skip "no Go here, and the real control plane is built from Go modules"
     scripts/install-deps.sh --controlplane
-    # ./demo.sh builds some of the programs there
     [ -x build/release/bin/milligpud ] && [ -x build/release/bin/milligpu-node ] || build release
     tests/controlplane/run "$@"
 }
