@@ -232,6 +232,7 @@ story_images() { # whole|part
     scripts/install-deps.sh --images
     build release
     tests/manifests/images.sh build/release "${sources[@]}"
+    tests/packaging/debian.sh build/release
     control_plane -run 'DaemonSet|StatefulSet'
 }
 

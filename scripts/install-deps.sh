@@ -48,6 +48,8 @@ nghttp2-server             nghttpd
 zsh                        zsh
 fish                       fish
 procps                     ps
+dpkg-dev                   dpkg-shlibdeps
+file                       file
 prometheus                 promtool
 valgrind                   valgrind
 ca-certificates            /etc/ssl/certs/ca-certificates.crt
@@ -65,7 +67,11 @@ IMAGES_NEEDS='
 buildah                    buildah
 debootstrap                debootstrap
 debian-archive-keyring     /usr/share/keyrings/debian-archive-keyring.gpg
+dpkg-dev                   dpkg-shlibdeps
+file                       file
+iproute2                   ip
 jq                         jq
+procps                     pgrep
 '
 
 is_there() {

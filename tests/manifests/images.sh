@@ -120,22 +120,11 @@ fi
 [ "${2:-}" = --sources ] || exit $failed
 
 echo '# from sources'
-make_base() {
-    local codename archive
-    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    # shellcheck disable=SC2016 # fields of apt
-    archive=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' 'Component: main' |
-        awk -v codename="$codename" '$1 == codename && !url { url = $2 } END { print url }')
-    PATH="$PATH:/usr/sbin" debootstrap --variant=minbase "$codename" "$work/base" "$archive" &&
-        rm -rf "$work/base"/var/cache/apt/archives/*.deb "$work/base"/var/lib/apt/lists/* &&
-        tar -C "$work/base" -cf "$kept/base.tar.new" . && mv "$kept/base.tar.new" "$kept/base.tar" && rm -rf "$work/base"
-}
-
 import_base() {
     printf 'FROM scratch\nADD base.tar /\n' | buildah build -f - --ignorefile /dev/null -t localhost/milligpu-base "$work/context"
 }
 
-[ -s "$kept/base.tar" ] || check 'a base image is made' make_base
+check 'a base image is made' "$top/tests/packaging/base.sh" "$kept/base.tar"
 mkdir "$work/context"
 ln "$kept/base.tar" "$work/context/"
 check 'a base image is imported' import_base

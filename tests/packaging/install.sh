@@ -81,6 +81,9 @@ check 'the unit of milligpud reads the installed settings' grep -q " --config $p
     "$prefix/lib/systemd/system/milligpud.service"
 check 'the unit of milligpu-node reads the installed settings' grep -q "^EnvironmentFile=-$prefix/etc/milligpu/milligpu-node.env\$" \
     "$prefix/lib/systemd/system/milligpu-node.service"
+# ProtectClock, too, since it allows one device, and then no other is.
+check 'the unit of milligpu-node hides no GPU' bash -c '! grep -E "^(PrivateDevices|ProtectClock|DeviceAllow|DevicePolicy)=" "$1"' _ \
+    "$prefix/lib/systemd/system/milligpu-node.service"
 
 # Each setting that the example files show, those behind a # as well, is one that the program knows.
 touch "$work/kubeconfig"
