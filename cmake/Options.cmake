@@ -73,8 +73,11 @@ if(MILLIGPU_HARDEN)
     check_ipo_supported(RESULT MILLIGPU_IPO LANGUAGES C)
     set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ${MILLIGPU_IPO})
     target_compile_options(milligpu_options INTERFACE
-        -fstack-protector-strong -U_FORTIFY_SOURCE
-        -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+        -fstack-protector-strong -U_FORTIFY_SOURCE)
+    # For every target, generated code too, and for linking, when LTO compiles: the same sources give the same program in
+    # each folder, build id included.
+    add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    add_link_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
     # Not every compiler and processor has these. Automatic variables are zeroed so that one without
     # an initializer does not leak the stack; where zeroing costs time, the variable is UNSET (base.h).
     foreach(option IN ITEMS -D_FORTIFY_SOURCE=3 -fstack-clash-protection -fcf-protection=full
