@@ -6,6 +6,7 @@
 #   --version V       the tag (default: the version in CMakeLists.txt)
 #   --prefix PREFIX   what stands before the name, such as registry.example.com/
 #   --export FOLDER   also write FOLDER/IMAGE.tar, which docker load, podman load and ctr images import read
+#   --format FORMAT   of that file: docker (the default), which older dockers read, too, or oci (not with docker)
 #   --base IMAGE      another base image than the Containerfile's, to compile in
 #   --archive URL     a mirror of snapshot.debian.org/archive; empty: the base image's own sources
 #   --tool NAME       podman, buildah or docker (default: the first of them that is here)
@@ -15,20 +16,21 @@
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 
-from= version= prefix= export= tool=
+from= version= prefix= export= tool= format=docker
 arguments=() # of the tool
 images=()
 
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
-    --from | --version | --prefix | --export | --base | --archive | --tool)
+    --from | --version | --prefix | --export | --format | --base | --archive | --tool)
         [ $# -gt 1 ] || { echo "build-images.sh: $1 needs a value; see --help" >&2; exit 2; }
         case $1 in
         --from) from=$2 ;;
         --version) version=$2 ;;
         --prefix) prefix=$2 ;;
         --export) export=$2 ;;
+        --format) format=$2 ;;
         --base) arguments+=(--build-arg "BASE=$2") ;;
         --archive) arguments+=(--build-arg "ARCHIVE=$2") ;;
         --tool) tool=$2 ;;
@@ -52,6 +54,12 @@ podman | buildah | docker) ;;
 *) echo "build-images.sh: no tool is called $tool; there are: podman buildah docker" >&2; exit 2 ;;
 esac
 
+case $format:$tool in
+oci:docker) echo "build-images.sh: docker writes no OCI archive: use podman or buildah" >&2; exit 2 ;;
+docker:* | oci:*) ;;
+*) echo "build-images.sh: no format is called $format; there are: docker oci" >&2; exit 2 ;;
+esac
+
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || true)}
 [ -z "$epoch" ] || export SOURCE_DATE_EPOCH=$epoch
 
@@ -70,11 +78,19 @@ fi
 [ "$tool" = docker ] || [ -z "$epoch" ] || arguments+=(--timestamp "$epoch")
 
 save() { # NAME FILE
+    local layout
     rm -f "$2"
     if [ "$tool" = docker ]; then
         docker save -o "$2" "$1"
-    else
+    elif [ "$format" = docker ]; then
         "$tool" push --quiet "$1" "docker-archive:$2:$1"
+    else
+        # Not oci-archive, which writes the time of the export.
+        layout=$(mktemp -d)
+        "$tool" push --quiet "$1" "oci:$layout:$1" || { rm -rf "$layout"; return 1; }
+        tar -C "$layout" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+            --mtime="@${epoch:-0}" -cf "$2" oci-layout index.json blobs || { rm -rf "$layout"; return 1; }
+        rm -rf "$layout"
     fi
 }
 
