@@ -63,7 +63,9 @@ commit_all() { # MESSAGE
     git -C "$clone" -c user.name=test -c user.email=test@localhost commit -qam "$1"
 }
 
-git clone -q "$top" "$clone"
+# In a container, the tree may belong to another user; then git clones it only where that is allowed for its .git, too.
+printf '[safe]\n\tdirectory = *\n' >"$work/gitconfig"
+GIT_CONFIG_GLOBAL=$work/gitconfig git clone -q "$top" "$clone"
 git -C "$clone" checkout -q "$commit"
 
 echo '# what is refused'
