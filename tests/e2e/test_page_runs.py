@@ -34,6 +34,10 @@ RUN_BY = {
     ("docs/operate/backup.md", "milligpuctl backup ledger-backup.db"): ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
     ("docs/operate/backup.md", "milligpuctl restore ledger-backup.db /var/lib/milligpu/ledger.db"):
         ("tests/e2e/test_restore.py", "docs/operate/backup.md"),
+    ("docs/operate/packages.md", "apt-get install ./milligpud_0.1.0_amd64.deb ./milligpuctl_0.1.0_amd64.deb"):
+        ("tests/packaging/debian.sh", "apt-get install -y --no-install-recommends /debs/*.deb"),
+    ("docs/operate/packages.md", "milligpud --standalone /usr/share/milligpu/demo/cluster.json &"):
+        ("tests/packaging/debian.sh", "milligpud --standalone $demo/cluster.json"),
     ("docs/operate/drivers.md", "AGENT=$(kubectl -n milligpu-node get pods -o name --field-selector spec.nodeName=$NODE)"):
         ("tests/e2e/test_node.py", '"--release-driver" in block.text'),
     ("manifests/README.md", "podman build --build-arg COMMIT=$(git rev-parse HEAD) -t milligpud:0.1.0 ."):

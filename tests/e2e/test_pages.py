@@ -12,7 +12,7 @@ import harness
 import pages
 
 # How many blocks of each kind no test runs. A block that cannot be run needs a reason; one that can be run lowers these.
-NOT_RUN = {"needs a GPU": 3, "needs a cloud": 6, "needs a registry": 4}
+NOT_RUN = {"needs a GPU": 4, "needs a cloud": 9, "needs a registry": 4}
 # Pictures made of letters.
 DRAWINGS = {"README.md": 1, "docs/ARCHITECTURE.md": 3}
 
