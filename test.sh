@@ -242,8 +242,10 @@ story_images() { # whole|part
     build release
     tests/manifests/images.sh build/release "${sources[@]}"
     tests/packaging/debian.sh build/release
-    tests/packaging/release.sh build/release --images
-    [ "$1" = part ] || tests/packaging/release.sh build/release --sources
+    if [ "$1" = whole ]; then
+        tests/packaging/release.sh build/release --images
+        tests/packaging/release.sh build/release --sources
+    fi
     control_plane -run 'DaemonSet|StatefulSet'
 }
 
