@@ -64,13 +64,17 @@ func (s installed) addBackup() string {
 // firstBlock runs the commands that docs/operate/backup.md has first in a section, and returns what they print.
 func (s installed) firstBlock(section string) string {
 	s.Helper()
-	page, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "operate", "backup.md"))
+	blocks, err := harness.Page("docs/operate/backup.md")
 	s.check(err)
-	_, rest, _ := strings.Cut(string(page), "\n## "+section+"\n")
-	_, rest, _ = strings.Cut(rest, "\n<!-- run on a cluster -->\n\n")
-	block, _, _ := strings.Cut(rest, "\n\n")
+	text := ""
+	for _, block := range blocks {
+		if block.Section == section && block.Mark == "run on a cluster" {
+			text = strings.TrimSpace(block.Text)
+			break
+		}
+	}
 	said := ""
-	for _, line := range strings.Split(block, "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		words := strings.Fields(line)
 		if len(words) < 2 || words[0] != "kubectl" {
 			s.Fatalf("%s: no command of kubectl: %q", section, line)
