@@ -23,21 +23,11 @@ kept=$top/build/images
 mkdir -p "$kept"
 work=$(mktemp -d "$kept/work-XXXXXX")
 trap 'rm -rf --one-file-system "$work"' EXIT
-failed=0
+. "$top/tests/support/check.sh"
 
 # A store of its own, without mounts, and containers that share this machine's namespaces.
 printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "%s"\n' "$work/store" "$work/run" >"$work/storage.conf"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
-
-check() { # SENTENCE COMMAND...
-    if "${@:2}" >"$work/out" 2>&1; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        tail -n 40 "$work/out" | sed 's/^/    /'
-        failed=1
-    fi
-}
 
 # Everything that a user sees of an image.
 look_into() { # IMAGE PROGRAM...

@@ -27,17 +27,7 @@ at_exit() {
 }
 trap at_exit EXIT
 root=$work/root
-failed=0
-
-check() { # SENTENCE COMMAND...
-    if "${@:2}" >"$work/out" 2>&1; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        tail -n 20 "$work/out" | sed 's/^/    /'
-        failed=1
-    fi
-}
+. "$top/tests/support/check.sh"
 
 # With /proc, and with processes of its own, which end with the command.
 inside() { # COMMAND...

@@ -13,17 +13,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 tree=$(readlink -f "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failed=0
-
-check() { # SENTENCE COMMAND...
-    if "${@:2}" >"$work/out" 2>&1; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        tail -n 20 "$work/out" | sed 's/^/    /'
-        failed=1
-    fi
-}
+. "$top/tests/support/check.sh"
 
 files_of() { # FOLDER
     (cd "$1" && find . ! -type d -printf '%P %m\n' | sort)
