@@ -347,6 +347,7 @@ class Showing(Base):
         self.addCleanup(api.close)
         self.daemon = daemon = harness.ClusterDaemon(api, *self.flags)
         self.addCleanup(daemon.close)
+        daemon.logs("the signing keys are published")  # before that, a node with an agent gets no pod
         ledger = daemon.home / "ledger.db"
         made = self.bound("a")
         gpu = self.allocation("a")["shares"][0]["gpu"]
