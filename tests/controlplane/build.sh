@@ -7,7 +7,8 @@
 # containerd, its shim, ctr, and an NRI plugin, a device plugin and a CRI client for the tests come into
 # build/controlplane/containerd-2.3.7/.
 # Helm, for the chart, comes into build/controlplane/helm-3.22.0/.
-# The CRDs of the frameworks in examples/, which are files of Go modules, come into build/controlplane/crds/.
+# The CRDs of cert-manager and of the frameworks in examples/, which are files of Go modules, come into
+# build/controlplane/crds/.
 # CONTAINERD_VERSION names another containerd that is built, too: 1.7.29, 2.1.9 or 2.2.9.
 # Programs that are up to date are not built again: the stamp beside a program is a hash of the module
 # files, the compiler version and the flags that it was built with.

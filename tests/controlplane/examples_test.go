@@ -10,7 +10,8 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-// withCRDs creates the CRDs of the frameworks, which build.sh takes from their modules, until the test ends.
+// withCRDs creates the CRDs of cert-manager and of the frameworks in examples/, which build.sh takes from their modules, until
+// the test ends.
 func (f *fixture) withCRDs() {
 	f.Helper()
 	folder := filepath.Join(harness.Root(), "build", "controlplane", "crds")

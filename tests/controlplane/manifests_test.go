@@ -197,6 +197,7 @@ func (f *fixture) withoutNewKinds(what, documents string) string {
 func TestAllManifestsPassTheAPIServer(t *testing.T) {
 	f := bare(t)
 	f.withOperatorKinds()
+	f.withCRDs()
 	plain, components := folders(t, "Kustomization"), folders(t, "Component")
 	if len(plain) < 3 || len(components) < 3 {
 		t.Errorf("too few folders: kustomizations %v, components %v", plain, components)
