@@ -100,7 +100,8 @@ class Socket(unittest.TestCase):
 
     def test_milligpuctl_says_what_is_wrong_with_the_address(self):
         for server, says in (("unix:/nowhere/admin.sock", "cannot reach milligpud at unix:/nowhere/admin.sock"),
-                             ("unix:", "unix:"), ("unix:/" + "a" * 200, "cannot reach milligpud at unix:/aaa"),
+                             ("unix:", "unix: is not an address: write"), ("unix:rel", "unix:rel is not an address: write"),
+                             ("unix:/" + "a" * 200, "cannot reach milligpud at unix:/aaa"),
                              (f"unix:{self.folder.name}", "cannot reach milligpud")):
             done = run("summary", "--server", server)
             self.assertEqual(done.returncode, 1, server)

@@ -196,7 +196,8 @@ static int client_explain(const struct client *client, CURLcode code, const char
         return err_set(err, ERR_IO, "cannot write the file: %m");
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(err, ERR_TIMEOUT, "%.200s did not answer in time (%.120s)", base, why);
-    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL)
+    const bool relative = socket_of(base) != NULL && socket_of(base)[0] != '/';
+    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL || relative)
         return err_set(err, ERR_INVALID,
                        "%.200s is not an address: write HOST:PORT, http://HOST:PORT or unix:/PATH",
                        base);
