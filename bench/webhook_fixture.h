@@ -21,8 +21,8 @@ struct webhook_fixture {
     struct kube_ops call_ops;
 };
 /*
- * What edges does not set is the real clock, a ledger in memory, the policy binpack, and a fake API
- * server without objects; NULL: all of it. It writes no wake-up objects.
+ * Parts that edges leaves out (NULL: all) are the real clock, a ledger in memory, the policy
+ * binpack, and a fake API server without objects. No wake-up objects are written.
  */
 void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edges *edges);
 /* Frees the app and what init made; then the caller may free what edges brought. */

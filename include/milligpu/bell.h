@@ -1,7 +1,7 @@
 /*
  * bell - one thread sleeps until somebody has work for it.
  *
- * What the work is stands elsewhere, under a lock of its own or in an atomic: set that, then ring.
+ * The bell carries no data: store the work elsewhere, under a lock or in an atomic, then ring.
  * A ring before the wait ends the next wait at once, so none is lost; several rings are one.
  */
 #ifndef MILLIGPU_BELL_H

@@ -109,7 +109,7 @@ void check_certificates(struct doctor *doctor)
 {
     static const char fix[] =
         "renew it, by manifests/overlays/default-scheduler/README.md (webhook) or docs/NODE.md "
-        "(report); milligpud reads a replaced file by itself";
+        "(report); milligpud reloads a replaced file automatically";
     const struct clock_ops *clock = &doctor->app->clock;
     struct ends ends = {.now_s = clock->wall_ms(clock->ctx) / 1000};
 

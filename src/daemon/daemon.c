@@ -687,8 +687,8 @@ static struct http_rules report_rules(struct daemon *daemon)
 }
 
 /*
- * What the admin listener serves, to processes of our own user. They wait for a large backup, so
- * the time limits are long; connections are few.
+ * Serves the routes of the admin listener to processes of our own user. The time limits are long
+ * enough for a large backup; connections are few.
  */
 static struct http_rules socket_rules(struct daemon *daemon)
 {

@@ -10,8 +10,9 @@ import (
 	"milligpu.io/tests/controlplane/harness"
 )
 
-/* What this machine has elsewhere than a node: folders, the API server (there is no pod network that leads to it), and the
- * library that NVIDIA's runtime would bring into the container. All else of the component is as it is shipped. */
+/* Paths and addresses that differ between this machine and a node: folders, the API server (there is no pod network that
+ * leads to it), and the library that NVIDIA's runtime would bring into the container. All else of the component is as it is
+ * shipped. */
 const onThisMachine = `patches:
 - patch: |
     apiVersion: apps/v1

@@ -28,8 +28,8 @@ type stranger struct {
 	last    harness.Block
 }
 
-/* What this machine has elsewhere than a node: folders, and the library that NVIDIA's runtime would bring into the container.
- * Nobody shall wait a minute and a half after each restore: statefulset_test.go does. */
+/* Paths that differ between this machine and a node: folders, and the library that NVIDIA's runtime would bring into the
+ * container. The grace period after a restore is short; statefulset_test.go waits for the one that is shipped. */
 const ofThisMachine = `- target: {kind: DaemonSet, name: milligpu-node}
   patch: |
     apiVersion: apps/v1

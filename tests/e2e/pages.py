@@ -11,9 +11,9 @@ import re
 import harness
 
 MARKS = ("run", "run on a cluster", "shown", "needs a GPU", "needs a cloud", "needs a registry")
-# Written by tests from tables that other tests compare: nobody types what they show.
+# Tests write these pages from tables, and compare them.
 GENERATED = ("docs/CLI.md", "docs/CONFIG.md", "docs/METRICS.md", "docs/REST.md", "docs/NODE_REFERENCE.md")
-# What describes a folder of the tests is for those who change milligpu, and does not begin with a built tree.
+# These pages are for developers of milligpu, and their commands do not begin with a built tree.
 FOR_DEVELOPERS = ("tests/*/README.md", "bench/README.md", "docs/model/README.md")
 
 MARK = re.compile(r"<!-- ((?:run|shown|needs)\b.*?)(?:: (\S+))? -->")
@@ -143,7 +143,7 @@ def words_of_shell(text):
                               for line in text.split("\n")) if line]
 
 
-# What differs from run to run. The order counts.
+# Patterns that differ from run to run. The order counts.
 MASKED = [(re.compile(pattern), word) for pattern, word in (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\b)", "TIME"),
     (r"\bGPU-[0-9a-f]{8}[0-9a-f-]*", "GPU-ID"),

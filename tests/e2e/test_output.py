@@ -15,7 +15,7 @@ import test_keys
 OUTPUT = harness.SOURCE / "docs/output"
 CTL = harness.BIN / "milligpuctl"
 
-# What differs from run to run, and what stands in its place.
+# Patterns that differ from run to run, and their replacements.
 ALWAYS = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "2026-01-02T14:05:00.000Z"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-01-02T14:05:00Z"),

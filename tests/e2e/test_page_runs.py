@@ -45,7 +45,7 @@ RUN_BY = {
     ("tests/README.md", "cmake --preset asan && cmake --build --preset asan --target tests-core"): ("test.sh", "build asan"),
 }
 
-# What a block names that is run here must not be outside of its folder.
+# A block that is run here must not name anything outside of its folder.
 OF_THE_MACHINE = r"(?<![\w.~-])/(var|etc|usr|opt|home|root|run)/|\bsudo\b|~/|\$HOME"
 
 # Pieces of a file that another test feeds to what reads them.
@@ -286,7 +286,7 @@ class Page(unittest.TestCase):
                           f"masked; this came out:\n{said}")
 
 
-# What is there before the first block of a page
+# State before the first block of a page
 
 
 def demo(page):
@@ -363,7 +363,7 @@ SCENES = {
 }
 
 
-# What is there before one block
+# State before one block
 
 
 def past(page, start_s, days_before=0):

@@ -16,17 +16,7 @@ milligpud) programs='["milligpud","milligpuctl"]' ;;
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failed=0
-
-check() { # SENTENCE COMMAND...
-    if "${@:2}" >"$work/out" 2>&1; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        sed 's/^/    /' "$work/out"
-        failed=1
-    fi
-}
+. "$top/tests/support/check.sh"
 
 same() { # FILE FILE
     diff "$1" "$2"

@@ -242,7 +242,7 @@ static bool takes_files(const char *argument)
     return false;
 }
 
-/* What the name of an argument in commands.def stands for. Nothing is offered for a key. */
+/* Offers candidates for an argument, by its name in commands.def; none for a key. */
 static void complete_argument(struct completion *completion, const struct ctl_options *line)
 {
     const char *argument = line->command->arguments;

@@ -328,8 +328,8 @@ static int change_value(struct ctl *ctl, const struct cordon_change *change,
 }
 
 /*
- * Where the version has not changed since a write failed, another writer was not the reason: the
- * next write is the last, and kubectl says why it fails.
+ * Another writer was not the reason if the version has not changed since a write failed. The next
+ * write is then the last, and kubectl says why it fails.
  */
 static int try_change(struct ctl *ctl, const struct cordon_change *change)
 {

@@ -23,8 +23,8 @@ struct new_file {
 int new_file_open(struct ctl *ctl, const char *name, struct new_file *out,
                   struct err *err) MUST_USE;
 /*
- * Syncs and closes the file, which keeps the name file->made: for whoever reads it before it is
- * published. After a failure nothing is left.
+ * Syncs and closes the file under its temporary name, file->made, so that it can be verified before
+ * it is published. After a failure nothing is left.
  */
 int new_file_complete(struct new_file *file, struct err *err) MUST_USE;
 /* Gives the file its name, completed before if it is not; after a failure nothing is left. */
