@@ -1,11 +1,11 @@
 /*
- * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread; the checks of
- * what grows old are in doctor_dates.c. Each check
- * writes one finding: what is true now, and how to fix what is wrong; it changes nothing. The order
- * is that of dependence: daemon and ledger, then the API server with watches and permissions, then
- * kube-scheduler and the webhooks, so that the first failure explains those below it. Everything
- * comes from one snapshot, from the atomics of struct app and from tables with a lock of their own;
- * check_ledger_file() reads the database, and check_rights() waits for three seconds at most.
+ * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread. Backups and
+ * certificates are checked in doctor_dates.c. Each check writes one finding: what is true now, and
+ * how to fix what is wrong; it changes nothing. The order is that of dependence: daemon and ledger,
+ * then the API server with watches and permissions, then kube-scheduler and the webhooks, so that
+ * the first failure explains those below it. Everything comes from one snapshot, from the atomics
+ * of struct app and from tables with a lock of their own; check_ledger_file() reads the database,
+ * and check_rights() waits for three seconds at most.
  */
 #include "admin/api_doctor.h"
 

@@ -71,7 +71,7 @@ enum {
     LARGE_BYTES = 256 * 1024,
     /* the longest sleep of the writer; its tick comes once a second */
     WRITER_WAIT_MS = 60000,
-    /* what the informer looks for, and nobody wakes it for, such as a list that is needed again */
+    /* the informer polls flags without a wake-up of their own, such as list_again */
     INFORMER_WAIT_MS = 2000,
     /* Linux has a nice value for each thread */
     VERIFIER_NICE = 10,
@@ -241,7 +241,7 @@ static void *informer_main(void *user)
     return NULL;
 }
 
-/* The outbox ends the wait with wake() when the writer gives it a job, and so does the stop. */
+/* A new job of the writer ends the wait by wake(), and so does the stop. */
 static void *outbox_main(void *user)
 {
     struct daemon *daemon = user;

@@ -17,7 +17,7 @@
 
 enum {
     LOOKS_IN_A_LIMIT = 10,
-    /* Of request_ms. What begins on an idle connection is noticed so much later. */
+    /* Of request_ms: the delay until a request on an idle connection is noticed. */
     IDLE_LOOKS_IN_A_LIMIT = 4,
     REST_MS = 60 * 60 * 1000,
 };

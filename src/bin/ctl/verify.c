@@ -64,7 +64,7 @@ static int name_backup(struct ctl *ctl, const char **out, struct err *err)
     must(argument != NULL);
     *out = argument;
     if (stat(argument, &is) != 0 || !S_ISDIR(is.st_mode))
-        return 0; /* whatever is wrong, the verification says it */
+        return 0; /* the verification reports errors of the file */
     return backup_folder_newest(ctl, argument, out, err);
 }
 
