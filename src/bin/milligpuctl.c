@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "commands.h"
 #include "ctl/ctl.h"
 
 enum { WIDTH_UNKNOWN = 80, SIZE_MOST = 10000 };
@@ -51,6 +52,7 @@ int main(int argc, char **argv)
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the only thread */
     const bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     struct ctl_environment environment = {
+        .commands = &milligpuctl_commands,
         .server = milligpuctl_variable("MILLIGPU_SERVER"),
         .no_color = milligpuctl_variable("NO_COLOR") != NULL,
         .terminal = isatty(STDOUT_FILENO) == 1,

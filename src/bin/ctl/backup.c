@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backup_folder.h"
+#include "commands.h"
 #include "new_file.h"
 
 enum { KEEP_MAX = 10000 };

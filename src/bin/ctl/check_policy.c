@@ -8,6 +8,7 @@
 #include "milligpu/model.h"
 #include "milligpu/wire_kube.h"
 
+#include "commands.h"
 #include "policies.h"
 #include "simulate.h"
 

@@ -14,6 +14,8 @@
 #include "milligpu/policy.h"
 #include "milligpu/policy_document.h"
 
+#include "commands.h"
+
 enum { FILES = 0, NO_FILES = 4 }; /* cobra's ShellCompDirective */
 
 static const char nodes_path[] = "/api/v1/nodes?limit=1000";
@@ -143,10 +145,10 @@ static void complete_gpus_of(struct completion *completion, const char *node_nam
 
 static void complete_commands(struct completion *completion)
 {
-    const struct ctl_command *command;
+    const struct ctl_commands *commands = completion->ctl->options.commands;
 
-    for (size_t at = 0; (command = option_command(at)) != NULL; at++)
-        complete_offer(completion, command->name, command->summary);
+    for (size_t i = 0; i < commands->count; i++)
+        complete_offer(completion, commands->command[i].name, commands->command[i].summary);
 }
 
 /* command NULL: no command is typed yet, so only options of every command fit. */
@@ -272,7 +274,8 @@ static void complete_argument(struct completion *completion, const struct ctl_op
  * As a kubectl plugin it asks only if the line or the environment names a server: kubectl
  * port-forward would take seconds, and nothing listens at the default address.
  */
-int complete_line(struct ctl *ctl, int argc, char *const *argv, bool asks)
+int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc, char *const *argv,
+                  bool asks)
 {
     struct completion completion = {.ctl = ctl, .prefix = "", .directive = NO_FILES};
 
@@ -281,7 +284,7 @@ int complete_line(struct ctl *ctl, int argc, char *const *argv, bool asks)
     /* The word at the cursor is not part of the line that is parsed. */
     if (argc > 1)
         completion.prefix = argv[--argc];
-    const size_t wants = options_scan(argc, argv, &ctl->options);
+    const size_t wants = options_scan(commands, argc, argv, &ctl->options);
     completion.asks = asks || ctl->environment_server != NULL ||
                       ctl->options.given[OPTION_server] != NULL ||
                       ctl->options.given[OPTION_port_file] != NULL;

@@ -18,6 +18,7 @@
  * neither the line nor the environment says where it is. Nothing is ever an error: at worst no word
  * fits. Returns the exit status.
  */
-int complete_line(struct ctl *ctl, int argc, char *const *argv, bool asks);
+int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc, char *const *argv,
+                  bool asks);
 
 #endif

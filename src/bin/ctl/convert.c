@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands.h"
 #include "ctl.h"
 
 enum { READ_BYTES = 64 * 1024 };

@@ -12,6 +12,7 @@
 
 #include "milligpu/limits.h"
 
+#include "commands.h"
 #include "ctl.h"
 #include "gpu_name.h"
 #include "kubectl.h"

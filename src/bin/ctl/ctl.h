@@ -36,6 +36,7 @@ struct ctl {
 
 /* The whole program except for its environment. */
 struct ctl_environment {
+    const struct ctl_commands *commands;
     const char *server; /* MILLIGPU_SERVER, or NULL */
     bool no_color;
     bool terminal;

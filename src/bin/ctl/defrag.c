@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands.h"
 #include "ctl.h"
 
 enum { GAIN_MAX = 1000000 };

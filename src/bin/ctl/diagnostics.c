@@ -7,6 +7,7 @@
 
 #include "milligpu/wire_kube.h"
 
+#include "commands.h"
 #include "ctl.h"
 #include "milligpu_version.h"
 #include "new_file.h"

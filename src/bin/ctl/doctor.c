@@ -7,6 +7,7 @@
 
 #include "milligpu/settings.h"
 
+#include "commands.h"
 #include "doctor_nodes.h"
 #include "kubectl.h"
 #include "policies.h"

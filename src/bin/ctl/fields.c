@@ -1,5 +1,5 @@
 /*
- * Reading fields of manifests and cluster files. Called by amounts.c, nodefit.c and workload.c.
+ * Reading fields of manifests and cluster files. Called by amounts.c, nodefit.c and pod_maker.c.
  */
 #include "fields.h"
 

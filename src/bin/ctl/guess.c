@@ -152,7 +152,7 @@ static void tally_all(struct tally *tally, const struct step *last, const char *
         tally_times(tally, hosts, "numOfHosts");
 }
 
-static int guess_count(struct guess *guess, const struct step *last, struct workload_part *out,
+static int guess_count(struct guess *guess, const struct step *last, struct pod_maker_part *out,
                        struct err *err)
 {
     struct tally tally = {.pods = 1};
@@ -361,7 +361,7 @@ static const struct doc *meta_of(struct guess *guess, const struct step *last)
 static int guess_emit(struct guess *guess, const struct step *last, const struct doc *spec,
                       struct err *err)
 {
-    struct workload_part part = {
+    struct pod_maker_part part = {
         .kind = doc_shown(guess->object, "kind"),
         .api_version = doc_str(guess->object, "apiVersion"),
         .prefix = is_in_template(last) ? arena_printf(guess->arena, "%s.", last->up->path)

@@ -12,9 +12,9 @@
 #ifndef MILLIGPU_CTL_GUESS_H
 #define MILLIGPU_CTL_GUESS_H
 
-#include "workload.h"
+#include "pod_maker.h"
 
-typedef int guess_take(void *user, const struct workload_part *part, struct err *err);
+typedef int guess_take(void *user, const struct pod_maker_part *part, struct err *err);
 
 /*
  * Calls take for each part of the object; its first failure ends the search. *out_parts: how many

@@ -6,6 +6,7 @@
 
 #include "milligpu/wire_kube.h"
 
+#include "commands.h"
 #include "ctl.h"
 #include "gpu_name.h"
 

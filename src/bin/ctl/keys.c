@@ -8,6 +8,7 @@
 
 #include "milligpu/annotations.h"
 
+#include "commands.h"
 #include "ctl.h"
 #include "kubectl.h"
 

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "workload.h"
+#include "pod_maker.h"
 
 /* Objects of one kind that are left out for one reason; a dump has thousands of them. */
 struct left_out {

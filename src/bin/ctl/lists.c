@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands.h"
 #include "ctl.h"
 #include "gpu_name.h"
 

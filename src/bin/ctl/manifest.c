@@ -64,24 +64,24 @@ static int take_workload(const struct taking *taking, enum workload_kind kind, s
 {
     struct manifest *manifest = taking->manifest;
     struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
-    const struct workload_names names = {manifest->namespace, manifest->workloads};
+    const struct pod_maker_names names = {manifest->namespace, manifest->workloads};
 
     must(taking->object->kind == DOC_OBJECT);
-    if (workload_read(manifest->arena, taking->object, kind, &names, maker, err) < 0 ||
+    if (pod_maker_read(manifest->arena, taking->object, kind, &names, maker, err) < 0 ||
         add_maker(taking, maker, err) < 0)
         return object_wrong(taking, err);
     return 0;
 }
 
-static int take_part(void *user, const struct workload_part *part, struct err *err)
+static int take_part(void *user, const struct pod_maker_part *part, struct err *err)
 {
     const struct taking *taking = user;
     struct manifest *manifest = taking->manifest;
     struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
-    const struct workload_names names = {manifest->namespace, manifest->workloads};
+    const struct pod_maker_names names = {manifest->namespace, manifest->workloads};
 
     must(part->kind[0] != '\0');
-    if (workload_read_part(manifest->arena, taking->object, part, &names, maker, err) < 0)
+    if (pod_maker_read_part(manifest->arena, taking->object, part, &names, maker, err) < 0)
         return err_same(err);
     return add_maker(taking, maker, err);
 }

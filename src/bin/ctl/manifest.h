@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_CTL_MANIFEST_H
 #define MILLIGPU_CTL_MANIFEST_H
 
-#include "workload.h"
+#include "pod_maker.h"
 
 struct manifest {
     struct arena *arena;

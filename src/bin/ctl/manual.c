@@ -1,4 +1,4 @@
-/* The manual page of milligpuctl, docs/man/milligpuctl.1, from options.def and commands.def. */
+/* The manual page of milligpuctl, docs/man/milligpuctl.1. Called by the test that compares it. */
 #include "options.h"
 
 static void man_option(struct strbuf *out, size_t id)
@@ -18,20 +18,22 @@ static void man_option(struct strbuf *out, size_t id)
 }
 
 /* command NULL: those of every command. Without those of several commands. */
-static void man_options(struct strbuf *out, const struct ctl_command *command)
+static void man_options(struct strbuf *out, const struct ctl_commands *commands,
+                        const struct ctl_command *command)
 {
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_of(id, command) && !option_is_shared(id))
+        if (option_is_of(id, command) && !option_is_shared(commands, id))
             man_option(out, id);
 }
 
 /* A line that names the command's options of several commands, if it knows any. */
-static void man_shared_options(struct strbuf *out, const struct ctl_command *command)
+static void man_shared_options(struct strbuf *out, const struct ctl_commands *commands,
+                               const struct ctl_command *command)
 {
     const char *before = ".PP\nSee OPTIONS for ";
 
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_of(id, command) && option_is_shared(id)) {
+        if (option_is_of(id, command) && option_is_shared(commands, id)) {
             strbuf_str(out, before);
             strbuf_str(out, "\\-\\-");
             strbuf_roff(out, option_info(id)->name);
@@ -41,7 +43,8 @@ static void man_shared_options(struct strbuf *out, const struct ctl_command *com
         strbuf_str(out, ".\n");
 }
 
-static void man_command(struct strbuf *out, const struct ctl_command *command)
+static void man_command(struct strbuf *out, const struct ctl_commands *commands,
+                        const struct ctl_command *command)
 {
     strbuf_str(out, ".SS milligpuctl ");
     strbuf_roff(out, command->name);
@@ -52,18 +55,16 @@ static void man_command(struct strbuf *out, const struct ctl_command *command)
     strbuf_str(out, ".\n.PP\n");
     strbuf_roff(out, command->help);
     strbuf_char(out, '\n');
-    man_options(out, command);
-    man_shared_options(out, command);
+    man_options(out, commands, command);
+    man_shared_options(out, commands, command);
 }
 
 /*
  * All help texts go through strbuf_roff(), because a line that begins with a dot is a request. The
  * unit test compares the file with this text.
  */
-void options_man(struct strbuf *out)
+void options_man(struct strbuf *out, const struct ctl_commands *commands)
 {
-    const struct ctl_command *command;
-
     strbuf_str(out,
                ".\\\" Written by UPDATE=1 unit.ctl.options from commands.def and options.def.\n"
                ".TH MILLIGPUCTL 1\n"
@@ -78,13 +79,13 @@ void options_man(struct strbuf *out)
                "As a kubectl plugin without a server named, it starts kubectl port\\-forward to\n"
                "the pod of milligpud and ends it again.\n"
                ".SH COMMANDS\n");
-    for (size_t at = 0; (command = option_command(at)) != NULL; at++)
-        man_command(out, command);
+    for (size_t i = 0; i < commands->count; i++)
+        man_command(out, commands, &commands->command[i]);
     strbuf_str(out, ".SH OPTIONS\nThese belong to every command.\n");
-    man_options(out, NULL);
+    man_options(out, commands, NULL);
     strbuf_str(out, ".PP\nThese belong to the commands that name them above.\n");
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_shared(id))
+        if (option_is_shared(commands, id))
             man_option(out, id);
     strbuf_str(out, ".SH EXIT STATUS\n"
                     "0 fine; 1 refused, not found or unhealthy; 2 wrong usage.\n"

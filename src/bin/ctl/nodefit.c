@@ -12,17 +12,12 @@
 #include "milligpu/alloc.h"
 
 #include "fields.h"
+#include "label_selector.h"
 
 static const char REQUIRED[] = "spec.affinity.nodeAffinity."
                                "requiredDuringSchedulingIgnoredDuringExecution";
 
 /* --- affinity --- */
-
-static enum node_rule_operator operator_of(const struct doc *rule)
-{
-    must(rule != NULL);
-    return node_rule_operator_of(text_of(doc_str(rule, "operator")));
-}
 
 /* As many values as the operator takes. */
 static int check_values(const struct doc *rule, enum node_rule_operator op, const char *path,
@@ -64,7 +59,7 @@ static int check_rule(const struct doc *rule, bool field, const char *path, stru
         field_string(rule, path, "key", &key, err) < 0 ||
         field_string(rule, path, "operator", &op, err) < 0)
         return err_same(err);
-    const enum node_rule_operator is = operator_of(rule);
+    const enum node_rule_operator is = label_rule_operator(rule);
     if (key[0] == '\0')
         return err_set(err, ERR_INVALID, "%.250s.key: a key is required", path);
     if (is == RULE_OTHER)
@@ -110,17 +105,6 @@ static int check_term(const struct doc *term, const char *path, struct err *err)
     return 0;
 }
 
-/* values: room for the texts of the rule; they stay the document's. */
-static struct node_rule fit_rule(const struct doc *rule, const char **values)
-{
-    struct node_rule out = {.key = doc_str(rule, "key"), .op = operator_of(rule), .value = values};
-
-    must(values != NULL);
-    doc_each (value, doc_get(rule, "values"))
-        values[out.values++] = value->text.at;
-    return out;
-}
-
 static const struct node_rule *fit_rules(struct arena *arena, const struct doc *rules,
                                          uint32_t *out_count)
 {
@@ -130,7 +114,7 @@ static const struct node_rule *fit_rules(struct arena *arena, const struct doc *
     doc_each (each, rules) {
         const struct doc *values = doc_get(each, "values");
         const size_t count = values != NULL ? values->count : 0;
-        rule[(*out_count)++] = fit_rule(each, arena_array(arena, count + 1, sizeof(char *)));
+        rule[(*out_count)++] = label_rule_of(each, arena_array(arena, count + 1, sizeof(char *)));
     }
     must(*out_count == (rules != NULL ? rules->count : 0));
     return rule;
@@ -199,41 +183,9 @@ static int affinity_read(struct arena *arena, const struct doc *pod, struct node
     return 0;
 }
 
-/* For a label_view: ctx is the labels; NULL: there are none. */
-static bool find_in(const void *ctx, const char *key, struct text *out)
-{
-    const struct doc *labels = ctx;
-
-    must(key != NULL);
-    doc_each (label, labels)
-        if (text_is(label->key, key)) {
-            *out = label->text;
-            return true;
-        }
-    return false;
-}
-
-bool fit_labels_hold(const struct doc *rules, const struct doc *labels)
-{
-    bool holds = true;
-
-    doc_each (rule, rules) {
-        const struct doc *values = doc_get(rule, "values");
-        CLEANUP(xfreep)
-        const char **room =
-            xcalloc((values != NULL ? values->count : 0) + (size_t)1, sizeof(char *));
-        const struct node_rule read = fit_rule(rule, room);
-        struct text value;
-        const bool there = find_in(labels, read.key, &value);
-        must(read.key[0] != '\0');
-        holds = holds && node_rule_holds(&read, there ? &value : NULL);
-    }
-    return holds;
-}
-
 static bool affinity_holds(const struct fit_pod *pod, const struct fit_node *node)
 {
-    const struct label_view labels = {.ctx = node->labels, .find = find_in};
+    const struct label_view labels = {.ctx = node->labels, .find = label_find};
 
     must(node->name[0] != '\0');
     return node_demands_match(&pod->demands, node->name, &labels);

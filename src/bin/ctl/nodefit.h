@@ -44,9 +44,6 @@ void fit_node_take(struct arena *arena, struct fit_node *node, const struct amou
 bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
                struct strbuf *why);
 
-/* Do the labels fulfil all rules (key, operator, values)? NULL: no rules, no labels. */
-bool fit_labels_hold(const struct doc *rules, const struct doc *labels);
-
 /* Does the node have a taint of the effect PreferNoSchedule that the pod does not tolerate? */
 bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node);
 

@@ -1,5 +1,6 @@
 /*
- * The command line of milligpuctl, its help and docs/CLI.md, from options.def and commands.def.
+ * The command line of milligpuctl, its help and docs/CLI.md, from options.def and the table of
+ * commands that main() hands in.
  * Called by ctl_main(), by completion, and by the test that writes the document. Pure: it neither
  * prints nor asks. options_parse() stops at the first mistake and says what would be right;
  * options_scan() takes the same steps for an incomplete line and goes on after mistakes. All texts
@@ -16,13 +17,6 @@ static const struct option options[] = {
 #define OPTION(id, letter, name, argument, words, help) {#id, name, argument, words, help, letter},
 #include "options.def"
 #undef OPTION
-};
-
-static const struct ctl_command commands[] = {
-#define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
-    {name, arguments, options, summary, help, least, most, handler},
-#include "commands.def"
-#undef COMMAND
 };
 
 static_assert(ARRAY_LEN(options) == OPTIONS, "one row for each id");
@@ -49,24 +43,19 @@ const struct option *option_info(size_t id)
     return &options[id];
 }
 
-const struct ctl_command *option_command(size_t at)
-{
-    return at < ARRAY_LEN(commands) ? &commands[at] : NULL;
-}
-
 bool option_is_of(size_t id, const struct ctl_command *command)
 {
     must(id < OPTIONS);
     return has_word(command != NULL ? command->options : common, options[id].id);
 }
 
-bool option_is_shared(size_t id)
+bool option_is_shared(const struct ctl_commands *commands, size_t id)
 {
     size_t know = 0;
 
     must(id < OPTIONS);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        know += option_is_of(id, &commands[i]);
+    for (size_t i = 0; i < commands->count; i++)
+        know += option_is_of(id, &commands->command[i]);
     return know > 1;
 }
 
@@ -75,17 +64,19 @@ bool option_is_shared(size_t id)
 enum { NEAR = 3 };
 
 /* A beginning of a name is the best match; else at most two letters may differ. */
-static const char *options_nearest(const char *word)
+static const char *options_nearest(const struct ctl_commands *commands, const char *word)
 {
     const char *found = NULL;
     size_t best = NEAR;
 
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        const bool begins = word[0] != '\0' && text_starts(text_of(commands[i].name), word);
-        const size_t far = begins ? 0 : text_distance(text_of(word), text_of(commands[i].name));
-        if (far < best && far < strlen(commands[i].name)) {
+    for (size_t i = 0; i < commands->count; i++) {
+        const bool begins =
+            word[0] != '\0' && text_starts(text_of(commands->command[i].name), word);
+        const size_t far =
+            begins ? 0 : text_distance(text_of(word), text_of(commands->command[i].name));
+        if (far < best && far < strlen(commands->command[i].name)) {
             best = far;
-            found = commands[i].name;
+            found = commands->command[i].name;
         }
     }
     return found;
@@ -103,12 +94,13 @@ struct option_line {
     struct err *err;
 };
 
-const struct ctl_command *options_find_command(const char *name)
+const struct ctl_command *options_find_command(const struct ctl_commands *commands,
+                                               const char *name)
 {
     must(name != NULL);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    for (size_t i = 0; i < commands->count; i++)
+        if (strcmp(commands->command[i].name, name) == 0)
+            return &commands->command[i];
     return NULL;
 }
 
@@ -130,10 +122,10 @@ static int take_word(struct option_line *line, const char *word)
         out->given[OPTION_help] = "";
         return 0;
     }
-    out->command = options_find_command(word);
+    out->command = options_find_command(out->commands, word);
     if (out->command != NULL)
         return 0;
-    const char *near = options_nearest(word);
+    const char *near = options_nearest(out->commands, word);
     if (near != NULL)
         return err_set(line->err, ERR_INVALID, "unknown command %.60s; did you mean %s?", word,
                        near);
@@ -250,9 +242,11 @@ static int options_check(const struct ctl_options *given, struct err *err)
 }
 
 /* *out is set only on success, and then owns the list of arguments. */
-int options_parse(int argc, char *const *argv, struct ctl_options *out, struct err *err)
+int options_parse(const struct ctl_commands *commands, int argc, char *const *argv,
+                  struct ctl_options *out, struct err *err)
 {
-    struct ctl_options parsed = {.argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
+    struct ctl_options parsed = {.commands = commands,
+                                 .argument = xcalloc((size_t)argc + 1, sizeof *parsed.argument)};
     struct option_line line = {
         .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = &parsed, .err = err};
     int status = 0;
@@ -269,12 +263,14 @@ int options_parse(int argc, char *const *argv, struct ctl_options *out, struct e
     return status;
 }
 
-size_t options_scan(int argc, char *const *argv, struct ctl_options *out)
+size_t options_scan(const struct ctl_commands *commands, int argc, char *const *argv,
+                    struct ctl_options *out)
 {
     struct err err;
 
     must(argc > 0);
-    *out = (struct ctl_options){.argument = xcalloc((size_t)argc + 1, sizeof *out->argument)};
+    *out = (struct ctl_options){.commands = commands,
+                                .argument = xcalloc((size_t)argc + 1, sizeof *out->argument)};
     struct option_line line = {
         .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = out, .err = &err};
     for (; line.at < argc; line.at++)
@@ -370,25 +366,26 @@ static void put_usage_line(struct strbuf *out, const struct ctl_command *command
                   command->arguments[0] != '\0' ? " " : "", command->arguments);
 }
 
-static void put_overview(struct strbuf *out)
+static void put_overview(struct strbuf *out, const struct ctl_commands *commands)
 {
     must(out != NULL);
     strbuf_str(out,
                "usage: milligpuctl COMMAND [OPTIONS]\n"
                "Look into the ledger of milligpu: who holds which part of which GPU, and why not.\n"
                "As kubectl plugin: kubectl milligpu COMMAND.\n\ncommands:\n");
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        strbuf_printf(out, "  %-13s %-13s %s\n", commands[i].name, commands[i].arguments,
-                      commands[i].summary);
+    for (size_t i = 0; i < commands->count; i++)
+        strbuf_printf(out, "  %-13s %-13s %s\n", commands->command[i].name,
+                      commands->command[i].arguments, commands->command[i].summary);
     put_options(out, "options of every command", common);
     strbuf_str(out, "\nmilligpuctl COMMAND --help says more about one of them.\n"
                     "exit status: 0 fine, 1 refused, not found or unhealthy, 2 wrong usage\n");
 }
 
-void options_help(struct strbuf *out, const struct ctl_command *command)
+void options_help(struct strbuf *out, const struct ctl_commands *commands,
+                  const struct ctl_command *command)
 {
     if (command == NULL) {
-        put_overview(out);
+        put_overview(out, commands);
         return;
     }
     strbuf_str(out, "usage: ");
@@ -425,52 +422,54 @@ static void put_option_row(struct strbuf *out, const struct option *option)
 }
 
 /* Those among ids that are options of one command only, or of several. */
-static size_t count_options(const char *ids, bool shared)
+static size_t count_options(const struct ctl_commands *commands, const char *ids, bool shared)
 {
     size_t count = 0;
 
     must(ids != NULL);
     for (size_t id = 0; id < OPTIONS; id++)
-        count += has_word(ids, options[id].id) && option_is_shared(id) == shared;
+        count += has_word(ids, options[id].id) && option_is_shared(commands, id) == shared;
     return count;
 }
 
-static void put_option_rows(struct strbuf *out, const char *ids, bool shared)
+static void put_option_rows(struct strbuf *out, const struct ctl_commands *commands,
+                            const char *ids, bool shared)
 {
-    must(count_options(ids, shared) > 0);
+    must(count_options(commands, ids, shared) > 0);
     strbuf_str(out, "\n| option | meaning |\n| --- | --- |\n");
     for (size_t id = 0; id < OPTIONS; id++)
-        if (has_word(ids, options[id].id) && option_is_shared(id) == shared)
+        if (has_word(ids, options[id].id) && option_is_shared(commands, id) == shared)
             put_option_row(out, &options[id]);
 }
 
-static void put_every_shared_option(struct strbuf *out)
+static void put_every_shared_option(struct strbuf *out, const struct ctl_commands *commands)
 {
     must(out != NULL);
     strbuf_str(out, "\n## Options of several commands\n\n"
                     "Each command below names those that it knows.\n"
                     "\n| option | meaning |\n| --- | --- |\n");
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_shared(id))
+        if (option_is_shared(commands, id))
             put_option_row(out, &options[id]);
 }
 
 /* One line that names the command's options of several commands. */
-static void put_shared_options(struct strbuf *out, const struct ctl_command *command)
+static void put_shared_options(struct strbuf *out, const struct ctl_commands *commands,
+                               const struct ctl_command *command)
 {
     const char *before = "\n[Shared options](#options-of-several-commands): ";
 
-    must(count_options(command->options, true) > 0);
+    must(count_options(commands, command->options, true) > 0);
     for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_of(id, command) && option_is_shared(id)) {
+        if (option_is_of(id, command) && option_is_shared(commands, id)) {
             strbuf_printf(out, "%s`--%s`", before, options[id].name);
             before = ", ";
         }
     strbuf_str(out, ".\n");
 }
 
-static void put_command_section(struct strbuf *out, const struct ctl_command *command,
-                                options_example *example)
+static void put_command_section(struct strbuf *out, const struct ctl_commands *commands,
+                                const struct ctl_command *command, options_example *example)
 {
     must(command->name[0] != '\0');
     strbuf_printf(out, "\n## %s\n\n`", command->name);
@@ -478,14 +477,15 @@ static void put_command_section(struct strbuf *out, const struct ctl_command *co
     strbuf_printf(out, "`: %s\n\n%s\n\n```\n", command->summary, command->help);
     example(out, command->name);
     strbuf_str(out, "```\n");
-    if (count_options(command->options, false) > 0)
-        put_option_rows(out, command->options, false);
-    if (count_options(command->options, true) > 0)
-        put_shared_options(out, command);
+    if (count_options(commands, command->options, false) > 0)
+        put_option_rows(out, commands, command->options, false);
+    if (count_options(commands, command->options, true) > 0)
+        put_shared_options(out, commands, command);
 }
 
 /* The test unit.ctl.options compares docs/CLI.md with this text. */
-void options_markdown(struct strbuf *out, options_example *example)
+void options_markdown(struct strbuf *out, const struct ctl_commands *commands,
+                      options_example *example)
 {
     must(example != NULL);
     strbuf_str(
@@ -500,8 +500,8 @@ void options_markdown(struct strbuf *out, options_example *example)
         "Exit status: 0 fine; 1 refused, not found or unhealthy; 2 wrong usage. Colours and "
         "bars appear only on a terminal;\n`NO_COLOR` is honoured. Amounts are thousandths of "
         "one GPU.\n\n## Options of every command\n");
-    put_option_rows(out, common, false);
-    put_every_shared_option(out);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        put_command_section(out, &commands[i], example);
+    put_option_rows(out, commands, common, false);
+    put_every_shared_option(out, commands);
+    for (size_t i = 0; i < commands->count; i++)
+        put_command_section(out, commands, &commands->command[i], example);
 }

@@ -1,5 +1,5 @@
 /*
- * options - the command line, its help and its manual, from options.def and commands.def.
+ * options - the command line, its help and its manual, from options.def and a table of commands.
  *
  * Options may stand before and after the command and its arguments. A mistake is an error that says
  * what would be right; for an unknown command it suggests the nearest.
@@ -42,7 +42,14 @@ struct ctl_command {
     int (*run)(struct ctl *ctl);
 };
 
+/* The commands of a program, in the order of its help. Static: options borrow from it. */
+struct ctl_commands {
+    const struct ctl_command *command;
+    size_t count;
+};
+
 struct ctl_options {
+    const struct ctl_commands *commands;
     const struct ctl_command *command; /* NULL: none was named */
     const char *given[OPTIONS];        /* NULL: not given; "": a switch */
     const char **argument;
@@ -50,33 +57,36 @@ struct ctl_options {
 };
 
 /* out borrows from argv, except for the list of arguments: options_done(). */
-int options_parse(int argc, char *const *argv, struct ctl_options *out, struct err *err) MUST_USE;
+int options_parse(const struct ctl_commands *commands, int argc, char *const *argv,
+                  struct ctl_options *out, struct err *err) MUST_USE;
 void options_done(struct ctl_options *given);
 /*
  * For completion, of an incomplete line: uses whatever can be parsed. Returns the option whose
  * value comes next, or OPTIONS.
  */
-size_t options_scan(int argc, char *const *argv, struct ctl_options *out);
+size_t options_scan(const struct ctl_commands *commands, int argc, char *const *argv,
+                    struct ctl_options *out);
 /* The index of the given value among the option's words. ERR_INVALID if it is none of them. */
 int options_choice(const struct ctl_options *given, size_t id, size_t *out,
                    struct err *err) MUST_USE;
 
-/* The tables. */
-const struct option *option_info(size_t id);                      /* id < OPTIONS */
-const struct ctl_command *option_command(size_t at);              /* NULL behind the last one */
-const struct ctl_command *options_find_command(const char *name); /* NULL: there is none */
-bool option_is_of(size_t id, const struct ctl_command *command);  /* NULL: of every command */
-bool option_is_shared(size_t id); /* several commands know it, not all */
+const struct option *option_info(size_t id); /* id < OPTIONS */
+/* NULL: there is none of this name. */
+const struct ctl_command *options_find_command(const struct ctl_commands *commands,
+                                               const char *name);
+bool option_is_of(size_t id, const struct ctl_command *command); /* NULL: of every command */
+/* Do several commands know it, but not all? */
+bool option_is_shared(const struct ctl_commands *commands, size_t id);
 
-void options_help(struct strbuf *out, const struct ctl_command *command); /* NULL: all of them */
-/* Appends what the command prints in its example: whole lines, at least one. */
+/* command NULL: all of them. */
+void options_help(struct strbuf *out, const struct ctl_commands *commands,
+                  const struct ctl_command *command);
+/* Appends the output of the command's example: whole lines, at least one. */
 typedef void options_example(struct strbuf *out, const char *command);
-void options_markdown(struct strbuf *out, options_example *example); /* docs/CLI.md */
-void options_man(struct strbuf *out);                                /* docs/man/milligpuctl.1 */
-
-#define COMMAND(handler, name, arguments, least, most, options, summary, help)                     \
-    int handler(struct ctl *ctl);
-#include "commands.def"
-#undef COMMAND
+/* docs/CLI.md */
+void options_markdown(struct strbuf *out, const struct ctl_commands *commands,
+                      options_example *example);
+/* docs/man/milligpuctl.1 */
+void options_man(struct strbuf *out, const struct ctl_commands *commands);
 
 #endif

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "admission.h"
+#include "commands.h"
 #include "ctl.h"
 #include "left_out.h"
 #include "manifest.h"
@@ -413,7 +414,7 @@ static const char *play_unasked(struct play *play, const struct doc *pod)
 /* As it is when the API server has filled in what LimitRanges say. */
 static struct doc *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
 {
-    struct doc *pod = workload_pod(&play->arena, workload, at);
+    struct doc *pod = pod_maker_pod(&play->arena, workload, at);
 
     must(at == 0 || at < workload->pods);
     admission_fill(&play->admission, &play->arena, pod);
@@ -598,7 +599,7 @@ static void play_check(struct play *play, struct manifest *manifest)
             continue;
         }
         if (workload->pods > 0)
-            play_widen(play, workload_pod(&play->arena, workload, workload->pods - 1));
+            play_widen(play, pod_maker_pod(&play->arena, workload, workload->pods - 1));
         manifest->last = workload;
         at = &workload->next;
     }

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "commands.h"
 #include "policies.h"
 
 int show_policy(struct ctl *ctl, const struct doc *policy)

@@ -69,7 +69,7 @@ static int say_help(struct ctl *ctl, FILE *where)
 
     must(where != NULL);
     strbuf_init(&text);
-    options_help(&text, ctl->options.command);
+    options_help(&text, ctl->options.commands, ctl->options.command);
     (void)fputs(text.data, where); /* judged at the end */
     return CTL_FINE;
 }
@@ -143,10 +143,11 @@ int ctl_main(int argc, char *const *argv, const struct ctl_environment *environm
     ctl.measure = environment->measure;
     /* kubectl runs this name to complete the words of a plugin. */
     if (is_called(argv[0], "kubectl_complete-milligpu"))
-        return ctl_finish(&ctl, complete_line(&ctl, argc, argv, false));
+        return ctl_finish(&ctl, complete_line(&ctl, environment->commands, argc, argv, false));
     if (argc > 1 && strcmp(argv[1], COMPLETE_COMMAND) == 0)
-        return ctl_finish(&ctl, complete_line(&ctl, argc - 1, argv + 1, true));
-    if (options_parse(argc, argv, &ctl.options, &wrong) < 0)
+        return ctl_finish(&ctl,
+                          complete_line(&ctl, environment->commands, argc - 1, argv + 1, true));
+    if (options_parse(environment->commands, argc, argv, &ctl.options, &wrong) < 0)
         return ctl_finish(&ctl, ctl_misused(&ctl, &wrong));
     return ctl_finish(&ctl, ctl_run(&ctl, environment));
 }

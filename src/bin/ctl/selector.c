@@ -10,8 +10,7 @@
 
 #include "ctl.h"
 #include "kubectl.h"
-#include "labels.h"
-#include "nodefit.h"
+#include "label_selector.h"
 
 enum { ANSWER_BYTES_MAX = 64 << 20 }; /* 120,000 names of namespace and pod */
 
@@ -32,7 +31,7 @@ int ctl_check_selector(struct ctl *ctl, struct err *err)
 
     if (selector == NULL || comes_by_kubectl(ctl)) /* kubectl checks it itself */
         return 0;
-    return labels_read(selector, &ctl->arena, &rules, err);
+    return label_selector_read(selector, &ctl->arena, &rules, err);
 }
 
 /* One name on each line: NAME, or NAMESPACE/NAME. */
@@ -70,7 +69,7 @@ static int select_object(void *user, const struct doc *object, struct err *err)
     struct strbuf *out = selecting->out;
 
     (void)err; /* nothing can fail */
-    if (!fit_labels_hold(selecting->rules, doc_at(object, "metadata.labels")))
+    if (!label_selector_holds(selecting->rules, doc_at(object, "metadata.labels")))
         return 0;
     if (selecting->what == SELECT_PODS)
         strbuf_printf(out, "%s/", doc_str(object, "metadata.namespace"));
@@ -89,7 +88,7 @@ static int ask_standalone(struct ctl *ctl, enum ctl_selects what, struct strbuf 
     const char *base;
     struct doc *rules;
 
-    if (labels_read(ctl->options.given[OPTION_selector], &ctl->arena, &rules, err) < 0 ||
+    if (label_selector_read(ctl->options.given[OPTION_selector], &ctl->arena, &rules, err) < 0 ||
         ctl_base(ctl, &base, err) < 0)
         return err_same(err);
     selecting.rules = rules;

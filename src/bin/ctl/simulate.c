@@ -12,6 +12,7 @@
 #include "milligpu/alloc.h"
 
 #include "backtest.h"
+#include "commands.h"
 #include "ctl.h"
 
 enum { SIMULATE_EVENTS = 40000 };

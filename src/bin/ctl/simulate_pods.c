@@ -152,7 +152,7 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
 {
     struct world *world = reader->world;
     struct world_shape shape = {.count = maker->pods};
-    struct doc *pod = workload_pod(&reader->arena, maker, 0);
+    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
     struct workload_class class;
     struct fit_pod fit;
     struct err inner;
@@ -220,7 +220,7 @@ static void manifest_take_one(struct manifest_reader *reader, struct pod_maker *
                       maker->name, maker->note);
     if (maker->pods == 0)
         return;
-    struct doc *pod = workload_pod(&reader->arena, maker, 0);
+    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
     const char *why = manifest_unasked(pod);
     if (why == NULL)
         why = manifest_forbidden(reader, pod);

@@ -11,6 +11,7 @@
 #include "milligpu/map.h"
 #include "milligpu/request.h"
 
+#include "commands.h"
 #include "ctl.h"
 
 enum {

@@ -8,6 +8,7 @@
 #include "milligpu/alloc.h"
 
 #include "backup_folder.h"
+#include "commands.h"
 
 /* The result of a verification in the shape of doctor's answer: a list of checks. */
 struct verifier {

@@ -8,6 +8,8 @@
 
 #include "milligpu/alloc.h"
 
+#include "bin/commands.h"
+
 enum { WORDS_MAX = 24 };
 
 static char line[1024];
@@ -51,7 +53,7 @@ void shown_begin(struct shown *shown, const char *words)
     arena_init(&shown->ctl.arena);
     arena_init(&shown->ctl.kept);
     const int count = split(words);
-    if (options_parse(count, word, &shown->ctl.options, &err) < 0)
+    if (options_parse(&milligpuctl_commands, count, word, &shown->ctl.options, &err) < 0)
         fail_msg("%s", err.text);
     const char *const *given = shown->ctl.options.given;
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
@@ -91,7 +93,8 @@ struct doc *answer(struct shown *shown, const char *json)
 
 int run_program(struct shown *shown, const char *words)
 {
-    static const struct ctl_environment environment = {.width = 80};
+    static const struct ctl_environment environment = {.commands = &milligpuctl_commands,
+                                                       .width = 80};
     FILE *out;
     FILE *err;
 

@@ -11,7 +11,7 @@ static struct arena arena;
 static struct err err;
 static struct strbuf found;
 
-static int take(void *user, const struct workload_part *part, struct err *ignored)
+static int take(void *user, const struct pod_maker_part *part, struct err *ignored)
 {
     (void)user;
     (void)ignored;

@@ -48,7 +48,7 @@ static int read_pods(const char *text, struct doc **out)
     manifest_finish(&manifest);
     for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
         for (uint32_t i = 0; i < at->pods; i++)
-            doc_append(*out, workload_pod(&arena, at, i));
+            doc_append(*out, pod_maker_pod(&arena, at, i));
     assert_int_equal((*out)->count, manifest.pods);
     return 0;
 }

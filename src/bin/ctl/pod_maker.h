@@ -1,5 +1,5 @@
 /*
- * workload - the pods that a manifest's object stands for, as its controller would make them.
+ * pod_maker - the pods that a manifest's object stands for, as its controller would make them.
  *
  * A Pod stands for itself. Names are those of the controllers, except that what is random there is
  * a number here, so that playing twice gives the same names:
@@ -14,8 +14,8 @@
  *
  * Pods are made one at a time: a workload of 100,000 takes no more memory than one of 1. Pure.
  */
-#ifndef MILLIGPU_CTL_WORKLOAD_H
-#define MILLIGPU_CTL_WORKLOAD_H
+#ifndef MILLIGPU_CTL_POD_MAKER_H
+#define MILLIGPU_CTL_POD_MAKER_H
 
 #include "milligpu/doc.h"
 
@@ -63,13 +63,13 @@ struct pod_maker {
 enum workload_kind workload_kind_of(const char *kind, const char *api_version);
 
 /* What an object may not say itself. */
-struct workload_names {
+struct pod_maker_names {
     const char *namespace;
     uint32_t serial; /* follows the generateName of a Pod that has no name */
 };
 
 /* A part of an object of any kind that looks like a pod template. */
-struct workload_part {
+struct pod_maker_part {
     const char *kind;
     const char *api_version;
     const char *prefix; /* "spec.workerGroupSpecs[0].template." */
@@ -80,17 +80,17 @@ struct workload_part {
     uint32_t pods;
 };
 
-int workload_read_part(struct arena *arena, const struct doc *object,
-                       const struct workload_part *part, const struct workload_names *names,
-                       struct pod_maker *out, struct err *err) MUST_USE;
+int pod_maker_read_part(struct arena *arena, const struct doc *object,
+                        const struct pod_maker_part *part, const struct pod_maker_names *names,
+                        struct pod_maker *out, struct err *err) MUST_USE;
 
 /* Borrows from object. */
-int workload_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
-                  const struct workload_names *names, struct pod_maker *out,
-                  struct err *err) MUST_USE;
+int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
+                   const struct pod_maker_names *names, struct pod_maker *out,
+                   struct err *err) MUST_USE;
 
 /* The pod with this number, from 0, as the API server would be asked to create it. */
-struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload,
-                         uint32_t at) MUST_USE;
+struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload,
+                          uint32_t at) MUST_USE;
 
 #endif

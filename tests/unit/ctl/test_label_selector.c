@@ -6,8 +6,7 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/labels.h"
-#include "bin/ctl/nodefit.h"
+#include "bin/ctl/label_selector.h"
 
 static struct arena arena;
 
@@ -31,11 +30,11 @@ static bool chooses(const char *selector, const char *labels)
     struct doc *have = NULL;
     struct err err;
 
-    if (labels_read(selector, &arena, &rules, &err) < 0)
+    if (label_selector_read(selector, &arena, &rules, &err) < 0)
         fail_msg("%s: %s", selector, err.text);
     if (labels != NULL)
         assert_int_equal(doc_parse_json(text_of(labels), "labels", &arena, &have, &err), 0);
-    return fit_labels_hold(rules, have);
+    return label_selector_holds(rules, have);
 }
 
 static void a_selector_chooses_as_kubectl_does(void **state)
@@ -112,7 +111,7 @@ static void what_is_no_selector_is_quoted(void **state)
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct doc *rules;
         struct err err;
-        assert_true(labels_read(row[i].selector, &arena, &rules, &err) < 0);
+        assert_true(label_selector_read(row[i].selector, &arena, &rules, &err) < 0);
         if (strstr(err.text, row[i].says) == NULL)
             fail_msg("\"%s\": %s", row[i].selector, err.text);
     }

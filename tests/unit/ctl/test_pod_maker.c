@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
+#include "bin/ctl/pod_maker.h"
 #include "bin/ctl/unconsidered.h"
-#include "bin/ctl/workload.h"
 
 static struct arena arena;
 static struct err err;
@@ -25,8 +25,8 @@ static int read_one(const char *text, struct pod_maker *out)
     const enum workload_kind kind =
         workload_kind_of(doc_str(object, "kind"), doc_str(object, "apiVersion"));
     assert_true(kind != WORKLOAD_KINDS);
-    const struct workload_names names = {"home", 7};
-    return workload_read(&arena, object, kind, &names, out, &err);
+    const struct pod_maker_names names = {"home", 7};
+    return pod_maker_read(&arena, object, kind, &names, out, &err);
 }
 
 static struct pod_maker good(const char *text)
@@ -39,7 +39,7 @@ static struct pod_maker good(const char *text)
 
 static const char *name_of(const struct pod_maker *workload, uint32_t at)
 {
-    const struct doc *pod = workload_pod(&arena, workload, at);
+    const struct doc *pod = pod_maker_pod(&arena, workload, at);
     assert_string_equal(doc_str(pod, "kind"), "Pod");
     assert_string_equal(doc_str(pod, "metadata.namespace"), workload->namespace);
     return doc_str(pod, "metadata.name");
@@ -62,7 +62,7 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
         "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
         "namespace: shop, labels: {not: copied}}, spec: {replicas: 3, " TEMPLATE "}}";
     struct pod_maker workload = good(text);
-    const struct doc *pod = workload_pod(&arena, &workload, 2);
+    const struct doc *pod = pod_maker_pod(&arena, &workload, 2);
     const struct doc *owner = doc_at(pod, "metadata.ownerReferences")->first;
     (void)state;
     assert_int_equal(workload.pods, 3);
@@ -97,8 +97,8 @@ static void pods_of_one_template_share_nothing(void **state)
 {
     const struct pod_maker workload =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
-    struct doc *first = workload_pod(&arena, &workload, 0);
-    const struct doc *second = workload_pod(&arena, &workload, 1);
+    struct doc *first = pod_maker_pod(&arena, &workload, 0);
+    const struct doc *second = pod_maker_pod(&arena, &workload, 1);
     (void)state;
     doc_set_str(&arena, doc_object(&arena, first, "spec"), "nodeName", "n1");
     assert_null(doc_at(second, "spec.nodeName"));
@@ -112,7 +112,7 @@ static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
     struct pod_maker set =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
              "serviceName: db, " TEMPLATE "}}");
-    const struct doc *pod = workload_pod(&arena, &set, 1);
+    const struct doc *pod = pod_maker_pod(&arena, &set, 1);
     (void)state;
     assert_true(set.ordered);
     assert_string_equal(name_of(&set, 0), "db-5");
@@ -153,7 +153,7 @@ static void replica_sets_and_controllers_number_their_pods(void **state)
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         const struct pod_maker set = good(each[i].text);
         const struct doc *owner =
-            doc_at(workload_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
+            doc_at(pod_maker_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
         assert_int_equal(set.pods, 2);
         assert_string_equal(name_of(&set, 0), "web-0");
         assert_string_equal(name_of(&set, 1), "web-1");
@@ -189,9 +189,9 @@ static void a_job_starts_its_first_pods(void **state)
         assert_true((job.note == NULL) == (each[i].note == NULL));
         assert_true(job.note == NULL || strstr(job.note, each[i].note) != NULL);
         assert_string_equal(name_of(&job, 3), "train-3");
-        assert_string_equal(
-            entry(workload_pod(&arena, &job, 0), "metadata.labels", "batch.kubernetes.io/job-name"),
-            "train");
+        assert_string_equal(entry(pod_maker_pod(&arena, &job, 0), "metadata.labels",
+                                  "batch.kubernetes.io/job-name"),
+                            "train");
     }
 }
 
@@ -199,7 +199,7 @@ static void an_indexed_job_names_the_index(void **state)
 {
     const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
                                       "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
-    const struct doc *pod = workload_pod(&arena, &job, 1);
+    const struct doc *pod = pod_maker_pod(&arena, &job, 1);
     (void)state;
     assert_string_equal(doc_str(pod, "metadata.name"), "train-1-0");
     assert_string_equal(doc_str(pod, "spec.hostname"), "train-1");
@@ -219,7 +219,7 @@ static void a_cron_job_makes_one_job(void **state)
     assert_int_equal(cron.pods, 2);
     assert_string_equal(name_of(&cron, 1), "night-1-1");
     assert_string_equal(
-        doc_str(doc_at(workload_pod(&arena, &cron, 0), "metadata.ownerReferences")->first, "kind"),
+        doc_str(doc_at(pod_maker_pod(&arena, &cron, 0), "metadata.ownerReferences")->first, "kind"),
         "Job");
     assert_non_null(strstr(cron.note, "one Job"));
     cron = good("{kind: CronJob, metadata: {name: night}, "
@@ -237,7 +237,7 @@ static void a_pod_stands_for_itself(void **state)
              "{kind: ReplicaSet, name: r, controller: true}]}, spec: {x: 1}, "
              "status: {phase: Running}}");
     (void)state;
-    const struct doc *made = workload_pod(&arena, &pod, 0);
+    const struct doc *made = pod_maker_pod(&arena, &pod, 0);
     assert_int_equal(pod.pods, 1);
     assert_string_equal(name_of(&pod, 0), "one");
     assert_string_equal(entry(made, "metadata.labels", "a"), "b");
@@ -311,7 +311,7 @@ static void a_daemon_sets_pod_is_for_its_node(void **state)
                               &maker),
                      0);
     assert_int_equal(maker.pods, 0); /* until the nodes are known */
-    const struct doc *any = workload_pod(&arena, &maker, 0);
+    const struct doc *any = pod_maker_pod(&arena, &maker, 0);
     assert_int_equal(doc_at(any, "spec.tolerations")->count, 7);
     const char *terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
                         "nodeSelectorTerms";
@@ -319,7 +319,7 @@ static void a_daemon_sets_pod_is_for_its_node(void **state)
         doc_str(doc_at(doc_at(any, terms)->first, "matchExpressions")->first, "key"), "a");
     maker.node = nodes;
     maker.pods = 2;
-    const struct doc *pod = workload_pod(&arena, &maker, 1);
+    const struct doc *pod = pod_maker_pod(&arena, &maker, 1);
     assert_string_equal(doc_str(pod, "metadata.name"), "each-1");
     const struct doc *term = doc_at(pod, terms)->first;
     assert_null(doc_get(term, "matchExpressions"));

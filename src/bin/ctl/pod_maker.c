@@ -5,7 +5,7 @@
  * pods is checked here; the pod itself is checked by nodefit.c and by the API server. The parts:
  * kinds, fields, counts, reading, making.
  */
-#include "workload.h"
+#include "pod_maker.h"
 
 #include <string.h>
 
@@ -308,7 +308,7 @@ static int name_check(const char *name, const char *path, struct err *err)
  * objects become parts of the pods' names.
  */
 static int names_read(struct arena *arena, const struct doc *object,
-                      const struct workload_names *names, struct pod_maker *out, struct err *err)
+                      const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
 {
     const char *prefix = "";
 
@@ -362,8 +362,8 @@ static int read_template(struct arena *arena, const struct doc *object, struct p
     return check_template(arena, out, err);
 }
 
-int workload_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
-                  const struct workload_names *names, struct pod_maker *out, struct err *err)
+int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
+                   const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
 {
     must(kind < WORKLOAD_KINDS);
     *out = (struct pod_maker){.kind = kind,
@@ -381,9 +381,9 @@ int workload_read(struct arena *arena, const struct doc *object, enum workload_k
     return 0;
 }
 
-int workload_read_part(struct arena *arena, const struct doc *object,
-                       const struct workload_part *part, const struct workload_names *names,
-                       struct pod_maker *out, struct err *err)
+int pod_maker_read_part(struct arena *arena, const struct doc *object,
+                        const struct pod_maker_part *part, const struct pod_maker_names *names,
+                        struct pod_maker *out, struct err *err)
 {
     must(part->kind[0] != '\0' && part->spec != NULL);
     *out = (struct pod_maker){.kind = WORKLOAD_GUESS,
@@ -603,7 +603,7 @@ static const char *make_stem(struct arena *arena, const struct pod_maker *worklo
     return arena_printf(arena, "%.*s-%s-", STEM_BYTES - 2 - (int)strlen(ordinal), owner, ordinal);
 }
 
-struct doc *workload_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
+struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
 {
     struct doc *pod = NULL;
     struct doc *spec = doc_copy(arena, workload->spec);

@@ -1,10 +1,65 @@
 /*
- * Reads label selectors where no API server does: of a cluster file. Called by selector.c, in the
- * only thread. The text comes from the command line.
+ * Label selectors where no API server evaluates them: of a cluster file. Called by selector.c, and
+ * by nodefit.c for the rules of a manifest, in the only thread. The parts: rules in a document,
+ * reading a selector.
  */
-#include "labels.h"
+#include "label_selector.h"
 
 #include <string.h>
+
+#include "milligpu/alloc.h"
+
+/* --- rules in a document --- */
+
+enum node_rule_operator label_rule_operator(const struct doc *rule)
+{
+    must(rule != NULL);
+    return node_rule_operator_of(text_of(doc_str(rule, "operator")));
+}
+
+struct node_rule label_rule_of(const struct doc *rule, const char **values)
+{
+    struct node_rule out = {
+        .key = doc_str(rule, "key"), .op = label_rule_operator(rule), .value = values};
+
+    must(values != NULL);
+    doc_each (value, doc_get(rule, "values"))
+        values[out.values++] = value->text.at;
+    return out;
+}
+
+bool label_find(const void *ctx, const char *key, struct text *out)
+{
+    const struct doc *labels = ctx;
+
+    must(key != NULL);
+    doc_each (label, labels)
+        if (text_is(label->key, key)) {
+            *out = label->text;
+            return true;
+        }
+    return false;
+}
+
+bool label_selector_holds(const struct doc *rules, const struct doc *labels)
+{
+    bool holds = true;
+
+    doc_each (rule, rules) {
+        const struct doc *values = doc_get(rule, "values");
+        CLEANUP(xfreep)
+        const char **room =
+            xcalloc((values != NULL ? values->count : 0) + (size_t)1, sizeof(char *));
+        const struct node_rule read = label_rule_of(rule, room);
+        struct text value;
+        const bool there = label_find(labels, read.key, &value);
+        must(read.key[0] != '\0');
+        holds = holds && node_rule_holds(&read, there ? &value : NULL);
+    }
+    return holds;
+}
+
+/* --- reading a selector --- */
 
 struct label_reader {
     const char *at;
@@ -114,7 +169,8 @@ static int label_rule(struct label_reader *in, struct doc *rules)
     return 0;
 }
 
-int labels_read(const char *selector, struct arena *arena, struct doc **out, struct err *err)
+int label_selector_read(const char *selector, struct arena *arena, struct doc **out,
+                        struct err *err)
 {
     struct label_reader in = {.at = selector, .all = selector, .arena = arena, .err = err};
 
