@@ -33,13 +33,17 @@ struct doc {
     enum doc_kind kind;
     uint32_t count; /* number of children */
     struct doc_mark at;
-    struct doc_mark key_at; /* where its key is, if the parent is an object */
-    struct text key;        /* the key, if the parent is an object */
+    /* where its key is, if the parent is an object; of a document of YAML: where it begins */
+    struct doc_mark key_at;
+    struct text key; /* the key, if the parent is an object */
     /*
      * of a scalar; terminated, and it may contain a NUL, because Kubernetes accepts any character
      */
     struct text text;
-    /* of a string: the form for people (text_show), usually text itself */
+    /*
+     * of a string: the form for people (text_show), usually text itself; of a bool of YAML: the word
+     * as it was written
+     */
     const char *shown;
     struct doc *first;
     struct doc *last;
@@ -62,6 +66,24 @@ int doc_parse_json(struct text bytes, const char *root, struct arena *arena, str
  */
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out,
                    struct err *err) MUST_USE;
+
+/* Why a text is no YAML that is read, and where. */
+struct doc_fault {
+    enum doc_fault_kind {
+        DOC_FAULT_OTHER,
+        DOC_FAULT_SYNTAX, /* not YAML */
+        DOC_FAULT_KEY,    /* a key that is not a scalar */
+        DOC_FAULT_TWICE,  /* a key of the same mapping again */
+        DOC_FAULT_ALIAS,
+    } kind;
+    struct doc_mark at;
+    struct text key;       /* TWICE: this key; ALIAS: the last key before it, or "" */
+    struct doc_mark first; /* TWICE: where the key is first */
+};
+
+/* doc_parse_yaml(), but the text of an error has no place: out_fault is it. */
+int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
+                   struct doc_fault *out_fault, struct err *err) MUST_USE;
 /*
  * A file that people write: JSON if it begins with '{', else YAML. Returns an array of its
  * documents. The text of an error begins with the place: "policy.yaml:3:5: ".

@@ -15,8 +15,5 @@ struct doc_mark doc_mark_of(struct text bytes, size_t at);
 /* doc_parse_json(), but the place of an error is also out_fault. */
 int doc_json_parse(struct text bytes, const char *root, struct arena *arena, struct doc **out,
                    struct doc_mark *out_fault, struct err *err) MUST_USE;
-/* doc_parse_yaml(), but the text of an error has no place: out_fault is it. */
-int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
-                   struct doc_mark *out_fault, struct err *err) MUST_USE;
 
 #endif

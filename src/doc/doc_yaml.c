@@ -23,7 +23,7 @@ struct yaml_loading {
     yaml_parser_t parser;
     struct arena *arena;
     struct text bytes;
-    struct doc_mark fault; /* the place of the error */
+    struct doc_fault fault;
     struct err *err;
     /* values that are open; the recursion of load_value() */
     uint32_t depth;
@@ -41,8 +41,9 @@ static struct doc_mark doc_yaml_mark(yaml_mark_t mark)
 }
 
 /* The text does not name the place. */
-#define doc_yaml_fail(in, mark, code, ...)                                                         \
-    ((in)->fault = doc_yaml_mark(mark), err_set((in)->err, (code), __VA_ARGS__))
+#define doc_yaml_fail(in, why, mark, ...)                                                          \
+    ((in)->fault.kind = (why), (in)->fault.at = doc_yaml_mark(mark),                               \
+     err_set((in)->err, ERR_INVALID, __VA_ARGS__))
 
 /* An error in the encoding has an offset but no mark. problem and context may be NULL. */
 static int doc_yaml_syntax(struct yaml_loading *in)
@@ -52,10 +53,11 @@ static int doc_yaml_syntax(struct yaml_loading *in)
     const char *problem = parser->problem != NULL ? parser->problem : "not YAML";
 
     if (parser->error == YAML_READER_ERROR) {
-        in->fault = doc_mark_of(in->bytes, parser->problem_offset);
+        in->fault.kind = DOC_FAULT_SYNTAX;
+        in->fault.at = doc_mark_of(in->bytes, parser->problem_offset);
         return err_set(in->err, ERR_INVALID, "%s", problem);
     }
-    return doc_yaml_fail(in, parser->problem_mark, ERR_INVALID, "%s%s%s", problem,
+    return doc_yaml_fail(in, DOC_FAULT_SYNTAX, parser->problem_mark, "%s%s%s", problem,
                          parser->context != NULL ? ", " : "",
                          parser->context != NULL ? parser->context : "");
 }
@@ -163,7 +165,7 @@ static int load_tagged(struct yaml_loading *in, const yaml_event_t *event, struc
             continue;
         doc->kind = doc_yaml_resolve(doc->text, &doc->text);
         if (doc->kind != known[i].kind)
-            return doc_yaml_fail(in, event->start_mark, ERR_INVALID,
+            return doc_yaml_fail(in, DOC_FAULT_OTHER, event->start_mark,
                                  "\"%.100s\" is tagged !!%s, but is %s", doc->shown,
                                  strrchr(tag, ':') + 1, doc_kind_name(doc->kind));
     }
@@ -214,14 +216,18 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
                     struct text *out)
 {
     if (event->type != YAML_SCALAR_EVENT)
-        return doc_yaml_fail(in, event->start_mark, ERR_INVALID, "a key must be a plain word");
+        return doc_yaml_fail(in, DOC_FAULT_KEY, event->start_mark, "a key must be a plain word");
     const struct text raw = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const struct text key = {arena_copy(in->arena, raw), raw.len};
-    if (map_find(seen, key) != NULL)
-        return doc_yaml_fail(in, event->start_mark, ERR_INVALID, "the key \"%.*s\" is there twice",
-                             TEXT_ARG(key));
-    *out = key;
-    return 0;
+    const struct doc *first = map_find(seen, key);
+    in->fault.key = key;
+    if (first == NULL) {
+        *out = key;
+        return 0;
+    }
+    in->fault.first = first->key_at;
+    return doc_yaml_fail(in, DOC_FAULT_TWICE, event->start_mark, "the key \"%.*s\" is there twice",
+                         TEXT_ARG(key));
 }
 
 /*
@@ -278,13 +284,14 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
     int rc;
 
     if (event->type == YAML_ALIAS_EVENT)
-        return doc_yaml_fail(in, event->start_mark, ERR_INVALID,
+        return doc_yaml_fail(in, DOC_FAULT_ALIAS, event->start_mark,
                              "the alias *%s: aliases are not read, write the value out",
                              (const char *)event->data.alias.anchor);
     /* Before the recursion: each level of the input would otherwise be a level of the stack. */
-    if (in->depth == JSON_DEPTH_MAX)
-        return doc_yaml_fail(in, event->start_mark, ERR_TOO_LARGE, "nested deeper than %d",
-                             JSON_DEPTH_MAX);
+    if (in->depth == JSON_DEPTH_MAX) {
+        in->fault.at = doc_yaml_mark(event->start_mark);
+        return err_set(in->err, ERR_TOO_LARGE, "nested deeper than %d", JSON_DEPTH_MAX);
+    }
     in->depth++;
     if (event->type == YAML_SEQUENCE_START_EVENT) {
         doc = doc_new(in->arena, DOC_ARRAY);
@@ -309,18 +316,24 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
  */
 static int load_stream(struct yaml_loading *in, struct doc *documents)
 {
+    struct doc_mark begins = {0};
+
     for (bool more = true; more;) {
         yaml_event_t event;
         int rc = next_event(in, &event);
         if (rc < 0)
             return rc;
         more = event.type != YAML_STREAM_END_EVENT;
+        if (event.type == YAML_DOCUMENT_START_EVENT)
+            begins = doc_yaml_mark(event.start_mark);
         if (event.type != YAML_STREAM_START_EVENT && event.type != YAML_DOCUMENT_START_EVENT &&
             event.type != YAML_DOCUMENT_END_EVENT && more) {
             struct doc *value = NULL;
             rc = load_value(in, &event, &value);
-            if (rc == 0)
+            if (rc == 0) {
+                value->key_at = begins;
                 doc_append(documents, value);
+            }
         }
         yaml_event_delete(&event);
         if (rc < 0)
@@ -331,9 +344,10 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
 
 /* *out is written only on success; the parser is freed in both cases. */
 int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
-                   struct doc_mark *out_fault, struct err *err)
+                   struct doc_fault *out_fault, struct err *err)
 {
-    struct yaml_loading in = {.arena = arena, .bytes = bytes, .err = err};
+    struct yaml_loading in = {
+        .arena = arena, .bytes = bytes, .fault = {.key = TEXT("")}, .err = err};
     struct doc *documents = doc_new(arena, DOC_ARRAY);
 
     must(bytes.at != NULL);
@@ -352,11 +366,11 @@ int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
 
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
 {
-    struct doc_mark fault = {0};
+    struct doc_fault fault;
 
     must(arena != NULL);
     if (doc_yaml_parse(bytes, arena, out, &fault, err) < 0)
-        return err_wrap(err, "line %u", fault.line);
+        return err_wrap(err, "line %u", fault.at.line);
     return 0;
 }
 

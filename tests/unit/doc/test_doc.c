@@ -179,6 +179,49 @@ static void broken_yaml_names_its_line(void **state)
     }
 }
 
+static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
+{
+    static const struct {
+        const char *text;
+        enum doc_fault_kind kind;
+        struct doc_mark at;
+        const char *key;
+        uint32_t first;
+    } bad[] = {
+        {"a: 1\nb: \"x\n", DOC_FAULT_SYNTAX, {3, 1}, "b", 0},
+        {"\xff", DOC_FAULT_SYNTAX, {1, 1}, "", 0},
+        {"? [1]\n: 2\n", DOC_FAULT_KEY, {1, 3}, "", 0},
+        {"\na: 1\nb: {a: 2}\n a: 3\n", DOC_FAULT_SYNTAX, {4, 2}, "a", 0},
+        {"\na: 1\nb: {c: 2}\na: 3\n", DOC_FAULT_TWICE, {4, 1}, "a", 2},
+        {"a: &x 1\nb: [1, *x]\n", DOC_FAULT_ALIAS, {2, 8}, "b", 0},
+        {"- &x 1\n- *x\n", DOC_FAULT_ALIAS, {2, 3}, "", 0},
+        {"a: !!int x\n", DOC_FAULT_OTHER, {1, 4}, "a", 0},
+    };
+    struct doc *value;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct doc_fault fault;
+        print_message("%s\n", bad[i].text);
+        assert_true(doc_yaml_parse(text_of(bad[i].text), &arena, &value, &fault, &err) < 0);
+        assert_int_equal(fault.kind, bad[i].kind);
+        assert_int_equal(fault.at.line, bad[i].at.line);
+        assert_int_equal(fault.at.column, bad[i].at.column);
+        assert_true(text_is(fault.key, bad[i].key));
+        assert_int_equal(fault.first.line, bad[i].first);
+    }
+}
+
+static void a_document_knows_where_it_begins_and_a_bool_its_word(void **state)
+{
+    const struct doc *documents = yaml("# a comment\na: off\n---\n\nb: true\n");
+    (void)state;
+    assert_int_equal(documents->first->key_at.line, 2);
+    assert_int_equal(documents->last->key_at.line, 3);
+    assert_int_equal(documents->last->at.line, 5);
+    assert_string_equal(doc_get(documents->first, "a")->shown, "off");
+    assert_string_equal(doc_get(documents->last, "b")->shown, "true");
+}
+
 static struct doc *file(const char *text)
 {
     struct doc *value;
@@ -357,6 +400,8 @@ int main(void)
         TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl),
         TEST(a_number_of_yaml_is_what_is_one_in_json_too),
         TEST(broken_yaml_names_its_line),
+        TEST(a_fault_of_yaml_has_a_kind_and_a_place),
+        TEST(a_document_knows_where_it_begins_and_a_bool_its_word),
         TEST(a_value_and_its_key_know_their_places),
         TEST(a_file_is_json_if_it_begins_with_a_brace),
         TEST(a_broken_file_names_its_place),
