@@ -1,13 +1,9 @@
 /*
- * The set of settings from defaults, file, environment and flags, and the rules between settings.
- * Called by main() at the start, by daemon.c at SIGHUP, both on the main thread, and by milligpuctl
- * check-config. A set never changes once it is loaded, so all threads read it without a lock;
- * SIGHUP loads another, and settings that cannot change are kept from the old one. Sources come in
- * ascending rank, the rules between settings last; the first error ends the load and names its
- * place.
+ * The settings of milligpud: its table, and the rules between settings, which come last at a load;
+ * the first that is broken ends it and names its place. Called by main() at the start, by daemon.c
+ * at SIGHUP, both on the main thread, and by milligpuctl check-config.
  */
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -16,247 +12,52 @@
 
 #include "settings/settings_internal.h"
 
-/* --- the set --- */
-
-void settings_free(struct settings_set *set)
-{
-    if (set == NULL)
-        return;
-    for (int id = 0; id < SETTINGS; id++) {
-        xfree(set->slot[id].text);
-        xfree(set->slot[id].place);
-    }
-    xfree(set);
-}
-
 DEFINE_FREEP(struct settings_set, settings_free);
 
-void settings_keep(struct settings_set *set, const struct settings_set *from, enum setting_id id)
-{
-    const struct setting_slot *slot = &from->slot[id];
-    struct err err;
+static const struct setting_info infos[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \
+    {#id, fallback, unit,  help, offsetof(struct settings, id), SETTING_TYPE_##type,               \
+     low, high,     reload},
+#include "milligpu/settings.def"
+#undef SETTING
+};
 
-    must(set != from);
-    /* the setting that is kept may have a lower rank than the one it replaces */
-    set->slot[id].source = SETTING_DEFAULT;
-    /* It was checked when it was loaded. */
-    must(setting_put(set, id, slot->source, slot->text, slot->place, &err) == 0);
-}
+static_assert(ARRAY_LEN(infos) == SETTINGS, "one row for each setting");
+
+static const struct settings_command commands[] = {
+    {.flag = "-h", .action = SETTINGS_HELP},
+    {.flag = "--help", .action = SETTINGS_HELP},
+    {.flag = "--version", .action = SETTINGS_VERSION},
+    {.flag = "--check-config", .action = SETTINGS_CHECK},
+    {.flag = "--print-config", .action = SETTINGS_PRINT},
+};
+
+const struct settings_program milligpud_settings = {
+    .info = infos,
+    .settings = SETTINGS,
+    .command = commands,
+    .commands = ARRAY_LEN(commands),
+    .prefix = "MILLIGPU_",
+    .config = &infos[SETTING_config],
+    .bytes = sizeof(struct settings),
+};
 
 const struct settings *settings_get(const struct settings_set *set)
 {
-    return &set->values;
+    must(set->program == &milligpud_settings);
+    return set->values;
 }
 
-enum setting_source settings_source(const struct settings_set *set, enum setting_id id)
+const char *settings_name(enum setting_id id)
 {
     must((size_t)id < SETTINGS);
-    return set->slot[id].source;
+    return infos[id].name;
 }
 
-/* --- flags --- */
-
-/* The command line while it is walked; twice, see settings_load_all(). */
-struct flags {
-    int argc;
-    char *const *argv;
-    int at;
-    enum settings_action action;
-    struct err *err;
-};
-
-struct flag {
-    enum setting_id id;
-    const char *text; /* NULL: the next argument, or true */
-    bool no;          /* --no-advertise */
-};
-
-/* --help and --version win over the other actions: they need no file that can be read. */
-static bool take_action(const char *arg, enum settings_action *action)
+bool settings_reloadable(enum setting_id id)
 {
-    static const struct {
-        const char *flag;
-        enum settings_action action;
-    } actions[] = {
-        {"-h", SETTINGS_HELP},
-        {"--help", SETTINGS_HELP},
-        {"--version", SETTINGS_VERSION},
-        {"--check-config", SETTINGS_CHECK},
-        {"--print-config", SETTINGS_PRINT},
-    };
-
-    must(arg != NULL);
-    for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
-        if (strcmp(arg, actions[i].flag) != 0)
-            continue;
-        /* these need nothing else */
-        if (*action != SETTINGS_HELP && *action != SETTINGS_VERSION)
-            *action = actions[i].action;
-        return true;
-    }
-    return false;
-}
-
-/* Names the nearest known flag. The argument is clipped and escaped: it goes to a terminal. */
-static int unknown_flag(struct flags *in, const char *arg, struct text name)
-{
-    const char *nearest = setting_nearest(name);
-    char flag[80] = "";
-    char shown[80];
-
-    text_clip(text_of(arg), shown, sizeof shown);
-    if (arg[0] != '-' || name.len == 0)
-        return err_set(in->err, ERR_INVALID,
-                       "\"%s\" is not a flag; settings are --name VALUE (see --help)", shown);
-    if (nearest != NULL)
-        setting_flag(setting_find(text_of(nearest), '_'), flag, sizeof flag);
-    return err_set(in->err, ERR_INVALID, "%s: unknown flag%s%s%s", shown,
-                   nearest != NULL ? "; did you mean " : "", flag,
-                   nearest != NULL ? "?" : " (see --help)");
-}
-
-/* "--name", "--name=text", "--no-name". */
-static int parse_flag(struct flags *in, struct flag *out)
-{
-    const char *arg = in->argv[in->at];
-    struct text name = {NULL, 0};
-
-    must(arg != NULL);
-    *out = (struct flag){.id = SETTINGS};
-    if (strncmp(arg, "--", 2) == 0) {
-        const char *equals = strchr(arg, '=');
-        name =
-            (struct text){arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg) - 2};
-        out->text = equals != NULL ? equals + 1 : NULL;
-        out->id = setting_find(name, '-');
-    }
-    /* Tried second, so that a setting whose name begins with "no-" would keep its flag. */
-    if (out->id == SETTINGS && text_starts(name, "no-") && out->text == NULL) {
-        const struct text rest = {name.at + 3, name.len - 3};
-        out->id = setting_find(rest, '-');
-        out->no = true;
-        if (out->id != SETTINGS && setting_info(out->id)->type != SETTING_TYPE_BOOL)
-            out->id = SETTINGS;
-    }
-    if (out->id == SETTINGS)
-        return unknown_flag(in, arg, name.at != NULL ? name : TEXT(""));
-    return 0;
-}
-
-/*
- * What begins with "--" is the next flag, not a value: a forgotten value must not swallow a flag.
- */
-static int flag_text(struct flags *in, struct flag *flag)
-{
-    const char *arg = in->argv[in->at];
-
-    if (flag->text != NULL)
-        return 0;
-    if (setting_info(flag->id)->type == SETTING_TYPE_BOOL) {
-        flag->text = flag->no ? "false" : "true";
-        return 0;
-    }
-    must(!flag->no);
-    if (in->at + 1 >= in->argc || strncmp(in->argv[in->at + 1], "--", 2) == 0)
-        return err_set(in->err, ERR_INVALID, "%s needs a value: %s %s", arg, arg,
-                       setting_word(flag->id));
-    flag->text = in->argv[++in->at];
-    return 0;
-}
-
-/* Puts each flag into set; with only_config, only the one that names the file, and the actions. */
-static int read_flags(struct flags *in, struct settings_set *set, bool only_config)
-{
-    must(in->argc >= 0);
-    for (in->at = 1; in->at < in->argc; in->at++) {
-        struct flag flag;
-        char place[80];
-
-        if (take_action(in->argv[in->at], &in->action))
-            continue;
-        int rc = parse_flag(in, &flag);
-        if (rc == 0)
-            rc = flag_text(in, &flag);
-        if (rc < 0)
-            return rc;
-        if (only_config && flag.id != SETTING_config)
-            continue;
-        /* The place in errors is the flag's full name, however it was written. */
-        setting_flag(flag.id, place, sizeof place);
-        rc = setting_put(set, flag.id, SETTING_FLAG, flag.text, place, in->err);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-/* --- environment --- */
-
-/* NULL if it is not set; the last of several counts, as in a shell. */
-static const char *find_variable(char *const *envp, const char *name)
-{
-    const size_t len = strlen(name);
-    const char *found = NULL;
-
-    must(len > 0);
-    for (; envp != NULL && *envp != NULL; envp++)
-        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=')
-            found = *envp + len + 1;
-    return found;
-}
-
-/* An empty variable is a value: it sets an empty text, and is an error for a number. */
-static int read_variable(struct settings_set *set, enum setting_id id, char *const *envp,
-                         struct err *err)
-{
-    char name[80];
-
-    setting_variable(id, name, sizeof name);
-    const char *text = find_variable(envp, name);
-    if (text == NULL)
-        return 0;
-    must(set->slot[id].source <= SETTING_ENVIRONMENT);
-    return setting_put(set, id, SETTING_ENVIRONMENT, text, name, err);
-}
-
-/*
- * Other programs set MILLIGPU_... as well: kubelet for a Service of this name, and builds. So only
- * a variable that looks like a mistyped setting is refused.
- */
-static int refuse_slips(char *const *envp, struct err *err)
-{
-    static const char prefix[] = "MILLIGPU_";
-
-    must(err != NULL);
-    for (; envp != NULL && *envp != NULL; envp++) {
-        if (strncmp(*envp, prefix, sizeof prefix - 1) != 0)
-            continue;
-        const char *name = *envp + sizeof prefix - 1;
-        const struct text text = {name, strcspn(name, "=")};
-        const char *nearest = setting_nearest(text);
-        char meant[80];
-        if (nearest == NULL)
-            continue;
-        setting_variable(setting_find(text_of(nearest), '_'), meant, sizeof meant);
-        if (strncmp(*envp, meant, strlen(meant)) != 0 || text.len != strlen(nearest))
-            return err_set(err, ERR_INVALID, "MILLIGPU_%.*s: unknown variable; did you mean %s?",
-                           (int)(text.len < 80 ? text.len : 80), name, meant);
-    }
-    return 0;
-}
-
-/* Known variables first: a bad value is reported before a mistyped name. */
-static int read_environment(struct settings_set *set, char *const *envp, struct err *err)
-{
-    must(set != NULL);
-    for (int id = 0; id < SETTINGS; id++) {
-        if (id == SETTING_config)
-            continue; /* read before the file */
-        const int rc = read_variable(set, (enum setting_id)id, envp, err);
-        if (rc < 0)
-            return rc;
-    }
-    return refuse_slips(envp, err);
+    must((size_t)id < SETTINGS);
+    return infos[id].reload;
 }
 
 /* --- rules between settings --- */
@@ -525,7 +326,7 @@ static int check_agents(const struct setting_rule *rule)
 
 int settings_cross_check(const struct settings_set *set, struct err *err)
 {
-    const struct setting_rule rule = {set, &set->values, err};
+    const struct setting_rule rule = {set, settings_get(set), err};
 
     must(err != NULL);
     int rc = check_cluster(&rule);
@@ -542,9 +343,9 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
     if (rc == 0)
         rc = check_socket(&rule);
     if (rc == 0)
-        rc = check_hosts(&rule, SETTING_webhook_hosts, set->values.webhook_hosts);
+        rc = check_hosts(&rule, SETTING_webhook_hosts, rule.values->webhook_hosts);
     if (rc == 0)
-        rc = check_hosts(&rule, SETTING_admin_hosts, set->values.admin_hosts);
+        rc = check_hosts(&rule, SETTING_admin_hosts, rule.values->admin_hosts);
     if (rc == 0)
         rc = check_client_names(&rule);
     if (rc == 0)
@@ -554,53 +355,28 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 
 /* --- load --- */
 
-/*
- * The flags are read twice: first for the file and the actions, then at their rank. --help and
- * --version return before any file is read.
- */
-static int settings_load_all(struct flags *flags, char *const *envp, struct settings_set *set)
-{
-    /* The file has a low rank but must be known first: a separate set finds it. */
-    CLEANUP(settings_freep) struct settings_set *named = settings_defaults();
-    int rc = read_variable(named, SETTING_config, envp, flags->err);
-
-    must(flags->action == SETTINGS_RUN);
-    if (rc == 0)
-        rc = read_flags(flags, named, true);
-    if (rc < 0 || flags->action == SETTINGS_HELP || flags->action == SETTINGS_VERSION)
-        return rc;
-    if (settings_is_set(named->values.config))
-        rc = settings_read_file(set, named->values.config, flags->err);
-    if (rc == 0)
-        rc = read_variable(set, SETTING_config, envp, flags->err);
-    if (rc == 0)
-        rc = read_environment(set, envp, flags->err);
-    if (rc == 0)
-        rc = read_flags(flags, set, false);
-    if (rc == 0)
-        rc = settings_cross_check(set, flags->err);
-    return rc;
-}
-
 /* *out is written only on success: at SIGHUP the old set stays in use. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err)
 {
-    CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
-    struct flags flags = {.argc = argc, .argv = argv, .err = err};
+    CLEANUP(settings_freep) struct settings_set *set = NULL;
+    int action = SETTINGS_RUN;
 
-    const int rc = settings_load_all(&flags, envp, set);
+    int rc = settings_table_load(&milligpud_settings, &(struct settings_input){argc, argv, envp},
+                                 &set, &action, err);
+    if (rc == 0 && action != SETTINGS_HELP && action != SETTINGS_VERSION)
+        rc = settings_cross_check(set, err);
     if (rc < 0)
         return rc;
     *out = STEAL(set);
-    *out_action = flags.action;
+    *out_action = (enum settings_action)action;
     return 0;
 }
 
 /* Without environment and flags: a rule that needs one of them fails here. */
 int settings_check_file(const char *file, struct settings_set **out, struct err *err)
 {
-    CLEANUP(settings_freep) struct settings_set *set = settings_defaults();
+    CLEANUP(settings_freep) struct settings_set *set = settings_defaults(&milligpud_settings);
 
     must(file != NULL);
     int rc = settings_read_file(set, file, err);

@@ -1,34 +1,37 @@
 /*
- * Settings as text: --help, --print-config, docs/CONFIG.md, the manual page. Called by main(),
- * daemon.c, the diagnostics and the test that keeps the documents equal to settings.def. All of
- * them walk the table in its order, so a new setting appears in each without further work.
+ * Settings of milligpud for people: --help, docs/CONFIG.md, the manual page. Called by main() and the
+ * test that keeps the documents equal to settings.def. All of them walk the table in its order, so a
+ * new setting appears in each without further work.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "settings/settings_internal.h"
 
-/* In YAML, these must be written without quotes to keep their type for other tools. */
-static bool print_is_bare(const struct setting_info *info)
-{
-    return info->type == SETTING_TYPE_BOOL || info->type == SETTING_TYPE_NUMBER;
-}
+/* The titles in the order of the table, and NULL for each setting. */
+static const char *const titles[] = {
+#define SETTING(id, type, fallback, low, high, reload, unit, help) NULL,
+#define SETTING_GROUP(title)                                       title,
+#include "milligpu/settings.def"
+#undef SETTING
+};
 
-/* Words are quoted as well, because many YAML readers take a bare "off" as a boolean. */
-static void add_value(struct strbuf *out, enum setting_id id, const char *text)
+/* The title of the group that begins with this setting; NULL: none does. */
+static const char *group_of(size_t id)
 {
-    must(text != NULL);
-    if (print_is_bare(setting_info(id)))
-        strbuf_str(out, text);
-    else
-        strbuf_json(out, text_of(text));
+    size_t at = 0;
+
+    must(id < SETTINGS);
+    for (size_t settings = 0; settings < id; at++)
+        settings += titles[at] == NULL;
+    must(at < ARRAY_LEN(titles));
+    return titles[at];
 }
 
 /* " [1..64 threads]", " [refuse rebuild]", or nothing. */
-static void add_range(struct strbuf *out, enum setting_id id, const char *open, const char *close)
+static void add_range(struct strbuf *out, const struct setting_info *info, const char *open,
+                      const char *close)
 {
-    const struct setting_info *info = setting_info(id);
-
     must(open != NULL && close != NULL);
     if (info->type == SETTING_TYPE_NUMBER)
         strbuf_printf(out, "%s%u..%u %s%s", open, info->low, info->high, info->unit, close);
@@ -36,29 +39,17 @@ static void add_range(struct strbuf *out, enum setting_id id, const char *open, 
         strbuf_printf(out, "%s%s%s", open, info->unit, close);
 }
 
-/* Comparable: daemon.c tells by these texts which settings changed at SIGHUP. */
-void settings_value(const struct settings_set *set, enum setting_id id, char *out, size_t bytes)
+static void help_line(struct strbuf *out, const struct setting_info *info)
 {
-    CLEANUP(strbuf_done) struct strbuf text;
-
-    must(bytes > 0);
-    strbuf_init(&text);
-    add_value(&text, id, set->slot[id].text);
-    text_clip((struct text){text.data, text.len}, out, bytes);
-}
-
-static void help_line(struct strbuf *out, enum setting_id id)
-{
-    const struct setting_info *info = setting_info(id);
     char flag[80];
     char usage[120];
 
     must(info->help[0] != '\0');
-    setting_flag(id, flag, sizeof flag);
+    setting_flag(info, flag, sizeof flag);
     (void)snprintf(usage, sizeof usage, "%s%s%s", flag, info->type == SETTING_TYPE_BOOL ? "" : " ",
-                   info->type == SETTING_TYPE_BOOL ? "" : setting_word(id));
+                   info->type == SETTING_TYPE_BOOL ? "" : setting_word(info));
     strbuf_printf(out, "  %-28s  %s", usage, info->help);
-    add_range(out, id, " [", "]");
+    add_range(out, info, " [", "]");
     if (info->fallback[0] != '\0')
         strbuf_printf(out, " (default %s)", info->fallback);
     strbuf_char(out, '\n');
@@ -70,10 +61,10 @@ void settings_help(struct strbuf *out)
     strbuf_str(out,
                "milligpud - a kube-scheduler extender that places pods on fractions of GPUs\n\n"
                "usage: milligpud [--name VALUE]...\n");
-    for (int id = 0; id < SETTINGS; id++) {
-        if (setting_group((enum setting_id)id) != NULL)
-            strbuf_printf(out, "\n%s:\n", setting_group((enum setting_id)id));
-        help_line(out, (enum setting_id)id);
+    for (size_t id = 0; id < SETTINGS; id++) {
+        if (group_of(id) != NULL)
+            strbuf_printf(out, "\n%s:\n", group_of(id));
+        help_line(out, &milligpud_settings.info[id]);
     }
     strbuf_str(
         out,
@@ -89,29 +80,13 @@ void settings_help(struct strbuf *out)
         "(MILLIGPU_WEBHOOK_LISTEN). A flag beats the variable, which beats the file.\n");
 }
 
-void settings_print(struct strbuf *out, const struct settings_set *set)
-{
-    for (int id = 0; id < SETTINGS; id++) {
-        const struct setting_slot *slot = &set->slot[id];
-        if (id == SETTING_config)
-            continue; /* a file does not contain its own name */
-        strbuf_printf(out, "%s: ", settings_name((enum setting_id)id));
-        add_value(out, (enum setting_id)id, slot->text);
-        /* The place may hold the name of a file, and a line end in it would end the comment. */
-        if (slot->place != NULL && strchr(slot->place, '\n') == NULL)
-            strbuf_printf(out, " # %s", slot->place);
-        strbuf_char(out, '\n');
-    }
-}
-
-static void markdown_row(struct strbuf *out, enum setting_id id)
+static void markdown_row(struct strbuf *out, const struct setting_info *info)
 {
     static const char *const types[] = {"text", "file", "address", "word", "true/false", "number"};
-    const struct setting_info *info = setting_info(id);
 
     must(info->type < ARRAY_LEN(types));
     strbuf_printf(out, "| `%s` | %s", info->name, types[info->type]);
-    add_range(out, id, ": ", "");
+    add_range(out, info, ": ", "");
     if (info->fallback[0] != '\0')
         strbuf_printf(out, " | `%s` |", info->fallback);
     else
@@ -132,30 +107,29 @@ void settings_markdown(struct strbuf *out)
         "file, which beats the default. `milligpud --check-config` reports errors with\n"
         "file and line; `milligpud --print-config` prints the effective settings and sources.\n"
         "SIGHUP reads the file again; settings without \"yes\" under reload need a restart.\n");
-    for (int id = 0; id < SETTINGS; id++) {
-        if (setting_group((enum setting_id)id) != NULL)
+    for (size_t id = 0; id < SETTINGS; id++) {
+        if (group_of(id) != NULL)
             strbuf_printf(out,
                           "\n## %s\n\n"
                           "| setting | type | default | reload | meaning |\n"
                           "|---|---|---|---|---|\n",
-                          setting_group((enum setting_id)id));
-        markdown_row(out, (enum setting_id)id);
+                          group_of(id));
+        markdown_row(out, &milligpud_settings.info[id]);
     }
 }
 
-static void man_setting(struct strbuf *out, enum setting_id id)
+static void man_setting(struct strbuf *out, const struct setting_info *info)
 {
-    const struct setting_info *info = setting_info(id);
     char flag[80];
 
-    setting_flag(id, flag, sizeof flag);
+    setting_flag(info, flag, sizeof flag);
     strbuf_str(out, ".TP\n.B ");
     strbuf_roff(out, flag);
     if (info->type != SETTING_TYPE_BOOL)
-        strbuf_printf(out, " \\fI%s\\fR", setting_word(id));
+        strbuf_printf(out, " \\fI%s\\fR", setting_word(info));
     strbuf_char(out, '\n');
     strbuf_roff(out, info->help);
-    add_range(out, id, " [", "]");
+    add_range(out, info, " [", "]");
     if (info->fallback[0] != '\0') {
         strbuf_str(out, " (default ");
         strbuf_roff(out, info->fallback);
@@ -182,10 +156,10 @@ void settings_man(struct strbuf *out)
              "Each setting is also a key of the YAML file that\n.B \\-\\-config\nnames "
              "(webhook_listen) and a variable (MILLIGPU_WEBHOOK_LISTEN).\n"
              "A flag beats the variable, which beats the file, which beats the default.\n");
-    for (int id = 0; id < SETTINGS; id++) {
-        if (setting_group((enum setting_id)id) != NULL)
-            strbuf_printf(out, ".SS %s\n", setting_group((enum setting_id)id));
-        man_setting(out, (enum setting_id)id);
+    for (size_t id = 0; id < SETTINGS; id++) {
+        if (group_of(id) != NULL)
+            strbuf_printf(out, ".SS %s\n", group_of(id));
+        man_setting(out, &milligpud_settings.info[id]);
     }
     strbuf_str(out,
                ".SS Other options\n.TP\n.B \\-\\-help\nlist the options\n"

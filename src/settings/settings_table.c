@@ -1,8 +1,8 @@
 /*
- * The table of settings: types, values, suggestions for mistyped names. Called by the other files
- * of settings; constant, so any thread may read it. Every value passes through setting_put(),
- * whatever its source, so a text means the same in a file, a variable and a flag. Every error says
- * what would be right. First the table, then names, then values.
+ * What a table of settings means: types, values, suggestions for mistyped names. Called by the other
+ * files of settings. Every value passes through setting_put(), whatever its source, so a text means
+ * the same in a file, a variable and a flag. Every error says what would be right. First names, then
+ * values.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -14,71 +14,20 @@
 
 #include "settings/settings_internal.h"
 
-static const struct setting_info infos[] = {
-#define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \
-    {#id, fallback, unit,  help, offsetof(struct settings, id), SETTING_TYPE_##type,               \
-     low, high,     reload},
-#include "milligpu/settings.def"
-#undef SETTING
-};
+/* --- names --- */
 
-static_assert(ARRAY_LEN(infos) == SETTINGS, "one row for each setting");
-
-/* The titles in the order of the table, and NULL for each setting. */
-static const char *const titles[] = {
-#define SETTING(id, type, fallback, low, high, reload, unit, help) NULL,
-#define SETTING_GROUP(title)                                       title,
-#include "milligpu/settings.def"
-#undef SETTING
-};
-
-const struct setting_info *setting_info(enum setting_id id)
-{
-    must((size_t)id < SETTINGS);
-    return &infos[id];
-}
-
-const char *setting_group(enum setting_id id)
-{
-    size_t at = 0;
-
-    must((size_t)id < SETTINGS);
-    for (size_t settings = 0; settings < (size_t)id; at++)
-        settings += titles[at] == NULL;
-    must(at < ARRAY_LEN(titles));
-    return titles[at];
-}
-
-const char *settings_name(enum setting_id id)
-{
-    return setting_info(id)->name;
-}
-
-bool settings_reloadable(enum setting_id id)
-{
-    return setting_info(id)->reload;
-}
-
-const char *settings_source_name(enum setting_source source)
-{
-    static const char *const names[] = {"default", "file", "environment", "flag"};
-
-    must((size_t)source < ARRAY_LEN(names));
-    return names[source];
-}
-
-const char *setting_word(enum setting_id id)
+const char *setting_word(const struct setting_info *info)
 {
     static const char *const words[] = {"TEXT", "FILE", "HOST:PORT", "WORD", "true|false", "N"};
 
-    must(setting_info(id)->type < ARRAY_LEN(words));
-    return words[setting_info(id)->type];
+    must(info->type < ARRAY_LEN(words));
+    return words[info->type];
 }
 
-/* 80 bytes are enough for every name in settings.def: the must below checks it. */
-void setting_flag(enum setting_id id, char *out, size_t bytes)
+/* 80 bytes are enough for every name in a table: the must below checks it. */
+void setting_flag(const struct setting_info *info, char *out, size_t bytes)
 {
-    const int len = snprintf(out, bytes, "--%s", settings_name(id));
+    const int len = snprintf(out, bytes, "--%s", info->name);
 
     must(len > 0 && (size_t)len < bytes);
     for (char *at = out; *at != '\0'; at++)
@@ -86,31 +35,31 @@ void setting_flag(enum setting_id id, char *out, size_t bytes)
             *at = '-';
 }
 
-void setting_variable(enum setting_id id, char *out, size_t bytes)
+void setting_variable(const struct settings_program *program, const struct setting_info *info,
+                      char *out, size_t bytes)
 {
-    const int len = snprintf(out, bytes, "MILLIGPU_%s", settings_name(id));
+    const int len = snprintf(out, bytes, "%s%s", program->prefix, info->name);
 
     must(len > 0 && (size_t)len < bytes);
     for (char *at = out; *at != '\0'; at++)
         *at = (char)toupper((unsigned char)*at);
 }
 
-/* --- names --- */
-
 /* dash stands for the '_' of the name, so flags and keys need no copy. Exact: case counts. */
-enum setting_id setting_find(struct text name, char dash)
+const struct setting_info *setting_find(const struct settings_program *program, struct text name,
+                                        char dash)
 {
     must(dash == '_' || dash == '-');
-    for (int id = 0; id < SETTINGS; id++) {
-        const char *known = infos[id].name;
+    for (size_t id = 0; id < program->settings; id++) {
+        const char *known = program->info[id].name;
         size_t at = 0;
         while (at < name.len && known[at] != '\0' &&
                name.at[at] == (known[at] == '_' ? dash : known[at]))
             at++;
         if (at == name.len && known[at] == '\0')
-            return (enum setting_id)id;
+            return &program->info[id];
     }
-    return SETTINGS;
+    return NULL;
 }
 
 /* A longer name is no slip of any setting's name. */
@@ -120,9 +69,9 @@ enum { NEAR_BYTES = 64 };
  * Case and dashes do not count here, so MILLIGPU_wake and --log_level get their suggestion. A short
  * name allows fewer slips: one letter in three.
  */
-const char *setting_nearest(struct text name)
+const struct setting_info *setting_nearest(const struct settings_program *program, struct text name)
 {
-    const char *nearest = NULL;
+    const struct setting_info *nearest = NULL;
     size_t best = 3; /* two slips are a typo, three are another word */
     char plain[NEAR_BYTES];
 
@@ -131,11 +80,12 @@ const char *setting_nearest(struct text name)
         return NULL;
     for (size_t i = 0; i < name.len; i++)
         plain[i] = name.at[i] == '-' ? '_' : (char)tolower((unsigned char)name.at[i]);
-    for (int id = 0; id < SETTINGS; id++) {
-        const size_t slips = text_distance((struct text){plain, name.len}, text_of(infos[id].name));
-        if (slips < best && slips <= strlen(infos[id].name) / 3) {
+    for (size_t id = 0; id < program->settings; id++) {
+        const struct setting_info *info = &program->info[id];
+        const size_t slips = text_distance((struct text){plain, name.len}, text_of(info->name));
+        if (slips < best && slips <= strlen(info->name) / 3) {
             best = slips;
-            nearest = infos[id].name;
+            nearest = info;
         }
     }
     return nearest;
@@ -144,9 +94,10 @@ const char *setting_nearest(struct text name)
 /* --- values --- */
 
 struct judged {
-    enum setting_id id;
+    const struct setting_info *info;
     const char *text;
     const char *place;
+    bool terse; /* the place is the setting's own name, and the error is in few words */
     struct err *err;
 };
 
@@ -157,8 +108,8 @@ static int table_wrong(const struct judged *in, const char *right)
     char shown[80];
 
     text_clip(text_of(in->text), shown, sizeof shown);
-    return err_set(in->err, ERR_INVALID, "%s: %s: \"%s\" %s", in->place, settings_name(in->id),
-                   shown, right);
+    return err_set(in->err, ERR_INVALID, "%s: %s%s\"%s\" %s", in->place,
+                   in->terse ? "" : in->info->name, in->terse ? "" : ": ", shown, right);
 }
 
 /* One line of plain text, because --print-config must write a file that loads again. */
@@ -184,7 +135,7 @@ static int judge_text(const struct judged *in)
  */
 static int judge_number(const struct judged *in, uint32_t *out)
 {
-    const struct setting_info *info = setting_info(in->id);
+    const struct setting_info *info = in->info;
     char right[100];
     uint64_t number = 0;
     const char *at = in->text;
@@ -196,15 +147,18 @@ static int judge_number(const struct judged *in, uint32_t *out)
         *out = (uint32_t)number;
         return 0;
     }
-    (void)snprintf(right, sizeof right, "is not a whole number from %u to %u (%s)", info->low,
-                   info->high, info->unit);
+    if (in->terse)
+        (void)snprintf(right, sizeof right, "is no number from %u to %u", info->low, info->high);
+    else
+        (void)snprintf(right, sizeof right, "is not a whole number from %u to %u (%s)", info->low,
+                       info->high, info->unit);
     return table_wrong(in, right);
 }
 
 /* Not yes, on or 1: variables and flags have no YAML reader, and all sources must agree. */
 static int judge_bool(const struct judged *in, bool *out)
 {
-    must(setting_info(in->id)->type == SETTING_TYPE_BOOL);
+    must(in->info->type == SETTING_TYPE_BOOL);
     if (strcmp(in->text, "true") != 0 && strcmp(in->text, "false") != 0)
         return table_wrong(in, "is not true or false");
     *out = in->text[0] == 't';
@@ -214,7 +168,7 @@ static int judge_bool(const struct judged *in, bool *out)
 /* unit holds the words, with one blank between them. */
 static int judge_choice(const struct judged *in)
 {
-    struct text rest = text_of(setting_info(in->id)->unit);
+    struct text rest = text_of(in->info->unit);
     struct text word;
     char right[100];
 
@@ -222,7 +176,8 @@ static int judge_choice(const struct judged *in)
     while (text_cut(&rest, ' ', &word))
         if (text_is(word, in->text))
             return 0;
-    (void)snprintf(right, sizeof right, "is not one of: %s", setting_info(in->id)->unit);
+    (void)snprintf(right, sizeof right, "is %s of: %s", in->terse ? "none" : "not one",
+                   in->info->unit);
     return table_wrong(in, right);
 }
 
@@ -232,16 +187,16 @@ static int judge_address(const struct judged *in)
     must(in->err != NULL);
     if (in->text[0] == '\0' || http_address_check(in->text, in->err) == 0)
         return 0;
-    return err_wrap(in->err, "%s: %s", in->place, settings_name(in->id));
+    return err_wrap(in->err, "%s: %s", in->place, in->info->name);
 }
 
 /*
- * Checks a text and stores its value where struct settings has it; a failure leaves the old value.
+ * Checks a text and stores its value where the program's struct has it; a failure leaves the old value.
  * A text is stored as the slot's pointer, so the slot must keep it.
  */
-static int table_judge(const struct judged *in, struct settings *values)
+static int table_judge(const struct judged *in, void *values)
 {
-    const struct setting_info *info = setting_info(in->id);
+    const struct setting_info *info = in->info;
     void *value = (char *)values + info->offset;
     int rc = judge_text(in);
 
@@ -259,16 +214,22 @@ static int table_judge(const struct judged *in, struct settings *values)
     return rc;
 }
 
-int setting_put(struct settings_set *set, enum setting_id id, enum setting_source source,
-                const char *text, const char *place, struct err *err)
+int setting_put(struct settings_set *set, const struct setting_info *info,
+                enum setting_source source, const char *text, const char *place, struct err *err)
 {
-    struct setting_slot *slot = &set->slot[id];
+    struct setting_slot *slot = &set->slot[info - set->program->info];
     CLEANUP(xfreep) char *copy = xstrdup(text);
-    const struct judged in = {id, copy, place, err};
+    const struct judged in = {
+        .info = info,
+        .text = copy,
+        .place = place,
+        .terse = set->program->terse && source != SETTING_YAML,
+        .err = err,
+    };
 
     must(slot->text == NULL || source >= slot->source);
     /* values keeps a pointer to the copy. If the check fails, it still points to the old text. */
-    const int rc = table_judge(&in, &set->values);
+    const int rc = table_judge(&in, set->values);
     if (rc < 0)
         return rc;
     xfree(slot->text);
@@ -277,18 +238,4 @@ int setting_put(struct settings_set *set, enum setting_id id, enum setting_sourc
     slot->place = source == SETTING_DEFAULT ? NULL : xstrdup(place);
     slot->source = source;
     return 0;
-}
-
-/* A default that its own check refuses is a mistake in settings.def and ends the program. */
-struct settings_set *settings_defaults(void)
-{
-    struct settings_set *set = xcalloc(1, sizeof *set);
-    struct err err;
-
-    for (int id = 0; id < SETTINGS; id++) {
-        const int rc = setting_put(set, (enum setting_id)id, SETTING_DEFAULT, infos[id].fallback,
-                                   "settings.def", &err);
-        must(rc == 0);
-    }
-    return set;
 }

@@ -35,7 +35,7 @@ static void same_values(const struct settings_set *a, const struct settings_set 
 
 static void print_and_read(const struct settings_set *set)
 {
-    struct settings_set *again = settings_defaults();
+    struct settings_set *again = settings_defaults(&milligpud_settings);
     CLEANUP(strbuf_done) struct strbuf out;
     struct err err;
     strbuf_init(&out);
@@ -60,7 +60,7 @@ static void give_as_flags(const struct settings_set *set)
         if (set->slot[id].source != SETTING_YAML)
             continue;
         strbuf_init(&text);
-        setting_flag((enum setting_id)id, flag, sizeof flag);
+        setting_flag(&milligpud_settings.info[id], flag, sizeof flag);
         strbuf_printf(&text, "%s=%s", flag, set->slot[id].text);
         argv[argc++] = strbuf_steal(&text);
     }
@@ -77,7 +77,7 @@ static void give_as_flags(const struct settings_set *set)
 static void check(const struct settings_set *set)
 {
     for (int id = 0; id < SETTINGS; id++) {
-        const struct setting_info *info = setting_info((enum setting_id)id);
+        const struct setting_info *info = &milligpud_settings.info[id];
         const char *text = set->slot[id].text;
         must(strlen(text) <= SETTING_BYTES_MAX);
         if (info->type == SETTING_TYPE_NUMBER) {
@@ -91,7 +91,7 @@ static void check(const struct settings_set *set)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct settings_set *set = settings_defaults();
+    struct settings_set *set = settings_defaults(&milligpud_settings);
     const char *path = put((const char *)data, size);
     const size_t before = heap_bytes();
     struct err err;

@@ -53,7 +53,7 @@ static void give_as_variables(const struct settings_set *set, struct arena *aren
         char name[80];
         if (!is_set(set, id))
             continue;
-        setting_variable((enum setting_id)id, name, sizeof name);
+        setting_variable(&milligpud_settings, &milligpud_settings.info[id], name, sizeof name);
         envp[envs++] = arena_printf(arena, "%s=%s", name, set->slot[id].text);
     }
     must(settings_load(1, argv, envp, &again, &action, &err) == 0 && action == SETTINGS_RUN);

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "fake_apiserver": {"fake_apiserver", "kube", "doc", "run", "wire", "core", "base"},
     "http": {"http", "run", "base"},
     "agent": {"agent", "http", "kube", "doc", "nvml", "nri", "sign", "wire", "run", "core", "base"},
-    "settings": {"settings", "http", "run", "base"},
+    "settings": {"settings", "doc", "http", "run", "base"},
     "state": {"state", "settings", "store", "sign", "wire", "run", "core", "base"},
     "scheduler": {"scheduler", "state", "settings", "http", "wire", "run", "core", "base"},
     "sync": {"sync", "state", "settings", "store", "sign", "kube", "wire", "run", "core", "base"},
@@ -39,7 +39,6 @@ THIRD_PARTY = {
     "doc": r"yaml\.h",
     "kube": r"curl/.*",
     "http": r"microhttpd\.h|gnutls/.*",
-    "settings": r"yaml\.h",
     "daemon": r"seccomp\.h",
     "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*",
 }

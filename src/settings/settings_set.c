@@ -1,0 +1,111 @@
+/*
+ * The set of settings of a program: the value of each as text, where it came from, and the
+ * program's struct. A set never changes once it is loaded, so all threads read it without a lock;
+ * SIGHUP loads another, and settings that cannot change are kept from the old one.
+ */
+#include <string.h>
+
+#include "milligpu/alloc.h"
+
+#include "settings/settings_internal.h"
+
+/* A default that its own check refuses is a mistake in the table and ends the program. */
+struct settings_set *settings_defaults(const struct settings_program *program)
+{
+    struct settings_set *set = xcalloc(1, sizeof *set + program->settings * sizeof set->slot[0]);
+    struct err err;
+
+    set->program = program;
+    set->values = xcalloc(1, program->bytes);
+    for (const struct setting_info *info = program->info; info < program->info + program->settings;
+         info++) {
+        const int rc = setting_put(set, info, SETTING_DEFAULT, info->fallback, "default", &err);
+        must(rc == 0);
+    }
+    return set;
+}
+
+void settings_free(struct settings_set *set)
+{
+    if (set == NULL)
+        return;
+    for (size_t id = 0; id < set->program->settings; id++) {
+        xfree(set->slot[id].text);
+        xfree(set->slot[id].place);
+    }
+    xfree(set->values);
+    xfree(set);
+}
+
+void settings_keep(struct settings_set *set, const struct settings_set *from, size_t id)
+{
+    const struct setting_slot *slot = &from->slot[id];
+    struct err err;
+
+    must(set != from && set->program == from->program);
+    /* the setting that is kept may have a lower rank than the one it replaces */
+    set->slot[id].source = SETTING_DEFAULT;
+    /* It was checked when it was loaded. */
+    must(setting_put(set, &set->program->info[id], slot->source, slot->text, slot->place, &err) ==
+         0);
+}
+
+const void *settings_values(const struct settings_set *set)
+{
+    return set->values;
+}
+
+enum setting_source settings_source(const struct settings_set *set, size_t id)
+{
+    must(id < set->program->settings);
+    return set->slot[id].source;
+}
+
+const char *settings_source_name(enum setting_source source)
+{
+    static const char *const names[] = {"default", "file", "environment", "flag"};
+
+    must((size_t)source < ARRAY_LEN(names));
+    return names[source];
+}
+
+/*
+ * In YAML, numbers and bools must be written without quotes to keep their type for other tools.
+ * Words are quoted, because many YAML readers take a bare "off" as a boolean.
+ */
+static void add_value(struct strbuf *out, const struct settings_set *set, size_t id)
+{
+    const enum setting_type type = set->program->info[id].type;
+
+    must(id < set->program->settings);
+    if (type == SETTING_TYPE_BOOL || type == SETTING_TYPE_NUMBER)
+        strbuf_str(out, set->slot[id].text);
+    else
+        strbuf_json(out, text_of(set->slot[id].text));
+}
+
+/* Comparable: daemon.c tells by these texts which settings changed at SIGHUP. */
+void settings_value(const struct settings_set *set, size_t id, char *out, size_t bytes)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(bytes > 0);
+    strbuf_init(&text);
+    add_value(&text, set, id);
+    text_clip((struct text){text.data, text.len}, out, bytes);
+}
+
+void settings_print(struct strbuf *out, const struct settings_set *set)
+{
+    for (size_t id = 0; id < set->program->settings; id++) {
+        const char *place = set->slot[id].place;
+        if (&set->program->info[id] == set->program->config)
+            continue; /* a file does not contain its own name */
+        strbuf_printf(out, "%s: ", set->program->info[id].name);
+        add_value(out, set, id);
+        /* The place may hold the name of a file, and a line end in it would end the comment. */
+        if (place != NULL && strchr(place, '\n') == NULL)
+            strbuf_printf(out, " # %s", place);
+        strbuf_char(out, '\n');
+    }
+}
