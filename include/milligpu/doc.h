@@ -41,8 +41,8 @@ struct doc {
      */
     struct text text;
     /*
-     * of a string: the form for people (text_show), usually text itself; of a bool of YAML: the word
-     * as it was written
+     * of a string: the form for people (text_show), usually text itself; of a bool of YAML: its
+     * word as written
      */
     const char *shown;
     struct doc *first;

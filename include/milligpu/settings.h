@@ -19,7 +19,7 @@ enum setting_id {
     SETTINGS
 };
 
-/* settings_table_load() and the rules between settings. */
+/* settings_table_load() */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err) MUST_USE;
 /* Reads one YAML file: for `milligpuctl check-config`. out may be NULL. */

@@ -54,6 +54,9 @@ enum settings_action {
     SETTINGS_PRINT
 };
 
+/* Settings with the source of each; strings live as long as the set, arguments are borrowed. */
+struct settings_set;
+
 /* A flag that chooses an action. */
 struct settings_command {
     const char *flag;
@@ -71,14 +74,15 @@ struct settings_program {
     const char *prefix;                /* of variables: "MILLIGPU_" */
     const struct setting_info *config; /* names the file */
     size_t bytes;                      /* of the program's struct */
+    /* The rules between settings; they see a set whose values are each right. */
+    int (*check)(const struct settings_set *set, struct err *err);
+    /* --print-config shows settings that break such a rule, too. */
+    bool prints_unchecked;
     /* Every variable with the prefix is a setting: others are errors, not only slips. */
     bool owns_prefix;
     /* The errors of flags and variables are milligpu-node's short ones. */
     bool terse;
 };
-
-/* Settings with the source of each; strings live as long as the set, arguments are borrowed. */
-struct settings_set;
 
 /* What a program is started with. */
 struct settings_input {
@@ -90,7 +94,6 @@ struct settings_input {
 /*
  * Reads flags, environment, and the file they name. *out is written only on success.
  * SETTINGS_HELP and SETTINGS_VERSION win over other actions and need no file that can be read.
- * Rules between settings are the caller's.
  */
 int settings_table_load(const struct settings_program *program, const struct settings_input *input,
                         struct settings_set **out, int *out_action, struct err *err) MUST_USE;
@@ -100,6 +103,12 @@ void settings_free(struct settings_set *set);
  * Takes over one setting from another set, with its source: it cannot change while the daemon runs.
  */
 void settings_keep(struct settings_set *set, const struct settings_set *from, size_t id);
+
+/*
+ * err is set: what is wrong with this setting beyond its type. Puts place and name before the text;
+ * returns -code.
+ */
+int settings_blame(const struct settings_set *set, size_t id, struct err *err);
 
 /* The program's struct; belongs to the set. */
 const void *settings_values(const struct settings_set *set);

@@ -252,21 +252,11 @@ static int open_signals(struct err *err)
     return fd;
 }
 
-static int check_paths(const struct agent_settings *settings, struct err *err)
-{
-    const size_t most = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
-
-    if (strlen(settings->nri_socket) > most)
-        return err_set(err, ERR_INVALID, "--nri-socket: a socket's path has at most %zu bytes",
-                       most);
-    return 0;
-}
-
 /*
  * "DIR,DIR": the folders of the runtime, the lowest priority first; the last is where a
  * specification of our own goes.
  */
-static int open_cdi(struct agent *agent, struct err *err)
+static void open_cdi(struct agent *agent)
 {
     const char *folder[CDI_FOLDERS_MAX];
     struct text rest = text_of(agent->settings->cdi_dirs);
@@ -274,15 +264,13 @@ static int open_cdi(struct agent *agent, struct err *err)
     uint32_t folders = 0;
 
     while (text_cut(&rest, ',', &one)) {
-        if (folders == CDI_FOLDERS_MAX)
-            return err_set(err, ERR_INVALID, "--cdi-dirs: more than %d folders", CDI_FOLDERS_MAX);
+        must(folders < CDI_FOLDERS_MAX); /* agent_settings_load() has counted them */
         folder[folders++] = arena_copy(&agent->arena, text_trim(one));
     }
     must(folders > 0); /* the setting is not empty */
     agent->own_folder = folder[folders - 1];
     agent->calls.cdi = cdi_new(folder, folders);
     agent->own_cdi = cdi_new(folder, folders);
-    return 0;
 }
 
 /* MIG and lost GPUs are in no specification that is up to date. */
@@ -415,8 +403,8 @@ static int open_nvml(struct agent *agent, struct err *err)
         return 0;
     nvml_defaults(&settings);
     settings.library = agent->settings->nvml;
-    settings.every_ms = agent->settings->inventory_s * 1000;
-    settings.quiet_ms = agent->settings->quiet_s * 1000;
+    settings.every_ms = (int64_t)agent->settings->inventory_s * 1000;
+    settings.quiet_ms = (int64_t)agent->settings->quiet_s * 1000;
     settings.is_released = driver_release_cause(agent->release) != RELEASE_NOT;
     agent->nvml = nvml_open(&settings, err);
     return agent->nvml != NULL ? 0 : err_same(err);
@@ -458,8 +446,8 @@ static int open_meter(struct agent *agent, struct err *err)
                                 .user = agent,
                                 .daemons = agent->mps != NULL ? tell_daemons : NULL,
                                 .end_client = agent->mps != NULL ? end_client : NULL,
-                                .grace_ms = settings->over_grace_s * 1000,
-                                .every_ms = settings->meter_s * 1000};
+                                .grace_ms = (int64_t)settings->over_grace_s * 1000,
+                                .every_ms = (int64_t)settings->meter_s * 1000};
 
     if (agent->nvml == NULL || settings->meter_s == 0)
         return 0;
@@ -480,7 +468,7 @@ static int open_mps(struct agent *agent, struct err *err)
                                     .shm = settings->mps_shm,
                                     .label_file =
                                         arena_printf(&agent->arena, "%s/mps", settings->state_dir),
-                                    .ask_ms = settings->mps_look_s * 1000,
+                                    .ask_ms = (int64_t)settings->mps_look_s * 1000,
                                     .nvml = agent->nvml,
                                     .containers = agent->calls.containers};
     return mps_start(&rules, &agent->mps, err);
@@ -684,11 +672,11 @@ static void open_sender(struct agent *agent)
         log_plain(LOG_WARN, "usage is not reported: nothing is metered (--nvml, --meter-s)");
         return;
     }
-    agent->usage = usage_fill_new(agent->meter, settings->report_s * 1000);
+    agent->usage = usage_fill_new(agent->meter, (int64_t)settings->report_s * 1000);
     const struct usage_sender_rules rules = {.node = settings->node,
                                              .key = agent->report_key,
                                              .ops = &agent->report_ops,
-                                             .every_ms = settings->report_s * 1000,
+                                             .every_ms = (int64_t)settings->report_s * 1000,
                                              .user = agent->usage,
                                              .fill = usage_fill_report,
                                              .urgent = usage_fill_is_urgent,
@@ -727,9 +715,9 @@ static int open_parts(struct agent *agent, struct err *err)
     agent_calls_init(calls);
     calls->containers = containers_new();
     agent->signals = open_signals(err);
-    if (agent->signals < 0 || check_paths(settings, err) < 0 ||
-        pod_records_open(settings->state_dir, &calls->records, err) < 0 || open_cdi(agent, err) < 0)
+    if (agent->signals < 0 || pod_records_open(settings->state_dir, &calls->records, err) < 0)
         return err_same(err);
+    open_cdi(agent);
     calls->keys = public_keys_new(settings->keys_dir);
     calls->rules.node = settings->node;
     calls->rules.foreign_gpus = strcmp(settings->foreign_gpus, "allow") == 0;
@@ -761,7 +749,7 @@ static int open_parts(struct agent *agent, struct err *err)
         .driver = agent->nvml != NULL ? tell_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
         .label = strcmp(settings->mps, "label") == 0 ? take_label : NULL,
-        .label_every_ms = settings->mps_look_s * 1000,
+        .label_every_ms = (int64_t)settings->mps_look_s * 1000,
         .look_every_ms = NODE_LOOK_MS};
     if (reporter_start(&rules, &agent->reporter, err) < 0)
         return err_same(err);

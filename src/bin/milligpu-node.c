@@ -15,13 +15,14 @@ enum { FORGIVE_MS = 10000, RELEASE_MS = 30000 };
 
 extern char **environ;
 
-static int node_say(const struct agent_settings *settings)
+/* NULL: --help */
+static int node_say(const struct settings_set *set)
 {
     struct strbuf out;
 
     strbuf_init(&out);
-    if (settings != NULL)
-        agent_settings_print(&out, settings);
+    if (set != NULL)
+        settings_print(&out, set);
     else
         agent_settings_help(&out);
     (void)fputs(out.data, stdout);
@@ -29,8 +30,9 @@ static int node_say(const struct agent_settings *settings)
     return EXIT_SUCCESS;
 }
 
-static int node_act(const struct agent_settings *settings, enum agent_action action)
+static int node_act(const struct settings_set *set, enum agent_action action)
 {
+    const struct agent_settings *settings = agent_settings_get(set);
     struct err err;
     int rc = 0;
 
@@ -38,7 +40,10 @@ static int node_act(const struct agent_settings *settings, enum agent_action act
     case AGENT_HELP:
         return node_say(NULL);
     case AGENT_PRINT:
-        return node_say(settings);
+        return node_say(set);
+    case AGENT_CHECK:
+        (void)puts("the settings are fine");
+        return EXIT_SUCCESS;
     case AGENT_VERSION:
         (void)printf("milligpu-node %s (%s)\n", MILLIGPU_VERSION, MILLIGPU_COMMIT);
         return EXIT_SUCCESS;
@@ -68,13 +73,15 @@ static int node_act(const struct agent_settings *settings, enum agent_action act
 
 int main(int argc, char **argv)
 {
-    struct agent_settings settings;
+    struct settings_set *set;
     enum agent_action action;
     struct err err;
 
-    if (agent_settings_load(argc, argv, environ, &settings, &action, &err) < 0) {
+    if (agent_settings_load(argc, argv, environ, &set, &action, &err) < 0) {
         (void)fprintf(stderr, "milligpu-node: %s\ntry --help\n", err.text);
         return WRONG_SETTINGS;
     }
-    return node_act(&settings, action);
+    const int status = node_act(set, action);
+    settings_free(set);
+    return status;
 }

@@ -40,6 +40,7 @@ const struct settings_program milligpud_settings = {
     .prefix = "MILLIGPU_",
     .config = &infos[SETTING_config],
     .bytes = sizeof(struct settings),
+    .check = settings_cross_check,
 };
 
 const struct settings *settings_get(const struct settings_set *set)
@@ -78,11 +79,9 @@ static bool settings_is_set(const char *text)
  */
 static int settings_broken(const struct setting_rule *rule, enum setting_id id, const char *what)
 {
-    const struct setting_slot *slot = &rule->set->slot[id];
-
     must(what != NULL);
-    return err_set(rule->err, ERR_INVALID, "%s: %s: %s",
-                   slot->place != NULL ? slot->place : "default", settings_name(id), what);
+    (void)err_set(rule->err, ERR_INVALID, "%s", what);
+    return settings_blame(rule->set, id, rule->err);
 }
 
 /* Half a TLS configuration would listen without TLS, or accept everybody: it is refused. */
@@ -359,18 +358,12 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err)
 {
-    CLEANUP(settings_freep) struct settings_set *set = NULL;
+    const struct settings_input input = {argc, argv, envp};
     int action = SETTINGS_RUN;
 
-    int rc = settings_table_load(&milligpud_settings, &(struct settings_input){argc, argv, envp},
-                                 &set, &action, err);
-    if (rc == 0 && action != SETTINGS_HELP && action != SETTINGS_VERSION)
-        rc = settings_cross_check(set, err);
-    if (rc < 0)
-        return rc;
-    *out = STEAL(set);
+    const int rc = settings_table_load(&milligpud_settings, &input, out, &action, err);
     *out_action = (enum settings_action)action;
-    return 0;
+    return rc;
 }
 
 /* Without environment and flags: a rule that needs one of them fails here. */

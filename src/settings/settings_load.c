@@ -257,6 +257,8 @@ static int settings_load_all(struct flags *flags, struct settings_set *set)
         rc = read_environment(set, envp, flags->err);
     if (rc == 0)
         rc = read_flags(flags, set, false);
+    if (rc == 0 && (flags->action != SETTINGS_PRINT || !flags->program->prints_unchecked))
+        rc = flags->program->check(set, flags->err);
     return rc;
 }
 

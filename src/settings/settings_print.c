@@ -1,7 +1,7 @@
 /*
- * Settings of milligpud for people: --help, docs/CONFIG.md, the manual page. Called by main() and the
- * test that keeps the documents equal to settings.def. All of them walk the table in its order, so a
- * new setting appears in each without further work.
+ * Settings of milligpud for people: --help, docs/CONFIG.md, the manual page. Called by main() and
+ * the test that keeps the documents equal to settings.def. All of them walk the table in its order,
+ * so a new setting appears in each without further work.
  */
 #include <stdio.h>
 #include <string.h>

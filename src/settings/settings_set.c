@@ -55,6 +55,19 @@ const void *settings_values(const struct settings_set *set)
     return set->values;
 }
 
+int settings_blame(const struct settings_set *set, size_t id, struct err *err)
+{
+    const struct setting_slot *slot = &set->slot[id];
+    char flag[80];
+
+    must(id < set->program->settings);
+    if (slot->source == SETTING_YAML || !set->program->terse)
+        return err_wrap(err, "%s: %s", slot->place != NULL ? slot->place : "default",
+                        set->program->info[id].name);
+    setting_flag(&set->program->info[id], flag, sizeof flag);
+    return err_wrap(err, "%s", flag);
+}
+
 enum setting_source settings_source(const struct settings_set *set, size_t id)
 {
     must(id < set->program->settings);

@@ -1,8 +1,8 @@
 /*
- * What a table of settings means: types, values, suggestions for mistyped names. Called by the other
- * files of settings. Every value passes through setting_put(), whatever its source, so a text means
- * the same in a file, a variable and a flag. Every error says what would be right. First names, then
- * values.
+ * What a table of settings means: types, values, suggestions for mistyped names. Called by the
+ * other files of settings. Every value passes through setting_put(), whatever its source, so a text
+ * means the same in a file, a variable and a flag. Every error says what would be right. First
+ * names, then values.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -191,7 +191,7 @@ static int judge_address(const struct judged *in)
 }
 
 /*
- * Checks a text and stores its value where the program's struct has it; a failure leaves the old value.
+ * Checks a text and stores its value in the program's struct; a failure leaves the old value.
  * A text is stored as the slot's pointer, so the slot must keep it.
  */
 static int table_judge(const struct judged *in, void *values)

@@ -1,6 +1,6 @@
 /*
- * The settings file: one YAML mapping with one value per key. Called by settings_load.c at the start
- * and at SIGHUP, and for check-config. Every error names file and line.
+ * The settings file: one YAML mapping with one value per key. Called by settings_load.c at the
+ * start and at SIGHUP, and for check-config. Every error names file and line.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1108,6 +1108,22 @@ class Agent(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertIn(done.returncode, (1, 2))
 
+    def test_a_settings_file_is_checked(self):
+        with tempfile.TemporaryDirectory() as home:
+            file = pathlib.Path(home, "node.yaml")
+            for text, said in (("node: n1\nquiet_s: 30\n", ""), ("node: n1\nquiet: 30\n", ":2: no setting is called \"quiet\""),
+                               ("node: n1\nquiet_s: soon\n", ":2: quiet_s: \"soon\" is not a whole number from 1 to 604800"),
+                               ("node: n1\n\nnode: n2\n", ":3: node is set a second time, first in line 1"),
+                               ("node: n1\nmps_dir: mps\n", ":2: mps_dir: \"mps\" does not begin with /"),
+                               ("node: n1\nnri_socket: " + 200 * "x" + "\n", ":2: nri_socket: a socket's path has at most"),
+                               ("node: n1\ncdi_dirs: " + 40 * "a," + "\n", ":2: cdi_dirs: more than "), ("node: \"n1\n", ":2: not YAML")):
+                with self.subTest(text):
+                    file.write_text(text)
+                    done = subprocess.run([harness.BIN / "milligpu-node", "--config", file, "--check-config"],
+                                          capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+                    self.assertIn(f"{file}{said}" if said else "", done.stderr)
+                    self.assertEqual((done.returncode, done.stdout), (2, "") if said else (0, "the settings are fine\n"))
+
 
 if __name__ == "__main__":
     harness.main(side_by_side=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["base", "core", "wire", "run", "sign", "nri", "nvml", "doc", "store", "kube", "fake_apiserver", "http", "agent",
-          "settings", "state", "scheduler", "sync", "health", "writer", "admin", "daemon", "bin"]
+LAYERS = ["base", "core", "wire", "run", "sign", "nri", "nvml", "doc", "store", "kube", "fake_apiserver", "http",
+          "settings", "agent", "state", "scheduler", "sync", "health", "writer", "admin", "daemon", "bin"]
 
 Files = Dict[str, str]
 

@@ -1,7 +1,10 @@
 /* agent_settings - flags and variables of milligpu-node, and which runtimes it serves. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -11,7 +14,8 @@
 #include "agent/agent_metrics.h"
 #include "support/document.h"
 
-static struct agent_settings got;
+static char file[] = "/tmp/milligpu-node-settings-XXXXXX";
+static struct settings_set *set;
 static enum agent_action action;
 static struct err err;
 
@@ -20,7 +24,9 @@ static int load(char *const *argv, char *const *envp)
     int argc = 0;
     while (argv[argc] != NULL)
         argc++;
-    return agent_settings_load(argc, argv, envp, &got, &action, &err);
+    settings_free(set);
+    set = NULL;
+    return agent_settings_load(argc, argv, envp, &set, &action, &err);
 }
 
 static char *text(const char *literal)
@@ -43,11 +49,12 @@ static void flags_win_over_variables_and_these_over_defaults(void **state)
     char *argv[] = {text("milligpu-node"), text("--node"), text("of-flag"),
                     text("--nri-socket=/x=y"), NULL};
     assert_int_equal(load(argv, env), 0);
-    assert_string_equal(got.node, "of-flag");
-    assert_string_equal(got.nri_socket, "/x=y");
-    assert_int_equal(got.quiet_s, 5);
-    assert_int_equal(got.inventory_s, 10);
-    assert_string_equal(got.cdi_dirs, "/etc/cdi,/var/run/cdi");
+    const struct agent_settings *got = agent_settings_get(set);
+    assert_string_equal(got->node, "of-flag");
+    assert_string_equal(got->nri_socket, "/x=y");
+    assert_int_equal(got->quiet_s, 5);
+    assert_int_equal(got->inventory_s, 10);
+    assert_string_equal(got->cdi_dirs, "/etc/cdi,/var/run/cdi");
     assert_int_equal(action, AGENT_RUN);
 }
 
@@ -101,11 +108,145 @@ static void help_needs_no_settings_and_names_all(void **state)
     assert_non_null(strstr(out.data, "--uninstall"));
     assert_non_null(strstr(out.data, "--release-driver"));
     assert_non_null(strstr(out.data, "--take-driver"));
+    assert_non_null(strstr(out.data, "--config TEXT"));
+    assert_non_null(strstr(out.data, "--check-config"));
     strbuf_reset(&out);
-    agent_settings_print(&out, &got);
+    char *print[] = {text("x"), text("--print-config"), NULL};
+    assert_int_equal(load(print, none), 0);
+    settings_print(&out, set);
     assert_non_null(strstr(out.data, "quiet_s: 600\n"));
     assert_non_null(strstr(out.data, "nri_socket: \"/var/run/nri/nri.sock\"\n"));
     strbuf_done(&out);
+}
+
+static void write_file(const char *bytes)
+{
+    FILE *out = fopen(file, "we");
+    assert_non_null(out);
+    assert_true(fputs(bytes, out) >= 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void a_file_is_read_below_variables_and_flags(void **state)
+{
+    (void)state;
+    char *env[] = {text("MILLIGPU_NODE_QUIET_S=5"), text("MILLIGPU_NODE_METER_S=6"), NULL};
+    char *argv[] = {text("milligpu-node"), text("--config"),       file,
+                    text("--meter-s=7"),   text("--check-config"), NULL};
+    char *print[] = {text("milligpu-node"), text("--config"), file, text("--print-config"), NULL};
+    char variable[100];
+    char *named[] = {variable, NULL};
+    char *check[] = {text("milligpu-node"), text("--check-config"), NULL};
+    CLEANUP(strbuf_done) struct strbuf out;
+
+    write_file("# of this node\nnode: of-file\ninventory_s: 4\nquiet_s: 4\nmeter_s: 4\nmps: off\n"
+               "nvml: \"\"\n");
+    assert_int_equal(load(argv, env), 0);
+    const struct agent_settings *got = agent_settings_get(set);
+    assert_int_equal(action, AGENT_CHECK);
+    assert_string_equal(got->node, "of-file");
+    assert_string_equal(got->nvml, "");
+    assert_string_equal(got->mps, "off");
+    assert_int_equal(got->inventory_s, 4);
+    assert_int_equal(got->quiet_s, 5);
+    assert_int_equal(got->meter_s, 7);
+    assert_int_equal(load(print, env), 0);
+    strbuf_init(&out);
+    settings_print(&out, set);
+    assert_non_null(strstr(out.data, "\nquiet_s: 5 # MILLIGPU_NODE_QUIET_S\n"));
+    assert_non_null(strstr(out.data, "\ninventory_s: 4 # /tmp/milligpu-node-settings-"));
+    assert_int_equal(strncmp(out.data, "node: ", 6), 0); /* not config */
+    write_file(out.data);
+    (void)snprintf(variable, sizeof variable, "MILLIGPU_NODE_CONFIG=%s", file);
+    assert_int_equal(load(check, named), 0);
+    assert_int_equal(agent_settings_get(set)->quiet_s, 5);
+    assert_string_equal(agent_settings_get(set)->node, "of-file");
+}
+
+static void a_wrong_file_is_named_with_line_and_setting(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } wrong[] = {
+        {"node: n\ncolour: 1\n", ":2: no setting is called \"colour\" (see --help)"},
+        {"nod: n\n", ":1: no setting is called \"nod\"; did you mean node?"},
+        {"node: n\nquiet_s: 0\n", ":2: quiet_s: \"0\" is not a whole number from 1 to 604800 (s)"},
+        {"node: n\nmps: maybe\n", ":2: mps: \"maybe\" is not one of: off on label"},
+        {"node: n\nmeter_s: [1]\n", ":2: meter_s: a list where one value should be"},
+        {"node: n\nnode: m\n", ":2: node is set a second time, first in line 1"},
+        {"config: x\n", ":1: config: a settings file cannot name another"},
+        {"node: \"n\n", ":2: not YAML: "},
+        {"- node\n", ":1: not a mapping"},
+        {"\nnode: a/../b\n", ":2: node: \"a/../b\" is no name of a Node"},
+        {"node: n\nmps_dir: run\n", ":2: mps_dir: \"run\" does not begin with /"},
+        {"node: n\nmps_shm: shm\n", ":2: mps_shm: \"shm\" does not begin with /"},
+        {"node: n\nmps: on\nnvml: \"\"\n", ":2: mps: needs NVML, which tells"},
+        {"node: \"\"\n", "--node is not set"},
+    };
+    char *none[] = {NULL};
+    char *argv[] = {text("x"), text("--config"), file, NULL};
+    char *missing[] = {text("x"), text("--config=/nowhere/node.yaml"), NULL};
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        write_file(wrong[i].text);
+        refused(argv, none, wrong[i].says);
+        if (wrong[i].says[0] == ':')
+            assert_ptr_equal(strstr(err.text, file), err.text);
+    }
+    refused(missing, none, "/nowhere/node.yaml: No such file or directory");
+}
+
+static void a_rule_between_settings_names_the_flag(void **state)
+{
+    (void)state;
+    char *none[] = {NULL};
+    char *relative[] = {text("x"), text("--node=n"), text("--mps-dir=run"), NULL};
+    char *without[] = {text("x"), text("--node=n"), text("--mps=on"), text("--nvml="), NULL};
+    char *env[] = {text("MILLIGPU_NODE_NODE=A"), NULL};
+    char *argv[] = {text("x"), NULL};
+
+    refused(relative, none, "--mps-dir: \"run\" does not begin with /");
+    refused(without, none, "--mps: needs NVML, which tells the GPUs of the node");
+    refused(argv, env, "--node: \"A\" is no name of a Node");
+}
+
+static void what_the_agent_has_no_room_for_is_refused(void **state)
+{
+    (void)state;
+    char *none[] = {NULL};
+    char path[sizeof "--nri-socket=" + 108] = "--nri-socket=";
+    char *socket[] = {text("x"), text("--node=n"), path, NULL};
+    char *four[] = {text("x"), text("--node=n"), text("--cdi-dirs=/a,/b,/c,/d"), NULL};
+    char *five[] = {text("x"), text("--node=n"), text("--cdi-dirs=/a,/b,/c,/d,"), NULL};
+
+    memset(path + strlen(path), 'x', 107);
+    assert_int_equal(load(socket, none), 0);
+    path[strlen(path)] = 'x';
+    refused(socket, none, "--nri-socket: a socket's path has at most 107 bytes");
+    assert_int_equal(load(four, none), 0);
+    refused(five, none, "--cdi-dirs: more than 4 folders");
+}
+
+static void an_action_may_have_an_argument(void **state)
+{
+    (void)state;
+    char *none[] = {NULL};
+    char *given[] = {text("x"),     text("--node=n"),    text("--forgive"),
+                     text("GPU-1"), text("--quiet-s=3"), NULL};
+    char *missing[] = {text("x"), text("--node=n"), text("--forgive"), NULL};
+    char *help[] = {text("x"), text("--help"), text("--forgive"), text("GPU-1"), NULL};
+
+    assert_int_equal(load(given, none), 0);
+    assert_int_equal(action, AGENT_FORGIVE);
+    assert_string_equal(agent_settings_get(set)->gpu, "GPU-1");
+    assert_int_equal(agent_settings_get(set)->quiet_s, 3);
+    assert_int_equal(load(missing, none), 0);
+    assert_int_equal(action, AGENT_FORGIVE);
+    assert_string_equal(agent_settings_get(set)->gpu, "");
+    assert_int_equal(load(help, none), 0);
+    assert_int_equal(action, AGENT_HELP);
 }
 
 /* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */
@@ -143,11 +284,16 @@ static void a_runtime_that_is_too_old_is_refused(void **state)
 /* docs/NODE_REFERENCE.md, from the tables. */
 static void reference(struct strbuf *out)
 {
-    strbuf_str(out, "# milligpu-node: flags and metrics\n\nGenerated from "
-                    "`include/milligpu/agent_settings.def`, `src/agent/agent_counts.h` and "
-                    "`src/agent/agent_metrics.h`; "
-                    "[NODE.md](NODE.md) explains the agent.\n\n## Flags\n\nEach flag is also a "
-                    "variable: `--nri-socket` is `MILLIGPU_NODE_NRI_SOCKET`. Flags win.\n\n");
+    strbuf_str(out,
+               "# milligpu-node: flags and metrics\n\nGenerated from "
+               "`include/milligpu/agent_settings.def`, `src/agent/agent_counts.h` and "
+               "`src/agent/agent_metrics.h`; "
+               "[NODE.md](NODE.md) explains the agent.\n\n## Flags\n\nEach flag is also a "
+               "variable: `--nri-socket` is `MILLIGPU_NODE_NRI_SOCKET`. Flags win.\n\n"
+               "Each but `--config` is also a key of the YAML file that `--config` names "
+               "(`nri_socket`), which variables and flags beat. `milligpu-node --check-config` "
+               "reports errors with file and line; `--print-config` prints the effective "
+               "settings and their sources, as such a file.\n\n");
     agent_settings_markdown(out);
     strbuf_str(out, "\n## Metrics\n\n");
     agent_counts_markdown(out);
@@ -168,15 +314,35 @@ static void the_manual_is_what_the_table_says(void **state)
     document_equals("docs/man/milligpu-node.8", agent_settings_man);
 }
 
+static int make_file(void **state)
+{
+    (void)state;
+    const int fd = mkstemp(file);
+    must(fd >= 0);
+    return close(fd);
+}
+
+static int drop_file(void **state)
+{
+    (void)state;
+    settings_free(set);
+    return unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_win_over_variables_and_these_over_defaults),
         cmocka_unit_test(anything_wrong_is_named),
         cmocka_unit_test(help_needs_no_settings_and_names_all),
+        cmocka_unit_test(a_file_is_read_below_variables_and_flags),
+        cmocka_unit_test(a_wrong_file_is_named_with_line_and_setting),
+        cmocka_unit_test(a_rule_between_settings_names_the_flag),
+        cmocka_unit_test(what_the_agent_has_no_room_for_is_refused),
+        cmocka_unit_test(an_action_may_have_an_argument),
         cmocka_unit_test(a_runtime_that_is_too_old_is_refused),
         cmocka_unit_test(the_reference_is_what_the_tables_say),
         cmocka_unit_test(the_manual_is_what_the_table_says),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_file, drop_file);
 }
