@@ -38,6 +38,8 @@ static int settings_not_read(const struct settings_reading *in, const struct doc
         return settings_fault(in, fault->at, "%s is set a second time, first in line %u", key,
                               fault->first.line);
     case DOC_FAULT_ALIAS:
+        if (fault->key.len == 0)
+            break;
         return settings_fault(in, fault->at, "%s: an alias where a value should be", key);
     case DOC_FAULT_SYNTAX:
         (void)err_wrap(in->err, "not YAML");

@@ -91,6 +91,8 @@ static void anything_wrong_is_named(void **state)
     char *small[] = {text("MILLIGPU_NODE_quiet_s=1"), NULL};
     refused(argv, unknown, "MILLIGPU_NODE_NODES is no setting");
     refused(argv, small, "MILLIGPU_NODE_quiet_s is no setting");
+    char *far[] = {text("MILLIGPU_NODE_SERVICE_HOST=10.0.0.1"), NULL};
+    refused(argv, far, "MILLIGPU_NODE_SERVICE_HOST is no setting");
 }
 
 static void help_needs_no_settings_and_names_all(void **state)

@@ -325,6 +325,9 @@ static void wrong_files_are_named_with_their_line(void **state)
     file_refuses("wake: \"object\n", "2", "not YAML");
     file_refuses("wake: object\n\tledger: x\n", "2", "not YAML");
     file_refuses("{wake: object\n", "2", "not YAML");
+    file_refuses("wake: \"a\xff\"\n", "1", "not YAML");
+    file_refuses("wake: !!int x\n", "1", "\"x\" is tagged !!int, but is a string");
+    file_refuses("- &a x\n- *a\n", "2", ": the alias *a: aliases are not read");
     file_refuses("<<: {wake: object}\n", "1", "no setting is called \"<<\"");
 }
 
@@ -369,6 +372,7 @@ static void settings_that_contradict_each_other_are_refused(void **state)
             "webhook_client_names: must be names between commas");
     refuses("--webhook-listen=", "cannot be off");
     refuses("--admin-listen=", "cannot be off");
+    refuses("--admin-listen 0.0.0.0:8911 --print-config", "must be a loopback address");
     refuses("--admin-listen 0.0.0.0:8911", "admin_listen: must be a loopback address");
     refuses("--admin-listen [::]:8911", "must be a loopback address");
     loads("--admin-listen localhost:1 --probe-listen 0.0.0.0:8912");
