@@ -330,6 +330,7 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
             event.type != YAML_DOCUMENT_END_EVENT && more) {
             struct doc *value = NULL;
             rc = load_value(in, &event, &value);
+            must(rc < 0 || value != NULL);
             if (rc == 0) {
                 value->key_at = begins;
                 doc_append(documents, value);
@@ -366,7 +367,7 @@ int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
 
 int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
 {
-    struct doc_fault fault;
+    struct doc_fault fault = {0};
 
     must(arena != NULL);
     if (doc_yaml_parse(bytes, arena, out, &fault, err) < 0)

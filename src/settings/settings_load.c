@@ -113,6 +113,7 @@ static int flag_text(struct flags *in, struct flag *flag)
     const char *arg = in->input->argv[in->at];
     const char *next = next_argument(in);
 
+    must(flag->info != NULL);
     if (flag->text != NULL)
         return 0;
     if (flag->info->type == SETTING_TYPE_BOOL) {

@@ -127,7 +127,7 @@ int settings_read_file(struct settings_set *set, const char *file, struct err *e
     CLEANUP(arena_done) struct arena arena;
     CLEANUP(xfreep) char *bytes = NULL;
     struct doc *documents = NULL;
-    struct doc_fault fault;
+    struct doc_fault fault = {0};
     size_t len = 0;
 
     arena_init(&arena);
