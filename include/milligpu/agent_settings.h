@@ -7,6 +7,7 @@
 
 #include "milligpu/settings_table.h"
 
+/* settings_values() of a set that agent_settings_load() made. */
 struct agent_settings {
 #define SETTING(id, type, value, low, high, unit, help) SETTING_FIELD_##type(id)
 #include "milligpu/agent_settings.def"
@@ -30,7 +31,6 @@ enum agent_action {
 /* settings_table_load() */
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                         enum agent_action *out_action, struct err *err) MUST_USE;
-const struct agent_settings *agent_settings_get(const struct settings_set *set);
 void agent_settings_help(struct strbuf *out);
 void agent_settings_markdown(struct strbuf *out); /* a table of docs/NODE_REFERENCE.md */
 void agent_settings_man(struct strbuf *out);      /* docs/man/milligpu-node.8 */

@@ -86,7 +86,7 @@ static int check(const struct settings_set *set, struct err *err)
     static const enum agent_setting needed[] = {AGENT_SETTING_node,      AGENT_SETTING_nri_socket,
                                                 AGENT_SETTING_state_dir, AGENT_SETTING_keys_dir,
                                                 AGENT_SETTING_cdi_dirs,  AGENT_SETTING_mps_control};
-    const struct agent_settings *is = agent_settings_get(set);
+    const struct agent_settings *is = settings_values(set);
     char flag[80];
 
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
@@ -122,11 +122,6 @@ static const struct settings_program program = {
     .owns_prefix = true,
     .terse = true,
 };
-
-const struct agent_settings *agent_settings_get(const struct settings_set *set)
-{
-    return settings_values(set);
-}
 
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                         enum agent_action *out_action, struct err *err)

@@ -32,7 +32,7 @@ static int node_say(const struct settings_set *set)
 
 static int node_act(const struct settings_set *set, enum agent_action action)
 {
-    const struct agent_settings *settings = agent_settings_get(set);
+    const struct agent_settings *settings = settings_values(set);
     struct err err;
     int rc = 0;
 

@@ -29,6 +29,11 @@ static int load(char *const *argv, char *const *envp)
     return agent_settings_load(argc, argv, envp, &set, &action, &err);
 }
 
+static const struct agent_settings *of_agent(void)
+{
+    return settings_values(set);
+}
+
 static char *text(const char *literal)
 {
     return (char *)(uintptr_t)literal; /* argv is not const, and nobody writes to it */
@@ -49,7 +54,7 @@ static void flags_win_over_variables_and_these_over_defaults(void **state)
     char *argv[] = {text("milligpu-node"), text("--node"), text("of-flag"),
                     text("--nri-socket=/x=y"), NULL};
     assert_int_equal(load(argv, env), 0);
-    const struct agent_settings *got = agent_settings_get(set);
+    const struct agent_settings *got = of_agent();
     assert_string_equal(got->node, "of-flag");
     assert_string_equal(got->nri_socket, "/x=y");
     assert_int_equal(got->quiet_s, 5);
@@ -144,7 +149,7 @@ static void a_file_is_read_below_variables_and_flags(void **state)
     write_file("# of this node\nnode: of-file\ninventory_s: 4\nquiet_s: 4\nmeter_s: 4\nmps: off\n"
                "nvml: \"\"\n");
     assert_int_equal(load(argv, env), 0);
-    const struct agent_settings *got = agent_settings_get(set);
+    const struct agent_settings *got = of_agent();
     assert_int_equal(action, AGENT_CHECK);
     assert_string_equal(got->node, "of-file");
     assert_string_equal(got->nvml, "");
@@ -161,8 +166,8 @@ static void a_file_is_read_below_variables_and_flags(void **state)
     write_file(out.data);
     (void)snprintf(variable, sizeof variable, "MILLIGPU_NODE_CONFIG=%s", file);
     assert_int_equal(load(check, named), 0);
-    assert_int_equal(agent_settings_get(set)->quiet_s, 5);
-    assert_string_equal(agent_settings_get(set)->node, "of-file");
+    assert_int_equal(of_agent()->quiet_s, 5);
+    assert_string_equal(of_agent()->node, "of-file");
 }
 
 static void a_wrong_file_is_named_with_line_and_setting(void **state)
@@ -242,11 +247,11 @@ static void an_action_may_have_an_argument(void **state)
 
     assert_int_equal(load(given, none), 0);
     assert_int_equal(action, AGENT_FORGIVE);
-    assert_string_equal(agent_settings_get(set)->gpu, "GPU-1");
-    assert_int_equal(agent_settings_get(set)->quiet_s, 3);
+    assert_string_equal(of_agent()->gpu, "GPU-1");
+    assert_int_equal(of_agent()->quiet_s, 3);
     assert_int_equal(load(missing, none), 0);
     assert_int_equal(action, AGENT_FORGIVE);
-    assert_string_equal(agent_settings_get(set)->gpu, "");
+    assert_string_equal(of_agent()->gpu, "");
     assert_int_equal(load(help, none), 0);
     assert_int_equal(action, AGENT_HELP);
 }
