@@ -66,6 +66,7 @@ struct settings_command {
     size_t value_offset; /* const char * in the program's struct: the argument, "" if missing */
 };
 
+/* What a program hands in; constant. */
 struct settings_program {
     const struct setting_info *info;
     size_t settings;
@@ -74,9 +75,9 @@ struct settings_program {
     const char *prefix;                /* of variables: "MILLIGPU_" */
     const struct setting_info *config; /* names the file */
     size_t bytes;                      /* of the program's struct */
-    /* The rules between settings; they see a set whose values are each right. */
+    /* Checks the rules between settings; each value is right by itself. */
     int (*check)(const struct settings_set *set, struct err *err);
-    /* --print-config shows settings that break such a rule, too. */
+    /* --print-config also shows settings that break such a rule. */
     bool prints_unchecked;
     /* Every variable with the prefix is a setting: others are errors, not only slips. */
     bool owns_prefix;
@@ -92,8 +93,9 @@ struct settings_input {
 };
 
 /*
- * Reads flags, environment, and the file they name. *out is written only on success.
- * SETTINGS_HELP and SETTINGS_VERSION win over other actions and need no file that can be read.
+ * Reads flags, environment, and the file they name. *out and *out_action are written only on
+ * success; the caller frees *out. SETTINGS_HELP and SETTINGS_VERSION win over other actions, and
+ * need no file that can be read.
  */
 int settings_table_load(const struct settings_program *program, const struct settings_input *input,
                         struct settings_set **out, int *out_action, struct err *err) MUST_USE;
@@ -104,10 +106,7 @@ void settings_free(struct settings_set *set);
  */
 void settings_keep(struct settings_set *set, const struct settings_set *from, size_t id);
 
-/*
- * err is set: what is wrong with this setting beyond its type. Puts place and name before the text;
- * returns -code.
- */
+/* For check(): err says what is wrong with this setting. Puts its place before; returns -code. */
 int settings_blame(const struct settings_set *set, size_t id, struct err *err);
 
 /* The program's struct; belongs to the set. */
@@ -119,6 +118,7 @@ void settings_value(const struct settings_set *set, size_t id, char *out, size_t
 /* --print-config: a YAML file that loads. */
 void settings_print(struct strbuf *out, const struct settings_set *set);
 
-void setting_flag(const struct setting_info *info, char *out, size_t bytes); /* "--webhook-cert" */
+/* "--webhook-cert"; 80 bytes are enough. */
+void setting_flag(const struct setting_info *info, char *out, size_t bytes);
 
 #endif

@@ -21,11 +21,12 @@ struct settings_reading {
     struct err *err;
 };
 
+/* "config.yaml:3: " and the text. `in` is evaluated more than once. */
 #define settings_fault(in, mark, ...)                                                              \
     ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__),                                           \
      err_wrap((in)->err, "%s:%u", (in)->file, (mark).line))
 
-/* The file is not what doc reads. A key that comes twice: readers disagree on which one counts. */
+/* A key that comes twice is refused: YAML readers disagree on which one counts. */
 static int settings_not_read(const struct settings_reading *in, const struct doc_fault *fault)
 {
     char key[80];
