@@ -18,6 +18,7 @@ import time
 import unittest
 
 import harness
+import metric_table
 import pages
 
 PLUGIN, RUNTIME = 1, 2  # connections of the mux: who is called
@@ -25,6 +26,44 @@ UID = "3f6c1a2e-0000-4000-8000-000000000001"
 ALLOCATION = json.dumps({"v": 1, "containers": {"main": [{"gpu": "GPU-a", "index": 0, "milli": 300, "mib": 4915}]}})
 SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
         "devices": [{"name": name, "containerEdits": {"env": [name + "=1"]}} for name in ("GPU-a", "GPU-b")]}
+
+# What the page says of the GPUs of Node.driver() and of the container of metered(), in its order.
+SAMPLES = """\
+milligpu_node_gpu_memory_total_mib{gpu="GPU-a"} 16384
+milligpu_node_gpu_memory_total_mib{gpu="GPU-b"} 16384
+milligpu_node_gpu_memory_used_mib{gpu="GPU-a"} 5100
+milligpu_node_gpu_memory_used_mib{gpu="GPU-b"} 0
+milligpu_node_gpu_temperature_celsius{gpu="GPU-a"} 61
+milligpu_node_gpu_temperature_celsius{gpu="GPU-b"} 0
+milligpu_node_gpu_power_watts{gpu="GPU-a"} 70.500
+milligpu_node_gpu_throttled{gpu="GPU-a"} 1
+milligpu_node_gpu_throttled{gpu="GPU-b"} 0
+milligpu_node_gpu_ecc_errors_total{gpu="GPU-a",kind="corrected"} 1000
+milligpu_node_gpu_ecc_errors_total{gpu="GPU-a",kind="uncorrected"} 2
+milligpu_node_gpu_xids_total{gpu="GPU-a"} 0
+milligpu_node_gpu_xids_total{gpu="GPU-b"} 0
+milligpu_node_gpu_application_xids_total{gpu="GPU-a"} 1
+milligpu_node_gpu_application_xids_total{gpu="GPU-b"} 0
+milligpu_node_gpu_health{gpu="GPU-a",health="healthy"} 1
+milligpu_node_gpu_health{gpu="GPU-a",health="xid"} 0
+milligpu_node_gpu_health{gpu="GPU-a",health="ecc"} 0
+milligpu_node_gpu_health{gpu="GPU-a",health="reset_required"} 0
+milligpu_node_gpu_health{gpu="GPU-a",health="lost"} 0
+milligpu_node_gpu_health{gpu="GPU-a",health="unknown"} 0
+milligpu_node_gpu_health{gpu="GPU-b",health="healthy"} 1
+milligpu_node_gpu_health{gpu="GPU-b",health="xid"} 0
+milligpu_node_gpu_health{gpu="GPU-b",health="ecc"} 0
+milligpu_node_gpu_health{gpu="GPU-b",health="reset_required"} 0
+milligpu_node_gpu_health{gpu="GPU-b",health="lost"} 0
+milligpu_node_gpu_health{gpu="GPU-b",health="unknown"} 0
+milligpu_node_gpu_outside{gpu="GPU-a"} 0
+milligpu_node_gpu_outside{gpu="GPU-b"} 1
+milligpu_node_container_granted_milli{namespace="default",pod="web",container="main",gpu="GPU-a"} 300
+milligpu_node_container_granted_mib{namespace="default",pod="web",container="main",gpu="GPU-a"} 4915
+milligpu_node_container_used_milli{namespace="default",pod="web",container="main",gpu="GPU-a"} 200
+milligpu_node_container_used_mib{namespace="default",pod="web",container="main",gpu="GPU-a"} 5000
+milligpu_node_container_over{namespace="default",pod="web",container="main",gpu="GPU-a"} 1
+"""
 
 
 # --- protobuf, by hand ---
@@ -885,7 +924,10 @@ class Agent(unittest.TestCase):
         self.assertNotIn('milligpu_node_gpu_power_watts{gpu="GPU-b"}', page)  # its driver does not tell
         self.assertEqual(page['milligpu_node_gpu_throttled{gpu="GPU-b"}'], 0)  # a power cap
         node.wait(lambda: self.samples(node)['milligpu_node_gpu_outside{gpu="GPU-b"}'] == 1, "the process outside")
-        self.assertEqual(self.samples(node)['milligpu_node_gpu_outside{gpu="GPU-a"}'], 0)
+        text = node.page("/metrics")[1]
+        self.assertEqual("".join(re.findall(r"^milligpu_node_(?:gpu|container)_.*\n", text, re.M)), SAMPLES)
+        described, shown = metric_table.follows_its_table(self, text, "docs/NODE_REFERENCE.md")
+        self.assertEqual(shown, described)  # in the order of the tables
         node.stop()
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--container-metrics", "off",
                    env={"FAKE_NVML": str(node.home / "driver")})

@@ -9,6 +9,7 @@ import time
 import unittest
 
 import harness
+import metric_table
 
 TAGGED = ("/api/v1/summary", "/api/v1/nodes", "/api/v1/nodes/alpha", "/api/v1/allocations", "/api/v1/drift",
           "/api/v1/allocations?state=bound&limit=1")
@@ -207,6 +208,11 @@ class Metrics(harness.Story):
             self.assertNotIn("# EOF", text)
             self.assertNotIn("# UNIT", text)
             self.assertIn("# TYPE milligpu_commit_failures_total counter\n", text)
+
+    def test_the_pages_say_what_their_document_says(self):
+        metric_table.follows_its_table(self, self.ask()[1], "docs/METRICS.md")
+        nodes = self.daemon.request("admin", "GET", "/metrics/nodes")[1].decode()
+        metric_table.follows_its_table(self, nodes, "docs/METRICS.md")
 
     def test_weights_decide_and_the_closest_range_counts(self):
         for accept in ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.5",
